@@ -117,7 +117,14 @@ class Recommended:
 
 def read(options: LaunchOptions, given: RecommendOptions) -> RecommendCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
-    from gaudi_launch.app.fit import check_writes, data_types, read_dtype, sized_model
+    from gaudi_launch.app.fit import (
+        ServedLengths,
+        check_writes,
+        data_types,
+        read_dtype,
+        request_for,
+        sized_model,
+    )
     from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.planning.parse import number
     from gaudi_launch.recommend.space import CARDS, SearchCase, SearchedEngine
@@ -133,6 +140,10 @@ def read(options: LaunchOptions, given: RecommendOptions) -> RecommendCase:
     machine, host = _machine(options, given, notes)
     model = sized_model(options.model)
     check_writes(model)
+    if not options.force:
+        # lengths that the model or -l does not have are refused as in fit
+        ranges = (options.input_range or "", options.output_range or "")
+        request_for(model, ServedLengths(options.max_model_len or "", "", *ranges))
     unknown = unknown_model(options.model, model)
     if unknown is not None:
         notes.append(unknown)

@@ -65,6 +65,12 @@ def test_impossible_options_are_refused(given: dict[str, str], id: str) -> None:
     assert (error.value.id, error.value.exit_code) == (id, ExitCode.USAGE)
 
 
+def test_a_length_that_the_model_lacks_is_refused() -> None:
+    with pytest.raises(LaunchError) as error:
+        case_of({"max_model_len": "1M"})
+    assert (error.value.id, error.value.exit_code) == ("plan.too_long", ExitCode.MODEL)
+
+
 def test_a_machine_gives_its_free_cards() -> None:
     case = case_of({"machine": "simulated:hls2+busy=0,1"}, accelerator="")
     assert (case.search.pool.cards_per_node, case.search.pool.nodes) == (6, 1)
