@@ -258,6 +258,9 @@ def _make(
     if not carries_files:
         plan, files = with_files(plan, Path(to.output or ".").expanduser())
     _host, port = address(plan.url)
+    choice = plan.placement.choice
+    if choice is not None:
+        reporter.say(choice.render())
     for warning in plan.warnings:
         reporter.say(warning.render())
     name = to.name or store.default_name(prepared.model.name, str(port))

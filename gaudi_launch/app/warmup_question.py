@@ -87,6 +87,8 @@ def asked_engine(
         request = with_own_words(request, engine.identity, engine.lacks)
     request = with_bucket_file(request, engine)
     request = with_balanced_cards(request, host, model, engine)
+    if request.chosen_because is not None:
+        assumptions.append(request.chosen_because)
     cards = request.cards or len(request.modules or ()) or engine.cards(request) or 1
     drawn = _draft(request, host, model, engine, cards)
     physical = blocks or drawn.memory.num_blocks
