@@ -101,7 +101,7 @@ def engines(*of: Sequence[str], gap: float = 0.02, first: float = 0.0) -> Iterat
 
 @dataclass
 class Answered:
-    """The answer to one request; ``begun`` when its first byte has come."""
+    """The answer to one request; ``begun`` when a byte of a stream has come."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Answered:
 
     @property
     def begun(self) -> bool:
-        return bool(self.body)
+        return self.status == 200 and bool(self.body)
 
     @property
     def complete(self) -> bool:
