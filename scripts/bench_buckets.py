@@ -55,7 +55,14 @@ def main() -> None:
         _, limits, slower, cost = next(entry for entry in SETTINGS if Path(name).name.startswith(entry[0]))
         requests = [(t * slower, i, o) for t, i, o in read_workload(name) if i <= limits.input_max]
         for prompts in (1, limits.max_num_seqs):
-            bench(table, Path(name).name.split(".")[0], requests, limits, prompts, cost, options.train)
+            bench(
+                table,
+                Path(name).name.split(".")[0],
+                requests,
+                replace(limits, max_num_prefill_seqs=prompts),
+                cost,
+                options.train,
+            )
         table.add_section()
     console.print(table)
 
@@ -65,7 +72,6 @@ def bench(
     name: str,
     requests: list[RequestLengths],
     limits: EngineLimits,
-    prompts: int,
     cost: StepTime,
     share: float,
 ) -> None:
@@ -73,7 +79,7 @@ def bench(
     cut = requests[-1][0] * share
     seen = [request for request in requests if request[0] < cut]
     later = [(t - cut, i, o) for t, i, o in requests if t >= cut]
-    limits = replace(limits, max_num_prefill_seqs=prompts)
+    prompts = limits.max_num_prefill_seqs
     shapes = simulate(later, limits, cost)
 
     def row(label: str, buckets: Buckets, seconds: float = math.nan) -> None:

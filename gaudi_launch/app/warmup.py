@@ -291,16 +291,7 @@ def _delivered(case: WarmupCase, seconds_per_graph: float) -> Delivered:
     question, ask = asked.question, ask_of(case, seconds_per_graph)
     if case.workload is None:
         return planned(question, ask, case.cost)
-    limited = question.with_limit
-    return plan_for_engine(
-        question.family,
-        question.limits,
-        case.workload,
-        ask,
-        choose_prefill_seqs=False,
-        with_limit=limited,
-        **shares,
-    )
+    return plan_for_engine(question, case.workload, ask, **shares)
 
 
 def _chosen(case: WarmupCase, delivered: Delivered) -> tuple[Delivered, Judged]:

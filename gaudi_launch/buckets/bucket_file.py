@@ -23,6 +23,10 @@ TRACE_MARGIN = 0.8
 _FINER = 1.5
 
 
+# our own list in a comparison
+_PLANNED = "planned"
+
+
 @dataclass(frozen=True)
 class Delivered:
     """A plan for one engine.
@@ -50,45 +54,27 @@ def planned(question: CoverageQuestion, ask: BucketGoal, cost: StepTime) -> Deli
 
     One plan needs the same answer several times.
     """
-    limits, limited = question.limits, question.with_limit
-    found = plan_for_engine(
-        question.family, limits, None, ask, choose_prefill_seqs=False, with_limit=limited, cost=cost
-    )
-    full_load = padding([each.buckets for each in found.comparison], limits, cost)
+    found = plan_for_engine(question, None, ask, cost=cost)
+    full_load = padding([each.buckets for each in found.comparison], question.limits, cost)
     return replace(found, full_load=tuple(full_load))
 
 
 def plan_for_engine(
-    family: str,
-    limits: EngineLimits,
+    question: CoverageQuestion,
     workload: Requests | None = None,
     ask: BucketGoal | None = None,
     *,
-    choose_prefill_seqs: bool = True,
-    with_limit: bool = True,
     cost: StepTime = ONE_CARD_8B,
     trace_share: float = TRACE_SHARE,
-    name: str = "planned",
 ) -> Delivered:
-    """Return the best plan for an engine of this family (`Engine.bucket_family`).
-
-    Pure.
-
-    ``choose_prefill_seqs``: one prompt per step, which saves the most graphs (several prompts need
-    a bucket for every rectangle); else ``limits.max_num_prefill_seqs`` is used. ``with_limit``: the
-    installed extension supports the padding limit.
-    """
+    """Return the best plan for an engine of this family. Pure."""
     ask = ask or BucketGoal()
-    if choose_prefill_seqs:
-        limits = replace(limits, max_num_prefill_seqs=1)
+    family, limits = question.family, question.limits
     rules = FAMILIES[family]
     aim = aim_for(limits, workload, ask, cost=cost, trace_share=trace_share)
     shapes = aim.expectation.shapes
     file = None
-    others = [
-        judge(label, family, algorithm, env, limits, shapes, cost)
-        for label, algorithm, env in strategies(family, limits, ask.reduce)
-    ]
+    others = [judge(family, strategy, limits, shapes, cost) for strategy in strategies(family, limits, ask.reduce)]
     if rules.reads_file:
         planned = _solve_for_file(limits, aim, ask, cost, others)
         price = planned.price
@@ -97,17 +83,17 @@ def plan_for_engine(
         arguments = {**arguments_of(limits), "bucket_file": file}
         found = engine_buckets(family, "file", settings, arguments)
     else:
-        algorithm = rules.linear(with_limit=with_limit)
+        algorithm = rules.linear(with_limit=question.with_limit)
         # a list without ladders shows the best possible result; nothing else here needs it
         bound = ask.graphs is not None or ask.overhead is not None
         price = solve(limits, aim, ask, cost).price if bound else aim.price(ask)
-        settings, found = search(family, algorithm, limits, aim.shapes, cost, ask, price)
-    mine = judged(name, found, limits, shapes, cost)
+        settings, found = search(family, algorithm, limits, aim.shapes, cost, replace(ask, price=price))
+    mine = judged(_PLANNED, found, limits, shapes, cost)
     if limits.prefix_caching and ask == BucketGoal():
         # a linear list has every context of every length: the engine's exponential one can be the better list
         other = next((each for each in others if each.name == "exponential"), mine)
         if rules.contexts_by_length and other.buckets is not None and other.weight(price) < mine.weight(price):
-            mine, found = replace(other, name=name), other.buckets
+            mine, found = replace(other, name=_PLANNED), other.buckets
             settings = {EXPONENTIAL_SWITCH: "true"}
     return Delivered(settings, limits.max_num_prefill_seqs, found, [mine, *others], aim, price, file)
 

@@ -128,7 +128,7 @@ def choose_prompts(
     def padded(one: Tried) -> Tried:
         bounds = replace(limits, max_num_prefill_seqs=one.prompts)
         same = replace(question, limits=bounds)
-        delivered = _planned(same, workload, ask, cost) if traced else planned(same, ask, cost)
+        delivered = plan_for_engine(same, workload, ask, cost=cost) if traced else planned(same, ask, cost)
         row = used_row(delivered, own_file=own_file)
         if row.buckets is None:
             return replace(one, graphs=row.graphs)
@@ -157,19 +157,6 @@ def _price(one: Tried, single: Tried) -> float:
     """Return the time and the graphs, as a share of the time of one prompt per step."""
     more = (one.graphs or 0) - (single.graphs or 0)
     return one.time / single.time + PRICE_TRACE * more
-
-
-def _planned(question: CoverageQuestion, workload: Requests, ask: BucketGoal, cost: StepTime) -> Delivered:
-    """Return the planner's answer with past requests."""
-    return plan_for_engine(
-        question.family,
-        question.limits,
-        workload,
-        ask,
-        choose_prefill_seqs=False,
-        with_limit=question.with_limit,
-        cost=cost,
-    )
 
 
 def counts(limits: EngineLimits) -> tuple[int, ...]:

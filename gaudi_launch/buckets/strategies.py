@@ -80,21 +80,25 @@ def script_ranges(family: str, limits: EngineLimits, reduce: tuple[int, int] | N
     return variables(ranges)
 
 
-def strategies(
-    family: str, limits: EngineLimits, reduce: tuple[int, int] | None = None
-) -> list[tuple[str, str, dict[str, str]]]:
-    """Return (name, algorithm, variables) of each algorithm of the family.
+@dataclass(frozen=True)
+class Strategy:
+    """One way of an engine to build its list, under the name that a table shows."""
 
-    That of its start script is first.
-    """
+    name: str
+    algorithm: str
+    env: Mapping[str, str]
+
+
+def strategies(family: str, limits: EngineLimits, reduce: tuple[int, int] | None = None) -> list[Strategy]:
+    """Return each algorithm of the family, that of its start script first."""
     rules = FAMILIES[family]
-    found = [(name, name, _script_environment(family, name, limits)) for name in rules.compared]
+    found = [Strategy(name, name, _script_environment(family, name, limits)) for name in rules.compared]
     if reduce is not None and rules.script is not None:
         first = rules.compared[0]
         short = {**script_ranges(family, limits, reduce), EXPONENTIAL_SWITCH: "false"}
         if rules.skips_compilation:
             short[_SKIP_COMPILE] = "true"
-        found.append((f"{first} -r {reduce[0]},{reduce[1]}", first, short))
+        found.append(Strategy(f"{first} -r {reduce[0]},{reduce[1]}", first, short))
     return found
 
 
@@ -111,20 +115,13 @@ def _script_environment(family: str, algorithm: str, limits: EngineLimits) -> di
     return {**ranges, EXPONENTIAL_SWITCH: "false"}
 
 
-def judge(
-    name: str,
-    family: str,
-    algorithm: str,
-    env: Mapping[str, str],
-    limits: EngineLimits,
-    shapes: Shapes,
-    cost: StepTime,
-) -> Judged:
+def judge(family: str, strategy: Strategy, limits: EngineLimits, shapes: Shapes, cost: StepTime) -> Judged:
     """Return one strategy, counted and scored.
 
     An engine's failure is part of the answer.
     """
     arguments = arguments_of(limits)
+    name, algorithm, env = strategy.name, strategy.algorithm, strategy.env
     try:
         prompt, decode = count(family, algorithm, env, arguments)
         if prompt + decode > MOST_WRITTEN:

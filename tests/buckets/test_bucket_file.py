@@ -10,7 +10,8 @@ from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.buckets.lookup import BucketTable
 from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, plan, plan_buckets, script_grid
-from gaudi_launch.buckets.strategies import arguments_of, judge, script_ranges
+from gaudi_launch.buckets.strategies import Judged, Strategy, arguments_of, judge, script_ranges
+from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.performance.step_time import ONE_CARD_8B
 from tests.support.traces import limits, made_up
 
@@ -61,11 +62,11 @@ def test_every_context_has_a_bucket(prompts: int, budget: int, length: int) -> N
 
 @pytest.mark.parametrize("engine", [PLAIN_GRID, EVERY_CONTEXT, FIXED_LENGTHS])
 @pytest.mark.parametrize("with_limit", [True, False])
-@pytest.mark.parametrize("prompts", [None, 4])
-def test_parameters_leave_no_hole(engine: str, with_limit: bool, prompts: int | None) -> None:
-    bounds = limits(max_num_prefill_seqs=prompts or 64)
-    made = plan_for_engine(engine, bounds, made_up(300), choose_prefill_seqs=prompts is None, with_limit=with_limit)
-    assert made.max_prefill_seqs == (prompts or 1)
+@pytest.mark.parametrize("prompts", [1, 4])
+def test_parameters_leave_no_hole(engine: str, with_limit: bool, prompts: int) -> None:
+    question = CoverageQuestion(engine, limits(max_num_prefill_seqs=prompts), with_limit)
+    made = plan_for_engine(question, made_up(300))
+    assert made.max_prefill_seqs == prompts
     mine, *others = made.comparison
     assert mine.holes is not None and mine.holes.shapes == 0
     assert mine.score is not None and mine.score.outside == 0
@@ -86,15 +87,16 @@ def test_few_short_sequences_have_a_plan_too(engine: str, seqs: int, length: int
         input_max=length,
         output_max=length,
         cache_blocks=4000,
+        max_num_prefill_seqs=1,
     )
     for with_limit in (True, False):
-        (mine, *_) = plan_for_engine(engine, bounds, None, with_limit=with_limit).comparison
+        (mine, *_) = plan_for_engine(CoverageQuestion(engine, bounds, with_limit)).comparison
         assert mine.holes is not None and mine.holes.shapes == 0
 
 
 def test_an_unknown_cache_size_leaves_no_hole() -> None:
     # planned for one number of blocks, started with another
-    made = plan_for_engine(PLAIN_GRID, limits(), None)
+    made = plan_for_engine(CoverageQuestion(PLAIN_GRID, limits(max_num_prefill_seqs=1)))
     for blocks in (700, 1999, 3500):
         real = limits(num_blocks=blocks)
         arguments = {**arguments_of(real), "max_num_prefill_seqs": 1}
@@ -102,7 +104,8 @@ def test_an_unknown_cache_size_leaves_no_hole() -> None:
 
 
 def test_fewer_graphs_when_asked() -> None:
-    made = plan_for_engine(PLAIN_GRID, limits(), None, BucketGoal(graphs=40))
+    question = CoverageQuestion(PLAIN_GRID, limits(max_num_prefill_seqs=1))
+    made = plan_for_engine(question, ask=BucketGoal(graphs=40))
     assert made.buckets.graphs <= 40
 
 
@@ -119,8 +122,12 @@ def test_the_scripts_short_cut_leaves_holes() -> None:
         output_min=4,
     )
     shapes, cost = plan(bounds, None).aim.expectation.shapes, ONE_CARD_8B
-    full = judge("full", PLAIN_GRID, "linear", script_ranges(PLAIN_GRID, bounds), bounds, shapes, cost)
-    short = judge("-r", PLAIN_GRID, "linear", script_ranges(PLAIN_GRID, bounds, (8, 24000)), bounds, shapes, cost)
+
+    def judged(reduce: tuple[int, int] | None) -> Judged:
+        strategy = Strategy("linear", "linear", script_ranges(PLAIN_GRID, bounds, reduce))
+        return judge(PLAIN_GRID, strategy, bounds, shapes, cost)
+
+    full, short = judged(None), judged((8, 24000))
     assert (full.prompt_graphs, full.decode_graphs) == (1184, 793)
     assert (short.prompt_graphs, short.decode_graphs) == (1066, 65)
     assert short.score is not None and short.score.outside > 0.2

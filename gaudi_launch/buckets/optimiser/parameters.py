@@ -53,19 +53,13 @@ class ParameterChoice:
 
 
 def search(
-    family: str,
-    algorithm: str,
-    limits: EngineLimits,
-    shapes: Shapes,
-    cost: StepTime,
-    ask: BucketGoal,
-    price: float,
+    family: str, algorithm: str, limits: EngineLimits, shapes: Shapes, cost: StepTime, goal: BucketGoal
 ) -> tuple[dict[str, str], Buckets]:
     """Return the variables, and the buckets that the engine builds from them.
 
-    ``algorithm`` is ``linear`` or ``linear-limit``; ``price`` is the share of step time that a
-    graph must save, where the goal bounds neither graphs nor overhead. Raises LaunchError (USAGE)
-    when no setting meets the goal, or none covers every shape.
+    ``algorithm`` is ``linear`` or ``linear-limit``; the goal's ``price`` counts where it bounds
+    neither graphs nor overhead. Raises LaunchError (USAGE) when no setting meets the goal, or none
+    covers every shape.
     """
     rules = FAMILIES[family]
     limited = algorithm == "linear-limit"
@@ -75,7 +69,7 @@ def search(
     rounds = rules.cuts_cache and (limits.cache_blocks or 0) >= limits.block_size
     decodes = _decodes(limits, shapes.decode, cost, limited, rounds_cache=rounds)
     exact = shapes.milliseconds(cost)
-    for prompt, decode in _best(prompts, decodes, exact, ask, price):
+    for prompt, decode in _best(prompts, decodes, exact, goal):
         env = variables({**prompt.ranges, **decode.ranges})
         if "exponential" in rules.models and not rules.linear_default:
             env[EXPONENTIAL_SWITCH] = "false"
@@ -86,19 +80,20 @@ def search(
 
 
 def _best(
-    prompts: list[ParameterChoice], decodes: list[ParameterChoice], exact: float, ask: BucketGoal, price: float
+    prompts: list[ParameterChoice], decodes: list[ParameterChoice], exact: float, goal: BucketGoal
 ) -> list[tuple[ParameterChoice, ParameterChoice]]:
     """Return the pairs in order of preference."""
     pairs = list(product(_front(prompts), _front(decodes)))
-    if ask.graphs is not None:
-        pairs = [pair for pair in pairs if pair[0].graphs + pair[1].graphs <= (ask.graphs or 0)]
+    if goal.graphs is not None:
+        pairs = [pair for pair in pairs if pair[0].graphs + pair[1].graphs <= (goal.graphs or 0)]
         pairs.sort(key=lambda pair: pair[0].time + pair[1].time)
-    elif ask.overhead is not None:
-        most = exact * (1 + ask.overhead)
+    elif goal.overhead is not None:
+        most = exact * (1 + goal.overhead)
         pairs = [pair for pair in pairs if pair[0].time + pair[1].time <= most]
         pairs.sort(key=lambda pair: pair[0].graphs + pair[1].graphs)
     else:
-        pairs.sort(key=lambda p: p[0].time + p[1].time + price * exact * (p[0].graphs + p[1].graphs))
+        pay = (goal.price or 0.0) * exact
+        pairs.sort(key=lambda pair: pair[0].time + pair[1].time + pay * (pair[0].graphs + pair[1].graphs))
     return pairs
 
 

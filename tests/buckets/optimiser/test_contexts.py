@@ -12,7 +12,7 @@ from gaudi_launch.buckets.optimiser import contexts
 from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 from gaudi_launch.buckets.optimiser.padding_cost import score
 from gaudi_launch.buckets.strategies import arguments_of
-from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
 from gaudi_launch.performance.simulator import Continued, Shapes, Weighted, simulate
 from gaudi_launch.performance.step_time import ONE_CARD_8B
 from tests.support.traces import limits, made_up
@@ -54,7 +54,7 @@ def test_a_dear_graph_leaves_the_one_that_covers_everything() -> None:
 
 
 def test_padding_counts_contexts() -> None:
-    found = plan_for_engine(CONTEXT_LADDER, bounds(), None)
+    found = plan_for_engine(CoverageQuestion(CONTEXT_LADDER, bounds()))
     shapes = shapes_of([(128, 3, 1.0)])
     rule = lookups(CONTEXT_LADDER, "file", {}, {**arguments_of(bounds()), "bucket_file": found.file})
     bucket = rule.prompt(1, 128, 3).bucket
@@ -68,7 +68,7 @@ def test_a_trace_pads_less_than_the_engines_own_strategies_with_no_more_graphs()
     seen, later = requests[:900], requests[900:]
     start = later[0][0]
     held_out = simulate([(time - start, *rest) for time, *rest in later], bounds(), ONE_CARD_8B)  # type: ignore[misc]
-    mine, *others = plan_for_engine(CONTEXT_LADDER, bounds(), seen).comparison
+    mine, *others = plan_for_engine(CoverageQuestion(CONTEXT_LADDER, bounds()), seen).comparison
     theirs = {other.name: other for other in others if other.name in ("exponential", "pad")}
     assert mine.buckets is not None and mine.graphs <= theirs["exponential"].graphs
     found = score(mine.buckets, held_out, ONE_CARD_8B)
@@ -81,7 +81,7 @@ def test_a_trace_pads_less_than_the_engines_own_strategies_with_no_more_graphs()
 def test_ranges_alone_pad_less_than_the_exponential_strategy_at_full_load() -> None:
     from gaudi_launch.buckets.optimiser.full_load import padding
 
-    mine, exponential, *_ = plan_for_engine(CONTEXT_LADDER, bounds(), None).comparison
+    mine, exponential, *_ = plan_for_engine(CoverageQuestion(CONTEXT_LADDER, bounds())).comparison
     ours, theirs = padding([mine.buckets, exponential.buckets], bounds(), ONE_CARD_8B)
     assert ours is not None and theirs is not None
     assert (exponential.name, ours.overhead < theirs.overhead) == ("exponential", True)
@@ -89,5 +89,5 @@ def test_ranges_alone_pad_less_than_the_exponential_strategy_at_full_load() -> N
 
 
 def test_a_goal_of_graphs_is_kept_with_a_trace() -> None:
-    found = plan_for_engine(CONTEXT_LADDER, bounds(), made_up(300), BucketGoal(graphs=20))
+    found = plan_for_engine(CoverageQuestion(CONTEXT_LADDER, bounds()), made_up(300), BucketGoal(graphs=20))
     assert found.comparison[0].graphs <= 20
