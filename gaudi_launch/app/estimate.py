@@ -173,25 +173,10 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
 
 def solve(case: EstimateCase) -> SpeedEstimate:
     """Return the prediction of a case, from the shipped constants and figures."""
-    from gaudi_launch.performance.constants import values
-    from gaudi_launch.performance.learned import figure_of, learned_for
-    from gaudi_launch.performance.prediction import predict
-    from gaudi_launch.performance.published import figures
+    from gaudi_launch.performance.prediction import knowledge_of, predict
 
-    learned = learned_for(case.setup.generation)
-    known = figures()
-    if learned is not None:
-        known = (*(figure_of(each) for each in learned.measurements), *known)
-    found = predict(
-        case.setup,
-        case.shape,
-        case.load,
-        constants=values(),
-        figures=known,
-        old=case.old,
-        measured=case.measured,
-        learned=learned,
-    )
+    known = knowledge_of(case.setup.generation)
+    found = predict(case.setup, case.shape, case.load, known, old=case.old, measured=case.measured)
     return SpeedEstimate(case, found)
 
 

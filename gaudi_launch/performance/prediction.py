@@ -23,6 +23,7 @@ from gaudi_launch.performance.loads import (
 from gaudi_launch.performance.published import Figure
 from gaudi_launch.performance.shape import Shape
 from gaudi_launch.performance.step_model import (
+    Generation,
     Parts,
     Setup,
     amounts_of,
@@ -104,22 +105,41 @@ def steps(setup: Setup, shape: Shape, constants: Mapping[str, float], slower: fl
     return StepModel(scaled(prefill), scaled(decode))
 
 
+@dataclass(frozen=True)
+class SpeedKnowledge:
+    """The constants and figures of predictions; ``learned``: of this host."""
+
+    constants: Mapping[str, float]
+    figures: Sequence[Figure]
+    learned: LearnedConstants | None = None
+
+
+def knowledge_of(generation: Generation) -> SpeedKnowledge:
+    """Return the shipped knowledge with the measurements of this host."""
+    from gaudi_launch.performance.constants import values
+    from gaudi_launch.performance.learned import figure_of, learned_for
+    from gaudi_launch.performance.published import figures
+
+    learned = learned_for(generation)
+    own = () if learned is None else tuple(figure_of(each) for each in learned.measurements)
+    return SpeedKnowledge(values(), (*own, *figures()), learned)
+
+
 def predict(
     setup: Setup,
     shape: Shape,
     load: Load,
+    known: SpeedKnowledge,
     *,
-    constants: Mapping[str, float],
-    figures: Sequence[Figure],
     old: bool = False,
     measured: bool = True,
-    learned: LearnedConstants | None = None,
 ) -> Prediction:
     """Return the prediction for ``load``.
 
     ``old``: a release from before the figures of the fit; ``measured`` False: no figure is of this
     product.
     """
+    constants, figures, learned = known.constants, known.figures, known.learned
     made = steps(setup, shape, constants, constants["software.old"] if old else 1.0)
     together = prompts_together(setup.prompt_tokens, load.input, load.inside)
     joined = prompts_together(setup.step_tokens, load.input, load.inside) if setup.step_tokens else 0.0

@@ -112,21 +112,6 @@ def load_in(context: Context, blocks: int | None) -> Load:
 
 def speed_of(made: PlannedSetup, load: Load, *, measured: bool = True) -> Prediction:
     """Return the prediction, with the constants that were learned on this host."""
-    from gaudi_launch.performance.constants import values
-    from gaudi_launch.performance.learned import figure_of, learned_for
-    from gaudi_launch.performance.prediction import predict
-    from gaudi_launch.performance.published import figures
+    from gaudi_launch.performance.prediction import knowledge_of, predict
 
-    learned = learned_for(made.setup.generation)
-    known = figures()
-    if learned is not None:
-        known = (*(figure_of(each) for each in learned.measurements), *known)
-    return predict(
-        made.setup,
-        made.shape,
-        load,
-        constants=values(),
-        figures=known,
-        measured=measured,
-        learned=learned,
-    )
+    return predict(made.setup, made.shape, load, knowledge_of(made.setup.generation), measured=measured)

@@ -11,7 +11,7 @@ from gaudi_launch.models.parameter_count import parameters_of
 from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.evidence import Query, distance, evidence_for
 from gaudi_launch.performance.loads import Lengths, closed_loop
-from gaudi_launch.performance.prediction import Load, predict, steps
+from gaudi_launch.performance.prediction import Load, SpeedKnowledge, predict, steps
 from gaudi_launch.performance.published import figures, scored, shapes
 from gaudi_launch.performance.shape import shape_of
 from gaudi_launch.performance.step_model import Engine, Setup
@@ -117,7 +117,7 @@ def test_a_figure_is_at_no_distance_from_its_own_load() -> None:
 
 def test_a_rate_is_served_by_the_batch_that_littles_law_gives() -> None:
     setup = replace(ONE, engine="v1")
-    found = predict(setup, LLAMA, Load("rate", 512, 256, 256, 4.0), constants=values(), figures=figures())
+    found = predict(setup, LLAMA, Load("rate", 512, 256, 256, 4.0), SpeedKnowledge(values(), figures()))
     assert found.batch == pytest.approx(4.0 * 255 * found.tpot.expected, rel=1e-3)
 
 
@@ -198,7 +198,7 @@ def test_a_load_takes_the_prompts_that_the_token_budget_holds() -> None:
     known = figures()
 
     def found(setup: Setup) -> float:
-        return predict(setup, LLAMA, load, constants=values(), figures=known).ttft.expected
+        return predict(setup, LLAMA, load, SpeedKnowledge(values(), known)).ttft.expected
 
     served = replace(ONE, engine="v1")
     together = steps(served, LLAMA, values()).prefill(8.0, 256).total
