@@ -16,7 +16,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Engine
-from gaudi_launch.planning.memory import memory_for
+from gaudi_launch.planning.memory import CardSet, ChosenSettings, memory_for
 from gaudi_launch.planning.passthrough import refuse_layout, with_options, with_own_words
 from gaudi_launch.planning.plan import Placement, Plan
 from gaudi_launch.planning.planner import make_plan
@@ -95,7 +95,8 @@ def _with_memory(cluster: Cluster, request: Request, model: Model, engine: Engin
     stage = stage_of(model, cluster.layout.pipeline)
     limits = engine.limits(request, host, stage)
     cards = cluster.layout.tensor if engine.needs_cards else 0
-    found = memory_for(stage, limits, cards, product, cluster.settings, engine, request.args)
+    chosen = ChosenSettings(cluster.settings, request.args)
+    found = memory_for(stage, limits, CardSet(cards, product), engine, chosen)
     if found.fits is False and found.message is not None and not request.force:
         would = ", ".join(each.render() for each in found.remedies)
         why = found.message.render()

@@ -40,24 +40,40 @@ class MemoryPlan:
     remedies: tuple[Message, ...] = ()
 
 
-def memory_for(
-    model: Model,
-    limits: Limits,
-    cards: int,
-    product: str | None,
-    settings: Sequence[Setting],
-    engine: Engine,
-    args: EngineArgs = NO_ARGS,
-    *,
-    fp8: bool = False,
-    most_cards: int | None = None,
-) -> MemoryPlan:
-    """Return the memory of each of ``cards`` cards of ``product``.
+@dataclass(frozen=True)
+class CardSet:
+    """Equal cards that share a model.
 
-    ``product`` is hl-smi's name or the driver's type. ``args`` are the user's engine options, which
-    win; ``fp8``: the weights run in fp8; ``most_cards``: the cards of the machine (None: a full box
-    of the product). Sources: `models.sizing`.
+    ``product`` is hl-smi's name or the driver's type; ``most`` are the cards of the machine (None:
+    a full box of the product).
     """
+
+    count: int
+    product: str | None
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class ChosenSettings:
+    """The settings of an engine; ``args``, the user's options, win.
+
+    ``fp8``: the weights run in fp8.
+    """
+
+    settings: Sequence[Setting]
+    args: EngineArgs = NO_ARGS
+    fp8: bool = False
+
+
+def memory_for(
+    model: Model, limits: Limits, card_set: CardSet, engine: Engine, chosen: ChosenSettings
+) -> MemoryPlan:
+    """Return the memory of each of these cards.
+
+    Sources: `models.sizing`.
+    """
+    cards, product = card_set.count, card_set.product
+    settings, args, fp8 = chosen.settings, chosen.args, chosen.fp8
     accelerator = identify(product, device_type=product)
     if accelerator is None or not cards:
         return MemoryPlan()
@@ -96,13 +112,12 @@ def memory_for(
         if fits
         else _remedies(
             model,
-            cards,
+            replace(card_set, most=card_set.most or accelerator.cards),
             found,
             (dtype, other),
             # the KV cache type of calibrated weights, where the card has 8-bit floats
             ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration))) if may_quantise else None,
             rules,
-            most_cards or accelerator.cards,
         ),
     )
 
@@ -122,17 +137,10 @@ def memory_in(context: Context, settings: Sequence[Setting], engine: Engine) -> 
     """Return a card's memory as these settings of ``engine`` divide it."""
     request, model = context.request, context.model
     names = (card.product or card.device_type for card in context.host.cards)
-    return memory_for(
-        model,
-        context.limits,
-        len(context.placement.modules),
-        next((name for name in names if name), None),
-        settings,
-        engine,
-        request.args,
-        fp8=runs_fp8(request, model),
-        most_cards=len(context.host.cards),
-    )
+    product = next((name for name in names if name), None)
+    cards = CardSet(len(context.placement.modules), product, most=len(context.host.cards))
+    chosen = ChosenSettings(settings, request.args, fp8=runs_fp8(request, model))
+    return memory_for(model, context.limits, cards, engine, chosen)
 
 
 def division(
@@ -158,18 +166,19 @@ def division(
 
 def _remedies(
     model: Model,
-    cards: int,
+    card_set: CardSet,
     found: card_memory.CardMemory,
     now: tuple[str, card_memory.ServingDemand],
     in_fp8: tuple[str, card_memory.ServingDemand] | None,
     rules: sizing.MemoryRules,
-    most_cards: int,
 ) -> tuple[Message, ...]:
     """Return the changes that would make it fit.
 
     They are more cards, fp8, both, or a shorter context. ``now`` and ``in_fp8`` are a data type of
     the weights and the options given with it.
     """
+
+    cards, most_cards = card_set.count, card_set.most or card_set.count
 
     def works(n: int, asked: tuple[str, card_memory.ServingDemand]) -> bool:
         divided = card_memory.divide_card(model, n, asked[0], found.card, asked[1], rules)

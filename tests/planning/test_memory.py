@@ -15,7 +15,7 @@ from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Limits
 from gaudi_launch.planning.engine_args import engine_args
-from gaudi_launch.planning.memory import MemoryPlan, memory_for
+from gaudi_launch.planning.memory import CardSet, ChosenSettings, MemoryPlan, memory_for
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
@@ -43,7 +43,8 @@ def planned(
     extra: tuple[str, ...] = (),
 ) -> MemoryPlan:
     chosen = [setting(name, value) for name, value in pairs]
-    return memory_for(model, LIMITS, cards, product, chosen, find(f"vllm-fork@{version}"), engine_args(user=extra))
+    settings = ChosenSettings(chosen, engine_args(user=extra))
+    return memory_for(model, LIMITS, CardSet(cards, product), find(f"vllm-fork@{version}"), settings)
 
 
 def test_the_readmes_machine() -> None:
@@ -129,7 +130,7 @@ def test_fp8_is_not_proposed_for_weights_that_are_quantised_on_disk() -> None:
     assert message("fit.would_dtype") in planned(model=full).remedies
     # mxfp4 that the plugin expands to bfloat16; -d fp8 is refused for it
     stored = replace(full, quantization="mxfp4", architecture="GptOssForCausalLM", model_type="gpt_oss")
-    made = memory_for(stored, LIMITS, 1, "HL-225", [], find("vllm-gaudi"))
+    made = memory_for(stored, LIMITS, CardSet(1, "HL-225"), find("vllm-gaudi"), ChosenSettings([]))
     assert (made.fits, made.remedies) == (False, (message("fit.would_cards", n=2),))
 
 

@@ -85,10 +85,10 @@ def check(request: Request, model: Model) -> None:
 def address(context: Context, decisions: Decisions) -> None:
     """Propose the address to listen on, and the model's name in requests."""
     request = context.request
-    _add(decisions, "--host", request.host, "-u", "127.0.0.1", "gaudi.host")
-    _add(decisions, "--port", request.port, "-p", 30001, "gaudi.port")
+    _add(decisions, "--host", ("-u", request.host), ("127.0.0.1", "gaudi.host"))
+    _add(decisions, "--port", ("-p", request.port), (30001, "gaudi.port"))
     if request.served_name:
-        _add(decisions, "--served-model-name", request.served_name, "--served-name", None, "")
+        _add(decisions, "--served-model-name", ("--served-name", request.served_name), (None, ""))
     model = context.model
     if request.trust_remote_code and model.remote_code is not False:
         decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
@@ -103,16 +103,16 @@ def lengths(context: Context, decisions: Decisions) -> None:
     plugin reports as 0 (platform.py get_device_total_memory).
     """
     request, limits = context.request, context.limits
-    _add(decisions, "--max-model-len", request.max_model_len, "-l", limits.max_model_len, "gaudi.length")
+    _add(decisions, "--max-model-len", ("-l", request.max_model_len), (limits.max_model_len, "gaudi.length"))
     asked = request.max_model_len
     if asked is not None and asked != limits.max_model_len:
         reason = message("gaudi.whole_blocks", asked=asked)
         decisions.option("--max-model-len", str(limits.max_model_len), reason, source="flag")
-    _add(decisions, "--max-num-seqs", request.max_num_seqs, "-b", limits.max_num_seqs, "gaudi.seqs", _PLATFORM)
+    _add(decisions, "--max-num-seqs", ("-b", request.max_num_seqs), (limits.max_num_seqs, "gaudi.seqs"), _PLATFORM)
     origin, tokens = _AT + ".cd/server/settings_vllm.csv", limits.max_num_batched_tokens
     asked, pooling = request.max_num_batched_tokens, task_of(context.model, request.args) != CHAT
     why = "gaudi.whole_texts" if pooling else "gaudi.tokens"
-    _add(decisions, "--max-num-batched-tokens", asked, "-t", tokens, why, origin)
+    _add(decisions, "--max-num-batched-tokens", ("-t", asked), (tokens, why), origin)
     decisions.option(
         "--block-size", str(limits.block_size), message("gaudi.block"), source="engine", origin=_PLATFORM
     )
@@ -130,7 +130,7 @@ def cards(context: Context, decisions: Decisions) -> None:
         origin=_PLATFORM,
         user_wins=False,
     )
-    _add(decisions, "--tensor-parallel-size", request.cards, "-n", len(modules), "plan.placement")
+    _add(decisions, "--tensor-parallel-size", ("-n", request.cards), (len(modules), "plan.placement"))
     if request.cards is not None and request.cards != len(modules):
         decisions.option("--tensor-parallel-size", str(len(modules)), message("plan.placement"), source="flag")
     if len(modules) > 1:
@@ -169,15 +169,8 @@ def types(context: Context, decisions: Decisions) -> None:
     request, model = context.request, context.model
     if request.dtype == "float16":
         decisions.warn("gaudi.float16")
-    _add(
-        decisions,
-        "--dtype",
-        "bfloat16" if request.dtype == "bfloat16" else None,
-        "-d",
-        "bfloat16",
-        "gaudi.bfloat16",
-        _PLATFORM,
-    )
+    asked = "bfloat16" if request.dtype == "bfloat16" else None
+    _add(decisions, "--dtype", ("-d", asked), ("bfloat16", "gaudi.bfloat16"), _PLATFORM)
     quantised = request.dtype if kernels_of(request.dtype) else model.quantization
     if kernels := kernels_of(quantised):
         decisions.option("--quantization", kernels, message("gaudi.hpu_kernels", found=quantised), origin=_PLATFORM)
@@ -363,14 +356,16 @@ def switches(context: Context, decisions: Decisions) -> None:
 def _add(
     decisions: Decisions,
     option: str,
-    given: object,
-    flag: str,
-    default: object,
-    why: str,
+    given: tuple[str, object],
+    default: tuple[object, str],
     origin: str = "",
 ) -> None:
-    """Propose an option: the user's value, else our default with its reason."""
-    if given is not None:
-        decisions.option(option, str(given), message("plan.flag", flag=flag), source="flag", origin=origin)
+    """Propose an option: the user's value, else our default with its reason.
+
+    ``given`` is a flag and its value, ``default`` a value and the id of its reason.
+    """
+    (flag, value), (usual, why) = given, default
+    if value is not None:
+        decisions.option(option, str(value), message("plan.flag", flag=flag), source="flag", origin=origin)
     else:
-        decisions.option(option, str(default), message(why), origin=origin)
+        decisions.option(option, str(usual), message(why), origin=origin)
