@@ -159,6 +159,8 @@ def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
     differences: tuple[Message, ...] = ()
     if options.plan_file is not None:
         words, options, differences = _of_saved(words, options, options.plan_file)
+    if not words:
+        raise LaunchError("usage.missing_argument", ExitCode.USAGE, name="URL|NAME")
     if len(words) != 1:
         raise LaunchError("measure.one_server", ExitCode.USAGE, found=" ".join(words))
     if options.tool not in external_tools.TOOLS:
@@ -287,18 +289,13 @@ def _with_our_client(case: BenchCase, going: Callable[[Going], None]) -> BenchOu
         known = ", ".join(("auto", *protocols.FORMS))
         raise LaunchError("measure.form", ExitCode.USAGE, found=form, known=known)
     client = Client(case.found.url, api_key=api_key(), timeout=numbers.timeout)
-    made, interrupted = asyncio.run(
-        run.builtin(
-            client,
-            case.found,
-            workload,
-            going,
-            form=None if form == "auto" else form,  # type: ignore[arg-type]
-            model=options.model,
-            ignore_eos=not options.stop_early,
-            texts=numbers.texts,
-        )
+    manner = run.RequestManner(
+        form=None if form == "auto" else form,  # type: ignore[arg-type]
+        model=options.model,
+        ignore_eos=not options.stop_early,
+        texts=numbers.texts,
     )
+    made, interrupted = asyncio.run(run.builtin(client, case.found, workload, going, manner))
     return BenchOutcome(made, interrupted)
 
 

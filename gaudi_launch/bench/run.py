@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -43,29 +44,39 @@ def _sentence(id: str, error: ServerError) -> str:
     return text(id, why=error.detail, status=error.status)
 
 
+@dataclass(frozen=True)
+class RequestManner:
+    """The form and the model of requests; None: the first one that answers.
+
+    ``ignore_eos``: answers have exactly the planned length. Texts are drawn by the number
+    ``texts``.
+    """
+
+    form: protocols.Form | None = None
+    model: str | None = None
+    ignore_eos: bool = True
+    texts: int = 0
+
+
 async def builtin(
     client: Client,
     target: Target,
     workload: BenchWorkload,
     going: Callable[[replaying.Going], None],
-    *,
-    form: protocols.Form | None,
-    model: str | None,
-    ignore_eos: bool,
-    texts: int = 0,
+    manner: RequestManner,
 ) -> tuple[BenchRun, bool]:
     """Return the run, and whether it was interrupted.
 
-    Its texts are drawn by the number ``texts``; Ctrl-C keeps what is done. Raises LaunchError.
+    Ctrl-C keeps what is done. Raises LaunchError.
     """
     try:
-        served = await server.look(client, model or target.model)
-        asked = form or await server.pick_form(client, served)
+        served = await server.look(client, manner.model or target.model)
+        asked = manner.form or await server.pick_form(client, served)
         ruler = await server.measure_ruler(client, served, asked)
     except ServerError as error:
         raise problem(error, target.url) from None
     fitting = within(workload, served.longest, served.longest_input, int(ruler.fixed + ruler.each) + 1)
-    way = replaying.Way(served, asked, ruler, ignore_eos and served.vllm, texts)
+    way = replaying.Way(served, asked, ruler, manner.ignore_eos and served.vllm, manner.texts)
     stop = asyncio.Event()
     _allow_connections()
     began = time.time()
