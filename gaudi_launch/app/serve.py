@@ -169,7 +169,7 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
     from gaudi_launch.services import listener, preflight, service
     from gaudi_launch.services.process import detach
     from gaudi_launch.services.state import registry, secret_file, store
-    from gaudi_launch.services.state.job import job_of
+    from gaudi_launch.services.state.job import Supervision, job_of
 
     prepared, how = launching.prepared, launching.how
     preflight.check_port(plan.url)
@@ -184,17 +184,14 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
     plan = _housed(prepared, cached.plan if cached is not None else plan, how)
     secrets = secret_file.SecretFile(store.service_dir(name), prepared.request.secret_options)
     plan = secrets.named_in(plan)
-    job = job_of(
-        plan,
-        prepared.request,
-        name,
-        limits=launching.limits,
+    supervision = Supervision(
+        launching.limits,
         # a plan for another root does not concern this machine's CPUs; a container has an option
         # for them
         bind=machine_root() == Path("/") and plan.container is None,
         restart=how.restart,
-        cached=cached,
     )
+    job = job_of(plan, prepared.request, name, supervision, cached)
     environment = {
         **os.environ,
         **{k: v for k, v in prepared.request.environment.items() if k == "VLLM_API_KEY"},

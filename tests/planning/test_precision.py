@@ -18,7 +18,7 @@ from gaudi_launch.planning.precision import asked_fp8, fp8_cache, runs_fp8, weig
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
-from gaudi_launch.services.state.job import job_of
+from gaudi_launch.services.state.job import Supervision, job_of
 from gaudi_launch.services.state.recorder import remember
 
 PLAIN = Model(path="m", name="m", dtype="bfloat16")
@@ -62,7 +62,7 @@ def test_the_plan_its_estimate_and_the_record_of_its_warm_up_agree(
         assert plan.dtype == plan.to_json()["dtype"] == dtype
         assert plan.estimate is not None and plan.buckets is not None
         found[dtype] = (plan.estimate.high_seconds / plan.buckets.graphs, plan.memory["weights"])
-        job = job_of(plan, plain, "one", limits={}, bind=False)
+        job = job_of(plan, plain, "one", Supervision({}, bind=False))
         remember(
             job, LaunchProgress(phases=(LaunchPhase("warmup_prompt", 0.0, items=9),), facts={"warmup_seconds": 5.0})
         )

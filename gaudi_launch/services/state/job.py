@@ -126,20 +126,22 @@ class ServiceJob:
             ) from None
 
 
-def job_of(
-    plan: Plan,
-    request: Request,
-    name: str,
-    *,
-    limits: Mapping[str, float],
-    bind: bool,
-    restart: str = "no",
-    cached: Cached | None = None,
-) -> ServiceJob:
-    """Return the job of a plan.
+@dataclass(frozen=True)
+class Supervision:
+    """The limits of each phase in seconds, and the policy of restarts.
 
     ``bind`` False: the plan's CPUs are not this machine's.
     """
+
+    limits: Mapping[str, float]
+    bind: bool
+    restart: str = "no"
+
+
+def job_of(
+    plan: Plan, request: Request, name: str, supervision: Supervision, cached: Cached | None = None
+) -> ServiceJob:
+    """Return the job of a plan."""
     return ServiceJob(
         name=name,
         model=str(plan.model.get("name", "")),
@@ -153,9 +155,9 @@ def job_of(
         graphs=plan.buckets.graphs if plan.buckets is not None else 0,
         dtype=plan.dtype,
         container=plan.container.name if plan.container is not None else "",
-        limits=limits,
-        bind=bind,
-        restart=restart,
+        limits=supervision.limits,
+        bind=supervision.bind,
+        restart=supervision.restart,
         environment={**local_variables(request.environment), **engine_variables(request.environment)},
         secrets=tuple(name for name in SECRETS if request.environment.get(name)),
         cache=cached.job if cached is not None else None,
