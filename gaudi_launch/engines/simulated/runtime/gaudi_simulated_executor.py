@@ -21,7 +21,7 @@ import numpy as np
 from gaudi_simulated_cache import cache_specs, pool_bytes
 from gaudi_simulated_card import CardClock, CardSettings, Prompt, StepPricer
 from gaudi_simulated_faults import NOT_FOUND, Faults, faults_of, missing_card, restarts_in
-from gaudi_simulated_text import Answer, AnswerText
+from gaudi_simulated_text import MOST_LOGPROBS, Answer, AnswerText
 from tqdm import tqdm
 from vllm.logger import init_logger
 from vllm.tokenizers import cached_tokenizer_from_config
@@ -250,7 +250,7 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         salt = str(params.seed) if params.seed is not None else "" if same else new.req_id
         answer = self.text.answer(prompt, salt, params.eos_token_id, params.min_tokens)
         blocks = new.block_ids[0] if new.block_ids else []
-        return Sequence_(new.prompt_len, answer, params.logprobs or 0, max(blocks, default=0))
+        return Sequence_(new.prompt_len, answer, _asked_logprobs(params.logprobs), max(blocks, default=0))
 
     def _sample(self, step: PendingStep, grammar: GrammarOutput | None) -> ModelRunnerOutput:
         """Return the tokens of a step; a part of a prompt gives none."""
@@ -287,8 +287,9 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         for at, tokens in enumerate(sampled):
             ids[at, 0] = tokens[0] if tokens else 0
             # the chosen token is also the most probable one
-            others = [token for token in dict.fromkeys(self.text.ring) if token != ids[at, 0]]
-            ids[at, 1:] = [int(ids[at, 0]), *others][:most]
+            others = [token for token in self.text.common if token != ids[at, 0]]
+            shown = [int(ids[at, 0]), *others][:most]
+            ids[at, 1 : 1 + len(shown)] = shown
             values[at, 0] = _LOGPROBS[0]
             for column in range(1, most + 1):
                 values[at, column] = _LOGPROBS[column - 1] if column <= len(_LOGPROBS) else -3.0 - column / 4
@@ -351,6 +352,13 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
             new.replace(path)
         except OSError as error:
             logger.warning("The record of the run is not written: %s", error)
+
+
+def _asked_logprobs(count: int | None) -> int:
+    """Return the number of made-up probabilities per token; -1 means all of them."""
+    if count is None:
+        return 0
+    return count if count >= 0 else MOST_LOGPROBS
 
 
 def _done(value: Any) -> Future[Any]:

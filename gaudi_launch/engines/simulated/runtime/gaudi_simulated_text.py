@@ -35,6 +35,7 @@ SENTENCES = (
 # the natural length of an answer, in tokens: about two thirds are between 90 and 360 (assumed)
 _MEDIAN_TOKENS, _SPREAD, _LEAST, _MOST = 180, 0.7, 16, 2000
 _RING_TOKENS = 4096
+MOST_LOGPROBS = 64
 # terms in a string of a structured answer
 _TERMS_IN_STRING = 3
 _BITS = 32
@@ -90,6 +91,8 @@ class AnswerText:
             for sentence in order:
                 self.ring += encode(f" {sentence}")
                 self._ends.append(len(self.ring))
+        # the other tokens of made-up probabilities; vLLM allows 20 for each position
+        self.common = list(dict.fromkeys(self.ring))[:MOST_LOGPROBS]
         self._quote = _only(encode(_QUOTE))
         self._terms = [token for term in _plain_terms() if (token := _only(encode(f" {term}"))) is not None]
         self._first_terms = [token for term in _plain_terms() if (token := _only(encode(term))) is not None]
