@@ -41,6 +41,37 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "State the lengths of your requests; what follows -- goes to the engine",
         ),
     ),
+    "stack": (
+        Example(
+            "gaudi-launch stack init Qwen/Qwen3-8B Qwen/Qwen3-8B BAAI/bge-m3 --machine simulated:hls2",
+            "Write stack.yaml: two copies of one model, and another model",
+        ),
+        Example("gaudi-launch stack up stack.yaml", "Start the gateway and all models of the file"),
+        Example("gaudi-launch stack down stack.yaml", "Stop them"),
+    ),
+    "stack init": (
+        Example("gaudi-launch stack init demo demo --to demo.yaml", "Write a stack that needs no card"),
+        Example(
+            "gaudi-launch stack init Qwen/Qwen3-8B --machine simulated:hls2 -p 8080",
+            "Write stack.yaml for a server with eight Gaudi2 cards",
+        ),
+    ),
+    "stack plan": (
+        Example("gaudi-launch stack plan stack.yaml", "Show cards, memory and start time of all models"),
+        Example("gaudi-launch stack plan stack.yaml --machine simulated:gaudi3-oam --json", "For another machine"),
+    ),
+    "stack up": (
+        Example("gaudi-launch stack up stack.yaml", "Start what does not run, wait until all models answer"),
+        Example("gaudi-launch stack up stack.yaml --no-wait", "Do not wait until they answer"),
+    ),
+    "stack down": (
+        Example("gaudi-launch stack down stack.yaml", "Finish running requests, then stop all"),
+        Example("gaudi-launch stack down stack.yaml --drain 0", "Stop all without waiting for requests"),
+    ),
+    "stack ps": (
+        Example("gaudi-launch stack ps", "List the models of all started stacks"),
+        Example("gaudi-launch stack ps --json", "The same for a script"),
+    ),
     "ps": (
         Example("gaudi-launch ps", "Show what is running"),
         Example("gaudi-launch ps -a", "Also show services that stopped or failed"),

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ps": ("ps", "List services: phase, uptime, requests; -a adds stopped ones."),
     "top": ("top", "Watch cards, services and hosts live: use, power, links, TTFT, KV."),
     "status": ("status", "Show one service: plan, phases, memory, last error."),
+    "stack": ("stack", "Run several models behind one address: init, plan, up, down, ps."),
     "logs": ("logs", "Print a service's log; -f follows it."),
     "stop": ("stop", "Stop services after draining; --orphans stops leftovers."),
     "restart": ("restart", "Stop a service and start it again with the same settings."),
@@ -69,7 +70,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 # what a user wants -> commands, most used first
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start and watch": (
-        *("serve", "ps", "status", "logs", "top", "stop", "restart", "wait", "why"),
+        *("serve", "ps", "status", "stack", "logs", "top", "stop", "restart", "wait", "why"),
         *("check", "chat", "webui", "bench"),
     ),
     "Plan": ("plan", "warmup", "recommend", "estimate", "learn", "tune", "capacity", "migrate"),

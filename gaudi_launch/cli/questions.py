@@ -26,6 +26,8 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
     "Start and watch": (
         Question("questions.try", "serve demo"),
         Question("questions.start", "serve MODEL -n 4 --detach"),
+        Question("questions.several", "stack init MODEL MODEL"),
+        Question("questions.several_up", "stack up stack.yaml"),
         Question("questions.running", "ps"),
         Question("questions.ready", "wait NAME"),
         Question("questions.top", "top"),

@@ -57,6 +57,8 @@ NO_MACHINE = {
     "gaudi-launch ray status": 2,
     # the stand-in server's run names no model and engine: tests/app/test_learn.py has one that does
     "gaudi-launch learn run.json": 2,
+    # the gateway's program is not installed: tests/app/test_stack.py has it
+    "gaudi-launch stack up": 3,
     # it finds failures
     "gaudi-launch doctor --machine simulated:hls2+bad-tuning": 3,
 }
@@ -167,6 +169,9 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (state / "demo").rename(place / "answering")
         (state / "ended").rename(state / "demo")
     made = {
+        "stack plan": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
+        "stack up": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
+        "stack down": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "ray check": "ray config Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --out serve.yaml",
         "hls2.json,": "snapshot hls2.json --machine simulated:hls2",
         "cache import": "cache export ffd155d6 key.tar.zst -c recipes",

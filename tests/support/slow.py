@@ -17,6 +17,7 @@ SLOW = frozenset(
         "app/test_serve_cache.py",
         "app/test_service.py",
         "app/test_tune.py",
+        "app/test_stack.py",
         "bench/test_bench.py",
         "bench/test_chat.py",
         "bench/test_figures.py",

@@ -1,0 +1,134 @@
+"""``gaudi-launch stack``: several models on one server behind one address.
+
+Init, plan, up, down, ps.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp(no_args_is_help=True, help="Run several models behind one address: init, plan, up, down, ps.")
+
+_FILE = typer.Argument(..., metavar="FILE", help="The stack's YAML file.")
+_JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
+
+
+@app.command()
+def init(
+    models: list[str] = typer.Argument(..., metavar="MODEL...", help="Models; one given twice gets two replicas."),
+    to: Path = typer.Option(Path("stack.yaml"), "--to", metavar="FILE", help="The file to write."),
+    port: str = typer.Option("", "-p", "--port", metavar="PORT", help="Port of the gateway (default 8000)."),
+    engine: str = typer.Option("", "--engine", metavar="ENGINE", help="auto, or one of 'gaudi-launch engines'."),
+    python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
+    machine: str = typer.Option(
+        "", "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Write a file with these models for this machine: the fewest cards that fit each, one gateway.
+
+    An existing file is not changed.
+    """
+    from gaudi_launch.app import stack as cases
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.stack import show_plan, show_written, to_json
+
+    planned = cases.init(models, cases.InitOptions(to, port, machine or None, engine, python))
+    if as_json:
+        emit_json(to_json(planned))
+        return
+    show_plan(planned)
+    show_written(planned)
+
+
+@app.command()
+def plan(
+    file: Path = _FILE,
+    machine: str = typer.Option(
+        "", "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Show cards, memory and start time of all models; start nothing."""
+    from gaudi_launch.app import stack as cases
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.stack import show_plan, to_json
+
+    planned = cases.plan(file, machine or None)
+    if as_json:
+        emit_json(to_json(planned))
+    else:
+        show_plan(planned)
+
+
+@app.command()
+def up(
+    file: Path = _FILE,
+    no_wait: bool = typer.Option(False, "--no-wait", help="Return when the last models were started."),
+    no_doctor: bool = typer.Option(False, "--no-doctor", help="Start although a check of the machine fails."),
+    as_json: bool = _JSON,
+) -> None:
+    """Start the gateway and all models that do not run, and wait until they answer.
+
+    A second run changes nothing. Ctrl-C ends the wait only: what was started stays.
+    """
+    import sys
+
+    from gaudi_launch.app import stack as cases
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.cli.views.stack import show_started, started_to_json
+    from gaudi_launch.errors import ExitCode
+    from gaudi_launch.messages import text
+
+    try:
+        started = cases.up(file, Terminal(), no_doctor=no_doctor, wait=not no_wait)
+    except KeyboardInterrupt:
+        print(text("stack.interrupted", path=str(file)), file=sys.stderr, flush=True)
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+    if as_json:
+        emit_json(started_to_json(started))
+    else:
+        show_started(started, waited=not no_wait)
+
+
+@app.command()
+def down(
+    name: str = typer.Argument(..., metavar="FILE", help="The stack's YAML file, or its name."),
+    drain: float = typer.Option(
+        30.0, "--drain", metavar="SECONDS", help="Wait this long for running requests (default 30)."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Stop the gateway and all models, and remove their records and logs."""
+    from gaudi_launch.app import stack as cases
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.cli.views.stack import ended_to_json, show_ended
+
+    ended = cases.down(name, Terminal(), drain)
+    if as_json:
+        emit_json(ended_to_json(ended))
+    else:
+        show_ended(ended)
+
+
+@app.command()
+def ps(
+    name: str = typer.Argument("", metavar="[FILE]", help="One stack, by its file or name (default: all)."),
+    as_json: bool = _JSON,
+) -> None:
+    """List the models of started stacks: phase, cards, port, last error."""
+    from gaudi_launch.app import stack as cases
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.stack import show_states, states_to_json
+
+    states = cases.ps(name or None)
+    if as_json:
+        emit_json(states_to_json(states))
+    else:
+        show_states(states)

@@ -1,0 +1,301 @@
+"""stack.yaml: models with the options of ``serve``, and their gateway.
+
+The schema is profiles/schema/stack.json. Errors name the line of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.gateway.gateway_settings import Balance, GatewaySettings, RequestLimits, Tls, UserLimits
+from gaudi_launch.services.state import store
+
+_MOST_BYTES = 1 << 20
+_EXTRA = "engine-arguments"
+
+
+@dataclass(frozen=True)
+class ModelOption:
+    """An option of ``serve`` by its long name without dashes.
+
+    A switch is True or False, an option that may be repeated is a tuple.
+    """
+
+    key: str
+    value: str | bool | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StackModel:
+    """One model of a stack; ``line`` is that of its entry.
+
+    ``name`` is its name in requests. It is started when those of ``after`` answer.
+    """
+
+    name: str
+    model: str
+    line: int = 1
+    replicas: int = 1
+    aliases: tuple[str, ...] = ()
+    balance: Balance = "least-load"
+    after: tuple[str, ...] = ()
+    restart: str = "on-failure"
+    options: tuple[ModelOption, ...] = ()
+    engine_arguments: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that requests may use, the model's first."""
+        return (self.name, *self.aliases)
+
+
+@dataclass(frozen=True)
+class StackFile:
+    """A stack as its file describes it. ``lines`` are those of the gateway's entries."""
+
+    path: Path
+    name: str
+    gateway: GatewaySettings
+    models: tuple[StackModel, ...]
+    lines: Mapping[str, int]
+
+    @property
+    def gateway_service(self) -> str:
+        """Return the name of the gateway's service."""
+        return f"{self.name}-gateway"
+
+    def services_of(self, model: StackModel) -> tuple[str, ...]:
+        """Return the names of a model's services, one for each replica."""
+        first = f"{self.name}-{_slug(model.name)}"
+        return (first, *(f"{first}-{number}" for number in range(2, model.replicas + 1)))
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:32] or "model"
+
+
+def read_stack(path: Path) -> StackFile:
+    """Return the stack of a file.
+
+    Raises LaunchError (USAGE), with the line of what is wrong.
+    """
+    return parse_stack(_text(path), path)
+
+
+def parse_stack(content: str, path: Path) -> StackFile:
+    """Return the stack of a text; ``path`` is its file. Raises as `read_stack`."""
+    import yaml
+
+    try:
+        tree = yaml.compose(content, Loader=yaml.SafeLoader)
+        _refuse_repeated(path, tree)
+        document = yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark is not None else 1
+        why = getattr(error, "problem", None) or "YAML"
+        raise LaunchError("stack.bad", ExitCode.USAGE, path=str(path), line=line, why=why) from None
+    except RecursionError:
+        raise LaunchError("stack.bad", ExitCode.USAGE, path=str(path), line=1, why="YAML") from None
+    _check(path, document, tree)
+    gateway: dict[str, Any] = document.get("gateway") or {}
+    found = StackFile(
+        path=path,
+        name=document.get("name") or _slug(path.stem)[:24].rstrip("-._"),
+        gateway=_gateway(gateway, path.absolute().parent),
+        models=tuple(
+            _model(entry, line_of(tree, ("models", number))) for number, entry in enumerate(document["models"])
+        ),
+        lines={key: line_of(tree, ("gateway", key)) for key in ("port", "keys-file", "tls", "users")},
+    )
+    _check_names(found)
+    _check_order(found)
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise LaunchError("stack.unreadable", ExitCode.USAGE, path=str(path), why="> 1 MiB")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise LaunchError("stack.bad", ExitCode.USAGE, path=str(path), line=line, why="UTF-8") from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("stack.unreadable", ExitCode.USAGE, path=str(path), why=why) from None
+
+
+def _refuse_repeated(path: Path, tree: Any) -> None:
+    """Raise LaunchError for a key that is given twice.
+
+    YAML readers drop the first one.
+    """
+    if tree is None:
+        return
+    seen: dict[str, int] = {}
+    for child in tree.value if isinstance(tree.value, list) else ():
+        if not isinstance(child, tuple):
+            _refuse_repeated(path, child)
+            continue
+        key, value = child
+        line = int(key.start_mark.line) + 1
+        name = str(key.value)
+        if name in seen:
+            raise LaunchError(
+                "stack.repeated", ExitCode.USAGE, path=str(path), line=line, name=name, first=seen[name]
+            )
+        seen[name] = line
+        _refuse_repeated(path, value)
+
+
+def _check(path: Path, document: Any, tree: Any) -> None:
+    """Raise LaunchError (USAGE) for the first place that breaks the schema."""
+    from gaudi_launch.json_schema import problems
+    from gaudi_launch.profiles_check import schema, sentence
+
+    problem = next(iter(problems(document, schema("stack"))), None)
+    if problem is None:
+        return
+    where = (*problem.path, problem.entry) if problem.entry else problem.path
+    line = line_of(tree, where)
+    if problem.keyword == "additionalProperties":
+        known = ", ".join(_known_at(schema("stack"), problem.path))
+        raise LaunchError(
+            "stack.unknown_entry", ExitCode.USAGE, path=str(path), line=line, found=problem.entry, known=known
+        )
+    why = sentence(problem).render().rstrip(".。")
+    raise LaunchError("stack.bad", ExitCode.USAGE, path=str(path), line=line, why=why)
+
+
+def _known_at(schema: Mapping[str, Any], path: Sequence[str | int]) -> Iterator[str]:
+    """Yield the entries that the schema has at a place of the document."""
+    part: Mapping[str, Any] = schema
+    for step in path:
+        if isinstance(step, int):
+            part = part["items"]
+            continue
+        part = part.get("properties", {}).get(step) or part["additionalProperties"]
+    yield from part.get("properties", {})
+
+
+def line_of(tree: Any, where: Sequence[str | int]) -> int:
+    """Return the line of a part; of what contains it where it is missing."""
+    if tree is None:
+        return 1
+    line = int(tree.start_mark.line) + 1
+    node = tree
+    for part in where:
+        found = None
+        children = node.value if isinstance(node.value, list) else []
+        if isinstance(part, int) and part < len(children):
+            found = (children[part], children[part])
+        elif isinstance(part, str):
+            pairs = [child for child in children if isinstance(child, tuple)]
+            found = next((pair for pair in pairs if pair[0].value == part), None)
+        if found is None:
+            break
+        line, node = int(found[0].start_mark.line) + 1, found[1]
+    return line
+
+
+def _model(entry: Mapping[str, Any], line: int) -> StackModel:
+    options = dict(entry.get("options") or {})
+    arguments = tuple(options.pop(_EXTRA, ()))
+    return StackModel(
+        name=entry["name"],
+        model=entry["model"],
+        line=line,
+        replicas=entry.get("replicas", 1),
+        aliases=tuple(entry.get("aliases") or ()),
+        balance=entry.get("balance", "least-load"),
+        after=tuple(entry.get("after") or ()),
+        restart=entry.get("restart", "on-failure"),
+        options=tuple(ModelOption(key, _value(value)) for key, value in options.items()),
+        engine_arguments=arguments,
+    )
+
+
+def _value(value: Any) -> str | bool | tuple[str, ...]:
+    """Return a value as it is typed; a switch stays True or False."""
+    if isinstance(value, list):
+        return tuple(value)
+    return value if isinstance(value, bool) else str(value)
+
+
+def _gateway(entry: Mapping[str, Any], folder: Path) -> GatewaySettings:
+    """Return the gateway's settings; paths are relative to the file's folder."""
+    given: dict[str, Any] = {}
+    for key in ("host", "port", "body-mib", "timeout-seconds"):
+        if key in entry:
+            given[key.replace("-", "_")] = entry[key]
+    if "keys-file" in entry:
+        given["keys_file"] = folder / Path(entry["keys-file"]).expanduser()
+    if "tls" in entry:
+        files = [folder / Path(entry["tls"][key]).expanduser() for key in ("certificate", "key")]
+        given["tls"] = Tls(*files)
+    users = entry.get("users") or {}
+    return GatewaySettings(
+        **given,
+        limits=_limits(entry.get("limits") or {}),
+        user_limits=tuple(UserLimits(user, _limits(limits)) for user, limits in users.items()),
+    )
+
+
+def _limits(entry: Mapping[str, Any]) -> RequestLimits:
+    return RequestLimits(entry.get("requests-per-minute"), entry.get("concurrent"))
+
+
+def _check_names(stack: StackFile) -> None:
+    """Raise LaunchError (USAGE) where a name or a service's name has two meanings."""
+    store.check_name(stack.gateway_service)
+    lines: dict[str, int] = {}
+    services: dict[str, int] = {stack.gateway_service: stack.models[0].line}
+    for model in stack.models:
+        about = {"path": str(stack.path), "line": model.line}
+        for name in model.names:
+            if name in lines:
+                raise LaunchError("stack.twice", ExitCode.USAGE, **about, name=name, first=lines[name])
+            lines[name] = model.line
+        for service in stack.services_of(model):
+            if service in services:
+                raise LaunchError("stack.same_service", ExitCode.USAGE, **about, name=model.name, service=service)
+            services[service] = model.line
+
+
+def _check_order(stack: StackFile) -> None:
+    """Raise LaunchError (USAGE) for an unknown name in ``after``, or a circle."""
+    known = [model.name for model in stack.models]
+    for model in stack.models:
+        for name in model.after:
+            if name not in known:
+                shown = {"found": name, "known": ", ".join(known)}
+                raise LaunchError(
+                    "stack.unknown_after", ExitCode.USAGE, path=str(stack.path), line=model.line, **shown
+                )
+    start_order(stack)
+
+
+def start_order(stack: StackFile) -> tuple[tuple[StackModel, ...], ...]:
+    """Return the models in groups that are started together.
+
+    Each group is in the order of the file. Raises LaunchError (USAGE) where models
+    wait for each other.
+    """
+    left = list(stack.models)
+    done: set[str] = set()
+    groups: list[tuple[StackModel, ...]] = []
+    while left:
+        group = tuple(model for model in left if done.issuperset(model.after))
+        if not group:
+            names = ", ".join(model.name for model in left)
+            raise LaunchError("stack.circle", ExitCode.USAGE, path=str(stack.path), line=left[0].line, names=names)
+        groups.append(group)
+        done.update(model.name for model in group)
+        left = [model for model in left if model not in group]
+    return tuple(groups)

@@ -1,0 +1,125 @@
+"""The record of a started stack: its services, and hashes of their settings.
+
+A folder each under the state folder; ``down`` removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gaudi_launch import locks
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.paths import state_dir
+from gaudi_launch.services.state import store
+
+_FILE = "stack.json"
+_LOCK = "lock"
+
+
+@dataclass(frozen=True)
+class StackRecord:
+    """A stack that was started from ``path``.
+
+    ``services`` maps the name of each service, the gateway's first, to the hash of its settings;
+    ``models`` maps it to the model's name ("" for the gateway).
+    """
+
+    name: str
+    path: str
+    services: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
+
+
+def stacks_dir() -> Path:
+    return state_dir() / "stacks"
+
+
+def hash_of(settings: object) -> str:
+    """Return the hash of settings that JSON can write."""
+    content = json.dumps(settings, sort_keys=True, default=str)
+    return "sha256:" + hashlib.sha256(content.encode()).hexdigest()
+
+
+def read_record(name: str) -> StackRecord | None:
+    """Return the record of a stack, None without one."""
+    if not store.is_name(name):
+        return None
+    document = store.read(stacks_dir() / name, _FILE)
+    if document is None:
+        return None
+    return StackRecord(
+        name=name,
+        path=str(document.get("path", "")),
+        services=_texts(document.get("services")),
+        models=_texts(document.get("models")),
+    )
+
+
+def _texts(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {str(key): str(each) for key, each in value.items()}
+
+
+def write_record(record: StackRecord) -> None:
+    """Replace the record. Raises LaunchError (FAILED) where it cannot be written."""
+    document = {"path": record.path, "services": dict(record.services), "models": dict(record.models)}
+    folder = stacks_dir() / record.name
+    if not store.write(folder, _FILE, document):
+        raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=os.strerror(28))
+
+
+def records() -> tuple[StackRecord, ...]:
+    """Return the records of all stacks, by name."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(stacks_dir()) if entry.is_dir())
+    except OSError:
+        return ()
+    found = (read_record(name) for name in names)
+    return tuple(record for record in found if record is not None)
+
+
+@contextlib.contextmanager
+def held(name: str) -> Iterator[None]:
+    """Lock a stack while it is changed.
+
+    A folder without a record is removed at the end.
+    Raises LaunchError: USAGE where another process changes it, FAILED without a state folder.
+    """
+    folder = stacks_dir() / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
+    try:
+        if not locks.try_ofd(handle):
+            raise LaunchError("stack.locked", ExitCode.USAGE, name=name)
+        try:
+            yield
+        finally:
+            if not (folder / _FILE).is_file():
+                _remove(folder)
+    finally:
+        os.close(handle)
+
+
+def forget(name: str) -> None:
+    """Remove the record of a stack."""
+    (stacks_dir() / name / _FILE).unlink(missing_ok=True)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        # only where no other stack exists
+        folder.parent.rmdir()

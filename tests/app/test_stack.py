@@ -1,0 +1,249 @@
+"""Stacks with real processes: engines' stand-ins on a machine in a folder, and a gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.app import stack
+from gaudi_launch.app.report import Silent
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.services.state.registry import find, services
+from tests.support.gateways import call, chat, gateway_engines, keys_file
+from tests.support.processes import TRIVIAL, living, pids
+from tests.support.serve import write_model
+from tests.support.waiting import until, unused_port
+
+__all__ = ["gateway_engines", "pids"]
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+
+class Lines(Silent):
+    """Keeps the lines that are said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(
+    tmp_path: Path, own_folders: Path, pids: Path, gateway_engines: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Write]:
+    """Return what writes stack.yaml beside a model, on a machine with an engine's stand-in.
+
+    ``PORT`` and ``PYTHON`` in its text are replaced. What still runs at the end is stopped.
+    """
+    machine = tmp_path / "machine"
+    write_tree("hls2", machine)
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(machine))
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
+    monkeypatch.setenv("TRIVIAL_PIDS", str(pids))
+    monkeypatch.setenv("PATH", f"{machine / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    python = tmp_path / "engine-python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {TRIVIAL} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    write_model(tmp_path / "Small")
+    port = str(unused_port())
+    path = tmp_path / "stack.yaml"
+
+    def made(content: str) -> Path:
+        path.write_text(content.replace("PORT", port).replace("PYTHON", str(python)), encoding="utf-8")
+        return path
+
+    yield made
+    for state in stack.ps():
+        stack.down(state.record.name, Silent(), 0)
+
+
+TWO = """\
+schema: 1
+gateway: {port: PORT, keys-file: keys}
+models:
+- name: a
+  model: ./Small
+  replicas: 2
+  aliases: [org/a]
+  after: [b]
+  options: {cards: 2, python: PYTHON}
+- name: b
+  model: ./Small
+  options: {cards: 4, python: PYTHON}
+"""
+
+
+def port_of(path: Path) -> int:
+    return stack.plan(path).stack.gateway.port
+
+
+def begun(name: str) -> object:
+    return find(name).state.get("engine_began")
+
+
+def up(path: Path) -> tuple[tuple[str, ...], list[str]]:
+    reporter = Lines()
+    started = stack.up(path, reporter, no_doctor=True).started
+    return started, reporter.lines
+
+
+def test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing(write: Write, tmp_path: Path, pids: Path) -> None:
+    keys_file(tmp_path)
+    path = write(TWO)
+    names = ("stack-gateway", "stack-a", "stack-a-2", "stack-b")
+    started, lines = up(path)
+    assert started == names
+    # b answers before an engine of a is started
+    assert [line.split()[0] for line in lines] == ["The", "stack-b", "stack-b", *["stack-a", "stack-a-2"] * 2]
+    cards = {name: find(name).modules for name in names}
+    assert cards == {"stack-gateway": (), "stack-a": (4, 5), "stack-a-2": (6, 7), "stack-b": (0, 1, 2, 3)}
+    port = port_of(path)
+    assert {
+        model: call(port, chat(model, stream=False), key="sk-alice").status for model in ("a", "org/a", "b")
+    } == {
+        "a": 200,
+        "org/a": 200,
+        "b": 200,
+    }
+    assert call(port, chat("a"), key="wrong").status == 401
+    assert {service.url.partition(":3")[0] for service in services() if service.modules} == {"http://127.0.0.1"}
+
+    # up twice changes nothing
+    before = {name: begun(name) for name in names}
+    assert up(path)[0] == ()
+    assert {name: begun(name) for name in names} == before
+
+    # up starts what is missing, and only that; the gateway finds it
+    launcher = find("stack-b").launcher
+    assert launcher is not None
+    launcher.send(signal.SIGTERM)
+    until(lambda: not find("stack-b").alive, "the end of stack-b")
+    assert up(path)[0] == ("stack-b",)
+    assert {name: begun(name) == before[name] for name in names} == {name: name != "stack-b" for name in names}
+    assert find("stack-b").modules == (0, 1, 2, 3)
+    until(lambda: call(port, chat("b", stream=False), key="sk-bob").status == 200, "an answer of b")
+
+    # what runs is not changed by other settings
+    path.write_text(path.read_text().replace("cards: 4", "cards: 1"), encoding="utf-8")
+    with pytest.raises(LaunchError) as raised:
+        up(path)
+    assert (raised.value.id, raised.value.text.values["services"]) == ("stack.changed", "stack-b")
+
+    ended = stack.down(str(path), Silent(), 0)
+    assert sorted(each.name for each in ended.services) == sorted(names)
+    assert (services(), living(pids), call(port).status) == ([], [], 0)
+    state = tmp_path / "state"
+    assert [each for each in state.rglob("*") if "stack" in each.name] == []
+    assert stack.down(str(path), Silent(), 0).services == ()
+
+
+def test_a_failed_model_is_reported_and_the_others_stay(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIVIAL_DO", "die")
+    path = write(
+        'schema: 1\ngateway: {port: PORT}\nmodels:\n- name: a\n  model: ./Small\n  restart: "no"\n'
+        "  options: {cards: 1, python: PYTHON}\n"
+    )
+    with pytest.raises(LaunchError) as raised:
+        up(path)
+    assert raised.value.exit_code is ExitCode.ENGINE
+    assert [(each.name, each.alive) for each in stack.ps("stack")[0].services] == [
+        ("stack-gateway", True),
+        ("stack-a", False),
+    ]
+    monkeypatch.delenv("TRIVIAL_DO")
+    assert up(path)[0] == ("stack-a",)
+
+
+HEAD = "schema: 1\ngateway:\n  port: PORT\n"
+MODEL = "models:\n- name: a\n  model: ./Small\n  options: {cards: 1, python: PYTHON}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "code"),
+    [
+        (HEAD + "  keys-file: none\n" + MODEL, 4, ExitCode.USAGE),
+        (HEAD + "  tls: {certificate: c, key: k}\n" + MODEL, 4, ExitCode.USAGE),
+        (HEAD + "  users: {al: {concurrent: 1}}\n" + MODEL, 4, ExitCode.USAGE),
+        (HEAD + MODEL.replace("cards: 1", "cards: 9"), 5, ExitCode.MACHINE),
+        (
+            HEAD + MODEL + "- name: b\n  model: ./Small\n  options: {cards: 8, python: PYTHON}\n",
+            8,
+            ExitCode.MACHINE,
+        ),
+        (HEAD + MODEL.replace("cards: 1", "max-model-len: abc"), 5, ExitCode.USAGE),
+        (HEAD + MODEL.replace("./Small", "./None"), 5, ExitCode.MODEL),
+        (
+            HEAD + MODEL.replace("cards: 1", "modules: 1").replace("./Small", "./Small\n  replicas: 2"),
+            5,
+            ExitCode.USAGE,
+        ),
+        (HEAD + MODEL.replace("cards: 1", "engine-arguments: [--api-key, x]"), 5, ExitCode.USAGE),
+    ],
+)
+def test_bad_input_starts_nothing(write: Write, content: str, line: int, code: ExitCode, tmp_path: Path) -> None:
+    path = write(content)
+    with pytest.raises(LaunchError) as raised:
+        stack.up(path, Silent(), no_doctor=True)
+    assert (raised.value.exit_code, raised.value.text.values["line"]) == (code, line), str(raised.value)
+    assert f"{path}, line {line}: " in str(raised.value)
+    assert (services(), stack.ps(), (tmp_path / "state/gaudi-launch/stacks").exists()) == ([], (), False)
+
+
+def test_keys_of_engines_and_taken_names_are_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(HEAD + MODEL)
+    monkeypatch.setenv("VLLM_API_KEY", "sk")
+    with pytest.raises(LaunchError) as raised:
+        up(path)
+    assert raised.value.id == "stack.api_key"
+    with pytest.raises(LaunchError) as raised:
+        stack.down("other", Silent(), 0)
+    assert (raised.value.id, raised.value.exit_code) == ("stack.unknown", ExitCode.USAGE)
+
+
+def test_init_writes_a_file_that_is_planned_alike(tmp_path: Path, own_folders: Path) -> None:
+    path = tmp_path / "site.yaml"
+    models = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.3-70B-Instruct", "Qwen/Qwen3-8B")
+    made = stack.init(models, stack.InitOptions(path, "8123", "simulated:hls2"))
+    again = stack.plan(path, "simulated:hls2")
+    found = [(each.name, each.plan.placement.modules) for each in again.services]
+    assert found == [(each.name, each.plan.placement.modules) for each in made.services]
+    assert found == [
+        ("site-qwen3-8b", (2,)),
+        ("site-qwen3-8b-2", (3,)),
+        ("site-llama-3.3-70b-instruct", (0, 1)),
+    ]
+    assert (again.stack.gateway.port, again.free) == (8123, (4, 5, 6, 7))
+    assert again.start_seconds == made.start_seconds
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    schema = Path(first.removeprefix("# yaml-language-server: $schema="))
+    assert json.loads(schema.read_text(encoding="utf-8"))["title"].startswith("A stack")
+    with pytest.raises(LaunchError) as raised:
+        stack.init(models, stack.InitOptions(path))
+    assert (raised.value.id, raised.value.exit_code) == ("stack.exists", ExitCode.USAGE)
+
+
+def test_more_cards_than_there_are_write_nothing(tmp_path: Path, own_folders: Path) -> None:
+    path = tmp_path / "site.yaml"
+    with pytest.raises(LaunchError) as raised:
+        stack.init(["Qwen/Qwen3-8B"] * 9, stack.InitOptions(path, machine="simulated:hls2"))
+    assert (raised.value.id, raised.value.exit_code, path.exists()) == ("stack.too_few", ExitCode.MACHINE, False)
+
+
+def test_simulated_cards_are_none_of_this_machine(tmp_path: Path, own_folders: Path) -> None:
+    options = stack.InitOptions(tmp_path / "site.yaml", engine="simulated")
+    made = stack.init(["Qwen/Qwen3-8B"] * 12, options)
+    assert ({each.modules for each in made.services}, made.cards) == ({()}, ())
+    assert len({each.options.port for each in made.services}) == 12

@@ -1,0 +1,147 @@
+"""stack.yaml: what it means, and each mistake with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.app.saved_plan import saved_fields
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.gateway.gateway_settings import GatewaySettings, RequestLimits, Tls, UserLimits
+from gaudi_launch.profiles_check import schema
+from gaudi_launch.stack.stack_file import ModelOption, StackModel, parse_stack, read_stack, start_order
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+FULL = """\
+schema: 1
+name: site
+gateway:
+  host: 0.0.0.0
+  port: 8443
+  keys-file: keys
+  tls: {certificate: /c.pem, key: k.pem}
+  limits: {requests-per-minute: 60, concurrent: 4}
+  users:
+    alice: {concurrent: 8}
+  body-mib: 16
+  timeout-seconds: 60
+models:
+- name: embed
+  model: ./bge
+- name: org/chat
+  model: Qwen/Qwen3-8B
+  replicas: 2
+  aliases: [chat]
+  balance: prefix
+  after: [embed]
+  restart: "no"
+  options:
+    cards: 1
+    skip-warmup: true
+    engine-arguments: [--seed, "1"]
+"""
+ONE = "schema: 1\nmodels:\n- name: a\n  model: m\n"
+PATH = Path("/etc/site.yaml")
+
+
+def refused(content: str) -> tuple[str, Any, ExitCode]:
+    with pytest.raises(LaunchError) as raised:
+        parse_stack(content, PATH)
+    return raised.value.id, raised.value.text.values.get("line"), raised.value.exit_code
+
+
+def test_everything_of_a_file_is_read() -> None:
+    found = parse_stack(FULL, PATH)
+    assert found.gateway == GatewaySettings(
+        host="0.0.0.0",
+        port=8443,
+        tls=Tls(Path("/c.pem"), Path("/etc/k.pem")),
+        keys_file=Path("/etc/keys"),
+        limits=RequestLimits(60, 4),
+        user_limits=(UserLimits("alice", RequestLimits(None, 8)),),
+        body_mib=16,
+        timeout_seconds=60,
+    )
+    chat = StackModel(
+        name="org/chat",
+        model="Qwen/Qwen3-8B",
+        line=16,
+        replicas=2,
+        aliases=("chat",),
+        balance="prefix",
+        after=("embed",),
+        restart="no",
+        options=(ModelOption("cards", "1"), ModelOption("skip-warmup", True)),
+        engine_arguments=("--seed", "1"),
+    )
+    assert found.models == (StackModel("embed", "./bge", line=14), chat)
+    assert (found.name, found.gateway_service) == ("site", "site-gateway")
+    assert found.services_of(chat) == ("site-org-chat", "site-org-chat-2")
+    assert found.lines == {"port": 5, "keys-file": 6, "tls": 7, "users": 9}
+
+
+def test_a_short_file_has_defaults_and_the_name_of_the_file() -> None:
+    found = parse_stack(ONE, PATH)
+    assert (found.name, found.gateway) == ("site", GatewaySettings())
+    assert found.models == (StackModel("a", "m", line=3),)
+
+
+def test_models_start_in_groups() -> None:
+    found = parse_stack(
+        ONE.replace("model: m", "model: m\n  after: [c]") + "- {name: b, model: m}\n"
+        "- {name: c, model: m, after: [b]}\n",
+        PATH,
+    )
+    assert [[model.name for model in group] for group in start_order(found)] == [["b"], ["c"], ["a"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "id", "line"),
+    [
+        ("schema: 1\nmodels: [\n", "stack.bad", 3),
+        ("- 1\n", "stack.bad", 1),
+        ("", "stack.bad", 1),
+        ("schema: 2\nmodels: [{name: a, model: m}]\n", "stack.bad", 1),
+        ("schema: 1\nmodels: []\n", "stack.bad", 2),
+        (ONE + "  replicas: 0\n", "stack.bad", 5),
+        (ONE + "  options:\n    cards: [1]\n", "stack.bad", 6),
+        (ONE + "  options:\n    crads: 1\n", "stack.unknown_entry", 6),
+        (ONE + "gateway:\n  prot: 1\n", "stack.unknown_entry", 6),
+        (ONE + "gateway:\n  users:\n    al: {rate: 1}\n", "stack.unknown_entry", 7),
+        (ONE + "  name: b\n", "stack.repeated", 5),
+        (ONE + "- name: a\n  model: n\n", "stack.twice", 5),
+        (ONE + "- name: b\n  model: n\n  aliases: [a]\n", "stack.twice", 5),
+        (ONE + "- name: a+\n  model: n\n", "stack.same_service", 5),
+        (ONE + "- name: gateway\n  model: n\n", "stack.same_service", 5),
+        (ONE + "  after: [b]\n", "stack.unknown_after", 3),
+        (ONE + "  after: [a]\n", "stack.circle", 3),
+    ],
+)
+def test_a_mistake_is_refused_with_its_line(content: str, id: str, line: int) -> None:
+    assert refused(content) == (id, line, ExitCode.USAGE)
+
+
+def test_an_unknown_option_lists_the_known_ones() -> None:
+    with pytest.raises(LaunchError) as raised:
+        parse_stack(ONE + "  options:\n    max-len: 1\n", PATH)
+    assert str(raised.value).startswith("/etc/site.yaml, line 6: the entry max-len is unknown. Known here: cards, ")
+
+
+@pytest.mark.parametrize("content", [None, b"\xff", b"a" * (1 << 20) + b"b"])
+def test_a_file_that_cannot_be_read_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "stack.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(LaunchError) as raised:
+        read_stack(path)
+    expected = "stack.bad" if content == b"\xff" else "stack.unreadable"
+    assert (raised.value.id, raised.value.exit_code) == (expected, ExitCode.USAGE)
+
+
+def test_the_schema_has_every_option_that_is_not_the_stacks_own() -> None:
+    own = {"model", "host", "port", "served-name"}
+    found = schema("stack")["properties"]["models"]["items"]["properties"]["options"]["properties"]
+    assert set(found) == {*saved_fields(), "engine-arguments"} - own
