@@ -257,7 +257,7 @@ def _check_names(stack: StackFile) -> None:
     lines: dict[str, int] = {}
     services: dict[str, int] = {stack.gateway_service: stack.models[0].line}
     for model in stack.models:
-        about = {"path": str(stack.path), "line": model.line}
+        about: dict[str, Any] = {"path": str(stack.path), "line": model.line}
         for name in model.names:
             if name in lines:
                 raise LaunchError("stack.twice", ExitCode.USAGE, **about, name=name, first=lines[name])
