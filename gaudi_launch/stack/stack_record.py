@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,8 @@ from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services.state import store
+
+_log = logging.getLogger(__name__)
 
 _FILE = "stack.json"
 _LOCK = "lock"
@@ -80,7 +83,8 @@ def records() -> tuple[StackRecord, ...]:
     """Return the records of all stacks, by name."""
     try:
         names = sorted(entry.name for entry in os.scandir(stacks_dir()) if entry.is_dir())
-    except OSError:
+    except OSError as error:
+        _log.debug("no stacks are listed: %s", error)
         return ()
     found = (read_record(name) for name in names)
     return tuple(record for record in found if record is not None)
