@@ -363,6 +363,7 @@ def up(path: Path, reporter: Reporter, *, no_doctor: bool = False, wait: bool = 
             return StartedStack(stack, ())
         planned = _planned(stack, None)
         _check_startable(planned, no_doctor=no_doctor)
+        _forget_dropped(before, now)
         write_record(now)
         with _forgotten_without_services(stack, before):
             _start_gateway(planned, reporter)
@@ -473,6 +474,17 @@ def _check_engine(service: StackService, *, no_doctor: bool) -> None:
         stop_on_failures(prepared.findings(service.plan))
 
 
+def _forget_dropped(before: StackRecord | None, now: StackRecord) -> None:
+    """Remove what ended services left that the file names no more."""
+    from gaudi_launch.app.stop import end
+    from gaudi_launch.services.state.registry import read
+
+    for name in before.services if before is not None else ():
+        service = read(name) if name not in now.services else None
+        if service is not None:
+            end(service, 0, Silent(), forget=True)
+
+
 @contextmanager
 def _forgotten_without_services(stack: StackFile, before: StackRecord | None) -> Iterator[None]:
     """Remove a new record where the launch fails before any engine was started."""
@@ -560,7 +572,9 @@ def _wait(names: Sequence[str], reporter: Reporter) -> None:
             reporter.say(text("stack.failed", name=name))
             failed.append(error)
             continue
-        reporter.say(text("stack.ready", name=name, model=service.state.get("served") or "-"))
+        served = service.state.get("served")
+        if served:
+            reporter.say(text("stack.ready", name=name, model=served))
     if failed:
         raise failed[0]
 

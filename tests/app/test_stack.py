@@ -13,6 +13,7 @@ import pytest
 
 from gaudi_launch.app import stack
 from gaudi_launch.app.report import Silent
+from gaudi_launch.app.stop import end
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.services.state.registry import find, services
@@ -164,7 +165,15 @@ def test_a_failed_model_is_reported_and_the_others_stay(write: Write, monkeypatc
         ("stack-a", False),
     ]
     monkeypatch.delenv("TRIVIAL_DO")
-    assert up(path)[0] == ("stack-a",)
+    # the failed one is no longer in the file, so nothing of it is left
+    path.write_text(path.read_text().replace("name: a", "name: c"), encoding="utf-8")
+    gateway = find("stack-gateway")
+    with pytest.raises(LaunchError) as raised:
+        up(path)
+    assert raised.value.text.values["services"] == "stack-gateway"
+    end(gateway, 0, Silent())
+    assert up(path)[0] == ("stack-gateway", "stack-c")
+    assert sorted(each.name for each in services()) == ["stack-c", "stack-gateway"]
 
 
 HEAD = "schema: 1\ngateway:\n  port: PORT\n"

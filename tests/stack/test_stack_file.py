@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway.gateway_settings import GatewaySettings, RequestLimits, Tls, UserLimits
 from gaudi_launch.profiles_check import schema
 from gaudi_launch.stack.stack_file import ModelOption, StackModel, parse_stack, read_stack, start_order
+from tests.support.places import TOP
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -145,3 +147,11 @@ def test_the_schema_has_every_option_that_is_not_the_stacks_own() -> None:
     own = {"model", "host", "port", "served-name"}
     found = schema("stack")["properties"]["models"]["items"]["properties"]["options"]["properties"]
     assert set(found) == {*saved_fields(), "engine-arguments"} - own
+
+
+def test_the_example_of_the_manual_is_a_stack() -> None:
+    texts = [(TOP / "docs" / name).read_text(encoding="utf-8") for name in ("gateway.md", "gateway_zh.md")]
+    examples = [re.findall(r"(?s)```yaml\n(.*?)```", text)[-1] for text in texts]
+    english, chinese = (parse_stack(example, PATH) for example in examples)
+    assert english == chinese
+    assert [model.name for model in english.models] == ["embedding", "chat"]
