@@ -18,8 +18,9 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.models.card_memory import divide_card
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import kv_bytes_per_token
+from gaudi_launch.models.sizing import divides, kv_bytes_per_token
 from gaudi_launch.planning.fit import divided
+from gaudi_launch.planning.memory import type_on_card
 from gaudi_launch.profiles_check import problems, schema
 
 SHIPPED = sorted(profiles.shipped_dir().glob("*.yaml"))
@@ -357,9 +358,10 @@ def test_a_plan_of_each_validated_model_knows_its_memory_without_the_hub(entry: 
     model = profiles.known_model(entry["model"], must_exist=False)
     product = accelerators()["gaudi3"]
     engine = registry.find("vllm-gaudi@0.26.0")
-    dtype = model.quantization or "bfloat16"
-    demand, rules = divided(engine, request_for(model, ServedLengths()), product, model, 8, dtype)
-    found = divide_card(model, 8, dtype, product.memory_total_mib << 20, demand, rules)
+    dtype = type_on_card(model, (), engine)
+    cards = next(count for count in (8, 4, 2, 1) if divides(model, count))
+    demand, rules = divided(engine, request_for(model, ServedLengths()), product, model, cards, dtype)
+    found = divide_card(model, cards, dtype, product.memory_total_mib << 20, demand, rules)
     assert found is not None
     assert found.weights > 0
     assert found.block > 0

@@ -60,6 +60,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question("questions.support_case", "doctor --bundle FILE"),
         Question("questions.cards", "devices"),
         Question("questions.snapshot", "snapshot FILE"),
+        Question("questions.power", "power"),
         Question("questions.metrics", "exporter"),
     ),
     "Models": (

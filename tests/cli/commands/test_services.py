@@ -71,7 +71,14 @@ def test_a_life_from_start_to_forgotten(user: Keeper, model: Path, free_port: in
     code, out, err = user.call("stop", "a", "--json")
     assert code == 0
     assert json.loads(out)["stopped"] == [
-        {"name": "a", "was_alive": True, "requests_cut": 0, "orphans": [], "cards_busy": []}
+        {
+            "name": "a",
+            "was_alive": True,
+            "requests_cut": 0,
+            "orphans": [],
+            "cards_busy": [],
+            "simulated_run": None,
+        }
     ]
     assert living(pids) == [] and user.services() == []
     assert [(s["name"], s["phase"]) for s in user.services("-a")] == [("a", "stopped")]
