@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 import time
@@ -95,7 +96,7 @@ def _row(service: StackService) -> tuple[str, ...]:
     estimate = plan.estimate
     warmup = "-"
     if estimate is not None:
-        warmup = text("stack.range", low=clock(estimate.low_seconds), high=clock(estimate.high_seconds))
+        warmup = _minutes(estimate.low_seconds, estimate.high_seconds)
     return (
         service.name,
         plan.engine.exact,
@@ -107,6 +108,11 @@ def _row(service: StackService) -> tuple[str, ...]:
         warmup,
         text("stack.runs") if service.running else "",
     )
+
+
+def _minutes(low_seconds: float, high_seconds: float) -> str:
+    """Return a range in minutes, rounded outwards, so that it fits a column."""
+    return text("stack.minutes", low=math.floor(low_seconds / 60), high=math.ceil(high_seconds / 60))
 
 
 def _gib(value: float | None) -> str:
