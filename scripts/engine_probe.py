@@ -17,6 +17,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import os
 import sys
 import types
 from collections.abc import Iterator
@@ -139,13 +140,26 @@ def environment(upstream: Path, checkout: Path) -> dict[str, Any]:
     ):
         if not path.is_file():
             continue
-        first, second = execute(name, path), execute(name, path)
-        again = second.environment_variables
-        for variable, compute in first.environment_variables.items():
-            value = _value(compute)
-            # a name drawn at random is another one the next time
-            found[variable] = value if value == _value(again[variable]) else "?"
+        first, second = _values_of(name, path), _values_of(name, path)
+        # a name drawn at random is another one the next time
+        for variable, value in first.items():
+            found[variable] = value if value == second[variable] else "?"
     return found
+
+
+def _values_of(name: str, path: Path) -> dict[str, Any]:
+    """Return the values of one reading, which leaves the process's environment as it was.
+
+    envs.py exports a name that it drew, and would find it the next time
+    (vllm-project/vllm 0.26.0:vllm/envs.py get_env_or_set_default).
+    """
+    before = dict(os.environ)
+    module = execute(name, path)
+    try:
+        return {variable: _value(compute) for variable, compute in module.environment_variables.items()}
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _value(compute: Any) -> Any:

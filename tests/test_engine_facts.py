@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -285,6 +286,21 @@ def test_a_name_drawn_at_random_is_no_value(checkout: Path, tmp_path: Path) -> N
     text = ENVS.replace("}\n", drawn).replace("import os", "import os\nimport uuid\n\nNAME = uuid.uuid4().hex", 1)
     path.write_text(text, encoding="utf-8")
     assert facts(checkout, tmp_path / "out")["environment"]["VLLM_NAME"]["value"] == "?"
+
+
+def test_a_name_that_is_drawn_and_exported_is_no_value(checkout: Path, tmp_path: Path) -> None:
+    path = checkout / "vllm/envs.py"
+    drawn = '    "VLLM_NAME": lambda: os.environ.setdefault("VLLM_NAME", uuid.uuid4().hex),\n}\n'
+    path.write_text(ENVS.replace("}\n", drawn).replace("import os", "import os\nimport uuid", 1), encoding="utf-8")
+    assert facts(checkout, tmp_path / "out")["environment"]["VLLM_NAME"]["value"] == "?"
+
+
+def test_no_shipped_value_was_drawn_at_random() -> None:
+    drawn = re.compile(r"[0-9a-f]{32}")
+    for path in SHIPPED.glob("*-*.json"):
+        variables = json.loads(path.read_text(encoding="utf-8")).get("environment", {})
+        found = [name for name, entry in variables.items() if drawn.search(str(entry.get("value")))]
+        assert found == [], path.name
 
 
 def test_the_same_commit_gives_the_same_file(checkout: Path, tmp_path: Path) -> None:
