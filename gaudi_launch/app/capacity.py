@@ -81,7 +81,15 @@ class CapacityOptions:
 
 def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
-    from gaudi_launch.app.fit import check_writes, engine_for, first_data_type, product_for, read_dtype, sized_model
+    from gaudi_launch.app.fit import (
+        check_sized_on_card,
+        check_writes,
+        engine_for,
+        first_data_type,
+        product_for,
+        read_dtype,
+        sized_model,
+    )
     from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.buckets.past_requests import read_timed
     from gaudi_launch.capacity.cards import CapacityCase
@@ -116,6 +124,8 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     facts = sized_model(model)
     check_writes(facts)
     engine = engine_for(words.engine, facts, product.id, force=words.force)
+    dtype = first_data_type(facts, words.dtype, engine)
+    check_sized_on_card(facts, dtype)
     if not words.trace and not (words.inputs and words.outputs):
         raise LaunchError("capacity.no_traffic", ExitCode.USAGE)
     past, timed = read_timed(words.trace) if words.trace else (None, False)
@@ -128,7 +138,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     request = _request(facts, words, past)
     return CapacityCase(
         model=facts,
-        dtype=first_data_type(facts, words.dtype, engine),
+        dtype=dtype,
         accelerator=product,
         engine=engine,
         request=request,

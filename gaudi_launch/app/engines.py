@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gaudi_launch.engines.releases import PinTrial
+    from gaudi_launch.engines.support import Version
     from gaudi_launch.planning.engine import Engine
 
 
@@ -33,12 +34,14 @@ class EngineState:
 class EngineListing:
     """All engines, and the interpreter that was queried; None without one.
 
-    ``gateway`` is the installed program in front of several models, None without it.
+    ``gateway`` is the installed program in front of several models, None without it. ``versions``
+    are all with facts, the newest of each engine last.
     """
 
     python: str | None
     engines: tuple[EngineState, ...]
     gateway: GatewayProgram | None = None
+    versions: tuple[Version, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def listing(python: str | None) -> EngineListing:
     """
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect
-    from gaudi_launch.engines.support import ended, version_of
+    from gaudi_launch.engines.support import ended, version_of, versions
     from gaudi_launch.services.containers import image_of
 
     installed = detect(python)
@@ -76,7 +79,8 @@ def listing(python: str | None) -> EngineListing:
             constraints=_trial(name),
         )
         states.append(state)
-    return EngineListing(installed.python if installed is not None else None, tuple(states), _gateway())
+    known = (*versions(), *registry.image_versions())
+    return EngineListing(installed.python if installed is not None else None, tuple(states), _gateway(), known)
 
 
 def _gateway() -> GatewayProgram | None:

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from gaudi_launch.engines.support import Version
     from gaudi_launch.engines.version_facts import EngineProblem, NameFacts
     from gaudi_launch.messages import Message
+    from gaudi_launch.models.cached_layers import CacheKind
     from gaudi_launch.models.model import Model
     from gaudi_launch.planning.plan import Plan, Setting
-    from gaudi_launch.planning.support_answer import ModelSupport
+    from gaudi_launch.planning.support_answer import LayerCache, ModelSupport
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,26 @@ class SettingChange:
 
 
 @dataclass(frozen=True)
+class CacheChange:
+    """The cache of one kind of layer; None: the version makes no such layer."""
+
+    kind: CacheKind
+    left: LayerCache | None
+    right: LayerCache | None
+
+
+@dataclass(frozen=True)
 class PlansDiff:
-    """The two plans of the same options."""
+    """The two plans of the same options.
+
+    ``caches`` are the kinds of layers for which the versions allocate another cache; empty where
+    the rules of one version are not known.
+    """
 
     left: PlannedSide
     right: PlannedSide
     settings: tuple[SettingChange, ...]
+    caches: tuple[CacheChange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,12 +104,16 @@ class KnownProblem:
 
 @dataclass(frozen=True)
 class EnginesDiff:
-    """The difference of two versions. ``plans`` is None without plan options."""
+    """The difference of two versions.
+
+    ``variables`` is None where the variables of one version are not known, ``plans`` without plan
+    options.
+    """
 
     left: Version
     right: Version
     options: NamesDiff
-    variables: NamesDiff
+    variables: NamesDiff | None
     plans: PlansDiff | None
     problems: tuple[KnownProblem, ...]
 
@@ -116,11 +135,14 @@ def engines_diff(left: str, right: str, options: LaunchOptions) -> EnginesDiff:
     both_complete = old.complete and new.complete
     ours = {name: facts for name, facts in names.variables.items() if for_gaudi(facts)}
     theirs = {name: facts for name, facts in later.variables.items() if for_gaudi(facts)}
+    variables = None
+    if names.variables and later.variables:
+        variables = _names(ours, theirs, later.variables, words)
     return EnginesDiff(
         left=old,
         right=new,
         options=_names(names.options, later.options, later.options, words) if both_complete else _NO_NAMES,
-        variables=_names(ours, theirs, later.variables, words),
+        variables=variables,
         plans=plans,
         problems=_problems(old, new, model, options),
     )
@@ -130,11 +152,14 @@ _NO_NAMES = NamesDiff((), (), ())
 
 
 def _version(name: str) -> Version:
-    from gaudi_launch.engines.registry import ALIASES
-    from gaudi_launch.engines.support import matching, newest_or_none, unknown_version
+    from gaudi_launch.engines.registry import ALIASES, image_versions
+    from gaudi_launch.engines.support import matching, newest_or_none, unknown_version, versions
 
     engine, _, version = ALIASES.get(name, name).partition("@")
-    found = matching(engine, version) if version else (newest_or_none(engine) or matching(engine, engine))
+    if version:
+        found = matching(engine, version, (*versions(), *image_versions()))
+    else:
+        found = newest_or_none(engine) or matching(engine, engine)
     if found is None:
         raise unknown_version(name)
     return found
@@ -171,7 +196,26 @@ def _names(
 def _plans(old: Version, new: Version, options: LaunchOptions) -> tuple[PlansDiff, Model | None]:
     left, model = _side(old, options)
     right, later_model = _side(new, options)
-    return PlansDiff(left, right, _settings(left.plan, right.plan)), model or later_model
+    settings = _settings(left.plan, right.plan)
+    return PlansDiff(left, right, settings, _caches(left.support, right.support)), model or later_model
+
+
+def _caches(old: ModelSupport | None, new: ModelSupport | None) -> tuple[CacheChange, ...]:
+    """Return the kinds of layers with another cache; empty where a version's are not known."""
+    if old is None or new is None or not old.caches or not new.caches:
+        return ()
+    before = {each.kind: each for each in old.caches}
+    after = {each.kind: each for each in new.caches}
+    found = []
+    for kind in dict.fromkeys((*before, *after)):
+        change = CacheChange(kind, before.get(kind), after.get(kind))
+        if _allocated(change.left) != _allocated(change.right):
+            found.append(change)
+    return tuple(found)
+
+
+def _allocated(cache: LayerCache | None) -> str | None:
+    return None if cache is None else cache.allocates
 
 
 def _side(version: Version, options: LaunchOptions) -> tuple[PlannedSide, Model | None]:

@@ -128,6 +128,8 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
         raise LaunchError("estimate.uneven", ExitCode.USAGE, cards=cards, heads=model.heads)
     engine = None if options.static else engine_for(options.engine, model, product.id)
     dtype = first_data_type(model, options.dtype, engine)
+    if dtype not in WEIGHT_BYTES:
+        raise LaunchError("estimate.no_type", ExitCode.MODEL, model=model.path, dtype=dtype)
     notes = _product_notes(product, cards)
     fused = True
     experts = ""

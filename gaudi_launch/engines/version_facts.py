@@ -47,15 +47,18 @@ class VersionNames:
 def names_of(version: Version) -> VersionNames:
     """Return the names of one version of the shipped data.
 
-    They are those of ``profiles/engines/support/ENGINE-VERSION.json``, by scripts/engine_facts.py.
+    They are those of ``profiles/engines/support/ENGINE-VERSION.json``, by scripts/engine_facts.py;
+    none for an image, which has no such file.
     """
     return _names_in(f"{version.engine}-{version.version}.json")
 
 
 @cache
 def _names_in(file: str) -> VersionNames:
-    text = (paths.profiles_dir() / "engines" / "support" / file).read_text(encoding="utf-8")
-    document = json.loads(text)
+    path = paths.profiles_dir() / "engines" / "support" / file
+    if not path.is_file():
+        return VersionNames({}, {})
+    document = json.loads(path.read_text(encoding="utf-8"))
     options = {
         plain_option(name): NameFacts(name, str(row["default"] or ""), (row["place"],))
         for name, row in document.get("options", {}).items()

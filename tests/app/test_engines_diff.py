@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +32,7 @@ def test_without_a_model_only_names_are_compared() -> None:
     # both are expressions, which say nothing
     assert "--limit-mm-per-prompt" not in changed
     assert "--runner" in found.options.added
+    assert found.variables is not None
     assert "VLLM_DELAYED_SAMPLING" in {each.name for each in found.variables.removed}
     # upstream reads it for every hardware, so it is not missing
     assert "VLLM_LOGGING_LEVEL" not in {each.name for each in found.variables.removed}
@@ -53,6 +56,38 @@ def test_a_plan_names_what_it_uses() -> None:
     assert settings["--max-num-prefill-seqs"] == ("1", None)
     # spelled with underscores by the fork, with hyphens by the plugin
     assert "--tensor-parallel-size" not in settings
+
+
+def test_an_image_has_no_list_of_names() -> None:
+    found = engines_diff("tgi@3.3.5", "vllm-gaudi@0.26", QWEN)
+    assert (found.left.label, found.options, found.variables) == ("tgi@3.3.5", NamesDiff((), (), ()), None)
+    assert found.plans is not None and found.plans.left.plan is not None
+    assert found.plans.caches == ()
+
+
+HYBRID = {
+    "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "hidden_size": 2048,
+    "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256,
+    "intermediate_size": 5120, "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+    "linear_num_value_heads": 32, "vocab_size": 151936, "max_position_embeddings": 8192,
+}  # fmt: skip
+
+
+def test_the_cache_of_layers_is_shown_where_it_differs(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(HYBRID), encoding="utf-8")
+    hybrid = replace(QWEN, model=str(tmp_path))
+    found = engines_diff("vllm-fork@1.22", "vllm-gaudi@0.26", hybrid)
+    assert found.plans is not None
+    caches = [
+        (each.kind, each.left and each.left.allocates, each.right and each.right.allocates)
+        for each in found.plans.caches
+    ]
+    assert caches == [("state", "model", "state")]
+
+
+def test_the_same_cache_is_not_shown() -> None:
+    found = engines_diff("vllm-fork@1.22", "vllm-gaudi@0.26", QWEN)
+    assert found.plans is not None and found.plans.caches == ()
 
 
 def test_a_refusal_is_an_answer() -> None:
@@ -82,7 +117,7 @@ def test_problems_concern_the_versions_and_the_plan(
     assert found.get("gdn_graph_compile", (False, True)) == (False, True)
 
 
-@pytest.mark.parametrize("name", ["vllm-gaudi@9.9", "vllm-gaudy@0.26", "tgi@3.3.5"])
+@pytest.mark.parametrize("name", ["vllm-gaudi@9.9", "vllm-gaudy@0.26", "tgi@9.9"])
 def test_a_version_without_facts_is_refused_with_the_nearest(name: str) -> None:
     with pytest.raises(LaunchError) as caught:
         engines_diff(name, "vllm-gaudi@0.26", NO_PLAN)
@@ -92,6 +127,7 @@ def test_a_version_without_facts_is_refused_with_the_nearest(name: str) -> None:
 def test_an_incomplete_version_compares_its_own_variables() -> None:
     found = engines_diff("vllm-gaudi@0.26", "vllm-gaudi@main", NO_PLAN)
     assert found.options == NamesDiff((), (), ())
+    assert found.variables is not None
     assert "VLLM_COMPACT_GDN" not in {each.name for each in found.variables.removed}
 
 

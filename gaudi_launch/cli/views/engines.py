@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, emit_json, table
+from gaudi_launch.engines.support import ended
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.app.engines import EngineListing, EngineState
+    from gaudi_launch.engines.support import Version
 
 _COLUMNS = ("name", "title", "installed", "can", "lacks")
 
@@ -17,11 +19,13 @@ def show(found: EngineListing, as_json: bool) -> None:
     """Print every engine: its environments, features and unsupported options."""
     if as_json:
         rows = [_row(state) for state in found.engines]
-        emit_json({"schema": 1, "asked": found.python, "engines": rows, "gateway": _gateway(found)})
+        facts = [_facts(version) for version in found.versions]
+        emit_json({"schema": 1, "asked": found.python, "engines": rows, "gateway": _gateway(found), "facts": facts})
         return
     out = console()
     columns = [text(f"engines.column_{name}") for name in _COLUMNS]
     out.print(table("", columns, [_cells(state) for state in found.engines]))
+    _show_facts(found.versions)
     if not any(state.installed for state in found.engines):
         out.print(text("engines.none", python=found.python or "PATH"), markup=False)
     if found.gateway is None:
@@ -29,6 +33,26 @@ def show(found: EngineListing, as_json: bool) -> None:
     else:
         version, path = found.gateway.version, found.gateway.path
         out.print(text("engines.gateway", version=version, path=path), markup=False)
+
+
+def _facts(version: Version) -> dict[str, Any]:
+    return {"engine": version.label, "date": version.date, "ended": ended(version.label)}
+
+
+def _show_facts(versions: tuple[Version, ...]) -> None:
+    """Print the month of each version's facts, one line per engine."""
+    by_engine: dict[str, list[str]] = {}
+    for each in versions:
+        row = text("engines.facts_version", version=each.version, month=each.date[:7])
+        by_engine.setdefault(each.engine, []).append(row)
+    out = console()
+    out.print(text("engines.facts_title"), markup=False)
+    for engine, rows in by_engine.items():
+        line = text("engines.facts_line", engine=engine, versions=text("common.between").join(rows))
+        end = ended(engine)
+        if end is not None:
+            line = text("common.clauses").join((line, text("engines.ended", date=end)))
+        out.print(line, markup=False)
 
 
 def _gateway(found: EngineListing) -> dict[str, str] | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from gaudi_launch.engines.support import Version
     from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.planning.support_answer import LayerCache
 
 # more new names than this are a number, and in --json
 _MOST_ADDED = 12
@@ -30,7 +31,7 @@ def to_json(found: EnginesDiff) -> dict[str, Any]:
         "left": _version(found.left),
         "right": _version(found.right),
         "options": _names(found.options),
-        "variables": _names(found.variables),
+        "variables": None if found.variables is None else _names(found.variables),
         "plans": None if found.plans is None else _plans(found.plans),
         "problems": [_problem(each) for each in found.problems],
     }
@@ -63,7 +64,23 @@ def _plans(plans: PlansDiff) -> dict[str, Any]:
         }
         for each in plans.settings
     ]
-    return {"left": _side(plans.left), "right": _side(plans.right), "settings": settings}
+    caches = [{"kind": each.kind, "left": _cache(each.left), "right": _cache(each.right)} for each in plans.caches]
+    return {
+        "left": _side(plans.left),
+        "right": _side(plans.right),
+        "settings": settings,
+        "kv_cache": caches,
+    }
+
+
+def _cache(cache: LayerCache | None) -> dict[str, Any] | None:
+    if cache is None:
+        return None
+    return {
+        "allocates": cache.allocates,
+        "message": cache.meaning.render(),
+        "source": cache.source or None,
+    }
 
 
 def _side(side: PlannedSide) -> dict[str, Any]:
@@ -116,7 +133,10 @@ def show(found: EnginesDiff) -> None:
         _show_names(text("engines.diff_options"), found.options)
     else:
         out.print(text("engines.diff_no_options"), markup=False)
-    _show_names(text("engines.diff_variables"), found.variables)
+    if found.variables is None:
+        out.print(text("engines.diff_no_variables"), markup=False)
+    else:
+        _show_names(text("engines.diff_variables"), found.variables)
     _show_problems(found)
 
 
@@ -137,6 +157,11 @@ def _show_plans(found: EnginesDiff, plans: PlansDiff) -> None:
     sides = [_plan_numbers(side.plan) if side.plan is not None else {} for side in (plans.left, plans.right)]
     rows = [(text(f"engines.diff_row_{name}"), *(_cell(side.get(name)) for side in sides)) for name in _NUMBERS]
     out.print(table(text("engines.diff_numbers"), ["", *labels], rows, right=(1, 2)))
+    if plans.caches:
+        kinds = [
+            (text(f"support.kind_{each.kind}"), _meaning(each.left), _meaning(each.right)) for each in plans.caches
+        ]
+        out.print(table(text("engines.diff_cache"), [text("engines.diff_layers"), *labels], kinds))
     if plans.settings:
         columns = [text("engines.diff_setting"), *labels, text("engines.diff_reason")]
         changed = [
@@ -144,6 +169,10 @@ def _show_plans(found: EnginesDiff, plans: PlansDiff) -> None:
             for each in plans.settings
         ]
         out.print(table(text("engines.diff_settings"), columns, changed))
+
+
+def _meaning(cache: LayerCache | None) -> str:
+    return "-" if cache is None else cache.meaning.render()
 
 
 def _cell(value: Any) -> str:

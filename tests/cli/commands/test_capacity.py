@@ -257,6 +257,34 @@ def test_an_engine_serves_every_request_of_a_trace(
     assert (code, shown["choices"][0]["refused"]) == (0, 0)
 
 
+def unsized(folder: Path, method: str) -> str:
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+        "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+        "max_position_embeddings": 8192, "vocab_size": 128256, "quantization_config": {"quant_method": method},
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    return str(folder)
+
+
+@pytest.mark.parametrize("method", ["compressed-tensors", "modelopt"])
+def test_weights_of_unknown_size_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, method: str
+) -> None:
+    folder = unsized(tmp_path, method)
+    common = ("--accelerator", "gaudi2", "--engine", "vllm-gaudi@0.26.0", "-n", "1")
+    demand = (*RANGES, "--rate", "1/s", "-b", "4")
+    code, shown = document(capsys, "capacity", folder, *demand, *common)
+    assert (code, shown["error"]["id"]) == (5, "fit.no_type_size")
+    code, shown = document(capsys, "estimate", folder, *common)
+    assert (code, shown["error"]["id"]) == (5, "estimate.no_type")
+    code, shown = document(capsys, "fit", folder, *common)
+    assert (code, shown["smallest_n"]) == (0, None)
+    assert run(["fit", folder, *common]) == 0
+    assert "It is unknown whether a combination fits" in " ".join(capsys.readouterr().out.split())
+    assert document(capsys, "capacity", folder, *demand, *common, "-d", "bf16")[0] == 0
+
+
 def test_an_embedding_model_is_refused_in_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """No published figure says how quick one is, and the simulator generates."""
     folder = tmp_path / "Qwen3-Embedding-8B"
