@@ -201,7 +201,10 @@ def _plans(old: Version, new: Version, options: LaunchOptions) -> tuple[PlansDif
 
 
 def _caches(old: ModelSupport | None, new: ModelSupport | None) -> tuple[CacheChange, ...]:
-    """Return the kinds of layers with another cache; empty where a version's are not known."""
+    """Return the kinds of layers with another cache.
+
+    Empty where those of a version are not known.
+    """
     if old is None or new is None or not old.caches or not new.caches:
         return ()
     before = {each.kind: each for each in old.caches}

@@ -278,7 +278,7 @@ def sized_model(path: str) -> Model:
 
 
 def check_sized_on_card(model: Model, dtype: str) -> None:
-    """Raise LaunchError (MODEL) where the size of the weights in ``dtype`` is unknown.
+    """Raise LaunchError (MODEL) for weights of unknown size in ``dtype``.
 
     Types without a fixed number of bytes (compressed-tensors, modelopt) are as large on the card as
     their files, so that a folder without them has no size.
