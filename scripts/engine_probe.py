@@ -148,7 +148,7 @@ def environment(upstream: Path, checkout: Path) -> dict[str, Any]:
 
 
 def _values_of(name: str, path: Path) -> dict[str, Any]:
-    """Return the values of one reading, which leaves the process's environment as it was.
+    """Return the values of one reading and restore the environment.
 
     envs.py exports a name that it drew, and would find it the next time
     (vllm-project/vllm 0.26.0:vllm/envs.py get_env_or_set_default).
