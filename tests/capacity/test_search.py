@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.capacity.search import (
     CEILING,
+    RESERVE,
     SHARES,
     Curve,
     Fleet,
@@ -172,10 +173,13 @@ def test_between_two_loads_latency_is_read_from_a_line() -> None:
     curve = curve_of(ttft, [0.01] * len(SHARES))
     middle = (curve.loads[3].rate + curve.loads[4].rate) / 2
     assert latency_at(curve, middle) == pytest.approx((4.5, 0.01))
-    assert rate_within(curve, Targets(4.5, None)) == pytest.approx(middle)
+    target = 4.5 / (1 - RESERVE)
+    assert rate_within(curve, Targets(target, None)) == pytest.approx(middle)
     assert rate_within(curve, Targets(0.5, None)) is None
     assert rate_within(curve, Targets(None, 0.02)) == curve.loads[-1].rate
-    found = fleet_for(curve, Targets(4.5, 0.01), 10 * middle, 4, 8)
+    # without room for the reserve the target itself counts
+    assert rate_within(curve, Targets(1.0, None)) == curve.loads[0].rate
+    found = fleet_for(curve, Targets(target, 0.02), 10 * middle, 4, 8)
     assert found == Fleet(10, 40, 5, middle, *latency_at(curve, middle))
 
 
