@@ -49,6 +49,7 @@ ABOUT_SEVERAL = {
     "services/test_command_files.py": "files that belong to an engine's command",
     "services/test_full_disk.py": "services on a full disk",
     "test_engine_facts.py": "facts of engine versions in profiles and rules",
+    "test_density.py": "how dense every package is",
     "test_engine_variables.py": "variables that engines read",
     "test_examples.py": "the examples of every help text",
     "test_interface.py": "the recorded public interface",
