@@ -186,6 +186,7 @@ _BY_ARGUMENT: Mapping[str, Values] = {
     "URL|NAME": services,
     "URL|NAME | compare A B": services,
     "MODEL": models,
+    "MODEL...": models,
     "[MODEL]": models,
     "[MODEL] [-- ENGINE OPTIONS]": models,
     "OWNER/NAME": models,

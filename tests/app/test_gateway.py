@@ -162,7 +162,10 @@ def test_no_other_path_reaches_an_engine(site: Site, path: str) -> None:
 def test_a_prompt_of_a_megabyte_arrives_unchanged_and_a_larger_one_is_refused(site: Site) -> None:
     assert site.ask(chat("b", "a " * 500_000, tokens=1)).complete
     assert site.third.seen()["largest"] > 1_000_000
-    assert site.ask(chat("b", "a " * 1_100_000)).status == 413
+    largest = site.third.seen()["largest"]
+    # it is refused while the body still comes: the connection may end before the answer is read
+    assert site.ask(chat("b", "a " * 1_100_000)).status in (413, 0)
+    assert site.third.seen()["largest"] == largest
 
 
 @pytest.mark.parametrize("size", [1_000, 200_000])

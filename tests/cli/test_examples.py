@@ -57,6 +57,8 @@ NO_MACHINE = {
     "gaudi-launch ray status": 2,
     # the stand-in server's run names no model and engine: tests/app/test_learn.py has one that does
     "gaudi-launch learn run.json": 2,
+    # no search was begun: tests/app/test_tune.py has one
+    "gaudi-launch tune Qwen/Qwen3-8B --minutes 60 --concurrency 64 -i 1024 -o 256 --resume": 2,
     # the gateway's program is not installed: tests/app/test_stack.py has it
     "gaudi-launch stack up": 3,
     # it finds failures
@@ -154,6 +156,8 @@ def planned(options: LaunchOptions, *_: Any) -> None:
 def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make what only this command needs, and keep it from starting or ending anything."""
     monkeypatch.setattr("gaudi_launch.app.serve.start", planned)
+    # tune starts services by this module, which has the function under its own name
+    monkeypatch.setattr("gaudi_launch.app.service.start", planned)
     monkeypatch.setattr("gaudi_launch.app.stop.restart", lambda name, *_: None)
     monkeypatch.setattr("gaudi_launch.bench.webui.serve", lambda *_: None, raising=False)
     if line == "gaudi-launch why":

@@ -55,7 +55,8 @@ class Wire:
         self.interfaces = {"a": one, "b": other}
         # what pip would have written beside the packages
         shutil.copytree(ENGINE, self.folder / "site")
-        for package, version in (("vllm", "0.9.0.1"), ("vllm_hpu_extension", "1.0")):
+        stand_ins = (("vllm", "0.9.0.1"), ("vllm_hpu_extension", "1.0"), ("habana_torch_plugin", "1.21.0"))
+        for package, version in stand_ins:
             metadata = self.folder / "site" / f"{package}-{version}.dist-info" / "METADATA"
             metadata.parent.mkdir()
             metadata.write_text(f"Metadata-Version: 2.1\nName: {package.replace('_', '-')}\nVersion: {version}\n")

@@ -86,7 +86,8 @@ def _needed(columns: Sequence[Column[_T]]) -> int:
 
 
 def title_of(name: str) -> str:
-    return text(f"watch.col_{name}")
+    """Return a column's title; one that continues the column before has none."""
+    return text(f"watch.col_{name}") if name else ""
 
 
 def fitted(value: str, width: int, *, right: bool) -> str:
@@ -282,7 +283,7 @@ SERVICES: tuple[Column[ServiceSample], ...] = (
     Column("left", 6, _left, from_width=100),
     Column("requests", 6, _requests),
     Column("tokens", 6, lambda row, look, width: Cell(number(row.item.tokens_per_second))),
-    Column("tokens_trail", 6, _tokens_trail, right=False, grow=True, drop=7),
+    Column("", 6, _tokens_trail, right=False, grow=True, drop=7),
     Column("ttft", 6, lambda row, look, width: Cell(seconds(row.item.ttft_seconds))),
     Column("tpot", 5, lambda row, look, width: Cell(seconds(row.item.tpot_seconds))),
     Column("kv", 4, _kv),

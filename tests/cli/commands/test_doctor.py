@@ -158,7 +158,7 @@ def test_chinese_tables_and_lists(home: dict[str, str]) -> None:
     done = run(home, "--lang", "zh", "--machine", "simulated:hls2+bad-tuning", "--only", "cpu.governor")
     assert "警告" in done.stdout and "处理方法：" in done.stdout and "what to do" not in done.stdout
     listed = json.loads(run(home, "--list", "--json").stdout)
-    assert len(listed["checks"]) == 65
+    assert len(listed["checks"]) == 66
     assert all(check["why"] and check["source"] for check in listed["checks"])
 
 
