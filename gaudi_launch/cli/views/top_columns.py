@@ -87,7 +87,9 @@ def _needed(columns: Sequence[Column[_T]]) -> int:
 
 def title_of(name: str) -> str:
     """Return a column's title; one that continues the column before has none."""
-    return text(f"watch.col_{name}") if name else ""
+    if not name:
+        return ""
+    return text(f"watch.col_{name}")
 
 
 def fitted(value: str, width: int, *, right: bool) -> str:
