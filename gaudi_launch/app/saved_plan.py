@@ -18,6 +18,7 @@ from gaudi_launch.app.fields import option_of
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.yaml_file import line_of, read_text
 
 if TYPE_CHECKING:
     from gaudi_launch.app.estimate import SpeedEstimate
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 KIND = "gaudi-launch plan"
 _SCHEMA = 1
-_MOST_BYTES = 1 << 20
 _EXTRA = "engine-arguments"
 # where it was planned and the file itself are not part of a plan; a forced one is not forced again
 _NOT_SAVED = ("machine", "plan_file", "extra", "force")
@@ -202,7 +202,7 @@ def read(path: Path) -> SavedPlan:
     """
     import yaml
 
-    text = _text(path)
+    text = read_text(path, unreadable="saved.unreadable", bad="saved.bad")
     try:
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         document = yaml.safe_load(text)
@@ -234,20 +234,9 @@ def _value(value: Any) -> Any:
     """Return a value as it is typed; a switch stays True or False."""
     if isinstance(value, list):
         return tuple(str(each) for each in value)
-    return value if isinstance(value, bool) else str(value)
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise LaunchError("saved.unreadable", ExitCode.USAGE, path=str(path), why="> 1 MiB")
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=line, why="UTF-8") from None
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("saved.unreadable", ExitCode.USAGE, path=str(path), why=why) from None
+    if isinstance(value, bool):
+        return value
+    return str(value)
 
 
 def _check(path: Path, document: Any, tree: Any) -> None:
@@ -259,26 +248,7 @@ def _check(path: Path, document: Any, tree: Any) -> None:
     if problem is not None:
         where = (*problem.path, problem.entry) if problem.entry else problem.path
         why = sentence(problem).render().rstrip(".。")
-        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=_line(tree, where), why=why)
-
-
-def _line(tree: Any, where: tuple[Any, ...]) -> int:
-    """Return the line of a part; of what contains it where it is missing."""
-    if tree is None:
-        return 1
-    line = int(tree.start_mark.line) + 1
-    node = tree
-    for part in where:
-        found = None
-        if isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
-            found = (node.value[part], node.value[part])
-        elif isinstance(node.value, list) and not isinstance(part, int):
-            pairs = [pair for pair in node.value if isinstance(pair, tuple)]
-            found = next((pair for pair in pairs if pair[0].value == part), None)
-        if found is None:
-            break
-        line, node = int(found[0].start_mark.line) + 1, found[1]
-    return line
+        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=line_of(tree, where), why=why)
 
 
 def merged(options: LaunchOptions) -> LaunchOptions:

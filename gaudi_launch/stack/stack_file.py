@@ -13,9 +13,9 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway.gateway_settings import Balance, GatewaySettings, RequestLimits, Tls, UserLimits
+from gaudi_launch.planning.yaml_file import line_of, read_text
 from gaudi_launch.services.state import store
 
-_MOST_BYTES = 1 << 20
 _EXTRA = "engine-arguments"
 
 
@@ -84,7 +84,7 @@ def read_stack(path: Path) -> StackFile:
 
     Raises LaunchError (USAGE), with the line of what is wrong.
     """
-    return parse_stack(_text(path), path)
+    return parse_stack(read_text(path, unreadable="stack.unreadable", bad="stack.bad"), path)
 
 
 def parse_stack(content: str, path: Path) -> StackFile:
@@ -116,19 +116,6 @@ def parse_stack(content: str, path: Path) -> StackFile:
     _check_names(found)
     _check_order(found)
     return found
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise LaunchError("stack.unreadable", ExitCode.USAGE, path=str(path), why="> 1 MiB")
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise LaunchError("stack.bad", ExitCode.USAGE, path=str(path), line=line, why="UTF-8") from None
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("stack.unreadable", ExitCode.USAGE, path=str(path), why=why) from None
 
 
 def _refuse_repeated(path: Path, tree: Any) -> None:
@@ -182,26 +169,6 @@ def _known_at(schema: Mapping[str, Any], path: Sequence[str | int]) -> Iterator[
             continue
         part = part.get("properties", {}).get(step) or part["additionalProperties"]
     yield from part.get("properties", {})
-
-
-def line_of(tree: Any, where: Sequence[str | int]) -> int:
-    """Return the line of a part; of what contains it where it is missing."""
-    if tree is None:
-        return 1
-    line = int(tree.start_mark.line) + 1
-    node = tree
-    for part in where:
-        found = None
-        children = node.value if isinstance(node.value, list) else []
-        if isinstance(part, int) and part < len(children):
-            found = (children[part], children[part])
-        elif isinstance(part, str):
-            pairs = [child for child in children if isinstance(child, tuple)]
-            found = next((pair for pair in pairs if pair[0].value == part), None)
-        if found is None:
-            break
-        line, node = int(found[0].start_mark.line) + 1, found[1]
-    return line
 
 
 def _model(entry: Mapping[str, Any], line: int) -> StackModel:
