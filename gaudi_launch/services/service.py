@@ -6,14 +6,12 @@ A failed engine is restarted where that may help.
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from gaudi_launch.debug_log import best_effort
 from gaudi_launch.engines.install.in_use import in_use
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import text
@@ -27,7 +25,7 @@ from gaudi_launch.services.diagnosis.endings import ended
 from gaudi_launch.services.diagnosis.failure import judged_log
 from gaudi_launch.services.listener import address, other_service_at, served_names
 from gaudi_launch.services.log import kernel_log
-from gaudi_launch.services.log.rotate import earlier
+from gaudi_launch.services.log.rotate import put_aside
 from gaudi_launch.services.process import sockets
 from gaudi_launch.services.process.signals import Signals
 from gaudi_launch.services.process.supervise import EngineJob, EngineOutcome, Supervisor, Watcher
@@ -37,7 +35,6 @@ from gaudi_launch.services.state.job import ServiceJob
 from gaudi_launch.services.state.orphans import MARK
 from gaudi_launch.services.state.recorder import Recorder
 
-_log = logging.getLogger(__name__)
 
 LOG = "engine.log"
 
@@ -122,7 +119,7 @@ class _Lives:
         supervised = EngineJob(
             command=job.command,
             url=job.url,
-            log=_fresh(folder / LOG),
+            log=put_aside(folder / LOG),
             environment=environment,
             # the key was not given to a server with the other API
             api_key=environment.get("VLLM_API_KEY") if job.api == "openai" else None,
@@ -188,11 +185,3 @@ def _cache(job: ServiceJob, say: Say) -> Iterator[tuple[Command, Keeper | None]]
             say(text("cache.unusable", why=str(error)))
             keeper, command = None, without_cache(job.command)
         yield command, keeper
-
-
-def _fresh(log: Path) -> Path:
-    """Rename an earlier run's log."""
-    with best_effort(_log, "put the earlier log aside"):
-        if log.stat().st_size:
-            log.replace(earlier(log))
-    return log

@@ -139,6 +139,40 @@ def test_a_log_is_cut_and_its_writer_goes_on(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["engine.log", "engine.log.1"]
 
 
+def test_a_log_that_is_put_aside_exists_at_every_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "engine.log"
+    found = []
+    replace = Path.replace
+
+    def seen(path: Path, target: Path) -> Path:
+        found.append(log.read_text())
+        done = replace(path, target)
+        found.append(log.read_text())
+        return done
+
+    monkeypatch.setattr(Path, "replace", seen)
+    for run in ("first\n", "second\n"):
+        log.write_text(run)
+        assert rotate.put_aside(log) == log
+    assert found == ["first\n", "", "second\n", ""]
+    assert rotate.put_aside(log).read_text() == ""
+    assert rotate.earlier(log).read_text() == "second\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["engine.log", "engine.log.1"]
+
+
+def test_a_log_is_put_aside_where_files_have_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refused)
+    log = tmp_path / "engine.log"
+    log.write_text("first\n")
+    rotate.put_aside(log)
+    assert (log.read_text(), rotate.earlier(log).read_text()) == ("", "first\n")
+
+
 def test_on_a_full_disk_old_lines_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -24,6 +24,35 @@ def earlier(log: Path) -> Path:
     return log.with_name(f"{log.name}.1")
 
 
+def put_aside(log: Path) -> Path:
+    """Keep the log of the last run as its earlier part, and leave an empty one; return the log.
+
+    The log exists at every moment, where the file system has hard links: whoever reads it meanwhile
+    finds the old lines or none. A failure leaves the log as it is.
+    """
+    empty = log.with_name(f".{log.name}.new")
+    try:
+        if not log.stat().st_size:
+            return log
+        empty.touch(mode=0o600)
+        earlier(log).unlink(missing_ok=True)
+        _second_name(log, earlier(log))
+        empty.replace(log)
+    except OSError:
+        _log.debug("the earlier log %s is not put aside", log, exc_info=True)
+        with contextlib.suppress(OSError):
+            empty.unlink(missing_ok=True)
+    return log
+
+
+def _second_name(log: Path, name: Path) -> None:
+    """Link the log to this name; rename it on a file system without hard links."""
+    try:
+        os.link(log, name)
+    except OSError:
+        log.replace(name)
+
+
 def rotate(log: Path, most_bytes: int = MOST_BYTES) -> bool:
     """Truncate the log when it is larger than this; return True if it was.
 
