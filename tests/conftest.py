@@ -38,7 +38,11 @@ _ENGINE_SECONDS = 1500
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests as `quick` or `slow`; run those with real engines last, with the time to install one."""
+    """Mark tests as `quick` or `slow`; run those with real engines last, with the time to install one.
+
+    Those that start processes may lose a race on a busy machine: they have a second attempt, and the
+    summary names each test that needed it.
+    """
     for item in items:
         if item.get_closest_marker("e2e") is not None:
             item.add_marker(pytest.mark.timeout(_ENGINE_SECONDS))
@@ -46,6 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
         elif item.get_closest_marker("slow") is None:
             item.add_marker("quick")
+        if item.get_closest_marker("quick") is None:
+            item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 
