@@ -74,7 +74,9 @@ def serve(
     from gaudi_launch.app.serve import ServeMode
     from gaudi_launch.app.service import launch
 
-    how = ServeMode(name=name, no_doctor=not check_machine, quiet=True, restart=restart, detach=True)
+    how = ServeMode(
+        name=name, no_doctor=not check_machine, quiet=True, restart=restart, detach=True
+    )
     return launch(options, how, reporter)
 
 

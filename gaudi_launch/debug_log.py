@@ -188,7 +188,9 @@ class ChildLog:
     def failed(self, error: OSError) -> None:
         """Log that the process could not be started."""
         self._open = False
-        self._logger.debug("%s: not started: %s", self._name, error.strerror or type(error).__name__)
+        self._logger.debug(
+            "%s: not started: %s", self._name, error.strerror or type(error).__name__
+        )
 
     def continues(self) -> None:
         """Log that the process outlives this one."""

@@ -29,7 +29,9 @@ class LaunchError(Exception):
     say) shown below the sentence and never translated.
     """
 
-    def __init__(self, id: str, exit_code: ExitCode, *, detail: str | None = None, **values: Any) -> None:
+    def __init__(
+        self, id: str, exit_code: ExitCode, *, detail: str | None = None, **values: Any
+    ) -> None:
         self.text = Message(id, values)
         self.exit_code = exit_code
         self.detail = detail

@@ -311,7 +311,9 @@ def _say_goodbye(process: subprocess.Popen[Any], seconds: float) -> None:
         process.wait(seconds)
 
 
-def _communicate(process: subprocess.Popen[str], seconds: float | None, *, with_main: bool) -> tuple[str, str]:
+def _communicate(
+    process: subprocess.Popen[str], seconds: float | None, *, with_main: bool
+) -> tuple[str, str]:
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
         check()

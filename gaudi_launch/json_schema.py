@@ -64,5 +64,7 @@ def _is_object(_checker: TypeChecker, value: object) -> bool:
 # rendered documents contain tuples and read-only mappings too
 _Validator = validators.extend(  # type: ignore[no-untyped-call]  # its stub has no types
     Draft202012Validator,
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"array": _is_array, "object": _is_object}),
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {"array": _is_array, "object": _is_object}
+    ),
 )

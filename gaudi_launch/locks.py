@@ -58,7 +58,9 @@ def try_ofd(handle: int) -> bool:
     Return False when another process has it. Raises OSError where the file system has no locks.
     """
     try:
-        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, struct.pack(_OFD, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        fcntl.fcntl(
+            handle, fcntl.F_OFD_SETLK, struct.pack(_OFD, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        )
     except OSError as error:
         if error.errno in _TAKEN:
             return False

@@ -80,7 +80,10 @@ class Sheet:
         with _style(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.figure.savefig(
-                content, format=ending.lstrip("."), dpi=_DOTS_PER_INCH, metadata={_DATE[ending]: None}
+                content,
+                format=ending.lstrip("."),
+                dpi=_DOTS_PER_INCH,
+                metadata={_DATE[ending]: None},
             )
         return content.getvalue()
 
@@ -91,7 +94,12 @@ _DATE = {".png": "Software", ".svg": "Date"}
 
 @contextmanager
 def sheet(
-    title: str, subtitle: str = "", *, rows: int = 1, columns: int = 1, size: tuple[float, float] = (10, 5)
+    title: str,
+    subtitle: str = "",
+    *,
+    rows: int = 1,
+    columns: int = 1,
+    size: tuple[float, float] = (10, 5),
 ) -> Iterator[Sheet]:
     """Yield an empty sheet of ``rows`` by ``columns`` axes, ``size`` in inches.
 
@@ -128,7 +136,9 @@ def plain_numbers(axis: Any) -> None:
     if axis.get_scale() == "log":
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
         axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,.0f}" if value >= 100 else f"{value:g}"))
+    axis.set_major_formatter(
+        FuncFormatter(lambda value, place: f"{value:,.0f}" if value >= 100 else f"{value:g}")
+    )
 
 
 def chinese_font() -> str | None:

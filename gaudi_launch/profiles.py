@@ -112,7 +112,9 @@ class Profile:
         if not self.config:
             return False
         parts = [config, *(part for part in config.values() if isinstance(part, dict))]
-        return all(any(part.get(key) == value for part in parts) for key, value in self.config.items())
+        return all(
+            any(part.get(key) == value for part in parts) for key, value in self.config.items()
+        )
 
 
 @cache
@@ -200,7 +202,9 @@ def _measurements(entry: Mapping[str, Any]) -> PublishedFor:
     return PublishedFor(tuple(entry["names"]), entry["generation"], published)
 
 
-def published_for(profile: Profile | None, name: str, generation: str, cards: int) -> Published | None:
+def published_for(
+    profile: Profile | None, name: str, generation: str, cards: int
+) -> Published | None:
     """Return the published measurements of a model by its last name.
 
     They are for this generation and number of cards.
@@ -240,7 +244,9 @@ def read_document(path: Path) -> Any:
         text = path.read_text(encoding="utf-8")
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except OSError as error:
-        raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=error.strerror or "") from None
+        raise LaunchError(
+            "profiles.bad", ExitCode.USAGE, path=str(path), why=error.strerror or ""
+        ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         why = " ".join(str(error).split())
         raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=why) from None
@@ -291,7 +297,9 @@ def find(name: str) -> Profile:
     for profile in known:
         if name == profile.name or name in profile.models:
             return profile
-    raise LaunchError("profiles.unknown", ExitCode.USAGE, found=name, known=", ".join(p.name for p in known))
+    raise LaunchError(
+        "profiles.unknown", ExitCode.USAGE, found=name, known=", ".join(p.name for p in known)
+    )
 
 
 def match(model: Model) -> Profile | None:
@@ -334,7 +342,9 @@ def with_facts(model: Model) -> Model:
     if profile is None:
         return model
     missing = {
-        name: profile.facts[name] for name in FACTS if name in profile.facts and getattr(model, name) is None
+        name: profile.facts[name]
+        for name in FACTS
+        if name in profile.facts and getattr(model, name) is None
     }
     if model.config:
         # a folder without its weights: their number is known, config.json has the rest

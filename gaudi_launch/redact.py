@@ -38,7 +38,20 @@ _ALWAYS = (
 )  # fmt: skip
 # names of the place of a secret, not of the secret
 _PLACES = frozenset(
-    ("file", "filename", "path", "name", "names", "ref", "stdin", "url", "dir", "length", "policy", "required")
+    (
+        "file",
+        "filename",
+        "path",
+        "name",
+        "names",
+        "ref",
+        "stdin",
+        "url",
+        "dir",
+        "length",
+        "policy",
+        "required",
+    )
 )
 _HEADERS = frozenset(("authorization", "cookie", "cookies"))
 # tokens that models read and write
@@ -49,7 +62,9 @@ _MODEL_WORDS = _words("""
     placeholder prefill prev previous prompt reasoning sampled sep sink single soi special spec speculative speech
     start stop sum target think thinking throughput time tool top total tpot ttft type unk video vision window
     """)
-_TOKEN_OWNERS = _words("access api auth bearer hf hub huggingface github gitlab id refresh session user")
+_TOKEN_OWNERS = _words(
+    "access api auth bearer hf hub huggingface github gitlab id refresh session user"
+)
 _TOKEN_TAILS = _words("value string data secret key prod read write")
 _PASS_OWNERS = _words("admin db ftp mail mysql postgres proxy redis root smtp ssh user")
 # a name is checked only where it contains one of these
@@ -118,8 +133,12 @@ def _token_kind(segments: list[str]) -> str:
     return "token" if owned or last in _TOKEN_TAILS else ""
 
 
-_NOTHING = frozenset(("", "none", "null", "nil", "true", "false", "unset", "undefined", "***", "****"))
-_AUTH_WORDS = _words("basic bearer digest disabled enabled error failed none off ok on optional required")
+_NOTHING = frozenset(
+    ("", "none", "null", "nil", "true", "false", "unset", "undefined", "***", "****")
+)
+_AUTH_WORDS = _words(
+    "basic bearer digest disabled enabled error failed none off ok on optional required"
+)
 _SHORT_NUMBER = re.compile(r"-?\d{1,5}(?:\.\d{1,12})?(?:%|/s|[a-z]{1,2})?")
 
 
@@ -395,10 +414,16 @@ class _Scanner:
         block = _BLOCK_SCALAR.match(text, begin)
         if block is not None:
             return self._indented(name, block.end())
-        if name.kind == "header" and not _OPENING.match(text, begin) and text[begin : begin + 1] not in "[{(":
+        if (
+            name.kind == "header"
+            and not _OPENING.match(text, begin)
+            and text[begin : begin + 1] not in "[{("
+        ):
             return begin, self._header_end(name, begin)
         before = text[name.begin - 1 : name.begin]
-        quoted_whole = before in ('"', "'") and assigned[0] == "=" and (name.is_option or name.text.isupper())
+        quoted_whole = (
+            before in ('"', "'") and assigned[0] == "=" and (name.is_option or name.text.isupper())
+        )
         if quoted_whole and text[begin : begin + 1] not in ("'", '"'):
             end = text.find(before, begin, min(self._line_end(begin), begin + LONGEST_WORD))
             if end > begin:
@@ -429,7 +454,9 @@ class _Scanner:
             return None
         end = word.end()
         while (
-            end < len(text) and text[end] == "\\" and text[end + 1 : end + 2] not in ("n", "r", "t", '"', "'", "")
+            end < len(text)
+            and text[end] == "\\"
+            and text[end + 1 : end + 2] not in ("n", "r", "t", '"', "'", "")
         ):
             # a backslash inside the text
             more = _BARE.match(text, end + 1)
@@ -532,7 +559,10 @@ class _Scanner:
     def _next_element(self, name: _Name, begin: int) -> tuple[int, int] | None:
         """Return the element of a list after an option's or a header's name."""
         opening = _OPENING.match(self._text, begin)
-        opened_by_pair = self._text[max(0, name.begin - 3) : name.begin].lstrip("\"' b")[:1] in ("(", "[")
+        opened_by_pair = self._text[max(0, name.begin - 3) : name.begin].lstrip("\"' b")[:1] in (
+            "(",
+            "[",
+        )
         before = self._text[max(0, name.begin - 4) : name.begin]
         is_pair = opened_by_pair or re.search(r"[(\[]b?\\{0,3}[\"']$", before) is not None
         if opening is None or not (name.is_option or is_pair):
@@ -542,7 +572,9 @@ class _Scanner:
     def _is_set_by_command(self, name: _Name) -> bool:
         """Return True for ``ENV NAME value`` of a Dockerfile, and ``set -x NAME value``."""
         before = self._text[max(0, name.begin - 12) : name.begin]
-        return name.text.isupper() and before.endswith(("ENV ", "set -x ", "set -gx ", "setenv ", "set -Ux "))
+        return name.text.isupper() and before.endswith(
+            ("ENV ", "set -x ", "set -gx ", "setenv ", "set -Ux ")
+        )
 
     def _after_spaces(self, name: _Name) -> tuple[int, int] | None:
         spaces = _SPACES.match(self._text, name.end)
@@ -560,7 +592,9 @@ class _Scanner:
             return None
         word = self._text[span[0] : span[1]]
         joined = name.text.lower().replace("_", "")
-        if joined.endswith(("password", "passphrase", "passwd", "requirepass")) or name.text.endswith(_CHINESE):
+        if joined.endswith(
+            ("password", "passphrase", "passwd", "requirepass")
+        ) or name.text.endswith(_CHINESE):
             return None if word.lower().strip(".,:!?") in _PROSE_WORDS else span
         return span if _LOOKS_RANDOM.fullmatch(word) and not word.startswith("/") else None
 
@@ -598,7 +632,9 @@ def redact_document(value: Any, name: str = "") -> Any:
 
 
 def _redact_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
-    named = any(isinstance(value.get(field), str) and is_secret_name(value[field]) for field in _NAME_FIELDS)
+    named = any(
+        isinstance(value.get(field), str) and is_secret_name(value[field]) for field in _NAME_FIELDS
+    )
     is_secret = value.get("kind") == "Secret"
     redacted: dict[str, Any] = {}
     for key, inner in value.items():

@@ -43,16 +43,24 @@ SETTINGS: tuple[tuple[str, EngineLimits, float, StepTime], ...] = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("traces", nargs="+", metavar="TRACE")
-    parser.add_argument("--train", type=float, default=0.6, help="share of the time span to train on")
+    parser.add_argument(
+        "--train", type=float, default=0.6, help="share of the time span to train on"
+    )
     options = parser.parse_args()
     console = Console(width=None if Console().is_terminal else 160)
-    table = Table("trace", "P", "plan", "graphs", "overhead", "uncovered", "seconds", title="held-out part")
+    table = Table(
+        "trace", "P", "plan", "graphs", "overhead", "uncovered", "seconds", title="held-out part"
+    )
     for column in table.columns[3:]:
         column.justify = "right"
     for name in options.traces:
-        _, limits, slower, cost = next(entry for entry in SETTINGS if Path(name).name.startswith(entry[0]))
+        _, limits, slower, cost = next(
+            entry for entry in SETTINGS if Path(name).name.startswith(entry[0])
+        )
         requests = [(t * slower, i, o) for t, i, o in read_workload(name) if i <= limits.input_max]
         for prompts in (1, limits.max_num_seqs):
             bench(
@@ -117,7 +125,11 @@ def bench(
 
 
 def _at(
-    limits: EngineLimits, seen: list[RequestLengths], shapes: Shapes, cost: StepTime, overhead: float
+    limits: EngineLimits,
+    seen: list[RequestLengths],
+    shapes: Shapes,
+    cost: StepTime,
+    overhead: float,
 ) -> Buckets:
     """Return the coarsest plan whose held-out overhead is still no more.
 

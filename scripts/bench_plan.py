@@ -73,7 +73,13 @@ def seconds(command: Sequence[str], runs: int, environment: dict[str, str]) -> f
     times = []
     for _ in range(runs + 1):
         begun = time.perf_counter()
-        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            command,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
         times.append(time.perf_counter() - begun)
     return statistics.median(times[1:])
 
@@ -84,9 +90,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         stubs(Path(folder) / "all")
         stubs(Path(folder) / "hl-smi", only="hl-smi")
-        environment = {**os.environ, "PATH": f"{folder}/all:{os.environ['PATH']}", "XDG_STATE_HOME": folder}
+        environment = {
+            **os.environ,
+            "PATH": f"{folder}/all:{os.environ['PATH']}",
+            "XDG_STATE_HOME": folder,
+        }
         real = {**environment, "PATH": f"{folder}/hl-smi:{os.environ['PATH']}"}
-        plan = [program, "plan", "--machine", "simulated:hls2", "--engine", "vllm-fork@1.21", "-w", "m", "-n", "4"]
+        plan = [
+            program,
+            "plan",
+            "--machine",
+            "simulated:hls2",
+            "--engine",
+            "vllm-fork@1.21",
+            "-w",
+            "m",
+            "-n",
+            "4",
+        ]
         rows = {
             "start script's calls (stubs)": seconds(["bash", "-c", SEQUENCE], runs, environment),
             "the same, own lsof, ip, bc": seconds(["bash", "-c", SEQUENCE], runs, real),

@@ -37,7 +37,9 @@ def job(name: str) -> ServiceJob:
         port = int(trial.getsockname()[1])
     words = (sys.executable, str(ENGINE), "--port", str(port), "--model", "m")
     command = Command(argv=words, env={"TRIVIAL_GRAPHS": "1"}, working_dir="/")
-    return ServiceJob(name, "m", "/m", "trivial@1", f"http://127.0.0.1:{port}", command, limits=LIMITS)
+    return ServiceJob(
+        name, "m", "/m", "trivial@1", f"http://127.0.0.1:{port}", command, limits=LIMITS
+    )
 
 
 def start(name: str) -> None:
@@ -72,7 +74,9 @@ def main() -> None:
             end("one")
         each = (time.monotonic() - begin) / cycles
         files = sorted(path.name for path in registry.find("one").folder.iterdir())
-        left = len(orphans(registry.find("one").folder)) + len(psutil.Process().children(recursive=True))
+        left = len(orphans(registry.find("one").folder)) + len(
+            psutil.Process().children(recursive=True)
+        )
         print(f"{cycles} starts and stops: {each:.2f} s each; files {files}; processes left {left}")
         for number in range(20):
             name = f"s{number}"
@@ -84,18 +88,26 @@ def main() -> None:
         for _ in range(15):
             begin = time.monotonic()
             out = subprocess.run(
-                [sys.executable, "-m", "gaudi_launch", "ps", "-a", "--json"], capture_output=True, check=True
+                [sys.executable, "-m", "gaudi_launch", "ps", "-a", "--json"],
+                capture_output=True,
+                check=True,
             )
             times.append(time.monotonic() - begin)
         listed = json.loads(out.stdout)["services"]
         alive = [service for service in listed if service["alive"]]
-        print(f"ps -a of {len(listed)} services, {len(alive)} alive: {1000 * statistics.median(times):.0f} ms")
+        print(
+            f"ps -a of {len(listed)} services, {len(alive)} alive: {1000 * statistics.median(times):.0f} ms"
+        )
         launchers = [psutil.Process(service["launcher_pid"]) for service in alive]
         used = [sum(p.cpu_times()[:2]) for p in launchers]
         time.sleep(30)
-        shares = [(sum(p.cpu_times()[:2]) - was) / 30 for p, was in zip(launchers, used, strict=True)]
+        shares = [
+            (sum(p.cpu_times()[:2]) - was) / 30 for p, was in zip(launchers, used, strict=True)
+        ]
         memory = [p.memory_info().rss / 2**20 for p in launchers]
-        print(f"a launcher of a ready service: {max(memory):.0f} MiB, {100 * max(shares):.2f} % of a CPU")
+        print(
+            f"a launcher of a ready service: {max(memory):.0f} MiB, {100 * max(shares):.2f} % of a CPU"
+        )
         for service in alive:
             end(service["name"])
 

@@ -74,7 +74,9 @@ def density_of(source: str) -> Density:
     nodes = list(ast.walk(tree))
     conditionals = sum(isinstance(node, ast.IfExp) for node in nodes)
     wide = sum(len(line) > LONGEST_LINE for line in source.splitlines())
-    return Density(1, len(_code_lines(source, nodes)), sum(map(_branches, nodes)), conditionals, wide)
+    return Density(
+        1, len(_code_lines(source, nodes)), sum(map(_branches, nodes)), conditionals, wide
+    )
 
 
 def _branches(node: ast.AST) -> int:
@@ -130,7 +132,9 @@ def denser(now: Mapping[str, Density], recorded: Mapping[str, Mapping[str, float
 
 
 def main() -> int:
-    reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    reader = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     reader.add_argument("--root", type=Path, default=PACKAGE)
     reader.add_argument("--check", type=Path, metavar="FILE")
     reader.add_argument("--write", type=Path, metavar="FILE")

@@ -199,7 +199,10 @@ def _by_cache_engine(function: ast.FunctionDef) -> dict[str, dict[str, str]]:
     attention = _assignment(function, "key_cache_entry")
     latent = _assignment(function, "value_cache_entry")
     counted = _assignment(function, "num_attention_layers")
-    found = {kind: _entry("full", CACHE_ENGINE, attention.lineno) for kind in ("full", "sliding", "chunked")}
+    found = {
+        kind: _entry("full", CACHE_ENGINE, attention.lineno)
+        for kind in ("full", "sliding", "chunked")
+    }
     has_latent = "use_mla" in ast.unparse(latent)
     found["latent"] = _entry("latent" if has_latent else "full", CACHE_ENGINE, latent.lineno)
     found["state"] = _entry("model", CACHE_ENGINE, counted.lineno)
@@ -249,7 +252,9 @@ def _check_without_windows(code: str, place: str) -> None:
     """Raise SystemExit for code that knows windows, which these rules do not."""
     for word in ("sliding", "chunk", "Window"):
         if word in code:
-            raise SystemExit(f"{place}: the cache depends on '{word}': add a rule to {Path(__file__).name}")
+            raise SystemExit(
+                f"{place}: the cache depends on '{word}': add a rule to {Path(__file__).name}"
+            )
 
 
 def _branches(body: list[ast.stmt]) -> Iterator[tuple[str, list[ast.stmt], int]]:
@@ -292,7 +297,11 @@ def _attention(body: list[ast.stmt]) -> dict[str, dict[str, str]]:
     return found
 
 
-_SPECS = {"FullAttentionSpec": "full", "MLAAttentionSpec": "latent", "attn_module.get_kv_cache_spec": "state"}
+_SPECS = {
+    "FullAttentionSpec": "full",
+    "MLAAttentionSpec": "latent",
+    "attn_module.get_kv_cache_spec": "state",
+}
 
 
 def _result(body: list[ast.stmt], line: int) -> dict[str, str]:

@@ -79,7 +79,11 @@ def assigned(tree: ast.Module) -> dict[str, ast.expr]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             found[node.targets[0].id] = node.value
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and node.value is not None
+        ):
             found[node.target.id] = node.value
     return found
 
@@ -110,7 +114,9 @@ def registry_of(path: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for part in joined.values:
         if not isinstance(part, ast.Name) or part.id not in groups:
-            raise SystemExit(f"{path}: _VLLM_MODELS has a part that is not a known group: {ast.unparse(part)}")
+            raise SystemExit(
+                f"{path}: _VLLM_MODELS has a part that is not a known group: {ast.unparse(part)}"
+            )
         for architecture, (module, class_name) in groups[part.id].items():
             entry = found.setdefault(architecture, {"tasks": []})
             entry["module"], entry["class"] = module, class_name
@@ -163,7 +169,9 @@ def _taken(
         and isinstance(conditions[0].ops[0], ast.Eq)
     )
     if not known:
-        raise SystemExit(f"line {value.lineno}: a comprehension of another form: {ast.unparse(value)}")
+        raise SystemExit(
+            f"line {value.lineno}: a comprehension of another form: {ast.unparse(value)}"
+        )
     group = called.func.value.id  # type: ignore[attr-defined]
     wanted = text_of(conditions[0].comparators[0])  # type: ignore[attr-defined]
     for architecture, (module, class_name) in groups[group].items():
@@ -285,7 +293,10 @@ def expanded_at_load(folder: Path) -> list[dict[str, str]]:
     for path in sorted(folder.rglob("*.py")):
         tree = tree_of(path)
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and node.name == "_patched_normalize_quantization_config":
+            if (
+                isinstance(node, ast.FunctionDef)
+                and node.name == "_patched_normalize_quantization_config"
+            ):
                 compared = [
                     text
                     for each in ast.walk(node)
@@ -315,7 +326,10 @@ def renamed_methods(vllm: Path) -> dict[str, dict[str, str]]:
             if not isinstance(node, ast.ClassDef):
                 continue
             functions = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
-            override, name = functions.get("override_quantization_method"), functions.get("get_name")
+            override, name = (
+                functions.get("override_quantization_method"),
+                functions.get("get_name"),
+            )
             if override is None or name is None:
                 continue
             compared = [each for each in ast.walk(override) if isinstance(each, ast.Compare)]
@@ -323,7 +337,9 @@ def renamed_methods(vllm: Path) -> dict[str, dict[str, str]]:
             code = ast.unparse(override)
             # the overrides of another platform do not count
             is_whole = "quant_method" in code and "current_platform" not in code
-            returned = [text_of(each.value) for each in ast.walk(name) if isinstance(each, ast.Return)]
+            returned = [
+                text_of(each.value) for each in ast.walk(name) if isinstance(each, ast.Return)
+            ]
             if method and is_whole and "return cls.get_name()" in code and returned[0]:
                 place = f"vllm/{path.relative_to(vllm).as_posix()}:{override.lineno}"
                 found[method] = {"to": returned[0], "source": place}
@@ -354,7 +370,11 @@ def environment_reads(tree: ast.AST) -> Iterator[tuple[str, str | None, int]]:
     The name must be a constant.
     """
     for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_environ(node.value):
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.ctx, ast.Load)
+            and _is_environ(node.value)
+        ):
             name = text_of(node.slice)
             if name is not None and _NAME.match(name):
                 yield name, None, node.lineno
@@ -430,7 +450,9 @@ def options_of(vllm: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _argument(node: ast.Call, place: str, defaults: Mapping[str, str], found: dict[str, dict[str, Any]]) -> None:
+def _argument(
+    node: ast.Call, place: str, defaults: Mapping[str, str], found: dict[str, dict[str, Any]]
+) -> None:
     names = [text for each in node.args if (text := text_of(each)) and text.startswith("--")]
     if not names:
         return
@@ -487,7 +509,9 @@ def _fields(node: ast.ClassDef) -> dict[str, str]:
     return {
         each.target.id: _default(each.value)
         for each in node.body
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.value is not None
+        if isinstance(each, ast.AnnAssign)
+        and isinstance(each.target, ast.Name)
+        and each.value is not None
     }
 
 
@@ -541,7 +565,11 @@ def _compared(function: ast.FunctionDef) -> set[str]:
     for node in ast.walk(function):
         if isinstance(node, ast.Compare) and "model_type" in ast.unparse(node.left):
             for part in node.comparators:
-                found |= {text for each in ast.walk(part) if isinstance(each, ast.expr) and (text := text_of(each))}
+                found |= {
+                    text
+                    for each in ast.walk(part)
+                    if isinstance(each, ast.expr) and (text := text_of(each))
+                }
     return found - {"eagle", "medusa", "mlp_speculator"}
 
 
@@ -582,8 +610,12 @@ def _cards_in(line: str) -> str:
 
 
 def _validated(cards: str, types: str, accelerators: str, place: str) -> dict[str, Any]:
-    numbers = sorted({int(each) for each in re.findall(r"\b(\d+)\b", re.sub(r"\(.*?\)", "", cards))})
-    names = sorted({name.upper() for name in re.findall(r"\b(bf16|fp16|fp8|int4)\b", types, re.IGNORECASE)})
+    numbers = sorted(
+        {int(each) for each in re.findall(r"\b(\d+)\b", re.sub(r"\(.*?\)", "", cards))}
+    )
+    names = sorted(
+        {name.upper() for name in re.findall(r"\b(bf16|fp16|fp8|int4)\b", types, re.IGNORECASE)}
+    )
     cards_of = sorted({f"gaudi{number}" for number in re.findall(r"Gaudi\s*(\d)", accelerators)})
     return {"cards": numbers, "dtypes": names, "accelerators": cards_of, "source": place}
 
@@ -628,7 +660,9 @@ def read(options: argparse.Namespace) -> dict[str, Any]:
     return _document(options, facts)
 
 
-def _from_vllm(facts: Facts, vllm: Path, upstream: Path, checkout: Path, *, is_plugin: bool) -> None:
+def _from_vllm(
+    facts: Facts, vllm: Path, upstream: Path, checkout: Path, *, is_plugin: bool
+) -> None:
     models = registry_of(upstream / REGISTRY)
     classes = Classes(vllm / "model_executor/models")
     for entry in models.values():
@@ -675,7 +709,9 @@ def _requirements(checkout: Path, upstream: Path | None) -> list[Path]:
     return [place for place in places if place.is_file()]
 
 
-def _readers(checkout: Path, upstream: Path | None, extension: Path | None) -> list[tuple[Path, list[Path]]]:
+def _readers(
+    checkout: Path, upstream: Path | None, extension: Path | None
+) -> list[tuple[Path, list[Path]]]:
     """Return the files whose reads of variables count.
 
     They are envs.py and the files made for this hardware.
@@ -686,7 +722,9 @@ def _readers(checkout: Path, upstream: Path | None, extension: Path | None) -> l
         found.append((checkout, list(plugin.rglob("*.py"))))
     else:
         mine = [
-            path for path in (checkout / "vllm").rglob("*.py") if "hpu" in path.relative_to(checkout).as_posix()
+            path
+            for path in (checkout / "vllm").rglob("*.py")
+            if "hpu" in path.relative_to(checkout).as_posix()
         ]
         found.append((checkout, mine))
     if upstream is not None:
@@ -697,7 +735,10 @@ def _readers(checkout: Path, upstream: Path | None, extension: Path | None) -> l
 
 
 def _lists(checkout: Path) -> list[Path]:
-    places = [*sorted((checkout / "docs").rglob("validated_models.md")), checkout / "README_GAUDI.md"]
+    places = [
+        *sorted((checkout / "docs").rglob("validated_models.md")),
+        checkout / "README_GAUDI.md",
+    ]
     return [place for place in places if place.is_file()]
 
 
@@ -718,7 +759,10 @@ def probe(facts: Facts, upstream: Path | None, checkout: Path) -> None:
     for problem in found["problems"]:
         print(f"not executed: {problem}", file=sys.stderr)
     if found["models"] is not None:
-        ours = {name: [entry["module"], entry["class"]] for name, entry in facts.sections["models"].items()}
+        ours = {
+            name: [entry["module"], entry["class"]]
+            for name, entry in facts.sections["models"].items()
+        }
         _equal("models", ours, found["models"])
         facts.read_by["models"] = ["ast", "import"]
     if found["quantization"] is not None:
@@ -774,7 +818,10 @@ def render(document: Mapping[str, Any]) -> str:
     lines = []
     for name, value in document.items():
         if isinstance(value, dict) and value and name not in ("upstream", "read_by"):
-            rows = [f"    {json.dumps(key)}: {json.dumps(value[key], ensure_ascii=False)}" for key in sorted(value)]
+            rows = [
+                f"    {json.dumps(key)}: {json.dumps(value[key], ensure_ascii=False)}"
+                for key in sorted(value)
+            ]
             lines.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(rows) + "\n  }")
         elif isinstance(value, list) and value:
             rows = [f"    {json.dumps(each, ensure_ascii=False)}" for each in value]
@@ -791,9 +838,13 @@ def index(folder: Path = SUPPORT) -> dict[str, Any]:
     versions that have it; ``kinds`` has its tasks and interfaces at the newest of them, ``layers``
     the kinds of cached layers that it makes, with the versions of each answer.
     """
-    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    documents = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
+    ]
     documents = [document for document in documents if "engine" in document]
-    documents.sort(key=lambda document: (document["engine"], document["date"], _numbers(document["version"])))
+    documents.sort(
+        key=lambda document: (document["engine"], document["date"], _numbers(document["version"]))
+    )
     versions: list[dict[str, Any]] = []
     models: dict[str, list[int]] = {}
     kinds: dict[str, list[str]] = {}
@@ -833,7 +884,9 @@ def mla_types_of(folder: Path = SUPPORT) -> dict[str, Any]:
 
     Each has the oldest version that lists it, and the place.
     """
-    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    documents = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
+    ]
     documents = [document for document in documents if document.get("mla", {}).get("model_types")]
     documents.sort(key=lambda document: (document["date"], _numbers(document["version"])))
     found: dict[str, str] = {}

@@ -48,7 +48,9 @@ class Anything(type):
         return iter(())
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        is_decorated = len(args) == 1 and not kwargs and isinstance(args[0], (type, types.FunctionType))
+        is_decorated = (
+            len(args) == 1 and not kwargs and isinstance(args[0], (type, types.FunctionType))
+        )
         return args[0] if is_decorated else cls
 
     def __mro_entries__(cls, bases: tuple[Any, ...]) -> tuple[type, ...]:
@@ -156,7 +158,9 @@ def _values_of(name: str, path: Path) -> dict[str, Any]:
     before = dict(os.environ)
     module = execute(name, path)
     try:
-        return {variable: _value(compute) for variable, compute in module.environment_variables.items()}
+        return {
+            variable: _value(compute) for variable, compute in module.environment_variables.items()
+        }
     finally:
         os.environ.clear()
         os.environ.update(before)
@@ -184,7 +188,9 @@ def cache(checkout: Path) -> dict[str, str]:
     runner = checkout / "vllm_gaudi/v1/worker/hpu_model_runner.py"
     if runner.is_file():
         return _by_runner(*_compiled(runner, "get_kv_cache_spec"))
-    return _by_cache_engine(*_compiled(checkout / "vllm/worker/cache_engine.py", "get_cache_block_size"))
+    return _by_cache_engine(
+        *_compiled(checkout / "vllm/worker/cache_engine.py", "get_cache_block_size")
+    )
 
 
 class Spec:
@@ -197,17 +203,26 @@ class Spec:
 def _compiled(path: Path, name: str) -> tuple[Any, dict[str, Any]]:
     """Return one function of a file, and the stand-ins for every name that it uses."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    function = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name)
+    function = next(
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name
+    )
     function.decorator_list = []
     used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} - {*dir(builtins)}
-    names: dict[str, Any] = {each: type(each, (Spec,) if each.endswith("Spec") else (), {}) for each in used}
+    names: dict[str, Any] = {
+        each: type(each, (Spec,) if each.endswith("Spec") else (), {}) for each in used
+    }
     code = compile(ast.Module([function], []), str(path), "exec")
     exec(code, names)  # the engine's own function
     return names[name], names
 
 
 # attributes of vllm.attention.AttentionType
-_TYPES = {"DECODER": "decoder", "ENCODER": "encoder", "ENCODER_ONLY": "encoder_only", "ENCODER_DECODER": "both"}
+_TYPES = {
+    "DECODER": "decoder",
+    "ENCODER": "encoder",
+    "ENCODER_ONLY": "encoder_only",
+    "ENCODER_DECODER": "both",
+}
 
 
 def _by_runner(function: Any, names: dict[str, Any]) -> dict[str, str]:
@@ -215,14 +230,21 @@ def _by_runner(function: Any, names: dict[str, Any]) -> dict[str, str]:
         setattr(names["AttentionType"], name, value)
 
     def answer(kind: str, base: str, **attributes: Any) -> str:
-        made = {"num_kv_heads": 8, "head_size": 64, "kv_sharing_target_layer_name": None, **attributes}
+        made = {
+            "num_kv_heads": 8,
+            "head_size": 64,
+            "kv_sharing_target_layer_name": None,
+            **attributes,
+        }
         layer = type(kind, (names.get(base, object),), made)()
         config = types.SimpleNamespace(
             compilation_config=types.SimpleNamespace(static_forward_context={"layer": layer}),
             cache_config=types.SimpleNamespace(block_size=128, cache_dtype="auto"),
             model_config=types.SimpleNamespace(use_mla=kind == "latent"),
         )
-        runner = types.SimpleNamespace(vllm_config=config, kv_cache_dtype="bf16", shared_kv_cache_layers={})
+        runner = types.SimpleNamespace(
+            vllm_config=config, kv_cache_dtype="bf16", shared_kv_cache_layers={}
+        )
         try:
             found = function(runner)
         except (AssertionError, NotImplementedError):
@@ -235,7 +257,9 @@ def _by_runner(function: Any, names: dict[str, Any]) -> dict[str, str]:
         "full": answer("full", "Attention", attn_type=decoder),
         "sliding": answer("sliding", "Attention", attn_type=decoder, sliding_window=4096),
         "chunked": answer("chunked", "Attention", attn_type=decoder, attention_chunk_size=8192),
-        "latent": answer("latent", "MLAAttention" if "MLAAttention" in names else "Attention", attn_type=decoder),
+        "latent": answer(
+            "latent", "MLAAttention" if "MLAAttention" in names else "Attention", attn_type=decoder
+        ),
         "state": answer("state", "MambaBase", **state),
         "encoder": answer("encoder", "Attention", attn_type=_TYPES["ENCODER_ONLY"]),
         "cross": answer("cross", "Attention", attn_type=_TYPES["ENCODER_DECODER"]),
@@ -299,7 +323,10 @@ def main() -> None:
     sys.meta_path.append(Finder())
     if checkout is None:
         raise SystemExit("no checkout")
-    questions: dict[str, Any] = {"quantization": lambda: quantization(checkout), "cache": lambda: cache(checkout)}
+    questions: dict[str, Any] = {
+        "quantization": lambda: quantization(checkout),
+        "cache": lambda: cache(checkout),
+    }
     if upstream is not None:
         questions["environment"] = lambda: environment(upstream, checkout)
         questions["models"] = lambda: registry(upstream, checkout)

@@ -75,7 +75,9 @@ def _of_call(node: ast.Call) -> Iterator[str]:
     name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
     if not node.args:
         return
-    if name in _READERS or (name == "get" and isinstance(called, ast.Attribute) and _is_environ(called.value)):
+    if name in _READERS or (
+        name == "get" and isinstance(called, ast.Attribute) and _is_environ(called.value)
+    ):
         yield from _text(node.args[0])
     elif name == _BUCKETS and len(node.args) > 1:
         yield from _of_buckets(node)

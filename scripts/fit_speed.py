@@ -32,7 +32,9 @@ TOLERANCE = 0.01
 def main() -> int:
     """Fit, print and write. Returns the process's exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 where the file differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; 1 where the file differs"
+    )
     check = parser.parse_args().check
     shipped = store.constants()
     made = refit(shipped, published.scored())
@@ -40,7 +42,9 @@ def main() -> int:
     if not check:
         store.write_constants(store.folder() / store.FILE, made)
         return 0
-    different = [name for name in made if name not in shipped or _differs(made[name], shipped[name])]
+    different = [
+        name for name in made if name not in shipped or _differs(made[name], shipped[name])
+    ]
     print("different from the file:", ", ".join(different) or "nothing")
     return 1 if different else 0
 
@@ -51,7 +55,9 @@ def _differs(made: Constant, shipped: Constant) -> bool:
 
 def refit(shipped: Mapping[str, Constant], figures: tuple[Figure, ...]) -> dict[str, Constant]:
     """Return all constants, fitted, with the bands of the cross-validation."""
-    physical = {name: one for name, one in shipped.items() if not name.startswith(("band.", "software."))}
+    physical = {
+        name: one for name, one in shipped.items() if not name.startswith(("band.", "software."))
+    }
     fitted = fitting.fit(figures, physical)
     made: dict[str, Constant] = {}
     for name, value in zip(fitted.names, fitted.values, strict=True):
@@ -64,7 +70,9 @@ def refit(shipped: Mapping[str, Constant], figures: tuple[Figure, ...]) -> dict[
     return made
 
 
-def cross(figures: tuple[Figure, ...], physical: Mapping[str, Constant]) -> dict[str, fitting.Floats]:
+def cross(
+    figures: tuple[Figure, ...], physical: Mapping[str, Constant]
+) -> dict[str, fitting.Floats]:
     """Return the errors of each left-out figure, and print the table.
 
     Figures are left out by source, by model and by card count.
@@ -80,7 +88,9 @@ def cross(figures: tuple[Figure, ...], physical: Mapping[str, Constant]) -> dict
     return found
 
 
-def bands(figures: tuple[Figure, ...], found: Mapping[str, fitting.Floats], kind: Kind) -> dict[str, Constant]:
+def bands(
+    figures: tuple[Figure, ...], found: Mapping[str, fitting.Floats], kind: Kind
+) -> dict[str, Constant]:
     """Return the factors between which published / predicted is, of the class.
 
     Also return its number of figures.

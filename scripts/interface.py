@@ -54,7 +54,9 @@ DEEPSEEK = {
     "vocab_size": 129280,
     "torch_dtype": "bfloat16",
 }
-INVENTORY = "schema: 1\nhosts:\n  - {name: one, address: 10.0.0.1}\n  - {name: two, address: 10.0.0.2}\n"
+INVENTORY = (
+    "schema: 1\nhosts:\n  - {name: one, address: 10.0.0.1}\n  - {name: two, address: 10.0.0.2}\n"
+)
 START_SCRIPT = "bash start_gaudi_vllm_server.sh -w Qwen3-30B-A3B -n 4"
 PLANNED = "-w Qwen3-30B-A3B -n 4 --machine simulated:hls2 --engine"
 CAPACITY = "Qwen3-30B-A3B --rate 1/s -i 64,128 -o 8,16 --ttft 1s --tpot 50ms"
@@ -193,7 +195,9 @@ def commands() -> Document:
         if hidden:
             entry["hidden"] = True
         for parameter in command.params:
-            spellings = [s for s in (*parameter.opts, *parameter.secondary_opts) if s.startswith("-")]
+            spellings = [
+                s for s in (*parameter.opts, *parameter.secondary_opts) if s.startswith("-")
+            ]
             if path and set(spellings) & COMPLETION:
                 # Typer gives these to each command's own module; only the program's are documented
                 continue
@@ -206,7 +210,9 @@ def commands() -> Document:
     return found
 
 
-def walk(command: Any, path: tuple[str, ...], parent: Any) -> Iterator[tuple[tuple[str, ...], Any, bool]]:
+def walk(
+    command: Any, path: tuple[str, ...], parent: Any
+) -> Iterator[tuple[tuple[str, ...], Any, bool]]:
     """Yield every command below one, with its path and whether help leaves it out."""
     yield path, command, bool(getattr(command, "hidden", False))
     if not hasattr(command, "list_commands"):
@@ -292,7 +298,9 @@ def output(words: list[str]) -> Document:
     try:
         document = json.loads(out.getvalue())
     except ValueError:
-        raise SystemExit(f"interface: {words} printed no JSON: {out.getvalue()!r} {err.getvalue()!r}") from None
+        raise SystemExit(
+            f"interface: {words} printed no JSON: {out.getvalue()!r} {err.getvalue()!r}"
+        ) from None
     keys: dict[str, set[str]] = {}
     ids: dict[str, set[str]] = {}
     note(document, "", keys, ids)
@@ -311,7 +319,9 @@ def with_json(words: list[str]) -> list[str]:
     return ["--json", *words]
 
 
-GROUPED = frozenset(words.split()[1] for name, words in RUNS.items() if len(name.split()) > 1 and " " in words)
+GROUPED = frozenset(
+    words.split()[1] for name, words in RUNS.items() if len(name.split()) > 1 and " " in words
+)
 
 
 def note(value: Any, path: str, keys: dict[str, set[str]], ids: dict[str, set[str]]) -> None:
@@ -357,7 +367,8 @@ def prepared_folder() -> Iterator[Path]:
             (folder / model / "config.json").write_text(json.dumps(facts), encoding="utf-8")
         (folder / "hosts.yaml").write_text(INVENTORY, encoding="utf-8")
         (folder / "engine.log").write_text(
-            "RuntimeError: synStatus=26 [Generic failure] Device acquire failed.\n", encoding="utf-8"
+            "RuntimeError: synStatus=26 [Generic failure] Device acquire failed.\n",
+            encoding="utf-8",
         )
         lay_state(folder)
         os.environ.clear()
@@ -378,7 +389,9 @@ def lay_state(folder: Path) -> None:
     service.mkdir(parents=True)
     for source in (STATE / "services" / "stopped").iterdir():
         content = source.read_text(encoding="utf-8").replace("@HOME@", str(folder))
-        content = content.replace("@PORT@", "30001").replace("@PYTHON@", str(folder / "bin" / "python3"))
+        content = content.replace("@PORT@", "30001").replace(
+            "@PYTHON@", str(folder / "bin" / "python3")
+        )
         (service / source.name).write_text(content, encoding="utf-8")
     (service / "lock").touch()
     cluster = state / "clusters" / "old"
@@ -395,14 +408,19 @@ def surroundings(folder: Path) -> dict[str, str]:
     programs = folder / "bin"
     programs.mkdir()
     python = programs / "python3"
-    python.write_text('#!/bin/sh\necho \'gaudi-launch-answer:{"packages": {}, "facts": {}}\'\n', encoding="utf-8")
+    python.write_text(
+        '#!/bin/sh\necho \'gaudi-launch-answer:{"packages": {}, "facts": {}}\'\n', encoding="utf-8"
+    )
     python.chmod(0o755)
     return {
         "HOME": str(folder),
         "PATH": str(programs),
         "GAUDI_LAUNCH_LANG": "en",
         "COLUMNS": "100",
-        **{f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG", "DATA")},
+        **{
+            f"XDG_{kind}_HOME": str(folder / kind.lower())
+            for kind in ("STATE", "CACHE", "CONFIG", "DATA")
+        },
     }
 
 
@@ -450,7 +468,10 @@ def lines(value: Any, indent: str) -> Iterable[str]:
 
 def is_flat(value: Mapping[str, Any]) -> bool:
     """Return whether no object is inside, and the line stays short."""
-    return not any(isinstance(each, Mapping) for each in value.values()) and len(json.dumps(value)) < 200
+    return (
+        not any(isinstance(each, Mapping) for each in value.values())
+        and len(json.dumps(value)) < 200
+    )
 
 
 if __name__ == "__main__":

@@ -68,14 +68,26 @@ class Maker:
             if name not in self._known:
                 self._known[name] = self.small(self._definitions[name])
             return self._known[name]
-        if schema.get("x-kubernetes-int-or-string") or any("type" in part for part in schema.get("oneOf", ())):
+        if schema.get("x-kubernetes-int-or-string") or any(
+            "type" in part for part in schema.get("oneOf", ())
+        ):
             # both a count with its unit and a port by number or name are written either way
             return {"type": ["integer", "string"]}
         kinds = schema.get("type")
-        kinds = [k for k in kinds if k != "null"] if isinstance(kinds, list) else [kinds] if kinds else []
+        kinds = (
+            [k for k in kinds if k != "null"]
+            if isinstance(kinds, list)
+            else [kinds]
+            if kinds
+            else []
+        )
         found: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {}
         if "properties" in schema:
-            inner = {name: part for name, part in schema["properties"].items() if not (top and name == "status")}
+            inner = {
+                name: part
+                for name, part in schema["properties"].items()
+                if not (top and name == "status")
+            }
             found["properties"] = {
                 name: _METADATA if top and name == "metadata" else self.small(part)
                 for name, part in sorted(inner.items())
@@ -98,7 +110,9 @@ def main(core: Path, crds: list[Path]) -> None:
     maker = Maker(json.loads((core / "_definitions.json").read_text(encoding="utf-8"))["$defs"])
     kinds: dict[str, Any] = {}
     for kind, name in CORE.items():
-        kinds[kind] = maker.small(json.loads((core / f"{name}.json").read_text(encoding="utf-8")), top=True)
+        kinds[kind] = maker.small(
+            json.loads((core / f"{name}.json").read_text(encoding="utf-8")), top=True
+        )
     for path in crds:
         spec = yaml.safe_load(path.read_text(encoding="utf-8"))["spec"]
         version = next(v for v in spec["versions"] if v["storage"])
@@ -108,7 +122,11 @@ def main(core: Path, crds: list[Path]) -> None:
         api, _, name = kind.partition(" ")
         schema["properties"] |= {"apiVersion": {"enum": [api]}, "kind": {"enum": [name]}}
         schema["required"] = ["apiVersion", "kind", "metadata"]
-    json.dump({"kinds": kinds, "$defs": dict(sorted(maker.defs.items()))}, sys.stdout, separators=(",", ":"))
+    json.dump(
+        {"kinds": kinds, "$defs": dict(sorted(maker.defs.items()))},
+        sys.stdout,
+        separators=(",", ":"),
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any
 
 # kept from config.json: all numbers, flags and lists by which a class is built
-_LEFT_OUT = ("auto_map", "quantization_config", "id2label", "label2id", "rope_parameters", "image_grid_pinpoints")
+_LEFT_OUT = (
+    "auto_map",
+    "quantization_config",
+    "id2label",
+    "label2id",
+    "rope_parameters",
+    "image_grid_pinpoints",
+)
 
 
 def instantiate(document: dict[str, Any]) -> Any:
@@ -29,7 +36,11 @@ def instantiate(document: dict[str, Any]) -> Any:
     import torch
     import transformers
 
-    document = {key: value for key, value in document.items() if key not in ("auto_map", "quantization_config")}
+    document = {
+        key: value
+        for key, value in document.items()
+        if key not in ("auto_map", "quantization_config")
+    }
     config = transformers.AutoConfig.for_model(**document)
     names = document.get("architectures") or []
     build = transformers.AutoModelForCausalLM.from_config
@@ -59,7 +70,9 @@ def count(model: Any) -> dict[str, int]:
 def _part(name: str) -> str:
     if any(word in name for word in ("vision", "visual", "projector", "audio", "vit.")):
         return "tower"
-    if "embed_tokens" in name or name.endswith(("wte.weight", "word_embeddings.weight", "embeddings.weight")):
+    if "embed_tokens" in name or name.endswith(
+        ("wte.weight", "word_embeddings.weight", "embeddings.weight")
+    ):
         return "embedding"
     if name.startswith("lm_head") or ".lm_head" in name:
         return "head"
@@ -76,7 +89,9 @@ def reduced(value: Any) -> Any:
 
 
 def _counts(key: str, item: Any) -> bool:
-    return key not in _LEFT_OUT and not key.endswith(("_token_id", "_token_ids")) and item is not None
+    return (
+        key not in _LEFT_OUT and not key.endswith(("_token_id", "_token_ids")) and item is not None
+    )
 
 
 def main(argv: list[str]) -> int:
@@ -97,7 +112,11 @@ def main(argv: list[str]) -> int:
             without[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
             continue
         counted = count(model)
-        models[name] = {"class": type(model).__name__, "parameters": counted, "config": reduced(document)}
+        models[name] = {
+            "class": type(model).__name__,
+            "parameters": counted,
+            "config": reduced(document),
+        }
     found = {
         "schema": 1,
         "source": source,

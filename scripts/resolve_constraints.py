@@ -51,7 +51,9 @@ def run(*words: str) -> str:
 
 def facts_of(version: str) -> dict[str, Any]:
     """Return the facts of a release: commit, date, the vLLM under it."""
-    found: dict[str, Any] = json.loads((ENGINES / "support" / f"vllm-gaudi-{version}.json").read_text("utf-8"))
+    found: dict[str, Any] = json.loads(
+        (ENGINES / "support" / f"vllm-gaudi-{version}.json").read_text("utf-8")
+    )
     return found
 
 
@@ -62,7 +64,16 @@ def name_of(requirement: str) -> str:
 
 def wheel_requirements(version: str) -> list[str]:
     """Return what vLLM's wheel needs, without extras, PyTorch and CUDA."""
-    pip = (sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--no-deps", "--ignore-installed")
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--quiet",
+        "--no-deps",
+        "--ignore-installed",
+    )
     report = json.loads(run(*pip, "--only-binary", ":all:", "--report", "-", f"vllm=={version}"))
     (wheel,) = report["install"]
     needs = wheel["metadata"].get("requires_dist", [])
@@ -74,7 +85,9 @@ def plugin_requirements(source: str, commit: str) -> list[str]:
     """Return the lines of the plugin's requirements at a commit."""
     lines = run("git", "-C", source, "show", f"{commit}:requirements.txt").splitlines()
     needs = [line.partition("#")[0].strip() for line in lines]
-    return [line for line in needs if line and name_of(line) not in ("setuptools", "setuptools-scm")]
+    return [
+        line for line in needs if line and name_of(line) not in ("setuptools", "setuptools-scm")
+    ]
 
 
 def resolve(needs: list[str], options: argparse.Namespace, date: str) -> str:
@@ -86,7 +99,14 @@ def resolve(needs: list[str], options: argparse.Namespace, date: str) -> str:
         end = datetime.date.fromisoformat(date) + datetime.timedelta(days=1)
         without = [word for name in _NOT_EMITTED for word in ("--no-emit-package", name)]
         form = ("--universal", "--no-header", "--no-annotate", "--quiet")
-        limits = ("--python-version", PYTHON, "--exclude-newer", f"{end}T00:00:00Z", "--constraint", str(fixed))
+        limits = (
+            "--python-version",
+            PYTHON,
+            "--exclude-newer",
+            f"{end}T00:00:00Z",
+            "--constraint",
+            str(fixed),
+        )
         return run(options.uv, "pip", "compile", *form, *limits, *without, str(wanted))
 
 
@@ -102,7 +122,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("version", help="a release in profiles/engines/support, such as 0.24.0")
     parser.add_argument("--source", required=True, help="a checkout of vllm-project/vllm-gaudi")
-    parser.add_argument("--torch", required=True, help="the PyTorch of the Gaudi software that it is made for")
+    parser.add_argument(
+        "--torch", required=True, help="the PyTorch of the Gaudi software that it is made for"
+    )
     parser.add_argument("--also", default="", help="one more requirement, such as 'fastapi<0.137'")
     parser.add_argument("--why", default="", help="the source of --also")
     parser.add_argument("--uv", default="uv", help="the program uv")

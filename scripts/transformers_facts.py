@@ -54,7 +54,9 @@ def main() -> None:
             classes.setdefault(name, []).append(number)
     rows = [f"    {json.dumps(name)}: {json.dumps(classes[name])}" for name in sorted(classes)]
     text = '{\n  "schema": 1,\n  "releases": ' + json.dumps(list(releases)) + ',\n  "classes": {\n'
-    (SUPPORT / "transformers.json").write_text(text + ",\n".join(rows) + "\n  }\n}\n", encoding="utf-8")
+    (SUPPORT / "transformers.json").write_text(
+        text + ",\n".join(rows) + "\n  }\n}\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

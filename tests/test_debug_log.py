@@ -27,15 +27,21 @@ def test_a_child_is_logged_with_its_arguments_and_its_outcome(log: Path) -> None
     with debug_log.kept(debug=False):
         interrupt.run([sys.executable, "-c", "raise SystemExit(3)"])
     first, second = log.read_text().splitlines()
-    assert first.endswith(f"gaudi_launch.interrupt: run {[sys.executable, '-c', 'raise SystemExit(3)']!r}")
+    assert first.endswith(
+        f"gaudi_launch.interrupt: run {[sys.executable, '-c', 'raise SystemExit(3)']!r}"
+    )
     name = re.escape(Path(sys.executable).name)
-    assert re.search(rf" gaudi_launch\.interrupt: {name}\[\d+\]: exit status 3 after \d+\.\d\d s$", second)
+    assert re.search(
+        rf" gaudi_launch\.interrupt: {name}\[\d+\]: exit status 3 after \d+\.\d\d s$", second
+    )
 
 
 def test_a_program_that_is_not_there_is_logged(log: Path) -> None:
     with debug_log.kept(debug=False), pytest.raises(FileNotFoundError):
         interrupt.run(["/nowhere/engine"])
-    assert log.read_text().splitlines()[1].endswith("engine: not started: No such file or directory")
+    assert (
+        log.read_text().splitlines()[1].endswith("engine: not started: No such file or directory")
+    )
 
 
 def test_a_child_that_is_killed_for_its_time_is_logged_with_its_signal(log: Path) -> None:
@@ -46,7 +52,9 @@ def test_a_child_that_is_killed_for_its_time_is_logged_with_its_signal(log: Path
 
 def test_no_secret_reaches_the_log(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with debug_log.kept(debug=True):
-        interrupt.run(["true", "--api-key", "letmein-1", "--hf-token=letmein-2", "https://u:letmein-3@host/x"])
+        interrupt.run(
+            ["true", "--api-key", "letmein-1", "--hf-token=letmein-2", "https://u:letmein-3@host/x"]
+        )
         with debug_log.best_effort(_log, "ask the hub", ValueError):
             raise ValueError("refused: Authorization: Bearer letmein-4")
     for written in (log.read_text(), capfd.readouterr().err):
@@ -91,7 +99,9 @@ def test_only_its_user_reads_it(log: Path) -> None:
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_its_size_is_bounded_and_one_earlier_part_is_kept(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_size_is_bounded_and_one_earlier_part_is_kept(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log.parent.mkdir(parents=True)
     monkeypatch.setattr(debug_log, "MOST_BYTES", 1000)
     with debug_log.kept(debug=False):
@@ -119,9 +129,14 @@ def test_lines_of_several_processes_stay_complete(log: Path) -> None:
     log.parent.mkdir(parents=True)
     writers = [subprocess.Popen([sys.executable, "-c", _WRITER, name]) for name in "abcd"]
     assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
-    lines = [*log.with_name("gaudi-launch.log.1").read_text().splitlines(), *log.read_text().splitlines()]
+    lines = [
+        *log.with_name("gaudi-launch.log.1").read_text().splitlines(),
+        *log.read_text().splitlines(),
+    ]
     assert len(lines) > 100
-    assert [line for line in lines if not re.search(r"gaudi_launch\.x: [abcd]-\d+ x{50} end$", line)] == []
+    assert [
+        line for line in lines if not re.search(r"gaudi_launch\.x: [abcd]-\d+ x{50} end$", line)
+    ] == []
 
 
 @pytest.mark.parametrize("kind", ["file as a folder", "link", "pipe", "folder"])
@@ -146,7 +161,9 @@ def test_a_log_that_cannot_be_written_is_no_error(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk_is_no_error(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(debug_log, "_open", lambda path: os.open("/dev/full", os.O_WRONLY))
     with debug_log.kept(debug=False):
         assert interrupt.run(["true"]).returncode == 0
@@ -171,6 +188,8 @@ def test_a_run_leaves_no_handler() -> None:
 
 def test_a_program_that_uses_the_package_prints_nothing(log: Path) -> None:
     program = "from gaudi_launch import interrupt; interrupt.run(['true'])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert (done.stdout, done.stderr) == ("", "")
     assert not log.exists()

@@ -272,7 +272,9 @@ def test_a_runner_that_knows_windows_needs_another_rule(plugin: Path, tmp_path: 
     assert "the cache depends on 'Window'" in answer.stderr
 
 
-def test_an_allocation_that_executes_to_something_else_is_refused(checkout: Path, tmp_path: Path) -> None:
+def test_an_allocation_that_executes_to_something_else_is_refused(
+    checkout: Path, tmp_path: Path
+) -> None:
     path = checkout / "vllm/worker/cache_engine.py"
     path.write_text(CACHE_ENGINE.replace("else 0", "else 1"), encoding="utf-8")
     answer = read(checkout, tmp_path / "out")
@@ -283,7 +285,9 @@ def test_an_allocation_that_executes_to_something_else_is_refused(checkout: Path
 def test_a_name_drawn_at_random_is_no_value(checkout: Path, tmp_path: Path) -> None:
     path = checkout / "vllm/envs.py"
     drawn = '    "VLLM_NAME": lambda: os.getenv("VLLM_NAME", NAME),\n}\n'
-    text = ENVS.replace("}\n", drawn).replace("import os", "import os\nimport uuid\n\nNAME = uuid.uuid4().hex", 1)
+    text = ENVS.replace("}\n", drawn).replace(
+        "import os", "import os\nimport uuid\n\nNAME = uuid.uuid4().hex", 1
+    )
     path.write_text(text, encoding="utf-8")
     assert facts(checkout, tmp_path / "out")["environment"]["VLLM_NAME"]["value"] == "?"
 
@@ -291,7 +295,10 @@ def test_a_name_drawn_at_random_is_no_value(checkout: Path, tmp_path: Path) -> N
 def test_a_name_that_is_drawn_and_exported_is_no_value(checkout: Path, tmp_path: Path) -> None:
     path = checkout / "vllm/envs.py"
     drawn = '    "VLLM_NAME": lambda: os.environ.setdefault("VLLM_NAME", uuid.uuid4().hex),\n}\n'
-    path.write_text(ENVS.replace("}\n", drawn).replace("import os", "import os\nimport uuid", 1), encoding="utf-8")
+    path.write_text(
+        ENVS.replace("}\n", drawn).replace("import os", "import os\nimport uuid", 1),
+        encoding="utf-8",
+    )
     assert facts(checkout, tmp_path / "out")["environment"]["VLLM_NAME"]["value"] == "?"
 
 
@@ -307,7 +314,9 @@ def test_the_same_commit_gives_the_same_file(checkout: Path, tmp_path: Path) -> 
     assert facts(checkout, tmp_path / "one") == facts(checkout, tmp_path / "two")
 
 
-def test_a_registry_that_executes_to_something_else_is_refused(checkout: Path, tmp_path: Path) -> None:
+def test_a_registry_that_executes_to_something_else_is_refused(
+    checkout: Path, tmp_path: Path
+) -> None:
     path = checkout / "vllm/model_executor/models/registry.py"
     path.write_text(REGISTRY + '_VLLM_MODELS["Late"] = ("late", "Late")\n', encoding="utf-8")
     answer = read(checkout, tmp_path / "out")
@@ -337,14 +346,20 @@ def test_the_shipped_mla_types_are_those_of_the_shipped_files() -> None:
     shipped = json.loads((SHIPPED / "mla.json").read_text(encoding="utf-8"))
     listed = set()
     for path in SHIPPED.glob("*.json"):
-        listed |= set(json.loads(path.read_text(encoding="utf-8")).get("mla", {}).get("model_types", ()))
-    assert all(place.startswith(("vllm-", "deepseek_r1@")) for place in shipped["model_types"].values())
+        listed |= set(
+            json.loads(path.read_text(encoding="utf-8")).get("mla", {}).get("model_types", ())
+        )
+    assert all(
+        place.startswith(("vllm-", "deepseek_r1@")) for place in shipped["model_types"].values()
+    )
     assert set(shipped["model_types"]) == listed
 
 
 def test_the_shipped_index_is_that_of_the_shipped_files() -> None:
     index = json.loads((SHIPPED / "index.json").read_text(encoding="utf-8"))
-    documents = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in SHIPPED.glob("*-*.json")}
+    documents = {
+        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in SHIPPED.glob("*-*.json")
+    }
     assert len(index["versions"]) == len(documents)
     for number, row in enumerate(index["versions"]):
         document = documents[f"{row['engine']}-{row['version']}"]

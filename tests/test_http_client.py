@@ -78,7 +78,10 @@ def test_a_server_that_drips_bytes_cannot_hold_it(what: str) -> None:
 
 
 def test_an_answer_above_the_limit_is_an_error() -> None:
-    with server(sends(_OK % 6 + b"hello!")) as url, pytest.raises(requests.RequestException, match="more than 5"):
+    with (
+        server(sends(_OK % 6 + b"hello!")) as url,
+        pytest.raises(requests.RequestException, match="more than 5"),
+    ):
         http_client.get(url, seconds=30, most_bytes=5)
 
 

@@ -30,7 +30,9 @@ Documents = dict[str, dict[str, Any]]
 
 def read(folder: Path) -> Documents:
     """Return the four documents of a folder by name."""
-    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES}
+    return {
+        name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES
+    }
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,9 @@ def current(tmp_path_factory: pytest.TempPathFactory) -> Documents:
     """Return the interface of this tree, collected by the script in a process of its own."""
     folder = tmp_path_factory.mktemp("interface")
     made = subprocess.run(
-        [sys.executable, str(TOP / "scripts" / "interface.py"), str(folder)], capture_output=True, text=True
+        [sys.executable, str(TOP / "scripts" / "interface.py"), str(folder)],
+        capture_output=True,
+        text=True,
     )
     assert (made.returncode, made.stderr) == (0, "")
     return read(folder)
@@ -98,7 +102,9 @@ def gone_codes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
             yield f"exit code {name} = {value}"
 
 
-def gone_commands(old: Mapping[str, Any], new: Mapping[str, Any], named: list[str]) -> Iterator[str]:
+def gone_commands(
+    old: Mapping[str, Any], new: Mapping[str, Any], named: list[str]
+) -> Iterator[str]:
     for command, parts in old.items():
         if command not in new:
             yield f"command {command}"
@@ -108,7 +114,9 @@ def gone_commands(old: Mapping[str, Any], new: Mapping[str, Any], named: list[st
             yield from gone_argument(command, name, argument, new[command]["arguments"])
 
 
-def gone_options(command: str, old: Mapping[str, Any], new: Mapping[str, Any], named: list[str]) -> Iterator[str]:
+def gone_options(
+    command: str, old: Mapping[str, Any], new: Mapping[str, Any], named: list[str]
+) -> Iterator[str]:
     by_spelling = {
         spelling: option
         for option in new.values()
@@ -143,7 +151,9 @@ def changed_option(where: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
             yield f"{where}: choice {choice}"
 
 
-def gone_argument(command: str, name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def gone_argument(
+    command: str, name: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[str]:
     found = new.get(name)
     if found is None:
         yield f"argument {command} {name}"
@@ -270,7 +280,10 @@ def _drop_finding(documents: Documents) -> None:
         (_drop_option, "option gaudi-launch plan --machine"),
         (_drop_spelling, "option gaudi-launch plan -n"),
         (_drop_command, "command gaudi-launch cache prune"),
-        (_hide_option, "option gaudi-launch ps --json is hidden, but CHANGELOG.md does not name it"),
+        (
+            _hide_option,
+            "option gaudi-launch ps --json is hidden, but CHANGELOG.md does not name it",
+        ),
         (_take_a_value, "gaudi-launch ps --json: takes_value"),
         (_change_default, "gaudi-launch bench --patience: default '600'"),
         (_drop_choice, "gaudi-launch --lang: choice zh"),
@@ -284,7 +297,9 @@ def _drop_finding(documents: Documents) -> None:
         (_drop_finding, "doctor: findings[].id cpu.governor"),
     ],
 )
-def test_each_kind_of_loss_is_noticed(recorded: Documents, mutate: Callable[[Documents], None], line: str) -> None:
+def test_each_kind_of_loss_is_noticed(
+    recorded: Documents, mutate: Callable[[Documents], None], line: str
+) -> None:
     changed = copy.deepcopy(recorded)
     mutate(changed)
     assert gone(recorded, changed, []) == [line]

@@ -123,11 +123,14 @@ def test_what_is_forgotten_stops_nothing() -> None:
         interrupt.check()
 
 
-def test_commands_in_threads_end_with_the_ctrl_c_that_waits_for_the_main_thread(tmp_path: Path) -> None:
+def test_commands_in_threads_end_with_the_ctrl_c_that_waits_for_the_main_thread(
+    tmp_path: Path,
+) -> None:
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt), interrupt.deferred(), ThreadPoolExecutor(2) as pool:
         asked = [
-            pool.submit(interrupt.run, ["sleep", "600"], ending=interrupt.Ending(with_main=True)) for _ in range(2)
+            pool.submit(interrupt.run, ["sleep", "600"], ending=interrupt.Ending(with_main=True))
+            for _ in range(2)
         ]
         time.sleep(0.3)
         ctrl_c()
@@ -146,7 +149,9 @@ def test_a_command_that_is_dropped_may_clean_up_when_its_output_closes(tmp_path:
     )
     with pytest.raises(subprocess.TimeoutExpired):
         interrupt.run(
-            [sys.executable, "-c", program], seconds=1.0, ending=interrupt.Ending(goodbye_seconds=GENEROUS)
+            [sys.executable, "-c", program],
+            seconds=1.0,
+            ending=interrupt.Ending(goodbye_seconds=GENEROUS),
         )
     assert done.exists()
 
@@ -178,7 +183,8 @@ def test_a_command_at_the_terminal_ends_with_what_it_started(tmp_path: Path) -> 
 def test_a_command_gets_its_input_and_gives_its_output() -> None:
     long = "x" * 300_000
     done = interrupt.run(
-        ["sh", "-c", "sleep 0.3; cat; echo err >&2; exit 3"], streams=interrupt.Streams(text_in=long)
+        ["sh", "-c", "sleep 0.3; cat; echo err >&2; exit 3"],
+        streams=interrupt.Streams(text_in=long),
     )
     assert (done.stdout, done.stderr, done.returncode) == (long, "err\n", 3)
     with pytest.raises(OSError):
@@ -188,7 +194,11 @@ def test_a_command_gets_its_input_and_gives_its_output() -> None:
 def test_real_commands_at_drawn_moments() -> None:
     """The short form of the acceptance script, which draws 200 for ten commands."""
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "10"], capture_output=True, text=True, timeout=GENEROUS * 3, check=False
+        [sys.executable, str(SCRIPT), "10"],
+        capture_output=True,
+        text=True,
+        timeout=GENEROUS * 3,
+        check=False,
     )
     assert json.loads(done.stdout) == {"moments": 10, "bad": []}, done.stderr
     assert done.returncode == 0

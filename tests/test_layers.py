@@ -28,10 +28,17 @@ def imported(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("path", sorted(APP.glob("*.py")), ids=lambda path: path.stem)
 def test_a_use_case_imports_no_command_and_prints_nothing(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    wrong = [name for name in imported(tree) for bad in FORBIDDEN if name == bad or name.startswith(f"{bad}.")]
+    wrong = [
+        name
+        for name in imported(tree)
+        for bad in FORBIDDEN
+        if name == bad or name.startswith(f"{bad}.")
+    ]
     assert wrong == []
     calls = [
-        node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     assert "print" not in calls
 
@@ -72,7 +79,9 @@ def test_nothing_outside_cli_prints() -> None:
 
 
 def test_importing_the_package_loads_nothing_else() -> None:
-    code = "import sys, gaudi_launch; print([m for m in sys.modules if m.startswith('gaudi_launch.')])"
+    code = (
+        "import sys, gaudi_launch; print([m for m in sys.modules if m.startswith('gaudi_launch.')])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['gaudi_launch.version']\n"
 

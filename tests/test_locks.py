@@ -45,7 +45,12 @@ def handle(tmp_path: Path) -> Iterator[int]:
 
 @pytest.mark.parametrize(
     ("theirs", "shared", "gets_it"),
-    [("exclusive", False, False), ("exclusive", True, False), ("shared", False, False), ("shared", True, True)],
+    [
+        ("exclusive", False, False),
+        ("exclusive", True, False),
+        ("shared", False, False),
+        ("shared", True, True),
+    ],
 )
 def test_a_shared_lock_is_shared_with_shared_ones_only(
     tmp_path: Path, handle: int, theirs: str, shared: bool, gets_it: bool
@@ -69,7 +74,9 @@ def test_it_is_waited_for_as_long_as_requested(tmp_path: Path, handle: int) -> N
 
 
 @pytest.mark.parametrize("limited", [True, False])
-def test_one_that_is_released_meanwhile_is_taken(tmp_path: Path, handle: int, limited: bool) -> None:
+def test_one_that_is_released_meanwhile_is_taken(
+    tmp_path: Path, handle: int, limited: bool
+) -> None:
     with held(tmp_path / "lock", "exclusive", 1.0):
         if limited:
             assert locks.try_take(handle, wait_seconds=60)

@@ -12,7 +12,15 @@ PACKAGE = Path(gaudi_launch.__file__).parent
 
 # failures of the machine or of another part of the program; parse errors have their own answers
 FAILURES = {
-    *("OSError", "PermissionError", "BaseException", "Exception", "LaunchError", "RemoteError", "ServerError"),
+    *(
+        "OSError",
+        "PermissionError",
+        "BaseException",
+        "Exception",
+        "LaunchError",
+        "RemoteError",
+        "ServerError",
+    ),
     *("LedgerError", "psutil.Error", "subprocess.TimeoutExpired"),
 }
 
@@ -89,7 +97,9 @@ def nodes() -> Iterator[tuple[str, ast.AST, ast.AST]]:
         yield from within(tree, tree, f"{relative.as_posix()}:", "")
 
 
-def within(node: ast.AST, function: ast.AST, module: str, name: str) -> Iterator[tuple[str, ast.AST, ast.AST]]:
+def within(
+    node: ast.AST, function: ast.AST, module: str, name: str
+) -> Iterator[tuple[str, ast.AST, ast.AST]]:
     """Yield the nodes below one with the innermost function around each."""
     for child in ast.iter_child_nodes(node):
         inner, inner_name = function, name
@@ -128,7 +138,10 @@ def test_a_swallowed_failure_is_logged() -> None:
 def test_every_child_process_is_logged() -> None:
     silent = set()
     for where, function, node in nodes():
-        if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("subprocess.run", "subprocess.Popen"):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) not in (
+            "subprocess.run",
+            "subprocess.Popen",
+        ):
             continue
         if "ChildLog(" not in ast.unparse(function):
             silent.add(where)

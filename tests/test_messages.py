@@ -55,10 +55,15 @@ def used_ids(source: str) -> set[str]:
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = (
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        )
         if name not in FIRST:
             continue
-        for argument in [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "id")]:
+        for argument in [
+            *node.args,
+            *(keyword.value for keyword in node.keywords if keyword.arg == "id"),
+        ]:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 word = argument.value
                 if "." in word and " " not in word and f"{word.partition('.')[0]}.json" in AREAS:
@@ -68,9 +73,15 @@ def used_ids(source: str) -> set[str]:
 
 def test_every_id_in_the_code_exists() -> None:
     known = {id for area in AREAS for id in load("en", area)}
-    used = {id: path for path in PACKAGE.rglob("*.py") for id in used_ids(path.read_text(encoding="utf-8"))}
+    used = {
+        id: path
+        for path in PACKAGE.rglob("*.py")
+        for id in used_ids(path.read_text(encoding="utf-8"))
+    }
     assert len(used) > 200
-    assert {id: str(path.relative_to(PACKAGE)) for id, path in used.items() if id not in known} == {}
+    assert {
+        id: str(path.relative_to(PACKAGE)) for id, path in used.items() if id not in known
+    } == {}
 
 
 @pytest.mark.parametrize("language", messages.LANGUAGES)
@@ -81,7 +92,9 @@ def test_every_check_has_title_and_why(language: str) -> None:
 
 
 def test_the_finder_finds() -> None:
-    assert used_ids('raise LaunchError("doctor.none", X)\nwarn("doctor.a.b", "x", id="doctor.c")') == {
+    assert used_ids(
+        'raise LaunchError("doctor.none", X)\nwarn("doctor.a.b", "x", id="doctor.c")'
+    ) == {
         "doctor.none",
         "doctor.a.b",
         "doctor.c",

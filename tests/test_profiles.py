@@ -94,7 +94,9 @@ def test_shipped_engine_facts_are_good(path: Path) -> None:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     jsonschema.validate(document, dict(schema("engine")))
     assert [problem.render() for problem in problems(document, "engine")] == []
-    assert path.read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=../schema/engine.json\n")
+    assert path.read_text(encoding="utf-8").startswith(
+        "# yaml-language-server: $schema=../schema/engine.json\n"
+    )
 
 
 @pytest.mark.parametrize(("path", "profile"), GUIDES.items())
@@ -126,7 +128,12 @@ def test_other_names_have_none(name: str) -> None:
 
 def test_config_goes_before_the_name() -> None:
     qwen: dict[str, Any] = {"model_type": "qwen2", "num_hidden_layers": 64, "hidden_size": 5120}
-    mixtral = {"model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "num_key_value_heads": 8}
+    mixtral = {
+        "model_type": "mixtral",
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_key_value_heads": 8,
+    }
     found = {
         name: name_of(profiles.match(Model("/m/" + name, name, config=config)))
         for name, config in {
@@ -204,8 +211,12 @@ def test_an_own_profile_that_goes_by_the_name_alone_is_found_for_a_folder_too(
     assert name_of(profiles.match(Model("m", "their-chat", config=config))) is None
 
 
-@pytest.mark.parametrize("text", ["", "[", "- a", "schema: 2", "a: &a [*a]", "\x00", "name: 5\nschema: 1"])
-def test_bad_own_profile_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "[", "- a", "schema: 2", "a: &a [*a]", "\x00", "name: 5\nschema: 1"]
+)
+def test_bad_own_profile_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
     path = own_profile(monkeypatch, tmp_path, "bad.yaml", text)
     with pytest.raises(LaunchError) as caught:
         profiles.profiles()
@@ -216,7 +227,9 @@ def test_bad_own_profile_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path
 GOOD = yaml.safe_load(SHIPPED[0].read_text(encoding="utf-8"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -250,12 +263,22 @@ def test_settings_of_a_version() -> None:
         (
             "meta-llama/Meta-Llama-3.1-70B-Instruct",
             {8},
-            {"input": [1, 1024], "max_model_len": 2048, "max_num_batched_tokens": 4096, "max_num_seqs": 256},
+            {
+                "input": [1, 1024],
+                "max_model_len": 2048,
+                "max_num_batched_tokens": 4096,
+                "max_num_seqs": 256,
+            },
         ),
         (
             "llava-hf/llava-v1.6-mistral-7b-hf",
             {1},
-            {"input": [2048, 4096], "max_model_len": 8192, "max_num_batched_tokens": 16384, "max_num_seqs": 4},
+            {
+                "input": [2048, 4096],
+                "max_model_len": 8192,
+                "max_num_batched_tokens": 16384,
+                "max_num_seqs": 4,
+            },
         ),
         ("meta-llama/Llama-2-7b", {1, 2, 8}, {}),
         ("meta-llama/Llama-2-70b-chat-hf", {8}, {}),
@@ -272,9 +295,9 @@ def test_values_of_the_other_guides(model: str, cards: set[int], lengths: dict[s
 
 # validated models of which no public source has the architecture: name and reason. Empty since all have one.
 WITHOUT_PROFILE: dict[str, str] = {}
-VALIDATED = json.loads((ENGINES[0].parent / "support" / "vllm-gaudi-0.26.0.json").read_text(encoding="utf-8"))[
-    "validated"
-]
+VALIDATED = json.loads(
+    (ENGINES[0].parent / "support" / "vllm-gaudi-0.26.0.json").read_text(encoding="utf-8")
+)["validated"]
 
 
 @pytest.mark.parametrize("entry", VALIDATED, ids=lambda entry: entry["model"])
@@ -354,13 +377,17 @@ def test_parsers_of_validated_models(model: str, tool: str | None, reasoning: st
 
 
 @pytest.mark.parametrize("entry", VALIDATED, ids=lambda entry: entry["model"])
-def test_a_plan_of_each_validated_model_knows_its_memory_without_the_hub(entry: dict[str, Any]) -> None:
+def test_a_plan_of_each_validated_model_knows_its_memory_without_the_hub(
+    entry: dict[str, Any],
+) -> None:
     model = profiles.known_model(entry["model"], must_exist=False)
     product = accelerators()["gaudi3"]
     engine = registry.find("vllm-gaudi@0.26.0")
     dtype = type_on_card(model, (), engine)
     cards = next(count for count in (8, 4, 2, 1) if divides(model, count))
-    demand, rules = divided(engine, request_for(model, ServedLengths()), product, model, cards, dtype)
+    demand, rules = divided(
+        engine, request_for(model, ServedLengths()), product, model, cards, dtype
+    )
     found = divide_card(model, cards, dtype, product.memory_total_mib << 20, demand, rules)
     assert found is not None
     assert found.weights > 0

@@ -84,7 +84,10 @@ def test_both_readmes_show_the_same_programs() -> None:
 
 def test_both_readmes_have_the_same_parts() -> None:
     counts = [
-        {mark: (TOP / name).read_text(encoding="utf-8").count(mark) for mark in ("\n## ", "\n|", "```")}
+        {
+            mark: (TOP / name).read_text(encoding="utf-8").count(mark)
+            for mark in ("\n## ", "\n|", "```")
+        }
         for name in ("README.md", "README_zh.md")
     ]
     assert counts[0] == counts[1]
@@ -118,12 +121,24 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
         **os.environ,
         "GAUDI_LAUNCH_ROOT": str(machine),
         "PATH": f"{machine / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-        **{f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("STATE", "CACHE", "DATA", "CONFIG")},
+        **{
+            f"XDG_{kind}_HOME": str(folder / kind.lower())
+            for kind in ("STATE", "CACHE", "DATA", "CONFIG")
+        },
         "LC_ALL": "C.UTF-8",
         "KUBECONFIG": str(folder / "no-cluster"),
     }
     # the service that the section on services asks for
-    words = ("-w", str(folder / "Small"), "--python", str(python), "--no-doctor", "--detach", "--name", "demo")
+    words = (
+        "-w",
+        str(folder / "Small"),
+        "--python",
+        str(python),
+        "--no-doctor",
+        "--detach",
+        "--name",
+        "demo",
+    )
     # on a machine of its own, so that it holds no card that another command wants
     write_tree("hls2", folder / "other")
     call({**environment, "GAUDI_LAUNCH_ROOT": str(folder / "other")}, folder, "serve", *words)
@@ -153,7 +168,9 @@ def measured(folder: Path) -> Iterator[None]:
         yield
 
 
-def call(environment: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def call(
+    environment: dict[str, str], folder: Path, *words: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "gaudi_launch", *words],
         cwd=folder,
@@ -202,7 +219,9 @@ def test_the_program_plans_serves_and_stops(workplace: tuple[Path, dict[str, str
     # the engine's interpreter is the one on PATH, and the model is one that this machine has
     (folder / "engine").mkdir()
     (folder / "engine" / "python3").symlink_to(folder / "engine-python")
-    (folder / "program.py").write_text(program.replace("/models/Qwen2-72B-Instruct", str(folder / "Small")))
+    (folder / "program.py").write_text(
+        program.replace("/models/Qwen2-72B-Instruct", str(folder / "Small"))
+    )
     write_tree("hls2", folder / "third")
     own = {"GAUDI_LAUNCH_ROOT": str(folder / "third"), "PYTHONPATH": str(TOP)}
     path = f"{folder / 'engine'}:{folder / 'third' / 'bin'}:{environment['PATH']}"
@@ -221,13 +240,20 @@ def test_the_program_plans_serves_and_stops(workplace: tuple[Path, dict[str, str
     log = folder / "state/gaudi-launch/services/from-python/engine.log"
     assert served == f"from-python ready http://127.0.0.1:30002 {log}"
     after = json.loads(call(environment, folder, "ps", "-a", "--json").stdout)
-    assert [row["phase"] for row in after["services"] if row["name"] == "from-python"] == ["stopped"]
+    assert [row["phase"] for row in after["services"] if row["name"] == "from-python"] == [
+        "stopped"
+    ]
 
 
 @pytest.mark.e2e
 def test_the_first_command_ends_in_an_answer(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["bash", "scripts/quickstart.sh"], cwd=TOP, capture_output=True, text=True, timeout=900, check=False
+        ["bash", "scripts/quickstart.sh"],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "The capital of France is Paris." in done.stdout

@@ -81,7 +81,9 @@ def locked(path: Path) -> Iterator[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        fcntl.fcntl(
+            handle, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        )
         yield handle
     finally:
         os.close(handle)
@@ -124,7 +126,10 @@ def launcher(user: Old) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_running_service_is_listed_and_read(user: Old, launcher: subprocess.Popen[bytes]) -> None:
     (listed,) = user.services()
-    assert {name: listed[name] for name in ("name", "alive", "phase", "modules", "engine", "launcher_pid")} == {
+    assert {
+        name: listed[name]
+        for name in ("name", "alive", "phase", "modules", "engine", "launcher_pid")
+    } == {
         "name": "old",
         "alive": True,
         "phase": "ready",
@@ -135,7 +140,12 @@ def test_a_running_service_is_listed_and_read(user: Old, launcher: subprocess.Po
     status = user.read("status", "old")
     assert status["plan"]["dtype"] == "bfloat16"
     assert status["facts"]["num_blocks"] == 16384
-    assert [phase["name"] for phase in status["phases"]] == ["start", "kv_cache", "warmup_prompt", "ready"]
+    assert [phase["name"] for phase in status["phases"]] == [
+        "start",
+        "kv_cache",
+        "warmup_prompt",
+        "ready",
+    ]
     assert user.call("wait", "old", "--timeout", "20")[0] == 0
     assert "init engine" in user.call("logs", "old")[1]
     assert user.read("why", "old")["failed"] is False

@@ -154,11 +154,17 @@ def test_a_named_secret_is_removed(form: str, secret: str) -> None:
 
 def _with(form: str, secret: str) -> str:
     """Return the form with its stand-alone S replaced."""
-    return "INFO start\n" + re.sub(r"(?<![A-Za-z])S(?![A-Za-z])", lambda _: secret, form) + "\nINFO end\n"
+    return (
+        "INFO start\n"
+        + re.sub(r"(?<![A-Za-z])S(?![A-Za-z])", lambda _: secret, form)
+        + "\nINFO end\n"
+    )
 
 
 @pytest.mark.parametrize("secret", FORMS)
-@pytest.mark.parametrize("around", ["{}", "got {} here", "'{}'", '"{}"', "x={},y", "({})", "/{}/", "{}\n"])
+@pytest.mark.parametrize(
+    "around", ["{}", "got {} here", "'{}'", '"{}"', "x={},y", "({})", "/{}/", "{}\n"]
+)
 def test_a_secret_with_a_form_of_its_own_is_removed(secret: str, around: str) -> None:
     text = redact_text(around.format(secret))
     assert secret not in text
@@ -209,17 +215,30 @@ def test_recorded_logs_of_engines_stay_as_they_are(log: Path) -> None:
 
 def test_what_surrounds_a_secret_stays() -> None:
     line = "vllm serve --api-key SECRET1 --port 80 --hf-token=SECRET2 --max-num-seqs 4"
-    assert redact_text(line) == (f"vllm serve --api-key {REMOVED} --port 80 --hf-token={REMOVED} --max-num-seqs 4")
+    assert redact_text(line) == (
+        f"vllm serve --api-key {REMOVED} --port 80 --hf-token={REMOVED} --max-num-seqs 4"
+    )
 
 
 def test_a_redacted_text_is_not_redacted_again() -> None:
     once = redact_text("\n".join(_with(form, SECRETS[0]) for form in NAMED))
     assert redact_text(once) == once
-    assert "[removed]]" not in redact_text('{"a": "Bearer s3cr3t-value"} Authorization: Bearer s3cr3t-value')
+    assert "[removed]]" not in redact_text(
+        '{"a": "Bearer s3cr3t-value"} Authorization: Bearer s3cr3t-value'
+    )
 
 
 def test_the_value_in_the_next_element_is_removed() -> None:
-    arguments = ["serve", "--ssl-keyfile-password", "S1", "--hf-token=S2", "--port", "80", "--tokenizer", "t"]
+    arguments = [
+        "serve",
+        "--ssl-keyfile-password",
+        "S1",
+        "--hf-token=S2",
+        "--port",
+        "80",
+        "--tokenizer",
+        "t",
+    ]
     assert redact_arguments(arguments) == [
         "serve",
         "--ssl-keyfile-password",
@@ -236,7 +255,10 @@ def test_everything_below_a_secret_key_is_removed() -> None:
     document = {
         "api_key": ["S1"],
         "password": {"v": "S2", "n": 12345678},
-        "settings": [{"name": "--x-password", "value": "S3"}, {"name": "--max-num-seqs", "value": "4"}],
+        "settings": [
+            {"name": "--x-password", "value": "S3"},
+            {"name": "--max-num-seqs", "value": "4"},
+        ],
         "pairs": [["token", "S4"], ["max_tokens", "5"]],
         "text": json.dumps({"inner": {"api_key": "S5"}}),
         "secret_int": 123456,
@@ -284,7 +306,9 @@ def test_names_of_secrets(name: str, secret: bool) -> None:
     assert is_secret_name(name) is secret
 
 
-@pytest.mark.parametrize("unit", ["a", ".", "password", "-", "x@", "Aa1/", "token=", "password=[", "'", "eyJabcd."])
+@pytest.mark.parametrize(
+    "unit", ["a", ".", "password", "-", "x@", "Aa1/", "token=", "password=[", "'", "eyJabcd."]
+)
 def test_a_long_word_is_redacted_in_under_a_second(unit: str) -> None:
     word = (unit * 30_000)[:30_000]
     begin = time.process_time()
@@ -294,7 +318,9 @@ def test_a_long_word_is_redacted_in_under_a_second(unit: str) -> None:
     assert len(redacted) < LONGEST_WORD + 100
 
 
-@pytest.mark.parametrize("unit", ["a", "password=[\n", "://u:", "INFO key token 1 of prompt tokens: 12\n"])
+@pytest.mark.parametrize(
+    "unit", ["a", "password=[\n", "://u:", "INFO key token 1 of prompt tokens: 12\n"]
+)
 def test_a_mebibyte_takes_seconds(unit: str) -> None:
     text = (unit * (1 << 20))[: 1 << 20]
     begin = time.process_time()
@@ -308,7 +334,9 @@ _SECRET = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP0123456789", min_si
 
 @settings(max_examples=300, deadline=None)
 @given(form=st.sampled_from(NAMED), before=_WORDS, after=_WORDS, secret=_SECRET)
-def test_no_surrounding_text_lets_a_secret_through(form: str, before: str, after: str, secret: str) -> None:
+def test_no_surrounding_text_lets_a_secret_through(
+    form: str, before: str, after: str, secret: str
+) -> None:
     assume(secret not in before + after)
     text = f"{before}\n{_with(form, secret)}\n{after}"
     assert secret not in redact_text(text)

@@ -93,7 +93,9 @@ def imported(tree: ast.Module) -> Iterator[str]:
 def holds_tests(module: str) -> bool:
     """Return whether pytest collects this module."""
     parts = module.split(".")
-    return parts[0] == "tests" and any(part == "conftest" or part.startswith("test_") for part in parts)
+    return parts[0] == "tests" and any(
+        part == "conftest" or part.startswith("test_") for part in parts
+    )
 
 
 def test_nothing_is_imported_from_a_test_or_a_conftest() -> None:
@@ -157,5 +159,7 @@ def test_the_architecture_page_names_what_is_there() -> None:
     page = (TESTS.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
     packages = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     assert packages == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    modules = {name for name in re.findall(r"`([\w/]+\.py)\b", page) if not name.startswith("tests/")}
+    modules = {
+        name for name in re.findall(r"`([\w/]+\.py)\b", page) if not name.startswith("tests/")
+    }
     assert [name for name in sorted(modules) if not (PACKAGE / name).is_file()] == []

@@ -15,12 +15,26 @@ import pytest
 from gaudi_launch.cli.translated import translations
 from gaudi_launch.messages import catalogue
 from tests.support.help_texts import english_texts
-from tests.support.prose import HABITS, OPENING, Habit, comments, docstrings, headings, paragraphs, plain, sentences
+from tests.support.prose import (
+    HABITS,
+    OPENING,
+    Habit,
+    comments,
+    docstrings,
+    headings,
+    paragraphs,
+    plain,
+    sentences,
+)
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 FOLDERS = [*sorted((ROOT / "gaudi_launch").iterdir()), ROOT / "scripts", ROOT / "tests" / "support"]
-SOURCES = [path for path in FOLDERS if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")]
+SOURCES = [
+    path
+    for path in FOLDERS
+    if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")
+]
 # (place, match): the reason why it may stay
 EXCEPTIONS = {
     ("message measure.note_ruler", "word"): "a word of a text, which the client counts",
@@ -76,7 +90,10 @@ def test_code_and_quotations_are_exempt(text: str, rest: str) -> None:
 
 
 def test_messages_use_plain_words() -> None:
-    assert found_in((f"message {id}", sentence) for id, sentence in sorted(catalogue("en").items())) == []
+    assert (
+        found_in((f"message {id}", sentence) for id, sentence in sorted(catalogue("en").items()))
+        == []
+    )
 
 
 def test_help_uses_plain_words() -> None:
@@ -98,19 +115,30 @@ def test_docstrings_and_comments_use_plain_words(source: Path) -> None:
 
 @pytest.mark.parametrize("source", SOURCES[:-1], ids=name_of)
 def test_texts_in_the_code_use_plain_words(source: Path) -> None:
-    passages = [each for path in files_of(source) if name_of(path) not in PROMPTS for each in sentences(path)]
+    passages = [
+        each
+        for path in files_of(source)
+        if name_of(path) not in PROMPTS
+        for each in sentences(path)
+    ]
     assert found_in((f"{name_of(each.path)}:{each.line}", each.text) for each in passages) == []
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=name_of)
 def test_docstrings_open_with_a_noun_phrase_or_an_imperative(source: Path) -> None:
     passages = [each for path in files_of(source) for each in docstrings(path)]
-    assert [f"{name_of(each.path)}:{each.line}" for each in passages if OPENING.found(plain(each.text))] == []
+    assert [
+        f"{name_of(each.path)}:{each.line}" for each in passages if OPENING.found(plain(each.text))
+    ] == []
 
 
 def is_help(path: Path, node: ast.AST) -> bool:
     """Return True for a command's docstring, which is its help."""
-    return "cli/commands" in path.as_posix() and isinstance(node, ast.FunctionDef) and bool(node.decorator_list)
+    return (
+        "cli/commands" in path.as_posix()
+        and isinstance(node, ast.FunctionDef)
+        and bool(node.decorator_list)
+    )
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=name_of)
@@ -118,7 +146,9 @@ def test_the_first_line_of_a_docstring_is_short_and_imperative(source: Path) -> 
     wrong = []
     for path in files_of(source):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if not isinstance(
+                node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+            ):
                 continue
             first = (ast.get_docstring(node) or "").partition("\n\n")[0]
             noun = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and first.startswith(

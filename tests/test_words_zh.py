@@ -33,9 +33,19 @@ TYPOGRAPHY = (
     Habit("half-width stop", rf"[{HAN}]\.(?!\w)", "没有卡.", "没有卡。"),
     Habit("half-width bracket", rf"[{HAN}] ?\(|\) ?[{HAN}]", "内存 (GiB)", "内存（GiB）"),
     Habit("straight quote", r"['\"]", "服务 'x' 已停止", "服务“x”已停止"),
-    Habit("no space beside Latin", rf"[{HAN}][A-Za-z0-9]|[A-Za-z0-9%][{HAN}]", "每卡8GiB", "每卡 8 GiB"),
+    Habit(
+        "no space beside Latin",
+        rf"[{HAN}][A-Za-z0-9]|[A-Za-z0-9%][{HAN}]",
+        "每卡8GiB",
+        "每卡 8 GiB",
+    ),
     Habit("no space beside a value", rf"[{HAN}]\{{|\}}[{HAN}]", "共{count}张", "共 {count} 张"),
-    Habit("space beside a full-width mark", rf"[{WIDE[:-2]}] | [{WIDE[:-2]}]", "模型（a） 可用", "模型（a）可用"),
+    Habit(
+        "space beside a full-width mark",
+        rf"[{WIDE[:-2]}] | [{WIDE[:-2]}]",
+        "模型（a） 可用",
+        "模型（a）可用",
+    ),
     Habit("space beside a quote", rf"[{HAN}] “|” [{HAN}]", "用 “ps” 查看", "用“ps”查看"),
     Habit("space inside Chinese", rf"[{HAN}] [{HAN}]", "没有 可用的卡", "没有可用的卡"),
     Habit("space before a percent sign", r"[\d}] %", "相差 5 %", "相差 5%"),
@@ -58,7 +68,12 @@ TERMS = (
     Habit("profile run", "剖析", "内存剖析", "显存探测"),
     Habit("module ID", "模块号|卡号", "模块号 3", "模块 ID 3"),
     Habit("index", "序号|(?<!用户)编号", "hl-smi 序号", "hl-smi 索引"),
-    Habit("profile", "配置档|(?<!量化)(?<!kubectl 的)配置文件", "没有配置文件", "没有模型配置（profile）"),
+    Habit(
+        "profile",
+        "配置档|(?<!量化)(?<!kubectl 的)配置文件",
+        "没有配置文件",
+        "没有模型配置（profile）",
+    ),
     Habit("model ID", r"模型编号|(?<![{\w])hub(?![}\w])", "hub 名称", "模型 ID"),
     Habit("bucket", "(?<!分)桶", "减少桶", "减少分桶"),
     Habit("batch size", "批量", "热点批量", "热点批大小"),
@@ -164,20 +179,27 @@ def test_the_readme_keeps_the_habit_out(habit: Habit) -> None:
 @pytest.mark.parametrize("habit", TYPOGRAPHY + TERMS, ids=lambda habit: habit.name)
 def test_help_keeps_the_habit_out(habit: Habit) -> None:
     # the shape of a JSON object is code
-    texts = {english: chinese.replace('{"schema": 1, "line": ...}', "CODE") for english, chinese in HELP.items()}
+    texts = {
+        english: chinese.replace('{"schema": 1, "line": ...}', "CODE")
+        for english, chinese in HELP.items()
+    }
     assert found(habit, texts) == []
 
 
 def test_a_paragraph_of_the_readme_is_one_line() -> None:
     """A line break between two Chinese characters is shown as a space."""
     lines = list(prose().values())
-    broken = [first for first, second in pairwise(lines) if first[:1] not in ("", "|") and second != ""]
+    broken = [
+        first for first, second in pairwise(lines) if first[:1] not in ("", "|") and second != ""
+    ]
     assert broken == []
 
 
 def test_both_readmes_name_the_same_code() -> None:
     def code(name: str) -> set[str]:
-        text = re.sub(r"```.*?```", "", README.with_name(name).read_text(encoding="utf-8"), flags=re.DOTALL)
+        text = re.sub(
+            r"```.*?```", "", README.with_name(name).read_text(encoding="utf-8"), flags=re.DOTALL
+        )
         return set(re.findall(r"`([^`]+)`", text))
 
     assert code("README_zh.md") == code("README.md")

@@ -202,7 +202,9 @@ def _of_saved(
     for name, value in load.items():
         given = getattr(options, name)
         if given and given != value:
-            differences.append(message("saved.traffic", option=f"--{name}", now=given, saved=value, file=file.name))
+            differences.append(
+                message("saved.traffic", option=f"--{name}", now=given, saved=value, file=file.name)
+            )
         elif not given and not (name in demands and given_demand):
             changes[name] = value
     # the file's own names are typed as strings
@@ -213,7 +215,10 @@ def _service_at(url: str) -> str:
     """Return the running service at this address, else the address."""
     from gaudi_launch.services.state import registry
 
-    return next((each.name for each in registry.services() if each.url == url and each.phase == "ready"), url)
+    return next(
+        (each.name for each in registry.services() if each.url == url and each.phase == "ready"),
+        url,
+    )
 
 
 def _numbers(options: BenchOptions) -> BenchNumbers:
@@ -236,11 +241,15 @@ def _numbers(options: BenchOptions) -> BenchNumbers:
         timeout=seconds("--patience", given.timeout),
     )
     if given.concurrency is not None:
-        numbers = replace(numbers, concurrency=number("--concurrency", given.concurrency, most=10_000))
+        numbers = replace(
+            numbers, concurrency=number("--concurrency", given.concurrency, most=10_000)
+        )
     if given.requests is not None:
         numbers = replace(numbers, requests=number("--requests", given.requests, most=10**6))
     if given.seconds is not None:
-        numbers = replace(numbers, seconds=seconds("--seconds", given.seconds, least=0.0001, most=1e6))
+        numbers = replace(
+            numbers, seconds=seconds("--seconds", given.seconds, least=0.0001, most=1e6)
+        )
     return numbers
 
 
@@ -381,7 +390,9 @@ def _with_tool(case: BenchCase, say: Callable[[str], None]) -> BenchOutcome:
     )
     form = "chat" if case.tool == "guidellm" else "completions"
     facts = {"tool": case.tool, **server_facts(found, load.model), "form": form, "began": began}
-    return BenchOutcome(BenchRun({**facts, "interrupted": False}, planned.to_json(), summary, (), report))
+    return BenchOutcome(
+        BenchRun({**facts, "interrupted": False}, planned.to_json(), summary, (), report)
+    )
 
 
 def _check_server(found: Target, load: ToolLoad, key: str | None) -> None:
@@ -410,7 +421,9 @@ def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
     """Return the docker command of inference-benchmarker; it is shown, never run."""
     from gaudi_launch.paths import state_dir
 
-    return tuple(external_tools.benchmarker_words(tool_load(case), state_dir() / "bench" / PRINTED_ONLY))
+    return tuple(
+        external_tools.benchmarker_words(tool_load(case), state_dir() / "bench" / PRINTED_ONLY)
+    )
 
 
 def kept(case: BenchCase, outcome: BenchOutcome) -> BenchReport:
@@ -444,7 +457,9 @@ def _predicted(case: BenchCase) -> SpeedEstimate | None:
     if numbers.rate is not None:
         most = numbers.concurrency or DEFAULT_MOST
         return of_record(case.found.plan, Load("rate", prompt, answer, most, numbers.rate))
-    return of_record(case.found.plan, Load("concurrency", prompt, answer, numbers.concurrency or _CONCURRENCY))
+    return of_record(
+        case.found.plan, Load("concurrency", prompt, answer, numbers.concurrency or _CONCURRENCY)
+    )
 
 
 def comparison(files: Sequence[str], plot: Path | None) -> tuple[BenchRun, BenchRun]:
@@ -481,7 +496,9 @@ def draw(plot: Path, runs: Sequence[tuple[str, BenchRun]]) -> None:
     from gaudi_launch.bench.plot import picture, titles
 
     title, subtitle = titles([run for _, run in runs])
-    drawn = picture([(name, run.samples) for name, run in runs], title, subtitle, plot.suffix.lower())
+    drawn = picture(
+        [(name, run.samples) for name, run in runs], title, subtitle, plot.suffix.lower()
+    )
     try:
         plot.write_bytes(drawn)
     except OSError as error:

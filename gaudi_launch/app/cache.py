@@ -126,7 +126,9 @@ def indexed(root: Path, key: str) -> tuple[CacheEntry, Ledger]:
 
 def verify(root: Path, key: str | None, *, quick: bool, repair: bool) -> list[KeyVerdict]:
     """Compare one key or all with their indexes; ``repair`` removes damaged files."""
-    chosen: Sequence[CacheEntry] = [cache_root.find(root, key)] if key else cache_root.entries(root, sizes=False)
+    chosen: Sequence[CacheEntry] = (
+        [cache_root.find(root, key)] if key else cache_root.entries(root, sizes=False)
+    )
     verdicts = []
     for entry in chosen:
         findings = cache_root.check(root, entry, quick=quick)

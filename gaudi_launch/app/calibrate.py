@@ -152,7 +152,9 @@ def _numbers(options: CalibrateOptions) -> _Numbers:
     cards = number("-n", options.cards) if options.cards else len(modules or (0,))
     if cards > _MOST_CARDS:
         home = "https://github.com/vllm-project/vllm-gaudi"
-        raise LaunchError("calibrate.many_cards", ExitCode.USAGE, cards=cards, most=_MOST_CARDS, home=home)
+        raise LaunchError(
+            "calibrate.many_cards", ExitCode.USAGE, cards=cards, most=_MOST_CARDS, home=home
+        )
     batch = number("--batch", options.batch) if options.batch else None
     samples = number("--samples", options.samples) if options.samples else None
     return _Numbers(modules, cards, batch, samples)
@@ -205,7 +207,11 @@ def _fetched(options: CalibrateOptions, reporter: Reporter) -> str:
 
 
 def _converted(
-    options: CalibrateOptions, cards: int, host: Host, installed: Installed | None, reporter: Reporter
+    options: CalibrateOptions,
+    cards: int,
+    host: Host,
+    installed: Installed | None,
+    reporter: Reporter,
 ) -> str:
     """Return the folder that serve gives this engine.
 
@@ -237,7 +243,9 @@ def _dataset_of(options: CalibrateOptions, calibration: Calibration, scripts: Sc
     if options.dataset or options.batch:
         option = "--dataset" if options.dataset else "--batch"
         engine = calibration.release
-        raise LaunchError("calibrate.fixed", ExitCode.USAGE, option=option, engine=engine, dataset=DATASET)
+        raise LaunchError(
+            "calibrate.fixed", ExitCode.USAGE, option=option, engine=engine, dataset=DATASET
+        )
     return DATASET
 
 
@@ -250,7 +258,9 @@ def _dataset(dataset: str, scripts: Scripts) -> str:
 
     chosen = dataset or (DATASET if scripts.reads_any_dataset else "")
     if not scripts.reads_any_dataset and not chosen.endswith(".pkl"):
-        raise LaunchError("calibrate.dataset_pkl", ExitCode.USAGE, found=chosen or "-", path=scripts.folder)
+        raise LaunchError(
+            "calibrate.dataset_pkl", ExitCode.USAGE, found=chosen or "-", path=scripts.folder
+        )
     path = Path(chosen).expanduser()
     if path.exists():
         return str(path.absolute())
@@ -266,4 +276,6 @@ def _fetched_dataset(dataset: str, reporter: Reporter) -> str:
 
     if not looks_like_hub_id(dataset):
         return dataset
-    return str(fetch(Wanted(dataset, repo_type="dataset", everything=True), reporter).folder.absolute())
+    return str(
+        fetch(Wanted(dataset, repo_type="dataset", everything=True), reporter).folder.absolute()
+    )

@@ -32,14 +32,23 @@ _TRAFFIC, _REPLICA, _SHOW = "Traffic and targets", "Replica", "Output"
 class CapacityOptions:
     """The options as typed; empty where not given."""
 
-    rate: str = text("--rate", help="Total request rate: 50/s, 3000/m, 2e6/d.", panel=_TRAFFIC, metavar="RATE")
+    rate: str = text(
+        "--rate", help="Total request rate: 50/s, 3000/m, 2e6/d.", panel=_TRAFFIC, metavar="RATE"
+    )
     trace: str = text(
-        "--trace", help="Past requests: CSV, JSON lines, /metrics page or URL.", panel=_TRAFFIC, metavar="FILE|URL"
+        "--trace",
+        help="Past requests: CSV, JSON lines, /metrics page or URL.",
+        panel=_TRAFFIC,
+        metavar="FILE|URL",
     )
     inputs: str = text("-i", "--input", help="Input tokens.", panel=_TRAFFIC, metavar="RANGE")
     outputs: str = text("-o", "--output", help="Output tokens.", panel=_TRAFFIC, metavar="RANGE")
-    ttft: str = text("--ttft", help="Time to first token: 1.5s, 800ms.", panel=_TRAFFIC, metavar="TIME")
-    tpot: str = text("--tpot", help="Time per output token: 0.05, 50ms.", panel=_TRAFFIC, metavar="TIME")
+    ttft: str = text(
+        "--ttft", help="Time to first token: 1.5s, 800ms.", panel=_TRAFFIC, metavar="TIME"
+    )
+    tpot: str = text(
+        "--tpot", help="Time per output token: 0.05, 50ms.", panel=_TRAFFIC, metavar="TIME"
+    )
     e2e: str = text("--e2e", help="Time to the last token: 20s.", panel=_TRAFFIC, metavar="TIME")
     concurrency: str = text(
         "--concurrency",
@@ -61,22 +70,41 @@ class CapacityOptions:
         metavar="HOW",
         default="poisson",
     )
-    cards: str = text("-n", "--cards", help="Cards per replica: 1,2,4,8.", panel=_REPLICA, metavar="LIST")
-    cards_per_node: str = text("--cards-per-node", help="Cards per node.", panel=_REPLICA, metavar="N")
+    cards: str = text(
+        "-n", "--cards", help="Cards per replica: 1,2,4,8.", panel=_REPLICA, metavar="LIST"
+    )
+    cards_per_node: str = text(
+        "--cards-per-node", help="Cards per node.", panel=_REPLICA, metavar="N"
+    )
     accelerator: str = text(
-        "--accelerator", help="gaudi2, gaudi3... (default: this machine).", panel=_REPLICA, metavar="NAME"
+        "--accelerator",
+        help="gaudi2, gaudi3... (default: this machine).",
+        panel=_REPLICA,
+        metavar="NAME",
     )
     engine: str = text("--engine", help="Engine, as in 'fit'.", panel=_REPLICA, metavar="ENGINE")
     dtype: str = text("-d", "--dtype", help="The data type.", panel=_REPLICA, metavar="TYPE")
-    length: str = text("-l", "--max-model-len", help="Maximum of input plus output.", panel=_REPLICA, metavar="N")
+    length: str = text(
+        "-l", "--max-model-len", help="Maximum of input plus output.", panel=_REPLICA, metavar="N"
+    )
     requests: str = text(
         "-b", "--max-num-seqs", help="Concurrent requests per replica.", panel=_REPLICA, metavar="N"
     )
     constant: tuple[str, ...] = values(
-        "--constant", help="A constant of the step-time model, in ms.", panel=_REPLICA, metavar="NAME=MS"
+        "--constant",
+        help="A constant of the step-time model, in ms.",
+        panel=_REPLICA,
+        metavar="NAME=MS",
     )
-    nodes: str = text("--nodes", help="Also show the load that this many nodes carry.", panel=_SHOW, metavar="LIST")
-    force: bool = switch("--force", help="Continue although the engine lacks the model's class.", panel=_SHOW)
+    nodes: str = text(
+        "--nodes",
+        help="Also show the load that this many nodes carry.",
+        panel=_SHOW,
+        metavar="LIST",
+    )
+    force: bool = switch(
+        "--force", help="Continue although the engine lacks the model's class.", panel=_SHOW
+    )
 
 
 def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
@@ -110,17 +138,31 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
         read_percentile(words.percentile),
         read_latency("--e2e", words.e2e) if words.e2e else None,
     )
-    if words.arrivals not in ("poisson", "trace") or (words.arrivals == "trace" and not words.trace):
+    if words.arrivals not in ("poisson", "trace") or (
+        words.arrivals == "trace" and not words.trace
+    ):
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=words.arrivals)
     constants = constants_of(words.constant)
     ONE_CARD_8B.with_constants(constants)
     if words.rate and words.concurrency:
         raise LaunchError("capacity.one_demand", ExitCode.USAGE)
     rate = read_rate(words.rate) if words.rate else None
-    clients = number("--concurrency", words.concurrency, 1, _MOST_CLIENTS) if words.concurrency else 0
-    per_node = number("--cards-per-node", words.cards_per_node, 1, 64) if words.cards_per_node else product.cards
-    nodes = tuple(number("--nodes", word, 1, _MOST_NODES) for word in words.nodes.split(",")) if words.nodes else ()
-    numbers = tuple(number("-n", word, 1, 64) for word in words.cards.split(",")) if words.cards else ()
+    clients = (
+        number("--concurrency", words.concurrency, 1, _MOST_CLIENTS) if words.concurrency else 0
+    )
+    per_node = (
+        number("--cards-per-node", words.cards_per_node, 1, 64)
+        if words.cards_per_node
+        else product.cards
+    )
+    nodes = (
+        tuple(number("--nodes", word, 1, _MOST_NODES) for word in words.nodes.split(","))
+        if words.nodes
+        else ()
+    )
+    numbers = (
+        tuple(number("-n", word, 1, 64) for word in words.cards.split(",")) if words.cards else ()
+    )
     facts = sized_model(model)
     check_writes(facts)
     engine = engine_for(words.engine, facts, product.id, force=words.force)
@@ -156,14 +198,18 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     )
 
 
-def _request(model: Model, words: CapacityOptions, past: list[TrafficRequest] | None) -> PlanRequest:
+def _request(
+    model: Model, words: CapacityOptions, past: list[TrafficRequest] | None
+) -> PlanRequest:
     """Return a replica's request: the given lengths, else those of the trace."""
     from gaudi_launch.app.fit import ServedLengths, request_for
 
     length, inputs = words.length, words.inputs
     if past and not (words.inputs or words.outputs):
         length = length or _length(past, model)
-        longest = min(max(tokens for _, tokens, _ in past), int(length) - 1) if length.isdigit() else 0
+        longest = (
+            min(max(tokens for _, tokens, _ in past), int(length) - 1) if length.isdigit() else 0
+        )
         inputs = f"1,{longest}" if longest > 0 else ""
     return request_for(model, ServedLengths(length, words.requests, inputs, words.outputs))
 
@@ -173,7 +219,9 @@ def read_rate(text: str) -> float:
     match = re.fullmatch(_NUMBER + r"(?:\s*/\s*([a-z]+))?", text.strip())
     value = float(match.group(1)) / _PER.get(match.group(2) or "s", math.inf) if match else 0.0
     if not 0 < value <= _MOST_RATE:
-        raise LaunchError("capacity.bad_rate", ExitCode.USAGE, found=text, most=f"{_MOST_RATE:,.0f}")
+        raise LaunchError(
+            "capacity.bad_rate", ExitCode.USAGE, found=text, most=f"{_MOST_RATE:,.0f}"
+        )
     return value
 
 
@@ -219,7 +267,9 @@ def _length(past: list[TrafficRequest], model: Model) -> str:
     return str(min(longest, round_up(model.max_position_embeddings or longest, BLOCK)))
 
 
-def traffic_of(past: list[TrafficRequest] | None, words: CapacityOptions, notes: list[Message]) -> Traffic:
+def traffic_of(
+    past: list[TrafficRequest] | None, words: CapacityOptions, notes: list[Message]
+) -> Traffic:
     """Return the traffic of past requests, or of the ranges -i and -o."""
     from gaudi_launch.capacity.traffic import from_ranges, from_trace
     from gaudi_launch.planning.parse import ranges
@@ -228,7 +278,13 @@ def traffic_of(past: list[TrafficRequest] | None, words: CapacityOptions, notes:
         asked = ranges(words.inputs, words.outputs)
         one, other = asked.input, asked.output
         assert one is not None and other is not None, "both are needed without a trace"
-        notes.append(message("capacity.assume_ranges", input=f"{one[0]}-{one[1]}", output=f"{other[0]}-{other[1]}"))
+        notes.append(
+            message(
+                "capacity.assume_ranges",
+                input=f"{one[0]}-{one[1]}",
+                output=f"{other[0]}-{other[1]}",
+            )
+        )
         return from_ranges(one, other)
     own = words.arrivals == "trace"
     made = from_trace(past, own)

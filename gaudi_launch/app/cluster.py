@@ -45,7 +45,9 @@ class HostOptions:
         panel=_HOSTS,
         metavar="H1,H2",
     )
-    inventory: str | None = value("--inventory", help="Hosts in a YAML file.", panel=_HOSTS, metavar="FILE")
+    inventory: str | None = value(
+        "--inventory", help="Hosts in a YAML file.", panel=_HOSTS, metavar="FILE"
+    )
     name: str = text("--name", help="Name of this cluster.", panel=_HOSTS, metavar="NAME")
     enter: str = text(
         "--enter",
@@ -63,12 +65,19 @@ class ClusterOptions(HostOptions):
     """
 
     tensor: str = text(
-        "--tensor-parallel", help="Tensor parallel size (default: automatic).", panel=_HOSTS, metavar="N"
+        "--tensor-parallel",
+        help="Tensor parallel size (default: automatic).",
+        panel=_HOSTS,
+        metavar="N",
     )
     pipeline: str = text("--pipeline-parallel", help="Pipeline stages.", panel=_HOSTS, metavar="N")
     data: str = text("--data-parallel", help="Number of engines.", panel=_HOSTS, metavar="N")
-    ray_port: str = text("--ray-port", help="Ray's port (default 8850).", panel=_HOSTS, metavar="PORT")
-    interface: str = text("--interface", help="Interface between hosts.", panel=_HOSTS, metavar="NAME")
+    ray_port: str = text(
+        "--ray-port", help="Ray's port (default 8850).", panel=_HOSTS, metavar="PORT"
+    )
+    interface: str = text(
+        "--interface", help="Interface between hosts.", panel=_HOSTS, metavar="NAME"
+    )
     copy: bool = True
 
 
@@ -93,12 +102,19 @@ class ClusterCase:
 
         found = [one.trouble for one in self.seen if one.trouble is not None]
         found += [
-            message("cluster.finding", host=one.member.name, check=finding.id, message=finding.message.render())
+            message(
+                "cluster.finding",
+                host=one.member.name,
+                check=finding.id,
+                message=finding.message.render(),
+            )
             for one in self.seen
             for finding in one.findings
             if finding.status == "fail"
         ]
-        found += [difference.message for difference in self.differences if difference.level == "fail"]
+        found += [
+            difference.message for difference in self.differences if difference.level == "fail"
+        ]
         found += [warning for warning in self.cluster.warnings if warning.id in _BLOCKING]
         return [*found, *self.missing]
 
@@ -157,7 +173,9 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
         )
     )
     ray_port = number("--ray-port", words.ray_port, 1, 65535) if words.ray_port else None
-    environment = {name: value for name, value in request.environment.items() if name not in _OWN_MACHINE}
+    environment = {
+        name: value for name, value in request.environment.items() if name not in _OWN_MACHINE
+    }
     request = replace(request, environment=environment)
     name = words.name or DEFAULT_NAME
     keep = folder_of(name)
@@ -173,7 +191,9 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
         wanted, missing = copies(cluster, seen)
     else:
         wanted, missing = [], []
-    return ClusterCase(cluster, tuple(seen), compare(seen, request.cards), tuple(wanted), tuple(missing), ask)
+    return ClusterCase(
+        cluster, tuple(seen), compare(seen, request.cards), tuple(wanted), tuple(missing), ask
+    )
 
 
 def _make(folder: Path) -> None:
@@ -182,7 +202,9 @@ def _make(folder: Path) -> None:
         folder.chmod(0o700)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
+        raise LaunchError(
+            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=why
+        ) from None
 
 
 def _unknown_name(request: Request) -> tuple[Message, ...]:
@@ -213,7 +235,11 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
     needs_cards = not on_cpu(request.engine)
     wants = Wants(cards=request.cards, nodes=hosts, gaudi=needs_cards)
     # a snapshot of a simulated machine is one too
-    origin = source if source.startswith(SIMULATED) else str(load_document(source)["host"].get("origin", ""))
+    origin = (
+        source
+        if source.startswith(SIMULATED)
+        else str(load_document(source)["host"].get("origin", ""))
+    )
     if origin.startswith(SIMULATED):
         host = with_own_address(one.member, replace(host, origin=origin), number)
     return replace(one, host=host, findings=tuple(quick(host, config, wants, engine)))
@@ -227,7 +253,9 @@ def check_ready(case: ClusterCase) -> None:
         raise LaunchError("cluster.blocked", ExitCode.MACHINE, detail=lines, count=len(blockers))
 
 
-def up(case: ClusterCase, options: LaunchOptions, tell: Tell, *, ready_seconds: float | None) -> None:
+def up(
+    case: ClusterCase, options: LaunchOptions, tell: Tell, *, ready_seconds: float | None
+) -> None:
     """Start the cluster, wait until it answers and leave it running.
 
     ``ready_seconds`` None: no timeout. Raises LaunchError as `cluster.lifecycle.up` does.
@@ -239,7 +267,9 @@ def up(case: ClusterCase, options: LaunchOptions, tell: Tell, *, ready_seconds: 
 
     exported = with_secret_moved(to_request(options)).environment
     folder = folder_of(case.cluster.name)
-    lifecycle.up(case.cluster, case.copies, _secrets_of(exported), folder, tell, Waits(ready=ready_seconds))
+    lifecycle.up(
+        case.cluster, case.copies, _secrets_of(exported), folder, tell, Waits(ready=ready_seconds)
+    )
 
 
 def _secrets_of(exported: Mapping[str, str]) -> dict[str, str]:

@@ -185,7 +185,9 @@ def _pins(found: Installed) -> Pins | None:
     compared = compare_pins(found)
     if compared is None:
         return None
-    rows = tuple((each.package, each.installed, " / ".join(each.pinned)) for each in compared.deviations)
+    rows = tuple(
+        (each.package, each.installed, " / ".join(each.pinned)) for each in compared.deviations
+    )
     return Pins(compared.file, rows)
 
 
@@ -215,7 +217,9 @@ def check_rights(plan: FixPlan) -> None:
     commands = ["sudo gaudi-launch doctor --fix"]
     for finding in plan.before.findings:
         if finding.remedy and finding.remedy.fix in fixes and finding.status in ("warn", "fail"):
-            commands += [c for c in (*finding.remedy.commands, *finding.remedy.persist) if c not in commands]
+            commands += [
+                c for c in (*finding.remedy.commands, *finding.remedy.persist) if c not in commands
+            ]
     paths = ", ".join(refused[:_SHOWN_PATHS])
     if len(refused) > _SHOWN_PATHS:
         paths += f" (+{len(refused) - _SHOWN_PATHS})"
@@ -239,7 +243,9 @@ def undo() -> tuple[Path, Sequence[RemedyOutcome]]:
     return root, remedies.undo(root)
 
 
-def write_bundle(facts: DoctorFacts, report: Mapping[str, Any], path: Path, *, keep_names: bool) -> int:
+def write_bundle(
+    facts: DoctorFacts, report: Mapping[str, Any], path: Path, *, keep_names: bool
+) -> int:
     """Write a file for support and return the number of files in it.
 
     The names of the host and the user are removed unless ``keep_names``.
@@ -253,8 +259,12 @@ def write_bundle(facts: DoctorFacts, report: Mapping[str, Any], path: Path, *, k
         _log.debug("no user name: %s", error)
         user = ""
     # a short name would turn the text into brackets
-    names = tuple(n for n in (facts.host.hostname, user) if n and n not in _COMMON_NAMES and len(n) > 2)
+    names = tuple(
+        n for n in (facts.host.hostname, user) if n and n not in _COMMON_NAMES and len(n) > 2
+    )
     redactor = bundle.Redactor(keep_names, names)
-    files = bundle.contents(snapshot.to_json(facts.host), host_config.to_json(facts.config), report, redactor)
+    files = bundle.contents(
+        snapshot.to_json(facts.host), host_config.to_json(facts.config), report, redactor
+    )
     bundle.write(path, files)
     return len(files)

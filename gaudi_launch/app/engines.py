@@ -67,7 +67,9 @@ def listing(python: str | None) -> EngineListing:
     for name in registry.ENGINES:
         engine = registry.find(name, installed)
         has = registry.has(installed, name)
-        where = image_of(engine) if engine.in_container else registry.interpreter_of(name, installed)
+        where = (
+            image_of(engine) if engine.in_container else registry.interpreter_of(name, installed)
+        )
         facts = version_of(engine.identity.name, engine.identity.version)
         state = EngineState(
             name,
@@ -80,7 +82,9 @@ def listing(python: str | None) -> EngineListing:
         )
         states.append(state)
     known = (*versions(), *registry.image_versions())
-    return EngineListing(installed.python if installed is not None else None, tuple(states), _gateway(), known)
+    return EngineListing(
+        installed.python if installed is not None else None, tuple(states), _gateway(), known
+    )
 
 
 def _gateway() -> GatewayProgram | None:

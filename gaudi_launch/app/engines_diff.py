@@ -141,7 +141,9 @@ def engines_diff(left: str, right: str, options: LaunchOptions) -> EnginesDiff:
     return EnginesDiff(
         left=old,
         right=new,
-        options=_names(names.options, later.options, later.options, words) if both_complete else _NO_NAMES,
+        options=_names(names.options, later.options, later.options, words)
+        if both_complete
+        else _NO_NAMES,
         variables=variables,
         plans=plans,
         problems=_problems(old, new, model, options),
@@ -197,7 +199,9 @@ def _plans(old: Version, new: Version, options: LaunchOptions) -> tuple[PlansDif
     left, model = _side(old, options)
     right, later_model = _side(new, options)
     settings = _settings(left.plan, right.plan)
-    return PlansDiff(left, right, settings, _caches(left.support, right.support)), model or later_model
+    return PlansDiff(
+        left, right, settings, _caches(left.support, right.support)
+    ), model or later_model
 
 
 def _caches(old: ModelSupport | None, new: ModelSupport | None) -> tuple[CacheChange, ...]:
@@ -231,7 +235,9 @@ def _side(version: Version, options: LaunchOptions) -> tuple[PlannedSide, Model 
     engine = find(version.label)
     try:
         prepared = prepare(replace(options, engine=version.label))
-        support = engine.support(prepared.model, prepared.request.args, prepared.request.environment)
+        support = engine.support(
+            prepared.model, prepared.request.args, prepared.request.environment
+        )
         return PlannedSide(support, prepared.plan()), prepared.model
     except LaunchError as error:
         if error.exit_code == ExitCode.USAGE and error.id == "plan.no_model":
@@ -277,12 +283,16 @@ def _used(plans: PlansDiff, options: LaunchOptions) -> frozenset[str]:
 
     from gaudi_launch.engines.version_facts import plain_option
 
-    words = {plain_option(word.partition("=")[0]) for word in options.extra if word.startswith("--")}
+    words = {
+        plain_option(word.partition("=")[0]) for word in options.extra if word.startswith("--")
+    }
     sent = set(_sent(plans.left.plan)) if plans.left.plan is not None else set()
     return frozenset(words | sent | set(os.environ))
 
 
-def _problems(old: Version, new: Version, model: Model | None, options: LaunchOptions) -> tuple[KnownProblem, ...]:
+def _problems(
+    old: Version, new: Version, model: Model | None, options: LaunchOptions
+) -> tuple[KnownProblem, ...]:
     from gaudi_launch.engines.version_facts import problems
 
     marks = _marks(model, options) if model is not None else None

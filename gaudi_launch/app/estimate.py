@@ -43,7 +43,10 @@ class EstimateOptions:
     cards: str = text("-n", "--cards", help="Number of cards.", panel=_SETUP, metavar="N")
     dtype: str = text("-d", "--dtype", help="bf16, fp8, awq, gptq.", panel=_SETUP, metavar="TYPE")
     accelerator: str = text(
-        "--accelerator", help="gaudi2, gaudi3... (default: this machine).", panel=_SETUP, metavar="NAME"
+        "--accelerator",
+        help="gaudi2, gaudi3... (default: this machine).",
+        panel=_SETUP,
+        metavar="NAME",
     )
     engine: str = text("--engine", help="Engine, as in 'fit'.", panel=_SETUP, metavar="ENGINE")
     software: str = text(
@@ -55,8 +58,12 @@ class EstimateOptions:
         panel=_SETUP,
         metavar="fused|unfused",
     )
-    inputs: str = text("-i", "--input", help="Input tokens (default 1024).", panel=_LOAD, metavar="N")
-    outputs: str = text("-o", "--output", help="Output tokens (default 256).", panel=_LOAD, metavar="N")
+    inputs: str = text(
+        "-i", "--input", help="Input tokens (default 1024).", panel=_LOAD, metavar="N"
+    )
+    outputs: str = text(
+        "-o", "--output", help="Output tokens (default 256).", panel=_LOAD, metavar="N"
+    )
     batch: str = text(
         "-b",
         "--max-num-seqs",
@@ -69,7 +76,9 @@ class EstimateOptions:
         help="One batch without a server: all prompts prefilled together, then decoded.",
         panel=_LOAD,
     )
-    rate: str = text("--rate", help="Requests that arrive at random: 5/s, 300/m.", panel=_LOAD, metavar="RATE")
+    rate: str = text(
+        "--rate", help="Requests that arrive at random: 5/s, 300/m.", panel=_LOAD, metavar="RATE"
+    )
     concurrency: str = text(
         "--concurrency",
         help="Clients that each wait for an answer before the next request.",
@@ -186,7 +195,9 @@ def solve_each(case: EstimateCase, batches: list[int]) -> list[SpeedEstimate]:
     """Return the prediction for each number of concurrent sequences, for a picture."""
     found: list[SpeedEstimate] = []
     for batch in batches:
-        kind: Literal["static", "concurrency"] = "static" if case.load.kind == "static" else "concurrency"
+        kind: Literal["static", "concurrency"] = (
+            "static" if case.load.kind == "static" else "concurrency"
+        )
         found.append(solve(replace(case, load=replace(case.load, kind=kind, most=batch))))
     return found
 
@@ -207,7 +218,12 @@ def _load(options: EstimateOptions) -> Load:
     if options.rate:
         return Load("rate", prompt, answer, given or DEFAULT_MOST, read_rate(options.rate))
     if options.concurrency:
-        return Load("concurrency", prompt, answer, number("--concurrency", options.concurrency, 1, MOST_SEQS))
+        return Load(
+            "concurrency",
+            prompt,
+            answer,
+            number("--concurrency", options.concurrency, 1, MOST_SEQS),
+        )
     kind: Literal["static", "concurrency"] = "static" if options.static else "concurrency"
     return Load(kind, prompt, answer, given or DEFAULT_BATCH)
 
@@ -237,7 +253,9 @@ def _accelerator(asked: str) -> Accelerator:
     product = find_product(asked)
     if product is None or not product.id.startswith(("gaudi2", "gaudi3")):
         fit = ", ".join(name for name in accelerators() if name.startswith(("gaudi2", "gaudi3")))
-        raise LaunchError("estimate.accelerator", ExitCode.USAGE, found=asked or own_accelerator(), known=fit)
+        raise LaunchError(
+            "estimate.accelerator", ExitCode.USAGE, found=asked or own_accelerator(), known=fit
+        )
     return product
 
 
@@ -274,7 +292,9 @@ class _ServedQuestion:
     dtype: str
 
 
-def _in_memory(asked: _ServedQuestion, setup: Setup, load: Load) -> tuple[Setup, Load, list[Message]]:
+def _in_memory(
+    asked: _ServedQuestion, setup: Setup, load: Load
+) -> tuple[Setup, Load, list[Message]]:
     """Return setup and load as the card's memory decides them, with notes.
 
     The division is that of ``fit``, ``capacity`` and ``plan``, for requests of the load's lengths.
@@ -286,7 +306,9 @@ def _in_memory(asked: _ServedQuestion, setup: Setup, load: Load) -> tuple[Setup,
     lengths = ServedLengths("", str(load.most), str(load.input), str(load.output))
     request = request_for(asked.model, lengths)
     try:
-        drawn = drawn_up(asked.engine, request, asked.product, asked.model, cards=setup.cards, dtype=asked.dtype)
+        drawn = drawn_up(
+            asked.engine, request, asked.product, asked.model, cards=setup.cards, dtype=asked.dtype
+        )
     except LaunchError as error:
         if error.exit_code == ExitCode.USAGE:
             raise
@@ -315,8 +337,18 @@ def _memory_notes(model: Model, setup: Setup, load: Load, product: Accelerator) 
     dtype = "fp8" if setup.math == "fp8" else "bfloat16"
     weights = weight_bytes_per_card(model, setup.cards, dtype) or 0.0
     if weights > usable:
-        return [message("estimate.weights_too_large", weights=f"{weights / GIB:.0f}", usable=f"{usable / GIB:.0f}")]
-    each = (block_bytes(model, setup.cards, int(setup.kv_bytes)) or 0) * (load.input + load.output) / BLOCK
+        return [
+            message(
+                "estimate.weights_too_large",
+                weights=f"{weights / GIB:.0f}",
+                usable=f"{usable / GIB:.0f}",
+            )
+        ]
+    each = (
+        (block_bytes(model, setup.cards, int(setup.kv_bytes)) or 0)
+        * (load.input + load.output)
+        / BLOCK
+    )
     fit = int((usable - weights) // each) if each else load.most
     if load.kind != "rate" and fit < load.most:
         return [message("estimate.batch_too_large", batch=load.most, fit=fit)]
@@ -345,7 +377,9 @@ def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
         return None
     load = load_in(context, made.num_blocks)
     label = engine.identity.label
-    return _of_setup(RecordedSetup(model, found.shape, found.accelerator, found.setup, found.dtype, label), load)
+    return _of_setup(
+        RecordedSetup(model, found.shape, found.accelerator, found.setup, found.dtype, label), load
+    )
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,12 @@ def _on_neuron(model: Model, name: str, numbers: list[int] | None, dtypes: list[
 
 
 def _on_cards(
-    model: Model, name: str, numbers: list[int] | None, dtypes: list[str], engine: Engine, request: Request
+    model: Model,
+    name: str,
+    numbers: list[int] | None,
+    dtypes: list[str],
+    engine: Engine,
+    request: Request,
 ) -> tuple[FitTable, int, list[str]]:
     """Return the table of a Gaudi product, a card's usable bytes, and assumptions."""
     from gaudi_launch.host.accelerators import accelerators
@@ -228,7 +233,9 @@ def product_for(text: str) -> Accelerator:
 
     product = find_product(text)
     if product is None:
-        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=text, known=", ".join(accelerators()))
+        raise LaunchError(
+            "fit.accelerator", ExitCode.USAGE, found=text, known=", ".join(accelerators())
+        )
     return product
 
 
@@ -347,7 +354,9 @@ def request_for(model: Model, given: ServedLengths) -> Request:
         total = round_up(most_in + max(most_out, 1), BLOCK)
     longest = round_up(model.max_position_embeddings or 1 << 30, BLOCK)
     if total is not None and total > longest:
-        raise LaunchError("plan.too_long", ExitCode.MODEL, found=total, longest=model.max_position_embeddings)
+        raise LaunchError(
+            "plan.too_long", ExitCode.MODEL, found=total, longest=model.max_position_embeddings
+        )
     if total is not None and most_in > total:
         raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=most_in, length=total)
     return Request(

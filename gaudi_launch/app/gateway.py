@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 
 def start(
-    name: str, backends: Sequence[Backend], settings: GatewaySettings, *, restart: str = "on-failure"
+    name: str,
+    backends: Sequence[Backend],
+    settings: GatewaySettings,
+    *,
+    restart: str = "on-failure",
 ) -> ServiceJob:
     """Start a gateway as a detached service; return its job before it answers.
 

@@ -33,4 +33,6 @@ def inspect(path: str, revision: str | None = None) -> InspectedModel:
 
     found = read_remote(path, revision) if looks_like_hub_id(path) else profiles.known_model(path)
     profile = profiles.match(found)
-    return InspectedModel(found, kv_bytes_per_token(found), profile.name if profile is not None else None)
+    return InspectedModel(
+        found, kv_bytes_per_token(found), profile.name if profile is not None else None
+    )

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from gaudi_launch.render.rendered import Rendered
 
 # product -> the simulated machine that is used as a node of it
-NODES = {"gaudi2": "hls2", "gaudi2e": "gaudi2e-8", "gaudi3": "gaudi3-oam", "gaudi3-pcie": "gaudi3-pcie"}
+NODES = {
+    "gaudi2": "hls2",
+    "gaudi2e": "gaudi2e-8",
+    "gaudi3": "gaudi3-oam",
+    "gaudi3-pcie": "gaudi3-pcie",
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,9 @@ class PlannedModel:
         from gaudi_launch.models.sizing import weight_bytes
 
         model = self.model
-        return model.weight_bytes or weight_bytes(model, model.quantization or model.dtype or "bfloat16")
+        return model.weight_bytes or weight_bytes(
+            model, model.quantization or model.dtype or "bfloat16"
+        )
 
 
 @dataclass(frozen=True)
@@ -111,11 +118,15 @@ def _pages(text: str) -> int | None:
     found = number("--hugepages", text, 0, 1 << 20)
     if found % 2:
         below, above = found - 1, found + 1
-        raise LaunchError("kubernetes.hugepages_odd", ExitCode.USAGE, found=found, below=below, above=above)
+        raise LaunchError(
+            "kubernetes.hugepages_odd", ExitCode.USAGE, found=found, below=below, above=above
+        )
     return found
 
 
-def _rendered(served: list[ServedModel], cluster: KubernetesTarget, form: KubernetesForm) -> Rendered:
+def _rendered(
+    served: list[ServedModel], cluster: KubernetesTarget, form: KubernetesForm
+) -> Rendered:
     if form.helm:
         from gaudi_launch.kubernetes.helm_chart import chart
 
@@ -138,12 +149,20 @@ def at_home(options: LaunchOptions, machine: str | None, accelerator: str) -> La
         if accelerator not in NODES:
             known = ", ".join([*NODES, *instances()])
             raise LaunchError(
-                "kubernetes.one_of", ExitCode.USAGE, option="--accelerator", found=accelerator, known=known
+                "kubernetes.one_of",
+                ExitCode.USAGE,
+                option="--accelerator",
+                found=accelerator,
+                known=known,
             )
         if node:
-            raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--accelerator", other="--machine")
+            raise LaunchError(
+                "kubernetes.not_with", ExitCode.USAGE, one="--accelerator", other="--machine"
+            )
         node = f"simulated:{NODES[accelerator]}"
-    return replace(options, machine=node or machine, port=options.port or "8000", model=_in_pods(options.model))
+    return replace(
+        options, machine=node or machine, port=options.port or "8000", model=_in_pods(options.model)
+    )
 
 
 def _in_pods(model: str | None) -> str | None:
@@ -190,7 +209,9 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
         image=cluster.image or None,
         own_network=True,
     )
-    return PlannedModel(plan, container, prepared.host, load_config(options.machine), prepared.model, dict(files))
+    return PlannedModel(
+        plan, container, prepared.host, load_config(options.machine), prepared.model, dict(files)
+    )
 
 
 def _measured_for(prepared: Prepared, cards: int) -> Prepared:
@@ -218,7 +239,10 @@ def _refuse_engine(prepared: Prepared, kind: str) -> None:
         raise LaunchError("kubernetes.ray_inside", ExitCode.USAGE, inner=inner.identity.exact)
     if prepared.engine.in_container and kind in ("leaderworkerset", "rayservice"):
         raise LaunchError(
-            "kubernetes.not_with", ExitCode.USAGE, one=f"--engine {engine.name}", other=f"--kind {kind}"
+            "kubernetes.not_with",
+            ExitCode.USAGE,
+            one=f"--engine {engine.name}",
+            other=f"--kind {kind}",
         )
 
 
@@ -258,7 +282,11 @@ def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
         plan,
         settings=merged(plan, changed),
         command=changed_command(plan, changed),
-        warnings=(*plan.warnings, *layout.warnings, *(prepared.provision.notes if prepared.provision else ())),
+        warnings=(
+            *plan.warnings,
+            *layout.warnings,
+            *(prepared.provision.notes if prepared.provision else ()),
+        ),
     )
 
 
@@ -320,7 +348,9 @@ def _refuse(every: list[PlannedModel], cluster: KubernetesTarget) -> None:
     from gaudi_launch.errors import ExitCode, LaunchError
 
     if len(every) > 1 and cluster.kind != "deployment":
-        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--with", other=f"--kind {cluster.kind}")
+        raise LaunchError(
+            "kubernetes.not_with", ExitCode.USAGE, one="--with", other=f"--kind {cluster.kind}"
+        )
     wanted, there = sum(each.cards for each in every), len(every[0].host.cards)
     if len(every) > 1 and wanted > there:
         raise LaunchError("kubernetes.cards", ExitCode.MACHINE, wanted=wanted, there=there)
@@ -373,7 +403,9 @@ def _assumed_node(host: Host) -> Message:
     return message("kubernetes.assumed_node", node=host.origin, memory=memory)
 
 
-def neuron(options: LaunchOptions, wanted: KubernetesOptions, cluster: KubernetesTarget) -> ServedModel:
+def neuron(
+    options: LaunchOptions, wanted: KubernetesOptions, cluster: KubernetesTarget
+) -> ServedModel:
     """Return the model on Inferentia, as the public example serves it.
 
     Raises LaunchError (USAGE) for options of a plan that the example's application does not have.

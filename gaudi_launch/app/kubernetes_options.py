@@ -24,7 +24,10 @@ class KubernetesOptions:
     """The cluster to render for, each value as typed: empty where not given."""
 
     kind: str = text(
-        "--kind", help="deployment (default), leaderworkerset or rayservice.", panel=_WHAT, metavar="KIND"
+        "--kind",
+        help="deployment (default), leaderworkerset or rayservice.",
+        panel=_WHAT,
+        metavar="KIND",
     )
     accelerator: str = text(
         "--accelerator",
@@ -32,8 +35,12 @@ class KubernetesOptions:
         panel=_WHAT,
         metavar="NAME",
     )
-    name: str = text("--name", help="Name of the objects (default: the model's).", panel=_WHAT, metavar="NAME")
-    namespace: str = text("--namespace", help="Namespace of the objects.", panel=_WHAT, metavar="NAME")
+    name: str = text(
+        "--name", help="Name of the objects (default: the model's).", panel=_WHAT, metavar="NAME"
+    )
+    namespace: str = text(
+        "--namespace", help="Namespace of the objects.", panel=_WHAT, metavar="NAME"
+    )
     image: str = text("--image", help="An image that has the engine.", panel=_WHAT, metavar="IMAGE")
     others: tuple[str, ...] = values(
         "--with", help="Options of one more model (repeat).", panel=_WHAT, metavar="'-w MODEL ...'"
@@ -41,42 +48,74 @@ class KubernetesOptions:
     ray_version: str = text(
         "--ray-version", help="Ray version in the image (rayservice).", panel=_WHAT, metavar="X.Y.Z"
     )
-    nodes: str = text("--nodes", help="Nodes per replica (leaderworkerset; default 2).", panel=_WHAT, metavar="N")
-    layout: str = text("--layout", help="Split layers over all cards, or by node.", panel=_WHAT, metavar="tp|pp")
+    nodes: str = text(
+        "--nodes", help="Nodes per replica (leaderworkerset; default 2).", panel=_WHAT, metavar="N"
+    )
+    layout: str = text(
+        "--layout", help="Split layers over all cards, or by node.", panel=_WHAT, metavar="tp|pp"
+    )
     interface: str = text(
-        "--interface", help="Network interface inside a pod (default eth0).", panel=_WHAT, metavar="NAME"
+        "--interface",
+        help="Network interface inside a pod (default eth0).",
+        panel=_WHAT,
+        metavar="NAME",
     )
     autoscale: str = text(
         "--autoscale", help="Autoscaler for --replicas MIN..MAX.", panel=_SCALE, metavar="hpa|keda"
     )
-    prometheus: str = text("--prometheus", help="Prometheus address for KEDA.", panel=_SCALE, metavar="URL")
+    prometheus: str = text(
+        "--prometheus", help="Prometheus address for KEDA.", panel=_SCALE, metavar="URL"
+    )
     monitor: bool = switch("--monitor", help="Write a ServiceMonitor for each model.", panel=_SCALE)
     weights_claim: str = text(
-        "--weights-claim", help="Existing PVC that contains the weights.", panel=_STORE, metavar="NAME"
+        "--weights-claim",
+        help="Existing PVC that contains the weights.",
+        panel=_STORE,
+        metavar="NAME",
     )
-    storage_class: str = text("--storage-class", help="Storage class of the PVCs.", panel=_STORE, metavar="NAME")
+    storage_class: str = text(
+        "--storage-class", help="Storage class of the PVCs.", panel=_STORE, metavar="NAME"
+    )
     access_mode: str = text(
         "--access-mode",
         help="Access mode of the PVCs: ReadWriteOnce, ReadWriteMany...",
         panel=_STORE,
         metavar="MODE",
     )
-    no_recipes: bool = switch("--no-recipes", help="Keep no compiled graphs between launches.", panel=_STORE)
-    secret: str = text("--secret", help="A Secret and its variables.", panel=_STORE, metavar="NAME[:VARIABLE,...]")
-    runtime_class: str = text(
-        "--runtime-class", help="runtimeClassName, where nodes need one.", panel=_POD, metavar="NAME"
+    no_recipes: bool = switch(
+        "--no-recipes", help="Keep no compiled graphs between launches.", panel=_STORE
     )
-    hugepages: str = text("--hugepages", help="2 MiB huge pages, in MiB per card.", panel=_POD, metavar="MIB")
+    secret: str = text(
+        "--secret", help="A Secret and its variables.", panel=_STORE, metavar="NAME[:VARIABLE,...]"
+    )
+    runtime_class: str = text(
+        "--runtime-class",
+        help="runtimeClassName, where nodes need one.",
+        panel=_POD,
+        metavar="NAME",
+    )
+    hugepages: str = text(
+        "--hugepages", help="2 MiB huge pages, in MiB per card.", panel=_POD, metavar="MIB"
+    )
     node_selector: tuple[str, ...] = values(
-        "--node-selector", help="Only nodes with this label (repeat).", panel=_POD, metavar="KEY=VALUE"
+        "--node-selector",
+        help="Only nodes with this label (repeat).",
+        panel=_POD,
+        metavar="KEY=VALUE",
     )
     tolerate: tuple[str, ...] = values(
         "--tolerate", help="A taint that pods tolerate (repeat).", panel=_POD, metavar="KEY"
     )
     webui: bool = switch("--webui", help="Add a Gradio chat page.", panel=_POD)
-    webui_image: str = text("--webui-image", help="An image that has gradio.", panel=_POD, metavar="IMAGE")
-    ingress_host: str = text("--ingress-host", help="Write an Ingress for this host.", panel=_POD, metavar="HOST")
-    ingress_class: str = text("--ingress-class", help="Ingress class: nginx...", panel=_POD, metavar="NAME")
+    webui_image: str = text(
+        "--webui-image", help="An image that has gradio.", panel=_POD, metavar="IMAGE"
+    )
+    ingress_host: str = text(
+        "--ingress-host", help="Write an Ingress for this host.", panel=_POD, metavar="HOST"
+    )
+    ingress_class: str = text(
+        "--ingress-class", help="Ingress class: nginx...", panel=_POD, metavar="NAME"
+    )
     # options of a plan for Ray on one machine; here they are the cluster's
     replicas: str = ""
     requests: str = ""
@@ -96,7 +135,9 @@ _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[A-Za-z0-9.+-]*")
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 
 
-def to_cluster(options: KubernetesOptions, release: str, containers: list[Container]) -> KubernetesTarget:
+def to_cluster(
+    options: KubernetesOptions, release: str, containers: list[Container]
+) -> KubernetesTarget:
     """Return the cluster that these options describe.
 
     Raises LaunchError (USAGE) for an impossible one.
@@ -110,7 +151,11 @@ def to_cluster(options: KubernetesOptions, release: str, containers: list[Contai
     on_neuron = options.accelerator in instances()
     kind = _one_of("--kind", options.kind or ("rayservice" if on_neuron else "deployment"), KINDS)
     if on_neuron and kind != "rayservice":
-        raise _usage("kubernetes.not_with", one=f"--kind {kind}", other=f"--accelerator {options.accelerator}")
+        raise _usage(
+            "kubernetes.not_with",
+            one=f"--kind {kind}",
+            other=f"--accelerator {options.accelerator}",
+        )
     if kind == "rayservice" and not on_neuron and not options.image:
         raise _usage("kubernetes.ray_image", ray=RAY)
     if kind == "rayservice" and options.monitor:
@@ -163,7 +208,8 @@ def to_cluster(options: KubernetesOptions, release: str, containers: list[Contai
         tolerate=tuple(_key("--tolerate", word) for word in options.tolerate),
         nodes=nodes_of(options),
         ray_version=options.ray_version or (RAY_VERSION if on_neuron else RAY),
-        interface=_matching("--interface", options.interface, _INTERFACE, "kubernetes.interface") or "eth0",
+        interface=_matching("--interface", options.interface, _INTERFACE, "kubernetes.interface")
+        or "eth0",
     )
 
 
@@ -187,7 +233,9 @@ def nodes_of(options: KubernetesOptions) -> int:
     """Return the number of nodes of one replica. Raises LaunchError (USAGE)."""
     from gaudi_launch.planning.parse import number
 
-    return number("--nodes", options.nodes or "2", 2, 64) if options.kind == "leaderworkerset" else 1
+    return (
+        number("--nodes", options.nodes or "2", 2, 64) if options.kind == "leaderworkerset" else 1
+    )
 
 
 def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int | None]:
@@ -223,7 +271,9 @@ def _usage(id: str, **values: Any) -> Exception:
 
 def _one_of(option: str, found: str, known: tuple[str, ...]) -> str:
     if found not in known:
-        raise _usage("kubernetes.one_of", option=option, found=found, known=", ".join(k for k in known if k))
+        raise _usage(
+            "kubernetes.one_of", option=option, found=found, known=", ".join(k for k in known if k)
+        )
     return found
 
 
@@ -268,8 +318,14 @@ def _secret(text: str, release: str, containers: list[Container]) -> tuple[str, 
     They are the named ones, else those that the user has exported.
     """
     name, _, given = text.partition(":")
-    exported = tuple(dict.fromkeys(secret for container in containers for secret in container.secrets))
-    names = tuple(dict.fromkeys(given.split(","))) if given else exported or (("HF_TOKEN",) if name else ())
+    exported = tuple(
+        dict.fromkeys(secret for container in containers for secret in container.secrets)
+    )
+    names = (
+        tuple(dict.fromkeys(given.split(",")))
+        if given
+        else exported or (("HF_TOKEN",) if name else ())
+    )
     for variable in names:
         if not _VARIABLE.fullmatch(variable):
             raise _usage("kubernetes.secret_name", found=variable)

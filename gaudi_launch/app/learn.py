@@ -80,7 +80,9 @@ def learn(files: Sequence[str], service: str) -> LearnOutcome:
         write_learned(learned)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("learn.not_written", ExitCode.FAILED, path=str(state_file()), why=why) from None
+        raise LaunchError(
+            "learn.not_written", ExitCode.FAILED, path=str(state_file()), why=why
+        ) from None
     return LearnOutcome(learned, results)
 
 
@@ -97,7 +99,9 @@ def reset() -> bool:
         return False
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("learn.not_written", ExitCode.FAILED, path=str(state_file()), why=why) from None
+        raise LaunchError(
+            "learn.not_written", ExitCode.FAILED, path=str(state_file()), why=why
+        ) from None
     return True
 
 
@@ -123,7 +127,9 @@ def read_result(path: Path, service: str) -> ReadResult:
     if "vllm:" in text and "# TYPE" in text:
         return _result(path, "metrics", _of_metrics(text, str(path), setup), "learn.no_requests")
     _remember_warmup(path, text, setup)
-    return _result(path, "log", _of_log(text.splitlines(), str(path), setup), "learn.no_speed_lines")
+    return _result(
+        path, "log", _of_log(text.splitlines(), str(path), setup), "learn.no_speed_lines"
+    )
 
 
 def _result(path: Path, kind: str, found: Iterable[SpeedMeasurement], why_not: str) -> ReadResult:
@@ -170,7 +176,9 @@ def _of_bench(path: Path) -> ReadResult:
         return ReadResult(str(path), "bench", (), message("learn.not_closed"))
     concurrency = min(int(workload["concurrency"]), completed)
     load_of = _Averages(
-        float(summary["input_tokens"]) / completed, float(summary["output_tokens"]) / completed, float(concurrency)
+        float(summary["input_tokens"]) / completed,
+        float(summary["output_tokens"]) / completed,
+        float(concurrency),
     )
     found = []
     for measure in ("ttft", "tpot"):
@@ -200,7 +208,12 @@ class _Averages:
 
 
 def _measurement(
-    source: str, recorded: RecordedSetup, load: _Averages, measure: str, value: float, statistic: str = "mean"
+    source: str,
+    recorded: RecordedSetup,
+    load: _Averages,
+    measure: str,
+    value: float,
+    statistic: str = "mean",
 ) -> SpeedMeasurement:
     from gaudi_launch.performance.learned import SpeedMeasurement
 
@@ -297,7 +310,9 @@ def _remember_warmup(path: Path, text: str, setup: RecordedSetup) -> None:
     if not graphs or seconds is None:
         return
     file = state_dir() / FILE_NAME
-    found = Measured(setup.engine, setup.model.name, setup.setup.cards, setup.dtype, graphs, float(seconds))
+    found = Measured(
+        setup.engine, setup.model.name, setup.setup.cards, setup.dtype, graphs, float(seconds)
+    )
     if found not in read_measured(file):
         with best_effort(_log, "record the warm-up of a log", OSError):
             record(file, found)
@@ -311,7 +326,9 @@ def to_json(learned: LearnedConstants | None) -> dict[str, Any]:
     rows = []
     for name, value in (learned.values if learned is not None else {}).items():
         constant = shipped[name]
-        rows.append({"name": name, "unit": constant.unit, "shipped": constant.value, "learned": value})
+        rows.append(
+            {"name": name, "unit": constant.unit, "shipped": constant.value, "learned": value}
+        )
     return {
         "schema": 1,
         "version": learned.version if learned is not None else 0,

@@ -174,7 +174,9 @@ def _split(words: list[str]) -> list[str]:
         # a backslash at a line's end joins lines in scripts and manuals
         return shlex.split(words[0].replace("\\\n", " "))
     except ValueError as error:
-        raise LaunchError("migrate.quoting", ExitCode.USAGE, found=words[0][:200], why=str(error)) from None
+        raise LaunchError(
+            "migrate.quoting", ExitCode.USAGE, found=words[0][:200], why=str(error)
+        ) from None
 
 
 def _our_command(request: Request, variables: Mapping[str, str]) -> list[str]:
@@ -183,11 +185,21 @@ def _our_command(request: Request, variables: Mapping[str, str]) -> list[str]:
     It has the variables that preceded the old one.
     """
     assigned = [f"{name}={value}" for name, value in variables.items()]
-    words = [*(["env", *assigned] if assigned else []), "gaudi-launch", "serve", "--engine", request.engine]
+    words = [
+        *(["env", *assigned] if assigned else []),
+        "gaudi-launch",
+        "serve",
+        "--engine",
+        request.engine,
+    ]
     words += ["-w", request.model]
     for name, flag in _FLAGS:
         value = getattr(request, name)
-        if value is None or value is False or (name == "cards" and value == 1 and request.modules is None):
+        if (
+            value is None
+            or value is False
+            or (name == "cards" and value == 1 and request.modules is None)
+        ):
             continue
         words.append(flag)
         if name.removesuffix("_range") in request.open_ranges:
@@ -199,14 +211,18 @@ def _our_command(request: Request, variables: Mapping[str, str]) -> list[str]:
     return [*words, *(["--", *request.extra] if request.extra else [])]
 
 
-def _differences(reference: Plan, ours: Plan | LaunchError, brings_code: bool | None) -> list[SettingDifference]:
+def _differences(
+    reference: Plan, ours: Plan | LaunchError, brings_code: bool | None
+) -> list[SettingDifference]:
     """Return the changes by --tuning auto.
 
     ``brings_code``: whether the model includes Python code, None where unknown.
     """
     if isinstance(ours, LaunchError):
         return [SettingDifference("plan", "", "", str(ours))]
-    theirs = {(setting.kind, setting.name): setting for setting in reference.settings if setting.sent}
+    theirs = {
+        (setting.kind, setting.name): setting for setting in reference.settings if setting.sent
+    }
     mine = {(setting.kind, setting.name): setting for setting in ours.settings if setting.sent}
     found = []
     for key in [*theirs, *(key for key in mine if key not in theirs)]:

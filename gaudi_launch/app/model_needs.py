@@ -61,7 +61,9 @@ class Provision:
         if final is None or request.model == str(final):
             return replace(request, quant_file=self.quant)
         if not self.facts.converts and self.facts.folder is None:
-            return replace(request, quant_file=self.quant)  # plan keeps the name of what is not on this machine yet
+            return replace(
+                request, quant_file=self.quant
+            )  # plan keeps the name of what is not on this machine yet
         # clients continue to use the name they know
         name = request.served_name or request.model
         return replace(request, model=str(final), served_name=name, quant_file=self.quant)
@@ -79,7 +81,11 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
     cannot be used.
     """
     repo = request.model if looks_like_hub_id(request.model) else ""
-    folder = find_local(repo, code=bool(request.trust_remote_code)) if repo else Path(request.model).expanduser()
+    folder = (
+        find_local(repo, code=bool(request.trust_remote_code))
+        if repo
+        else Path(request.model).expanduser()
+    )
     there = folder is not None and folder.is_dir()
     known = known_model(str(folder) if there else request.model, must_exist=False)
     # the last part of a Hugging Face cache folder is its revision
@@ -122,7 +128,14 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
         # no weights are read, and no code of the model runs
         return Provision(facts, (), generation=generation, known=known)
     return Provision(
-        facts, steps(facts), quant, published, generation, lacks, _code(request, known, profile), known
+        facts,
+        steps(facts),
+        quant,
+        published,
+        generation,
+        lacks,
+        _code(request, known, profile),
+        known,
     )
 
 
@@ -173,7 +186,9 @@ def _quant(
     calibration = inside.calibration
     # published measurements, and those in the engine's sources, are of the fork's modules
     has_published = calibration is not None and calibration.published
-    published = profiles.published_for(profile, known.name, generation, cards) if has_published else None
+    published = (
+        profiles.published_for(profile, known.name, generation, cards) if has_published else None
+    )
     family = calibration.family if calibration is not None else inside.profile_key
     settings = profiles.profile_settings(profile, inside.profile_key, "fp8") if profile else []
     wanted = measurements.MeasurementQuery(
@@ -183,14 +198,18 @@ def _quant(
         named=request.quant_config,
         exported=request.environment.get("QUANT_CONFIG"),
         prefix=request.environment.get(measurements.PREFIX, ""),
-        profile_file=next((value for _, name, value, _, _ in settings if name == "QUANT_CONFIG"), None),
+        profile_file=next(
+            (value for _, name, value, _, _ in settings if name == "QUANT_CONFIG"), None
+        ),
         published=published,
         checkout=installed.facts.get("source") if installed is not None and has_published else None,
         family=family,
     )
     found = measurements.find(wanted)
     if found is None:
-        others = ", ".join(map(str, measurements.calibrated_for(known.name, generation, family))) or "-"
+        others = (
+            ", ".join(map(str, measurements.calibrated_for(known.name, generation, family))) or "-"
+        )
         place = measurements.calibrated_folder(known.name, generation, cards, family)
         lacks = LaunchError(
             "quant.none",
@@ -303,8 +322,12 @@ def _rooms(facts: SetupFacts, here: bool) -> tuple[Room, ...]:
         return (Room(next(iter(needed)), total),) if total else ()
     disks: dict[int, tuple[Path, int]] = {}
     for folder, count in needed.items():
-        place = next((path for path in (folder, *folder.absolute().parents) if path.exists()), Path("/"))
+        place = next(
+            (path for path in (folder, *folder.absolute().parents) if path.exists()), Path("/")
+        )
         device = place.stat().st_dev
         _, before = disks.get(device, (place, 0))
         disks[device] = (place, before + count)
-    return tuple(Room(place, count, shutil.disk_usage(place).free) for place, count in disks.values())
+    return tuple(
+        Room(place, count, shutil.disk_usage(place).free) for place, count in disks.values()
+    )

@@ -52,7 +52,9 @@ def bring(request: Request, provision: Provision, reporter: Reporter) -> None:
         reporter.say(text("prepare.step", number=number, count=len(left), what=step.what.render()))
         if step.name == "pull":
             facts = provision.facts
-            fetch(Wanted(facts.repo, to=facts.target, code=bool(request.trust_remote_code)), reporter)
+            fetch(
+                Wanted(facts.repo, to=facts.target, code=bool(request.trust_remote_code)), reporter
+            )
         elif step.name == "convert":
             _convert(provision.facts, reporter)
         elif step.name == "measurements":
@@ -92,7 +94,9 @@ def fetch(wanted: Wanted, reporter: Reporter) -> Pulled:
     return done
 
 
-def convert(source: Path, out: Path, processes: int, reporter: Reporter, *, force: bool = False) -> Conversion:
+def convert(
+    source: Path, out: Path, processes: int, reporter: Reporter, *, force: bool = False
+) -> Conversion:
     """Convert an fp8 checkpoint for Gaudi2. Raises LaunchError."""
     from gaudi_launch.models.fp8.convert import convert_folder
 
@@ -100,7 +104,9 @@ def convert(source: Path, out: Path, processes: int, reporter: Reporter, *, forc
         return convert_folder(source, out, processes, force, reporter.converted)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("fp8.io", ExitCode.FAILED, path=str(error.filename or out), why=why) from None
+        raise LaunchError(
+            "fp8.io", ExitCode.FAILED, path=str(error.filename or out), why=why
+        ) from None
 
 
 def _convert(facts: SetupFacts, reporter: Reporter) -> None:

@@ -15,4 +15,9 @@ def render_monitoring(targets: str, to: Destination, *, force: bool) -> Rendered
     from gaudi_launch.app.render import deliver
     from gaudi_launch.watch.monitoring import monitoring_files
 
-    return deliver(monitoring_files([each.strip() for each in targets.split(",")]), "monitoring", to, force=force)
+    return deliver(
+        monitoring_files([each.strip() for each in targets.split(",")]),
+        "monitoring",
+        to,
+        force=force,
+    )

@@ -35,10 +35,19 @@ class LaunchOptions:
     """
 
     model: str | None = value(
-        "-w", "--weights", help="Model: a folder or a hub ID.", panel=_MODEL, metavar="MODEL", bare=True
+        "-w",
+        "--weights",
+        help="Model: a folder or a hub ID.",
+        panel=_MODEL,
+        metavar="MODEL",
+        bare=True,
     )
     host: str | None = value(
-        "-u", "--host", help="Address to listen on (default 127.0.0.1).", panel=_MODEL, metavar="ADDRESS"
+        "-u",
+        "--host",
+        help="Address to listen on (default 127.0.0.1).",
+        panel=_MODEL,
+        metavar="ADDRESS",
     )
     port: str | None = value(
         "-p", "--port", help="Port to listen on (default 30001).", panel=_MODEL, metavar="PORT"
@@ -56,7 +65,10 @@ class LaunchOptions:
         "--plan", help="Plan the options of a file that --save wrote.", panel=_MODEL, metavar="FILE"
     )
     machine: str | None = value(
-        "--machine", help="Plan for a snapshot file or simulated:NAME.", panel=_CARDS, metavar="MACHINE"
+        "--machine",
+        help="Plan for a snapshot file or simulated:NAME.",
+        panel=_CARDS,
+        metavar="MACHINE",
     )
     dtype: str | None = value(
         "-d", "--dtype", help="bfloat16, float16, fp8, awq or gptq.", panel=_ENGINE, metavar="TYPE"
@@ -69,10 +81,18 @@ class LaunchOptions:
         metavar="RANGE",
     )
     output_range: str | None = value(
-        "-o", "--output", help="Output tokens per request, MIN,MAX: 1,2k.", panel=_LENGTHS, metavar="RANGE"
+        "-o",
+        "--output",
+        help="Output tokens per request, MIN,MAX: 1,2k.",
+        panel=_LENGTHS,
+        metavar="RANGE",
     )
     max_num_batched_tokens: str | None = value(
-        "-t", "--max-num-batched-tokens", help="Prompt tokens per step, e.g. 8k.", panel=_LENGTHS, metavar="N"
+        "-t",
+        "--max-num-batched-tokens",
+        help="Prompt tokens per step, e.g. 8k.",
+        panel=_LENGTHS,
+        metavar="N",
     )
     max_model_len: str | None = value(
         "-l",
@@ -95,38 +115,64 @@ class LaunchOptions:
         metavar="BATCH,LEN",
     )
     padding_limit: str | None = value(
-        "--padding-limit", help="Maximum padding fraction of a bucket, 0 to 0.5.", panel=_LENGTHS, metavar="X"
+        "--padding-limit",
+        help="Maximum padding fraction of a bucket, 0 to 0.5.",
+        panel=_LENGTHS,
+        metavar="X",
     )
     max_capture_len: str | None = value(
-        "--max-capture-len", help="Maximum tokens of a captured graph, e.g. 8k.", panel=_LENGTHS, metavar="N"
+        "--max-capture-len",
+        help="Maximum tokens of a captured graph, e.g. 8k.",
+        panel=_LENGTHS,
+        metavar="N",
     )
     engine: str | None = value(
         "--engine", help="auto, or one of 'gaudi-launch engines'.", panel=_ENGINE, metavar="ENGINE"
     )
     python: str | None = value(
-        "--python", help="The engine's interpreter (default: python3 on PATH).", panel=_ENGINE, metavar="PATH"
+        "--python",
+        help="The engine's interpreter (default: python3 on PATH).",
+        panel=_ENGINE,
+        metavar="PATH",
     )
     tuning: str | None = value(
-        "--tuning", help="auto, or reference: the settings of the start scripts.", panel=_ENGINE, metavar="HOW"
+        "--tuning",
+        help="auto, or reference: the settings of the start scripts.",
+        panel=_ENGINE,
+        metavar="HOW",
     )
     memory_utilization: str | None = value(
-        "--memory-utilization", help="Fraction of free card memory to use.", panel=_ENGINE, metavar="X"
+        "--memory-utilization",
+        help="Fraction of free card memory to use.",
+        panel=_ENGINE,
+        metavar="X",
     )
     quant_config: str | None = value(
         "--quant-config", help="Quantisation file (QUANT_CONFIG).", panel=_ENGINE, metavar="FILE"
     )
-    inc_fp8: bool = switch("-q", "--inc-fp8", help="FP8 by Intel Neural Compressor (deepseek_r1).", panel=_ENGINE)
+    inc_fp8: bool = switch(
+        "-q", "--inc-fp8", help="FP8 by Intel Neural Compressor (deepseek_r1).", panel=_ENGINE
+    )
     scheduler_steps: str | None = value(
         "-e", "--scheduler-steps", help="Decode steps per scheduling.", panel=_ENGINE, metavar="N"
     )
     replicas: str | None = value(
-        "--replicas", help="ray-serve: replicas of the model, N or MIN..MAX.", panel=_ENGINE, metavar="N"
+        "--replicas",
+        help="ray-serve: replicas of the model, N or MIN..MAX.",
+        panel=_ENGINE,
+        metavar="N",
     )
     target_ongoing: str | None = value(
-        "--ongoing", help="ray-serve: requests per replica before another one starts.", panel=_ENGINE, metavar="N"
+        "--ongoing",
+        help="ray-serve: requests per replica before another one starts.",
+        panel=_ENGINE,
+        metavar="N",
     )
     time_scale: str | None = value(
-        "--time-scale", help="simulated: divide the times of the cards by X.", panel=_ENGINE, metavar="X"
+        "--time-scale",
+        help="simulated: divide the times of the cards by X.",
+        panel=_ENGINE,
+        metavar="X",
     )
     faults: tuple[str, ...] = values(
         "--fault",
@@ -134,13 +180,22 @@ class LaunchOptions:
         panel=_ENGINE,
         metavar="FAULT",
     )
-    cache_dir: str | None = value("-c", "--cache", help="Folder of the recipe cache.", panel=_MORE, metavar="DIR")
+    cache_dir: str | None = value(
+        "-c", "--cache", help="Folder of the recipe cache.", panel=_MORE, metavar="DIR"
+    )
     skip_warmup: bool = switch(
-        "-s", "--skip-warmup", help="Skip the warm-up; shapes are compiled on first use.", panel=_MORE
+        "-s",
+        "--skip-warmup",
+        help="Skip the warm-up; shapes are compiled on first use.",
+        panel=_MORE,
     )
     profile: bool = switch("-f", "--profile", help="Turn on the engine's profiler.", panel=_MORE)
-    no_zero_padding: bool = switch("-z", "--no-zero-padding", help="Turn off zero padding.", panel=_MORE)
-    no_fused_sdpa: bool = switch("-a", "--no-fused-sdpa", help="Turn off the fused attention kernel.", panel=_MORE)
+    no_zero_padding: bool = switch(
+        "-z", "--no-zero-padding", help="Turn off zero padding.", panel=_MORE
+    )
+    no_fused_sdpa: bool = switch(
+        "-a", "--no-fused-sdpa", help="Turn off the fused attention kernel.", panel=_MORE
+    )
     trust_remote_code: bool = switch(
         "--trust-remote-code", help="Allow Python code from the model folder.", panel=_MORE
     )
@@ -179,7 +234,9 @@ def to_request(options: LaunchOptions, environment: Mapping[str, str] | None = N
     )
 
 
-def read_request(options: LaunchOptions, *, environment: Mapping[str, str], files_dir: str, stamp: str) -> Request:
+def read_request(
+    options: LaunchOptions, *, environment: Mapping[str, str], files_dir: str, stamp: str
+) -> Request:
     """Return the Request of these options.
 
     Pure. Raises LaunchError (USAGE) for an invalid value.

@@ -42,9 +42,13 @@ def report(machine: str | None, days: int) -> PowerReport:
     if not 1 <= days <= 400:
         raise LaunchError("power.days", ExitCode.USAGE, found=days)
     (host,) = once(WatchRequest(machine=machine))
-    found = [ServiceEnergy(each.name, tuple(read_energy(each.folder)[-days:])) for each in services()]
+    found = [
+        ServiceEnergy(each.name, tuple(read_energy(each.folder)[-days:])) for each in services()
+    ]
     energy = tuple(each for each in found if each.days)
-    return PowerReport(host, energy, power_range(host.product) if host.product is not None else None)
+    return PowerReport(
+        host, energy, power_range(host.product) if host.product is not None else None
+    )
 
 
 def planned_cap(watts: int, modules: Sequence[int] | None, machine: str | None) -> list[CapChange]:

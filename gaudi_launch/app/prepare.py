@@ -61,7 +61,9 @@ class Prepared:
 
         measured = read_measured(state_dir() / FILE_NAME)
         with step("screen.step_plan"):
-            made = make_plan(self.request, self.host, self.model, self.engine, placement, measured=measured)
+            made = make_plan(
+                self.request, self.host, self.model, self.engine, placement, measured=measured
+            )
         made = replace(made, warnings=(*self._name_notes(), *made.warnings))
         if not is_decided(self.request.engine, self.installed):
             python = self.installed.python if self.installed else "PATH"
@@ -116,7 +118,9 @@ class Prepared:
         ours = plan.buckets.graphs if plan.buckets else 0
         differs = message("plan.engine_buckets", ours=ours, theirs=theirs.graphs)
         strategy = answer.algorithm or plan.bucket_strategy
-        return replace(plan, buckets=theirs, bucket_strategy=strategy, warnings=(*plan.warnings, differs))
+        return replace(
+            plan, buckets=theirs, bucket_strategy=strategy, warnings=(*plan.warnings, differs)
+        )
 
     def cached(self, plan: Plan) -> Cached | None:
         """Return the plan with its recipe cache; None where there is none to manage."""
@@ -126,7 +130,9 @@ class Prepared:
         if not self.engine.keeps_recipes:
             return None
         here = self.machine is None
-        return with_cache(plan, self.request, self.host, cache_dir(), look=here, machine_root=machine_root())
+        return with_cache(
+            plan, self.request, self.host, cache_dir(), look=here, machine_root=machine_root()
+        )
 
     def findings(self, plan: Plan) -> list[Finding]:
         """Return the doctor's fast checks of this machine for this plan."""
@@ -137,7 +143,12 @@ class Prepared:
         if plan.engine.simulated:
             # the cards are those of another machine, the process is of this one
             wants = Wants(gaudi=False, engine=self.engine.environment)
-            return quick(Host(), load_config(None), wants, engine_facts(self.installed) if self.installed else None)
+            return quick(
+                Host(),
+                load_config(None),
+                wants,
+                engine_facts(self.installed) if self.installed else None,
+            )
         modules = plan.placement.modules
         # the port is checked separately, on the machine that it will be opened on
         wants = Wants(
@@ -178,7 +189,9 @@ def checked_plan(options: LaunchOptions) -> CheckedPlan:
     made = prepared.plan()
     cached = prepared.cached(made)
     made = cached.plan if cached is not None else made
-    failed = tuple(finding.message for finding in prepared.findings(made) if finding.status == "fail")
+    failed = tuple(
+        finding.message for finding in prepared.findings(made) if finding.status == "fail"
+    )
     return CheckedPlan(replace(made, warnings=(*made.warnings, *failed)), prepared, failed)
 
 
@@ -248,8 +261,12 @@ def prepare(
 
         check_folder(request)
     with step("screen.step_engine"):
-        installed = None if in_image else _installed(request, must_exist, here=options.machine is None)
-    engine = registry.find(_engine_name(request, installed, options.machine), installed, request.python)
+        installed = (
+            None if in_image else _installed(request, must_exist, here=options.machine is None)
+        )
+    engine = registry.find(
+        _engine_name(request, installed, options.machine), installed, request.python
+    )
     request = with_config_file(request, engine, needed=must_exist and options.machine is None)
     if request.tuning == "auto" and not registry.in_container(request.engine):
         request = with_own_words(request, engine.identity, engine.lacks)
@@ -262,7 +279,9 @@ def prepare(
     host = load(options.machine) if engine.needs_cards or options.machine else Host()
     if request.tuning == "reference":
         model = known_model(request.model, must_exist)
-        return Prepared(request, host, model, engine.suited(model), installed, options.machine, saved=compared)
+        return Prepared(
+            request, host, model, engine.suited(model), installed, options.machine, saved=compared
+        )
     with step("screen.step_model"):
         provision = provisions.look(request, host, engine, installed)
     engine = engine.suited(provision.known)
@@ -271,7 +290,9 @@ def prepare(
     supported = engine.innermost.support(provision.known, request.args, request.environment)
     check_support(supported, force=request.force)
     with step("screen.step_plan"):
-        request = with_balanced_cards(request, host, provision.planned(provision.request_for(request)), engine)
+        request = with_balanced_cards(
+            request, host, provision.planned(provision.request_for(request)), engine
+        )
     if request.chosen_cards is not None:
         # files of fp8 depend on the number of cards
         provision = provisions.look(request, host, engine, installed)
@@ -283,7 +304,9 @@ def prepare(
         provisions.check(provision)
     request = provision.request_for(request)
     model = provision.planned(request) if not must_exist else known_model(request.model)
-    return Prepared(request, host, model, engine.suited(model), installed, options.machine, provision, compared)
+    return Prepared(
+        request, host, model, engine.suited(model), installed, options.machine, provision, compared
+    )
 
 
 def _engine_name(request: Request, installed: Installed | None, machine: str | None) -> str:
@@ -315,7 +338,9 @@ def with_config_file(request: Request, engine: Engine, *, needed: bool) -> Reque
     from gaudi_launch.planning.secret_args import CONFIG
 
     if request.secret_options and engine.config_file != "read":
-        raise LaunchError("plan.secret_argument", ExitCode.USAGE, option=_first_option(request.secret_options))
+        raise LaunchError(
+            "plan.secret_argument", ExitCode.USAGE, option=_first_option(request.secret_options)
+        )
     kind = engine.innermost.config_file
     request = with_options(request, engine.innermost.identity)
     if not kind or not request.args.given(CONFIG):
@@ -326,7 +351,9 @@ def with_config_file(request: Request, engine: Engine, *, needed: bool) -> Reque
     if path is None:
         return request
     if kind == "breaks":
-        raise LaunchError("plan.config_breaks", ExitCode.USAGE, path=path, engine=engine.innermost.identity.label)
+        raise LaunchError(
+            "plan.config_breaks", ExitCode.USAGE, path=path, engine=engine.innermost.identity.label
+        )
     try:
         with Path(path).open(encoding="utf-8") as file:
             return with_file(request, path, file.read(1 << 20))

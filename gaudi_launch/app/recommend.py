@@ -50,9 +50,15 @@ _GOAL, _TRAFFIC, _SHOW = "Goal", "Traffic", "Output"
 class RecommendOptions:
     """The goal and the traffic as typed; empty where not given."""
 
-    goal: str = text("--for", help="balanced, throughput, latency, context or cost.", panel=_GOAL, metavar="GOAL")
-    ttft: str = text("--ttft", help="Time to first token: 1.5s, 800ms.", panel=_GOAL, metavar="TIME")
-    tpot: str = text("--tpot", help="Time per output token: 0.05, 50ms.", panel=_GOAL, metavar="TIME")
+    goal: str = text(
+        "--for", help="balanced, throughput, latency, context or cost.", panel=_GOAL, metavar="GOAL"
+    )
+    ttft: str = text(
+        "--ttft", help="Time to first token: 1.5s, 800ms.", panel=_GOAL, metavar="TIME"
+    )
+    tpot: str = text(
+        "--tpot", help="Time per output token: 0.05, 50ms.", panel=_GOAL, metavar="TIME"
+    )
     e2e: str = text("--e2e", help="Time to the last token: 20s.", panel=_GOAL, metavar="TIME")
     percentile: str = text(
         "--percentile",
@@ -61,8 +67,12 @@ class RecommendOptions:
         metavar="P",
         default="95",
     )
-    max_start: str = text("--max-start", help="Maximum warm-up time: 90s, 10m.", panel=_GOAL, metavar="TIME")
-    rate: str = text("--rate", help="Total request rate: 50/s, 3000/m, 2e6/d.", panel=_TRAFFIC, metavar="RATE")
+    max_start: str = text(
+        "--max-start", help="Maximum warm-up time: 90s, 10m.", panel=_GOAL, metavar="TIME"
+    )
+    rate: str = text(
+        "--rate", help="Total request rate: 50/s, 3000/m, 2e6/d.", panel=_TRAFFIC, metavar="RATE"
+    )
     concurrency: str = text(
         "--concurrency",
         help="Clients that each wait for an answer, instead of --rate.",
@@ -70,7 +80,10 @@ class RecommendOptions:
         metavar="N",
     )
     trace: str = text(
-        "--trace", help="Past requests: CSV, JSON lines, /metrics page or URL.", panel=_TRAFFIC, metavar="FILE|URL"
+        "--trace",
+        help="Past requests: CSV, JSON lines, /metrics page or URL.",
+        panel=_TRAFFIC,
+        metavar="FILE|URL",
     )
     arrivals: str = text(
         "--arrivals",
@@ -79,7 +92,10 @@ class RecommendOptions:
         metavar="HOW",
     )
     accelerator: str = text(
-        "--accelerator", help="gaudi2, gaudi3... (default: this machine).", panel="Cards", metavar="NAME"
+        "--accelerator",
+        help="gaudi2, gaudi3... (default: this machine).",
+        panel="Cards",
+        metavar="NAME",
     )
     nodes: str = text("--nodes", help="Number of servers of this kind.", panel="Cards", metavar="N")
     top: str = text("--top", help="Also show the best N configurations.", panel=_SHOW, metavar="N")
@@ -230,7 +246,10 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
     searched = search.engine(candidate.engine)
     engine = searched.engine.innermost
     inputs, outputs = ranges_of(search, candidate)
-    changes: dict[str, str] = {"max_num_seqs": str(candidate.batch), "max_model_len": str(candidate.length)}
+    changes: dict[str, str] = {
+        "max_num_seqs": str(candidate.batch),
+        "max_model_len": str(candidate.length),
+    }
     if not options.modules:
         changes["cards"] = str(candidate.cards)
     if takes(engine, "-t"):
@@ -246,7 +265,11 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
     if not options.dtype and candidate.dtype not in (search.model.quantization, "bfloat16"):
         changes["dtype"] = candidate.dtype
     args = searched.request.args
-    kept = {name: value for name, value in changes.items() if not args.has(_ENGINE_OPTIONS.get(name, "--"))}
+    kept = {
+        name: value
+        for name, value in changes.items()
+        if not args.has(_ENGINE_OPTIONS.get(name, "--"))
+    }
     return replace(options, extra=(*options.extra, *prefix_arguments(searched, candidate)), **kept)  # type: ignore[arg-type]
 
 
@@ -267,10 +290,16 @@ def serve_command(launch: LaunchOptions) -> tuple[str, ...]:
 
 def _check_start(goal: Goal, plan: Plan) -> None:
     """Raise LaunchError (MACHINE) for a plan whose warm-up takes too long."""
-    if goal.most_start is None or plan.estimate is None or plan.estimate.high_seconds <= goal.most_start:
+    if (
+        goal.most_start is None
+        or plan.estimate is None
+        or plan.estimate.high_seconds <= goal.most_start
+    ):
         return
     seconds = f"{plan.estimate.high_seconds:.0f}"
-    raise LaunchError("recommend.slow_start", ExitCode.MACHINE, seconds=seconds, most=f"{goal.most_start:.0f}")
+    raise LaunchError(
+        "recommend.slow_start", ExitCode.MACHINE, seconds=seconds, most=f"{goal.most_start:.0f}"
+    )
 
 
 def _planned(case: RecommendCase, launch: LaunchOptions) -> Plan:
@@ -290,11 +319,15 @@ def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
     prepared = prepare(replace(options, cards=cards, machine=machine))
     if not registry.takes_cards(prepared.engine.identity.label):
         known = ", ".join(registry.names_with_cards())
-        raise LaunchError("fit.engine", ExitCode.USAGE, found=prepared.engine.identity.label, known=known)
+        raise LaunchError(
+            "fit.engine", ExitCode.USAGE, found=prepared.engine.identity.label, known=known
+        )
     return prepared
 
 
-def _other_engines(options: LaunchOptions, prepared: Prepared, model: Model) -> tuple[SearchedEngine, ...]:
+def _other_engines(
+    options: LaunchOptions, prepared: Prepared, model: Model
+) -> tuple[SearchedEngine, ...]:
     """Return the engines that run the model too, where none is named or installed."""
     from gaudi_launch.app.fit import data_types
     from gaudi_launch.engines import registry
@@ -314,7 +347,9 @@ def _other_engines(options: LaunchOptions, prepared: Prepared, model: Model) -> 
         except LaunchError as error:
             _log.debug("%s is not compared: %s", name, error)
             continue
-        found.append(SearchedEngine(engine, request, tuple(data_types(model, request.dtype or "", engine))))
+        found.append(
+            SearchedEngine(engine, request, tuple(data_types(model, request.dtype or "", engine)))
+        )
     return tuple(found)
 
 
@@ -328,7 +363,9 @@ def _cards_given(options: LaunchOptions) -> int:
     return request.cards
 
 
-def _machine(options: LaunchOptions, given: RecommendOptions, notes: list[Message]) -> tuple[str | None, Host]:
+def _machine(
+    options: LaunchOptions, given: RecommendOptions, notes: list[Message]
+) -> tuple[str | None, Host]:
     """Return the machine to plan for, and what it is.
 
     A full server of the product where it is named, or where this machine has no card.
@@ -348,7 +385,9 @@ def _machine(options: LaunchOptions, given: RecommendOptions, notes: list[Messag
     if machine is None:
         raise LaunchError("recommend.no_server", ExitCode.USAGE, found=product.id)
     if not given.accelerator:
-        notes.append(message("recommend.assumed_machine", product=product.title, cards=product.cards))
+        notes.append(
+            message("recommend.assumed_machine", product=product.title, cards=product.cards)
+        )
     return machine, load(machine)
 
 
@@ -390,14 +429,18 @@ class _Load:
     clients: int
 
 
-def _load(options: LaunchOptions, given: RecommendOptions, model: Model, notes: list[Message]) -> _Load:
+def _load(
+    options: LaunchOptions, given: RecommendOptions, model: Model, notes: list[Message]
+) -> _Load:
     from gaudi_launch.app.capacity import CapacityOptions, rate_of_trace, read_rate, traffic_of
     from gaudi_launch.buckets.past_requests import read_timed
     from gaudi_launch.planning.parse import number
 
     if given.rate and given.concurrency:
         raise LaunchError("capacity.one_demand", ExitCode.USAGE)
-    clients = number("--concurrency", given.concurrency, 1, _MOST_CLIENTS) if given.concurrency else 0
+    clients = (
+        number("--concurrency", given.concurrency, 1, _MOST_CLIENTS) if given.concurrency else 0
+    )
     past, timed = read_timed(given.trace) if given.trace else (None, False)
     arrivals = given.arrivals or ("trace" if timed else "poisson")
     if arrivals not in ("poisson", "trace") or (arrivals == "trace" and not timed):

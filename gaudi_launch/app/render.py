@@ -42,7 +42,10 @@ class FileOptions:
         "--to", help="Target folder or file (default: stdout).", panel=_OUTPUT, metavar="DIR|FILE"
     )
     name: str | None = value(
-        "--name", help="The service's name (default: from model and port).", panel=_OUTPUT, metavar="NAME"
+        "--name",
+        help="The service's name (default: from model and port).",
+        panel=_OUTPUT,
+        metavar="NAME",
     )
     as_json: bool = switch("--json", help="The files as one JSON object.", panel=_OUTPUT)
 
@@ -57,7 +60,10 @@ class ContainerFileOptions(FileOptions):
     """The options of files that describe a container."""
 
     image: str | None = value(
-        "--image", help="Container image (default: the engine's own).", panel=_OUTPUT, metavar="IMAGE"
+        "--image",
+        help="Container image (default: the engine's own).",
+        panel=_OUTPUT,
+        metavar="IMAGE",
     )
 
 
@@ -130,7 +136,10 @@ class PlanToRender:
         release = release_of(self.plan.engine.label, self.plan.engine.version)
         if image is not None or release is None or self.plan.container is not None:
             return None
-        if spans_groups(self.prepared.host, self.plan.placement.modules) and release.bare_image is not None:
+        if (
+            spans_groups(self.prepared.host, self.plan.placement.modules)
+            and release.bare_image is not None
+        ):
             return dockerfile(release, SetupExtras(scale_out=True))
         return None if release.whole_image is not None else dockerfile(release, SetupExtras())
 
@@ -151,39 +160,53 @@ def env(options: LaunchOptions, to: Destination, reporter: Reporter) -> Rendered
     return _finish(made, "env", render(made.plan, made.exported), to, force=options.force)
 
 
-def docker(options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter) -> RenderedFiles:
+def docker(
+    options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter
+) -> RenderedFiles:
     """Render one ``docker run`` as a script. Raises LaunchError."""
     from gaudi_launch.render.docker import render
     from gaudi_launch.render.text import heading
 
     made = _make(options, to, reporter, carries_files=True)
     head, files = heading(made.plan), made.plan.command.files
-    rendered = render(made.container(image), made.container_name, head, made.dockerfile(image), files)
+    rendered = render(
+        made.container(image), made.container_name, head, made.dockerfile(image), files
+    )
     return _finish(made, "docker", rendered, to, force=options.force)
 
 
-def compose(options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter) -> RenderedFiles:
+def compose(
+    options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter
+) -> RenderedFiles:
     """Render a compose file. Raises LaunchError."""
     from gaudi_launch.render.compose import render
     from gaudi_launch.render.text import heading
 
     made = _make(options, to, reporter)
-    rendered = render(made.container(image), made.container_name, heading(made.plan), made.dockerfile(image))
+    rendered = render(
+        made.container(image), made.container_name, heading(made.plan), made.dockerfile(image)
+    )
     return _finish(made, "compose", rendered, to, force=options.force)
 
 
-def quadlet(options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter) -> RenderedFiles:
+def quadlet(
+    options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter
+) -> RenderedFiles:
     """Render a Quadlet unit. Raises LaunchError."""
     from gaudi_launch.render.quadlet import render
     from gaudi_launch.render.text import check_words, heading
 
     made = _make(options, to, reporter)
     check_words(made.plan, for_systemd=True)
-    rendered = render(made.container(image), made.container_name, heading(made.plan), made.dockerfile(image))
+    rendered = render(
+        made.container(image), made.container_name, heading(made.plan), made.dockerfile(image)
+    )
     return _finish(made, "quadlet", rendered, to, force=options.force)
 
 
-def systemd(options: LaunchOptions, unit: SystemdOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
+def systemd(
+    options: LaunchOptions, unit: SystemdOptions, to: Destination, reporter: Reporter
+) -> RenderedFiles:
     """Render a systemd unit. Raises LaunchError."""
     from gaudi_launch.render.systemd import render
 
@@ -293,7 +316,10 @@ def _absolute_paths(options: LaunchOptions) -> LaunchOptions:
     if model and Path(model).expanduser().is_dir():
         model = absolute(model)
     return replace(
-        options, model=model, quant_config=absolute(options.quant_config), cache_dir=absolute(options.cache_dir)
+        options,
+        model=model,
+        quant_config=absolute(options.quant_config),
+        cache_dir=absolute(options.cache_dir),
     )
 
 
@@ -304,7 +330,9 @@ def _with_program(plan: Plan, program: str | None) -> Plan:
     return replace(plan, command=replace(plan.command, argv=(program, *plan.command.argv[1:])))
 
 
-def _finish(made: PlanToRender, target: str, rendered: Rendered, to: Destination, *, force: bool) -> RenderedFiles:
+def _finish(
+    made: PlanToRender, target: str, rendered: Rendered, to: Destination, *, force: bool
+) -> RenderedFiles:
     """Deliver the rendered text with the plan's files."""
     complete = replace(rendered, files={**rendered.files, **made.files})
     return deliver(complete, target, replace(to, name=made.name), force=force)
@@ -323,5 +351,7 @@ def deliver(rendered: Rendered, target: str, to: Destination, *, force: bool) ->
     if to.output is not None:
         written = write(rendered, to.output, force=force)
     elif len(rendered.files) > 1 and not to.several:
-        raise LaunchError("render.several", ExitCode.USAGE, target=target, files=", ".join(rendered.files))
+        raise LaunchError(
+            "render.several", ExitCode.USAGE, target=target, files=", ".join(rendered.files)
+        )
     return RenderedFiles(target, to.name or "", rendered, tuple(written))

@@ -46,7 +46,11 @@ class SavedTraffic:
 
     def to_json(self) -> dict[str, str]:
         """Return the values that there are, by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if getattr(self, field.name)}
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name)
+        }
 
 
 @dataclass(frozen=True)
@@ -248,7 +252,9 @@ def _check(path: Path, document: Any, tree: Any) -> None:
     if problem is not None:
         where = (*problem.path, problem.entry) if problem.entry else problem.path
         why = sentence(problem).render().rstrip(".。")
-        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=line_of(tree, where), why=why)
+        raise LaunchError(
+            "saved.bad", ExitCode.USAGE, path=str(path), line=line_of(tree, where), why=why
+        )
 
 
 def merged(options: LaunchOptions) -> LaunchOptions:
@@ -303,9 +309,13 @@ def differences(saved: SavedPlan, options: LaunchOptions, plan: Plan) -> tuple[M
     if added:
         from gaudi_launch.redact import redact_arguments
 
-        found.append(message("saved.more_arguments", file=file, arguments=" ".join(redact_arguments(added))))
+        found.append(
+            message("saved.more_arguments", file=file, arguments=" ".join(redact_arguments(added)))
+        )
     if plan.engine.exact != saved.engine:
-        found.append(message("saved.other_engine", file=file, now=plan.engine.exact, saved=saved.engine))
+        found.append(
+            message("saved.other_engine", file=file, now=plan.engine.exact, saved=saved.engine)
+        )
     modules = plan.placement.modules
     if modules != saved.cards:
         words = {"now": _list(modules), "saved": _list(saved.cards)}

@@ -71,7 +71,9 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
         store.check_name(how.name)
     check_restart(how.restart)
     _check_place(options, how)
-    prepared = prepare(options, bring_with=reporter, in_image=how.place is not None, secret_file=how.place is None)
+    prepared = prepare(
+        options, bring_with=reporter, in_image=how.place is not None, secret_file=how.place is None
+    )
     if how.place is None:
         check_engine(prepared.engine, prepared.installed)
     is_simulated = prepared.engine.identity.simulated
@@ -93,7 +95,9 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
         _check_built(first)
         make_ready(first.container, reporter.say)
     _report_orphans(reporter)
-    with claim(lambda: load(options.machine), lambda host: place(request, host, engine), machine_root()) as (
+    with claim(
+        lambda: load(options.machine), lambda host: place(request, host, engine), machine_root()
+    ) as (
         chosen,
         held,
     ):
@@ -142,7 +146,11 @@ def _check_built(plan: Plan) -> None:
     check_docker(needs_cards=bool(plan.placement.modules))
     release = release_of(plan.engine.label, plan.engine.version)
     image = plan.container.image if plan.container is not None else ""
-    if release is None or image not in (release.built_image, release.scale_out_image) or has_image(image):
+    if (
+        release is None
+        or image not in (release.built_image, release.scale_out_image)
+        or has_image(image)
+    ):
         return
     engine = release.engine
     if image == release.scale_out_image:
@@ -206,7 +214,9 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
         return StartedService(name, _stay(job, plan, environment, launching), log, plan)
 
 
-def _stay(job: ServiceJob, plan: Plan, environment: Mapping[str, str], launching: _Launch) -> EngineOutcome:
+def _stay(
+    job: ServiceJob, plan: Plan, environment: Mapping[str, str], launching: _Launch
+) -> EngineOutcome:
     """Run the engine in the foreground until it ends."""
     from gaudi_launch.services import service
     from gaudi_launch.services.process.watchers import Once

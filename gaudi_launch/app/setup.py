@@ -132,7 +132,9 @@ def _pair(versions: Versions, engine: str | None) -> tuple[Path, Path]:
         raise LaunchError("setup.no_version_before", ExitCode.USAGE, engine=engine or versions.name)
     python = _python_in(before)
     if not python.exists():
-        raise LaunchError("setup.version_broken", ExitCode.FAILED, path=str(before), python=str(python))
+        raise LaunchError(
+            "setup.version_broken", ExitCode.FAILED, path=str(before), python=str(python)
+        )
     return current, before
 
 
@@ -185,7 +187,9 @@ def _services_from(folder: Path) -> tuple[str, ...]:
 
     names = []
     for service in registry.services():
-        engine = (store.read(service.folder, "plan.json") or {}).get("engine") if service.alive else None
+        engine = (
+            (store.read(service.folder, "plan.json") or {}).get("engine") if service.alive else None
+        )
         python = engine.get("python") if isinstance(engine, dict) else None
         if isinstance(python, str) and folder.resolve() in Path(python).parent.resolve().parents:
             names.append(service.name)

@@ -180,7 +180,9 @@ def _planned(stack: StackFile, machine: str | None) -> StackPlan:
         if known is not None and each.cards:
             placement = _placed_on(with_cards(host), known.modules)
         port = ports.get(name) or int(known.url.rpartition(":")[2] if known is not None else 0)
-        services.append(_service(stack, each, name, placement, port=port, running=known is not None))
+        services.append(
+            _service(stack, each, name, placement, port=port, running=known is not None)
+        )
     taken = {module for each in services for module in each.modules}
     return StackPlan(
         stack=stack,
@@ -197,7 +199,9 @@ def _sized(stack: StackFile, model: StackModel, machine: str | None) -> _Sized:
     try:
         options = _options(stack, model, machine)
         if options.modules and model.replicas > 1:
-            raise LaunchError("stack.modules_replicas", ExitCode.USAGE, name=model.name, count=model.replicas)
+            raise LaunchError(
+                "stack.modules_replicas", ExitCode.USAGE, name=model.name, count=model.replicas
+            )
         return _with_cards(model, options)
     except LaunchError as error:
         raise _at_line(stack, model.line, error) from error
@@ -249,7 +253,9 @@ def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
                 raise
             refusal = error
             continue
-        return _Sized(model, tried, prepared, len(found.placement.modules), prepared.request.modules)
+        return _Sized(
+            model, tried, prepared, len(found.placement.modules), prepared.request.modules
+        )
     assert refusal is not None, "the loop ends without a result by a refusal only"
     raise refusal
 
@@ -301,7 +307,13 @@ def _ports(new: Sequence[tuple[_Sized, str]]) -> dict[str, int]:
 
 
 def _service(
-    stack: StackFile, sized: _Sized, name: str, placement: Placement | None, *, port: int, running: bool
+    stack: StackFile,
+    sized: _Sized,
+    name: str,
+    placement: Placement | None,
+    *,
+    port: int,
+    running: bool,
 ) -> StackService:
     """Return a service with its plan on its cards."""
     prepared = replace(sized.prepared, request=replace(sized.prepared.request, port=port))
@@ -321,9 +333,14 @@ def _alive(stack: StackFile) -> dict[str, ServiceRecord]:
     """Return the running services that have names of this stack."""
     from gaudi_launch.services.state.registry import read
 
-    names = [stack.gateway_service, *(name for model in stack.models for name in stack.services_of(model))]
+    names = [
+        stack.gateway_service,
+        *(name for model in stack.models for name in stack.services_of(model)),
+    ]
     found = {name: read(name) for name in names}
-    return {name: service for name, service in found.items() if service is not None and service.alive}
+    return {
+        name: service for name, service in found.items() if service is not None and service.alive
+    }
 
 
 def _at_line(stack: StackFile, line: int, error: LaunchError) -> LaunchError:
@@ -331,14 +348,21 @@ def _at_line(stack: StackFile, line: int, error: LaunchError) -> LaunchError:
     if error.id in ("stack.at_line", "stack.too_few"):
         return error
     return LaunchError(
-        "stack.at_line", error.exit_code, detail=error.detail, path=str(stack.path), line=line, why=str(error)
+        "stack.at_line",
+        error.exit_code,
+        detail=error.detail,
+        path=str(stack.path),
+        line=line,
+        why=str(error),
     )
 
 
 # --- up -----------------------------------------------------------------------------------------
 
 
-def up(path: Path, reporter: Reporter, *, no_doctor: bool = False, wait: bool = True) -> StartedStack:
+def up(
+    path: Path, reporter: Reporter, *, no_doctor: bool = False, wait: bool = True
+) -> StartedStack:
     """Start what does not run of a stack; return when all models answer.
 
     Without ``wait``: when the last group of models was started. Everything is checked before
@@ -394,7 +418,10 @@ def _record_of(stack: StackFile) -> StackRecord:
 
 
 def _check_same(
-    stack: StackFile, before: StackRecord | None, now: StackRecord, alive: Mapping[str, ServiceRecord]
+    stack: StackFile,
+    before: StackRecord | None,
+    now: StackRecord,
+    alive: Mapping[str, ServiceRecord],
 ) -> None:
     """Raise LaunchError (USAGE) where something runs that the file does not describe."""
     from gaudi_launch.services.state.registry import read
@@ -410,7 +437,11 @@ def _check_same(
             changed.append(name)
     if changed:
         raise LaunchError(
-            "stack.changed", ExitCode.USAGE, path=str(stack.path), name=stack.name, services=", ".join(changed)
+            "stack.changed",
+            ExitCode.USAGE,
+            path=str(stack.path),
+            name=stack.name,
+            services=", ".join(changed),
         )
 
 
@@ -511,7 +542,9 @@ def _backends(planned: StackPlan) -> tuple[Backend, ...]:
     found = []
     for model in planned.stack.models:
         mine = [each for each in planned.services if each.model.name == model.name]
-        replicas = tuple(GatewayReplica(f"http://{_LOCAL}:{each.options.port}", each.name) for each in mine)
+        replicas = tuple(
+            GatewayReplica(f"http://{_LOCAL}:{each.options.port}", each.name) for each in mine
+        )
         found.append(Backend(model.name, replicas, model.aliases, model.balance))
     return tuple(found)
 
@@ -546,7 +579,11 @@ def _start_group(
         if service.running:
             continue
         how = ServeMode(
-            name=service.name, no_doctor=no_doctor, quiet=True, restart=service.model.restart, detach=True
+            name=service.name,
+            no_doctor=no_doctor,
+            quiet=True,
+            restart=service.model.restart,
+            detach=True,
         )
         try:
             start(service.options, how, _Lines(reporter))
@@ -600,7 +637,9 @@ def ps(name: str | None = None) -> tuple[StackState, ...]:
     states = []
     for record in found:
         services = (read(service) for service in record.services)
-        states.append(StackState(record, tuple(service for service in services if service is not None)))
+        states.append(
+            StackState(record, tuple(service for service in services if service is not None))
+        )
     return tuple(states)
 
 
@@ -642,7 +681,9 @@ def down(name: str, reporter: Reporter, drain: float = 30.0) -> EndedStack:
     return EndedStack(record.name, ended)
 
 
-def _services_of(record: StackRecord) -> tuple[tuple[ServiceRecord, ...], tuple[ServiceRecord, ...]]:
+def _services_of(
+    record: StackRecord,
+) -> tuple[tuple[ServiceRecord, ...], tuple[ServiceRecord, ...]]:
     """Return the gateway's service and those of the engines, as far as they exist."""
     from gaudi_launch.services.state.registry import read
 
@@ -651,7 +692,9 @@ def _services_of(record: StackRecord) -> tuple[tuple[ServiceRecord, ...], tuple[
     return gateway, tuple(service for service in found if service not in gateway)
 
 
-def _end_all(services: Sequence[ServiceRecord], drain: float, reporter: Reporter) -> tuple[EndedService, ...]:
+def _end_all(
+    services: Sequence[ServiceRecord], drain: float, reporter: Reporter
+) -> tuple[EndedService, ...]:
     """End services at the same time. Raises the first error when all were tried."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -721,7 +764,10 @@ def _entries(models: Sequence[str], options: InitOptions) -> list[dict[str, Any]
         if model in found:
             found[model]["replicas"] = found[model].get("replicas", 1) + 1
             continue
-        base = re.sub(r"[^a-z0-9._-]+", "-", model.rstrip("/").rpartition("/")[2].lower()).strip("-._") or "model"
+        base = (
+            re.sub(r"[^a-z0-9._-]+", "-", model.rstrip("/").rpartition("/")[2].lower()).strip("-._")
+            or "model"
+        )
         name, number = base, 2
         while name in names:
             name, number = f"{base}-{number}", number + 1

@@ -50,7 +50,9 @@ def status(name: str, history_seconds: float | None = None) -> ServiceStatus:
     found = ServiceStatus(service, plan, load, _cards(service), run)
     if history_seconds is None:
         return found
-    return replace(found, history=_history(service, history_seconds), history_seconds=history_seconds)
+    return replace(
+        found, history=_history(service, history_seconds), history_seconds=history_seconds
+    )
 
 
 def _history(service: ServiceRecord, seconds: float) -> tuple[HistoryPoint, ...]:

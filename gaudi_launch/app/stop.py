@@ -52,7 +52,9 @@ def check_drain(seconds: float) -> None:
         raise LaunchError("services.drain", ExitCode.USAGE, found=seconds)
 
 
-def end(service: ServiceRecord, drain: float, reporter: Reporter, *, forget: bool = False) -> EndedService:
+def end(
+    service: ServiceRecord, drain: float, reporter: Reporter, *, forget: bool = False
+) -> EndedService:
     """End a service, reporting each thing that is waited for once.
 
     ``forget`` removes its folder.

@@ -70,7 +70,9 @@ def support(options: SupportOptions) -> SupportResult:
     name = options.accelerator.lower() or own_accelerator()
     product = accelerators().get(name) or identify(name)
     if product is None:
-        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=name, known=", ".join(accelerators()))
+        raise LaunchError(
+            "fit.accelerator", ExitCode.USAGE, found=name, known=", ".join(accelerators())
+        )
     chosen = selected(options.engine)
     model = _model(options.model)
     installed = detect(options.python or None)
@@ -105,7 +107,11 @@ def selected(engine: str) -> tuple[Version, ...]:
 
 
 def _row(
-    facts: Version, model: Model, product: Accelerator, installed: Installed | None, cards: _FewestCards
+    facts: Version,
+    model: Model,
+    product: Accelerator,
+    installed: Installed | None,
+    cards: _FewestCards,
 ) -> SupportRow:
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.features import answers
@@ -116,7 +122,10 @@ def _row(
     is_installed = False
     if installed is not None and installed.engine:
         own = registry.find("auto", installed)
-        if (own.identity.name, own.identity.version) == (engine.identity.name, engine.identity.version):
+        if (own.identity.name, own.identity.version) == (
+            engine.identity.name,
+            engine.identity.version,
+        ):
             engine, is_installed = own, True
     answer = _on(product, engine, model)
     fewest = None
@@ -148,14 +157,21 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
         return replace(answer, status=SupportStatus.NO, reasons=(*answer.reasons, error.text))
     if _needs_conversion(product, engine, model):
         status = SupportStatus.LIMITED if answer.status is SupportStatus.RUNS else answer.status
-        return replace(answer, status=status, reasons=(*answer.reasons, message("support.converted")))
+        return replace(
+            answer, status=status, reasons=(*answer.reasons, message("support.converted"))
+        )
     return answer
 
 
 def _needs_conversion(product: Accelerator, engine: Engine, model: Model) -> bool:
     """Return True for fp8 weights that need conversion for Gaudi2."""
     on_gaudi2 = product.id.startswith("gaudi2")
-    return on_gaudi2 and engine.needs_gaudi2_range and model.quantization == "fp8" and not model.converted
+    return (
+        on_gaudi2
+        and engine.needs_gaudi2_range
+        and model.quantization == "fp8"
+        and not model.converted
+    )
 
 
 class _FewestCards:
@@ -258,18 +274,24 @@ def _unknown(name: str, classes: list[str], why: LaunchError | None) -> LaunchEr
     detail = str(why) if why is not None else None
     if "/" not in name and _looks_like_class(name, classes):
         near = _nearest(name, classes)
-        return LaunchError("support.unknown_class", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail)
+        return LaunchError(
+            "support.unknown_class", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail
+        )
     known = {model for profile in profiles() for model in profile.models}
     known |= {str(each["model"]) for facts in versions() for each in facts.validated}
     near = _nearest(name, sorted(known))
-    return LaunchError("support.unknown_model", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail)
+    return LaunchError(
+        "support.unknown_model", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail
+    )
 
 
 def _looks_like_class(name: str, classes: list[str]) -> bool:
     """Return True for a name that is a class's but for case or typing errors."""
     if name[:1].isupper() and "For" in name:
         return True
-    return bool(get_close_matches(name.lower(), [each.lower() for each in classes], n=1, cutoff=0.9))
+    return bool(
+        get_close_matches(name.lower(), [each.lower() for each in classes], n=1, cutoff=0.9)
+    )
 
 
 def _nearest(name: str, known: list[str]) -> list[str]:

@@ -54,8 +54,13 @@ def watched(request: WatchRequest) -> list[WatchedHost]:
         members = list(read_inventory(Path(request.inventory)))
     else:
         check_root(request.machine)
-        return [WatchedHost(None, request.machine, interval=request.interval, timeout=request.timeout)]
-    return [WatchedHost(member, None, interval=request.interval, timeout=request.timeout) for member in members]
+        return [
+            WatchedHost(None, request.machine, interval=request.interval, timeout=request.timeout)
+        ]
+    return [
+        WatchedHost(member, None, interval=request.interval, timeout=request.timeout)
+        for member in members
+    ]
 
 
 def once(request: WatchRequest) -> list[HostSample]:
@@ -65,7 +70,9 @@ def once(request: WatchRequest) -> list[HostSample]:
     return sample_all(watched(request))
 
 
-def repeated(request: WatchRequest, wait: Callable[[float], None]) -> Generator[list[HostSample], None, None]:
+def repeated(
+    request: WatchRequest, wait: Callable[[float], None]
+) -> Generator[list[HostSample], None, None]:
     """Yield the samples of all hosts at each interval."""
     hosts = watched(request)
     for host in hosts:

@@ -52,27 +52,50 @@ class TuneOptions:
     """The options as typed; empty where not given."""
 
     minutes: str = text(
-        "--minutes", help="Time for all starts and measurements.", panel=_SEARCH, metavar="N", default="30"
+        "--minutes",
+        help="Time for all starts and measurements.",
+        panel=_SEARCH,
+        metavar="N",
+        default="30",
     )
     goal: str = text(
-        "--for", help="balanced, throughput or latency.", panel=_SEARCH, metavar="GOAL", default="balanced"
+        "--for",
+        help="balanced, throughput or latency.",
+        panel=_SEARCH,
+        metavar="GOAL",
+        default="balanced",
     )
     candidates: str = text(
-        "--candidates", help="Maximum number of plans to compare.", panel=_SEARCH, metavar="N", default="6"
+        "--candidates",
+        help="Maximum number of plans to compare.",
+        panel=_SEARCH,
+        metavar="N",
+        default="6",
     )
-    no_doctor: bool = switch("--no-doctor", help="Start although a check of the machine fails.", panel=_SEARCH)
-    resume: bool = switch("--resume", help="Continue the last search with these options.", panel=_SEARCH)
+    no_doctor: bool = switch(
+        "--no-doctor", help="Start although a check of the machine fails.", panel=_SEARCH
+    )
+    resume: bool = switch(
+        "--resume", help="Continue the last search with these options.", panel=_SEARCH
+    )
     concurrency: str = text(
         "--concurrency",
         help="Clients that each wait for an answer (default: as many as are served, at most 32).",
         panel=_TRAFFIC,
         metavar="N",
     )
-    rate: str = text("--rate", help="Requests per second, independent of answers.", panel=_TRAFFIC, metavar="R")
-    trace: str = text(
-        "--trace", help="Replay past requests at their recorded times.", panel=_TRAFFIC, metavar="FILE"
+    rate: str = text(
+        "--rate", help="Requests per second, independent of answers.", panel=_TRAFFIC, metavar="R"
     )
-    requests: str = text("--requests", help="Requests of the first round.", panel=_TRAFFIC, metavar="N")
+    trace: str = text(
+        "--trace",
+        help="Replay past requests at their recorded times.",
+        panel=_TRAFFIC,
+        metavar="FILE",
+    )
+    requests: str = text(
+        "--requests", help="Requests of the first round.", panel=_TRAFFIC, metavar="N"
+    )
 
 
 @dataclass(frozen=True)
@@ -219,7 +242,9 @@ def search(
 class _Halving:
     """The rounds of one search; what was measured before is not measured again."""
 
-    def __init__(self, state: TuneState, measure: Measure, deadline: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, state: TuneState, measure: Measure, deadline: float, clock: Callable[[], float]
+    ) -> None:
         self.state = state
         self.measure = measure
         self.deadline = deadline
@@ -235,7 +260,10 @@ class _Halving:
         requests = self.state.requests
         while len(left) > 2 and self.in_time:
             for candidate in left:
-                self._try(TuneTrial(candidate, number, requests, 1, last=False), self._last(left, number, requests))
+                self._try(
+                    TuneTrial(candidate, number, requests, 1, last=False),
+                    self._last(left, number, requests),
+                )
             if self.in_time:
                 left = self._better_half(left)
                 number += 1
@@ -256,7 +284,9 @@ class _Halving:
         others = [candidate for candidate in left if candidate != 0]
         best = max(others, key=self._score, default=None)
         finalists = [0] if best is None else [0, best]
-        trials = [TuneTrial(candidate, number, requests, _REPEATS, last=True) for candidate in finalists]
+        trials = [
+            TuneTrial(candidate, number, requests, _REPEATS, last=True) for candidate in finalists
+        ]
         return [trial for trial in trials if not self._was_tried(trial)]
 
     def _try_what_was_not(self, left: Sequence[int]) -> None:
@@ -282,7 +312,9 @@ class _Halving:
         return self.state.start_of(trial.candidate, trial.round, last=trial.last) is not None
 
     def _is_time_for(self, trials: Sequence[TuneTrial]) -> bool:
-        return self.deadline - self.clock() >= _MARGIN * sum(self._seconds(trial) for trial in trials)
+        return self.deadline - self.clock() >= _MARGIN * sum(
+            self._seconds(trial) for trial in trials
+        )
 
     def _seconds(self, trial: TuneTrial) -> float:
         """Return how long a trial takes, by the starts so far; 0 before the first one."""
@@ -359,7 +391,9 @@ class TuneTools:
     no_doctor: bool = False
 
 
-def start_and_measure(state: TuneState, trial: TuneTrial, left: float, tools: TuneTools) -> TuneStart:
+def start_and_measure(
+    state: TuneState, trial: TuneTrial, left: float, tools: TuneTools
+) -> TuneStart:
     """Start a candidate as ``serve`` does, measure it as ``bench`` does, and stop it.
 
     A candidate that does not start, or not within ``left`` seconds, is a failed start. Ctrl-C stops
@@ -379,7 +413,9 @@ def start_and_measure(state: TuneState, trial: TuneTrial, left: float, tools: Tu
     try:
         options = replace(one.options, port=one.options.port or str(_free_port()))
         service = launch(
-            options, ServeMode(name=name, no_doctor=tools.no_doctor, quiet=True, detach=True), Silent()
+            options,
+            ServeMode(name=name, no_doctor=tools.no_doctor, quiet=True, detach=True),
+            Silent(),
         )
         service.wait_ready(left)
         ready = time.monotonic() - began
@@ -403,7 +439,9 @@ def start_and_measure(state: TuneState, trial: TuneTrial, left: float, tools: Tu
     return start
 
 
-def _measured(state: TuneState, trial: TuneTrial, name: str, watcher: BenchWatcher) -> tuple[TuneFigure, ...]:
+def _measured(
+    state: TuneState, trial: TuneTrial, name: str, watcher: BenchWatcher
+) -> tuple[TuneFigure, ...]:
     from gaudi_launch.app import bench
 
     # the first requests compile and allocate; they are not counted
@@ -417,7 +455,9 @@ def _measured(state: TuneState, trial: TuneTrial, name: str, watcher: BenchWatch
         if outcome.interrupted:
             raise KeyboardInterrupt
         bench.kept(case, outcome)
-        found.append(figure_of(outcome.run, file.name, state.goal, state.candidates[trial.candidate].cards))
+        found.append(
+            figure_of(outcome.run, file.name, state.goal, state.candidates[trial.candidate].cards)
+        )
     return tuple(found)
 
 
@@ -449,7 +489,10 @@ def figure_of(run: BenchRun, file: str, goal: str, cards: int) -> TuneFigure:
     if summary.get("failed") or not summary.get("completed"):
         failed, requests = summary.get("failed"), summary.get("requests")
         raise LaunchError("tune.requests_failed", ExitCode.ENGINE, failed=failed, requests=requests)
-    means = {name: float((summary.get(name) or {}).get("mean") or 0.0) for name in ("ttft", "tpot", "latency")}
+    means = {
+        name: float((summary.get(name) or {}).get("mean") or 0.0)
+        for name in ("ttft", "tpot", "latency")
+    }
     tokens = float(summary["output_rate"])
     return TuneFigure(file, tokens, **means, score=_score(goal, tokens, means, cards))
 

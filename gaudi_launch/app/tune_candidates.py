@@ -99,7 +99,9 @@ def _recommended(options: LaunchOptions, clients: int) -> Iterator[tuple[str, La
         return
     # another type of weights has other answers: only where it is given
     kept = options.dtype or found.case.search.model.quantization or "bfloat16"
-    trials = [trial for trial in found.found.trials if trial.candidate.dtype == _SHORT.get(kept, kept)]
+    trials = [
+        trial for trial in found.found.trials if trial.candidate.dtype == _SHORT.get(kept, kept)
+    ]
     for trial in trials[:_RECOMMENDED]:
         launch = recommend.launch_options(found.case, trial.candidate)
         yield f"-n {launch.cards or '-m'} -b {launch.max_num_seqs}", launch

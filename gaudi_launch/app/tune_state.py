@@ -74,7 +74,9 @@ class TuneState:
 
     def best_start(self, candidate: int) -> TuneStart | None:
         """Return the start of a candidate that says most: the last one that was measured."""
-        measured = [start for start in self.starts if start.candidate == candidate and start.figures]
+        measured = [
+            start for start in self.starts if start.candidate == candidate and start.figures
+        ]
         return measured[-1] if measured else None
 
     def with_start(self, start: TuneStart) -> TuneState:
@@ -85,7 +87,9 @@ class TuneState:
 def key_of(options: LaunchOptions, traffic: SavedTraffic, goal: str) -> str:
     """Return the name of the folder for the searches of this question."""
     words = json.dumps([asdict(options), traffic.to_json(), goal], default=str)
-    name = "".join(each if each.isalnum() else "-" for each in (options.model or "").rsplit("/", 1)[-1])
+    name = "".join(
+        each if each.isalnum() else "-" for each in (options.model or "").rsplit("/", 1)[-1]
+    )
     return f"{name[:40].strip('-') or 'model'}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
 
 
@@ -148,7 +152,11 @@ def write(state: TuneState) -> TuneState:
 def _given(options: LaunchOptions) -> dict[str, Any]:
     empty = LaunchOptions()
     names = (field.name for field in fields(LaunchOptions))
-    return {name: getattr(options, name) for name in names if getattr(options, name) != getattr(empty, name)}
+    return {
+        name: getattr(options, name)
+        for name in names
+        if getattr(options, name) != getattr(empty, name)
+    }
 
 
 def read(path: Path) -> TuneState:
@@ -165,13 +173,17 @@ def read(path: Path) -> TuneState:
             done=bool(document["done"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LaunchError("tune.bad_state", ExitCode.FAILED, path=str(path), why=str(error)) from None
+        raise LaunchError(
+            "tune.bad_state", ExitCode.FAILED, path=str(path), why=str(error)
+        ) from None
 
 
 def _read_candidate(found: dict[str, Any]) -> TuneCandidate:
     options = dict(found["options"])
     options["extra"] = tuple(options.get("extra", ()))
-    return TuneCandidate(found["name"], LaunchOptions(**options), int(found["cards"]), found["hash"])
+    return TuneCandidate(
+        found["name"], LaunchOptions(**options), int(found["cards"]), found["hash"]
+    )
 
 
 def _read_start(found: dict[str, Any]) -> TuneStart:

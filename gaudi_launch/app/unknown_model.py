@@ -25,7 +25,9 @@ def unknown_model(asked: str, model: Model) -> Message | None:
         return None
     hub_ids = tuple(name for profile in profiles() for name in profile.models)
     profile = match(model)
-    known = KnownNames(hub_ids, near_folders(Path(asked)), profile.name if profile is not None else "")
+    known = KnownNames(
+        hub_ids, near_folders(Path(asked)), profile.name if profile is not None else ""
+    )
     return name_warning(asked, model, known)
 
 

@@ -17,7 +17,9 @@ _POLL_SECONDS = 0.2
 
 
 def until_ready(
-    name: str, seconds: float | None = None, progress: Callable[[LaunchProgress], None] | None = None
+    name: str,
+    seconds: float | None = None,
+    progress: Callable[[LaunchProgress], None] | None = None,
 ) -> ServiceRecord:
     """Return the service when it answers; ``progress`` receives its progress.
 
@@ -39,7 +41,11 @@ def until_ready(
             progress(_progress(service.state))
         if seconds is not None and time.monotonic() - begin > seconds:
             raise LaunchError(
-                "services.not_yet", ExitCode.FAILED, name=name, seconds=f"{seconds:g}", phase=phase(service)
+                "services.not_yet",
+                ExitCode.FAILED,
+                name=name,
+                seconds=f"{seconds:g}",
+                phase=phase(service),
             )
         time.sleep(_POLL_SECONDS)
 
@@ -61,12 +67,16 @@ def ended(service: ServiceRecord) -> Exception:
             for p in state.get("phases", [])
         )
         progress = LaunchProgress(phase="failed", phases=phases)
-        outcome = EngineOutcome(kind, state.get("status"), progress, detail=str(state.get("detail", "")))
+        outcome = EngineOutcome(
+            kind, state.get("status"), progress, detail=str(state.get("detail", ""))
+        )
         return failure(outcome, service.folder / LOG, str(state.get("model") or "MODEL"))
     log = service.folder / detach.LOG
     detail = "\n".join(last_lines(log))
     if kind == "failed":
-        return LaunchError("services.failed", ExitCode.FAILED, name=service.name, why=state.get("error", "-"))
+        return LaunchError(
+            "services.failed", ExitCode.FAILED, name=service.name, why=state.get("error", "-")
+        )
     id = "services.is_stopped" if service.phase == "stopped" else lost(service)
     return LaunchError(id, ExitCode.FAILED, name=service.name, log=str(log), detail=detail or None)
 
@@ -84,7 +94,8 @@ def _progress(state: Mapping[str, Any]) -> LaunchProgress:
     from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
 
     phases = tuple(
-        LaunchPhase(str(p["name"]), float(p["begin"]), p["end"], int(p["items"])) for p in state.get("phases", [])
+        LaunchPhase(str(p["name"]), float(p["begin"]), p["end"], int(p["items"]))
+        for p in state.get("phases", [])
     )
     return LaunchProgress(
         phases=phases,

@@ -126,11 +126,17 @@ def read(
     assumptions.append(message("warmup.assume_cost", basis=cost.basis, constants=constants_said))
     learned = read_learned()
     if learned is not None:
-        assumptions.append(message("learn.used", version=learned.version, count=len(learned.measurements)))
+        assumptions.append(
+            message("learn.used", version=learned.version, count=len(learned.measurements))
+        )
     if workload is None:
         ranges = (limits.input_min, limits.input_max, limits.output_min, limits.output_max)
         assumptions.append(
-            message("warmup.assume_ranges", input=f"{ranges[0]}-{ranges[1]}", output=f"{ranges[2]}-{ranges[3]}")
+            message(
+                "warmup.assume_ranges",
+                input=f"{ranges[0]}-{ranges[1]}",
+                output=f"{ranges[2]}-{ranges[3]}",
+            )
         )
     return WarmupCase(engine, model, cost, workload, trace_share, goal, blocks, assumptions)
 
@@ -141,7 +147,9 @@ def _prompts_of_trace(engine: AskedEngine, workload: list[tuple[float, int, int]
     from gaudi_launch.buckets.prompts_per_step import choose_prompts
 
     goal = BucketGoal(reduce=engine.request.reduce)
-    return choose_prompts(engine.question, goal, engine.step_time, workload=tuple(workload), traced=True)
+    return choose_prompts(
+        engine.question, goal, engine.step_time, workload=tuple(workload), traced=True
+    )
 
 
 @dataclass(frozen=True)
@@ -232,7 +240,11 @@ def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
     asked = case.asked
     measured = read_measured(state_dir() / FILE_NAME)
     dtype = weight_type(asked.request, case.model)
-    about: dict[str, Any] = {"engine": asked.identity, "model": case.model.name, "cards": asked.cards}
+    about: dict[str, Any] = {
+        "engine": asked.identity,
+        "model": case.model.name,
+        "cards": asked.cards,
+    }
     cold = per_graph(dtype, False, measured, **about)
     cached = per_graph(dtype, True, measured, **about)
     compiled = _compiled(log)
@@ -252,7 +264,10 @@ def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
         notes.append(message("warmup.reduce", batch=batch, length=length))
     if asked.limits.contiguous_pa:
         notes.append(message("warmup.contiguous"))
-    notes += [message("warmup.compiled", phase=c.phase, shape=str(c.shape), times=c.times) for c in compiled[:20]]
+    notes += [
+        message("warmup.compiled", phase=c.phase, shape=str(c.shape), times=c.times)
+        for c in compiled[:20]
+    ]
     if log is not None and not compiled:
         notes.append(message("warmup.none_compiled", path=str(log)))
     if ask and not asked.own:
@@ -260,7 +275,9 @@ def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
     return WarmupResult(delivered, chosen, expected.shapes, cold, cached, notes, compiled)
 
 
-def _met_by_trace(case: WarmupCase, workload: list[tuple[float, int, int]], chosen: Judged) -> Message:
+def _met_by_trace(
+    case: WarmupCase, workload: list[tuple[float, int, int]], chosen: Judged
+) -> Message:
     """Return the padding of the chosen list for the trace as recorded.
 
     The scheduler is simulated.
@@ -323,7 +340,10 @@ def _compiled(log: Path | None) -> list[Compiled]:
             return compiled_at_run_time(lines)
     except OSError as error:
         raise LaunchError(
-            "warmup.trace_unreadable", ExitCode.USAGE, path=str(log), error=error.strerror or str(error)
+            "warmup.trace_unreadable",
+            ExitCode.USAGE,
+            path=str(log),
+            error=error.strerror or str(error),
         ) from None
 
 
@@ -335,7 +355,9 @@ def _asked(case: WarmupCase, delivered: Delivered, chosen: Judged) -> Message:
     from gaudi_launch.engines.introspect import ask_engine
     from gaudi_launch.planning.engine import BucketQuestion
 
-    arguments = arguments_of(case.asked.limits) | {"max_num_prefill_seqs": delivered.max_prefill_seqs}
+    arguments = arguments_of(case.asked.limits) | {
+        "max_num_prefill_seqs": delivered.max_prefill_seqs
+    }
     with tempfile.TemporaryDirectory() as folder:
         env = dict(delivered.settings)
         if delivered.file is not None:

@@ -77,7 +77,9 @@ def asked_engine(
     if engine.inner is not None:
         # Ray Serve has no warm-up: the inner engine does, in each replica
         engine.refuse(request, host, model)
-        request = replace(request, cards=engine.cards(request), modules=None, replicas=None, target_ongoing=None)
+        request = replace(
+            request, cards=engine.cards(request), modules=None, replicas=None, target_ongoing=None
+        )
         engine = engine.innermost
     identity = engine.identity
     name = identity.exact if container else identity.label
@@ -100,10 +102,16 @@ def asked_engine(
     supported = engine.support(model, request.args, request.environment)
     notes = [*check_support(supported, force=request.force), *drawn.warnings]
     used = buckets_of(engine, drawn.settings, drawn.context, notes, physical)
-    ask = engine.bucket_question(drawn.settings, drawn.context, physical) if used is not None else None
+    ask = (
+        engine.bucket_question(drawn.settings, drawn.context, physical)
+        if used is not None
+        else None
+    )
     cost = step_time_in(drawn.context, engine)
     chooses = engine.chooses_prompts(drawn.context)
-    return AskedEngine(name, identity.exact, request, cards, question, used, ask, tuple(notes), cost, chooses)
+    return AskedEngine(
+        name, identity.exact, request, cards, question, used, ask, tuple(notes), cost, chooses
+    )
 
 
 def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuestion:
@@ -117,7 +125,9 @@ def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuest
     container = engine.in_container
     if engine.bucket_family is None:
         known = ", ".join(labels(lambda one: one.bucket_family is not None and one.inner is None))
-        raise LaunchError("warmup.unknown_engine", ExitCode.USAGE, found=identity.exact, known=known)
+        raise LaunchError(
+            "warmup.unknown_engine", ExitCode.USAGE, found=identity.exact, known=known
+        )
     found = engine.question(drawn.settings, drawn.context, blocks)
     if found is None:
         id = "warmup.list_unknown" if container else "warmup.not_warmed"
@@ -140,5 +150,7 @@ def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: in
     if request.modules is not None:
         check_named(request.modules, cards)
     modules = host.modules or tuple(range(cards))
-    placement = Placement(modules[:cards]) if cards <= len(modules) else place(request, host, engine)
+    placement = (
+        Placement(modules[:cards]) if cards <= len(modules) else place(request, host, engine)
+    )
     return draft(request, host, model, engine, placement)

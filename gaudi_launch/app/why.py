@@ -36,7 +36,9 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
         failed = [each for each in registry.services() if each.phase in ("failed", "lost")]
         if not failed:
             raise LaunchError("diagnose.nothing_failed", ExitCode.USAGE)
-        last = max(failed, key=lambda each: float(each.state.get("ended") or each.state.get("began") or 0))
+        last = max(
+            failed, key=lambda each: float(each.state.get("ended") or each.state.get("began") or 0)
+        )
         return _with_drift(explain.explain_service(last, exit_status), last)
     path = Path(log)
     # a folder is not a log, so the name may be that of a service
@@ -99,7 +101,9 @@ def _absent(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
     from gaudi_launch.messages import message
     from gaudi_launch.services.diagnosis.diagnose import Cause
 
-    absent = [row for row in releases().python_packages if not set(row.names) & set(installed.packages)]
+    absent = [
+        row for row in releases().python_packages if not set(row.names) & set(installed.packages)
+    ]
     release = software_release(installed.packages.get("habana-torch-plugin"))
     for error in errors:
         row = next((row for row in absent if set(row.modules) & set(error.named)), None)

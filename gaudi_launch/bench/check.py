@@ -90,7 +90,9 @@ async def check(
     for name in (*NAMES[:2], facts.task, "long", "speed") if facts.task else NAMES:
         if name not in {row.name for row in rows}:
             no_tgi = name == "generate" and facts.served is not None
-            sentence = message("measure.check_no_tgi") if no_tgi else message("measure.check_not_asked")
+            sentence = (
+                message("measure.check_no_tgi") if no_tgi else message("measure.check_not_asked")
+            )
             rows.append(CheckRow(name, "skip", sentence))
             said(rows[-1])
     return rows
@@ -164,7 +166,9 @@ def _shown(text: str) -> str:
 async def _chat(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
     found = await server.find_form(client, served)
     facts.form = found.form
-    answer = await protocols.whole(client, facts.form, protocols.ask_one(_CAPITAL, 32), served.model)
+    answer = await protocols.whole(
+        client, facts.form, protocols.ask_one(_CAPITAL, 32), served.model
+    )
     facts.text = answer.text or answer.thought
     values: dict[str, Any] = {"form": facts.form, "text": answer.text, "input": answer.input}
     values["output"] = answer.tokens
@@ -180,22 +184,38 @@ async def _chat(client: Client, served: server.ServerFacts, facts: _Facts) -> Ch
         )
         return CheckRow("chat", "fail", sentence, answer.seconds, values, "engine")
     if not facts.text.strip() and not answer.tokens:
-        return CheckRow("chat", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+        return CheckRow(
+            "chat", "fail", message("measure.check_empty"), answer.seconds, values, "engine"
+        )
     id = "measure.check_chat" if facts.form == "chat" else "measure.check_chat_other"
     sentence = message(id, text=_shown(facts.text), form=facts.form)
     return CheckRow("chat", "ok", sentence, answer.seconds, values)
 
 
 async def _stream(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
-    answer = await protocols.stream(client, facts.form, protocols.ask_one(_CAPITAL, 32), served.model)
-    values = {"pieces": len(answer.pieces), "first": answer.first, "output": answer.tokens, "text": answer.text}
+    answer = await protocols.stream(
+        client, facts.form, protocols.ask_one(_CAPITAL, 32), served.model
+    )
+    values = {
+        "pieces": len(answer.pieces),
+        "first": answer.first,
+        "output": answer.tokens,
+        "text": answer.text,
+    }
     if answer.first is None and facts.text.strip():
-        return CheckRow("stream", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+        return CheckRow(
+            "stream", "fail", message("measure.check_empty"), answer.seconds, values, "engine"
+        )
     if answer.tokens > 4 and len(set(answer.pieces)) == 1 and answer.seconds > _NO_TIME:
         # a proxy that buffers the stream, or an engine without streaming; a fast answer may be read
         # in one piece
         return CheckRow(
-            "stream", "fail", message("measure.check_at_once", tokens=answer.tokens), 0, values, "engine"
+            "stream",
+            "fail",
+            message("measure.check_at_once", tokens=answer.tokens),
+            0,
+            values,
+            "engine",
         )
     first = round(1000 * (answer.first or answer.seconds))
     sentence = message("measure.check_stream", pieces=len(answer.pieces), first=first)
@@ -238,18 +258,30 @@ def _top_bucket(plan: Mapping[str, Any]) -> int | None:
     return max(tops, default=None)
 
 
-async def _long(client: Client, served: server.ServerFacts, facts: _Facts, tokens: int, why: Message) -> CheckRow:
+async def _long(
+    client: Client, served: server.ServerFacts, facts: _Facts, tokens: int, why: Message
+) -> CheckRow:
     ruler = await server.measure_ruler(client, served, facts.form)
-    prompt, counted = await server.exactly(client, served, facts.form, ruler, tokens, server.new_seed())
-    answer = await protocols.stream(client, facts.form, protocols.ask_one(prompt, _ANSWER), served.model)
+    prompt, counted = await server.exactly(
+        client, served, facts.form, ruler, tokens, server.new_seed()
+    )
+    answer = await protocols.stream(
+        client, facts.form, protocols.ask_one(prompt, _ANSWER), served.model
+    )
     input_tokens = answer.input if answer.input is not None else counted
     first = answer.first or answer.seconds
     values = {"wanted": tokens, "input": input_tokens, "first": first, "output": answer.tokens}
     if not answer.tokens:
-        return CheckRow("long", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
+        return CheckRow(
+            "long", "fail", message("measure.check_empty"), answer.seconds, values, "engine"
+        )
     rate = round(input_tokens / first)
     sentence = message(
-        "measure.check_long", tokens=input_tokens, why=why.render(), seconds=f"{first:.2f}", rate=rate
+        "measure.check_long",
+        tokens=input_tokens,
+        why=why.render(),
+        seconds=f"{first:.2f}",
+        rate=rate,
     )
     return CheckRow("long", "ok", sentence, answer.seconds, values)
 
@@ -280,6 +312,10 @@ async def _generate(client: Client, served: server.ServerFacts) -> CheckRow:
     streamed = await protocols.stream(client, "generate", asked, served.model)
     values = {"text": answer.text, "output": answer.tokens, "pieces": len(streamed.pieces)}
     if not answer.text.strip() and not answer.tokens:
-        return CheckRow("generate", "fail", message("measure.check_empty"), answer.seconds, values, "engine")
-    sentence = message("measure.check_generate", text=_shown(answer.text), pieces=len(streamed.pieces))
+        return CheckRow(
+            "generate", "fail", message("measure.check_empty"), answer.seconds, values, "engine"
+        )
+    sentence = message(
+        "measure.check_generate", text=_shown(answer.text), pieces=len(streamed.pieces)
+    )
     return CheckRow("generate", "ok", sentence, answer.seconds + streamed.seconds, values)

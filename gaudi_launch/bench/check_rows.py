@@ -41,13 +41,31 @@ def failed(name: str, error: ServerError) -> CheckRow:
     """Return the row of a failed request."""
     values = {"kind": error.kind, "status": error.status, "detail": error.detail}
     if error.kind == "connect":
-        return CheckRow(name, "fail", message("measure.fail_connect", why=error.detail), values=values, fault="way")
+        return CheckRow(
+            name,
+            "fail",
+            message("measure.fail_connect", why=error.detail),
+            values=values,
+            fault="way",
+        )
     if error.kind == "status" and error.status in (401, 403):
-        return CheckRow(name, "fail", message("measure.fail_key", status=error.status), values=values, fault="way")
+        return CheckRow(
+            name,
+            "fail",
+            message("measure.fail_key", status=error.status),
+            values=values,
+            fault="way",
+        )
     if error.kind == "status":
         sentence = message("measure.fail_status", status=error.status, why=error.detail)
         # 404 and the like: this address is not a server of this kind; 5xx: it is one, and it failed
-        return CheckRow(name, "fail", sentence, values=values, fault="engine" if error.status >= 500 else "way")
+        return CheckRow(
+            name, "fail", sentence, values=values, fault="engine" if error.status >= 500 else "way"
+        )
     return CheckRow(
-        name, "fail", message(f"measure.fail_{error.kind}", why=error.detail), values=values, fault="engine"
+        name,
+        "fail",
+        message(f"measure.fail_{error.kind}", why=error.detail),
+        values=values,
+        fault="engine",
     )

@@ -91,7 +91,9 @@ class Response:
 class _Connection:
     """The protocol's state over one socket."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout: float) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout: float
+    ) -> None:
         self._reader = reader
         self.writer = writer
         self._timeout = timeout
@@ -101,7 +103,9 @@ class _Connection:
 
     async def send(self, request: h11.Request, body: bytes) -> None:
         events: list[Any] = (
-            [request, h11.Data(data=body), h11.EndOfMessage()] if body else [request, h11.EndOfMessage()]
+            [request, h11.Data(data=body), h11.EndOfMessage()]
+            if body
+            else [request, h11.EndOfMessage()]
         )
         for event in events:
             self.writer.write(self._protocol.send(event) or b"")
@@ -159,11 +163,15 @@ class Client:
             headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         try:
             request = h11.Request(
-                method="POST" if question is not None else "GET", target=self._path + path, headers=headers
+                method="POST" if question is not None else "GET",
+                target=self._path + path,
+                headers=headers,
             )
         except h11.LocalProtocolError:
             # a key with a line break; h11's sentence would repeat it
-            raise ServerError("connect", "VLLM_API_KEY has characters that a header cannot contain") from None
+            raise ServerError(
+                "connect", "VLLM_API_KEY has characters that a header cannot contain"
+            ) from None
         connection = await self._connect()
         try:
             try:
@@ -185,7 +193,8 @@ class Client:
         context = ssl.create_default_context() if self._secure else None
         try:
             reader, writer = await asyncio.wait_for(
-                asyncio.open_connection(self._host, self._port, ssl=context), min(10.0, self._timeout)
+                asyncio.open_connection(self._host, self._port, ssl=context),
+                min(10.0, self._timeout),
             )
         except (asyncio.TimeoutError, TimeoutError):
             raise ServerError("connect", "no connection within 10 s") from None

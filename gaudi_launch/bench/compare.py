@@ -65,7 +65,9 @@ def compare(before: BenchRun, after: BenchRun) -> list[ComparedFigure]:
     for name in RATES:
         first, second = before.summary.get(name), after.summary.get(name)
         if isinstance(first, int | float) and isinstance(second, int | float):
-            rows.append(ComparedFigure(name, "", first, second, _plain(first, second, more_is_better=True)))
+            rows.append(
+                ComparedFigure(name, "", first, second, _plain(first, second, more_is_better=True))
+            )
     for name in TIMES:
         # the delay of sending is a property of the client, not of the server
         if name == "late":
@@ -80,9 +82,13 @@ def compare(before: BenchRun, after: BenchRun) -> list[ComparedFigure]:
     return rows
 
 
-def _row(name: str, part: str, before: float, after: float, ends: tuple[float, float] | None) -> ComparedFigure:
+def _row(
+    name: str, part: str, before: float, after: float, ends: tuple[float, float] | None
+) -> ComparedFigure:
     if ends is None:
-        return ComparedFigure(name, part, before, after, _plain(before, after, more_is_better=False))
+        return ComparedFigure(
+            name, part, before, after, _plain(before, after, more_is_better=False)
+        )
     low, high = ends
     verdict: Verdict = "better" if high < 0 else "worse" if low > 0 else "same"
     return ComparedFigure(name, part, before, after, verdict, round(low, 6), round(high, 6))
@@ -133,6 +139,11 @@ def doubts(before: BenchRun, after: BenchRun) -> list[Message]:
         failed = run.summary.get("failed")
         if failed:
             found.append(
-                message("measure.had_failures", run=when, failed=failed, total=run.summary.get("requests"))
+                message(
+                    "measure.had_failures",
+                    run=when,
+                    failed=failed,
+                    total=run.summary.get("requests"),
+                )
             )
     return found

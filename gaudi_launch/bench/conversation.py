@@ -64,7 +64,9 @@ class Conversation:
             show(text, thought)
 
         try:
-            answer = await protocols.stream(self.client, self.form, question, self.served.model, piece)
+            answer = await protocols.stream(
+                self.client, self.form, question, self.served.model, piece
+            )
         except asyncio.CancelledError:
             if pieces:
                 self.messages += [asked, {"role": "assistant", "content": "".join(pieces)}]
@@ -85,7 +87,9 @@ async def begin(
     return Conversation(client, served, form, system, tokens, temperature)
 
 
-def answer(conversation: Conversation, words: str, show: protocols.Show) -> protocols.ModelAnswer | None:
+def answer(
+    conversation: Conversation, words: str, show: protocols.Show
+) -> protocols.ModelAnswer | None:
     """Send a message and wait for the answer; None when Ctrl-C ended it.
 
     Raises ServerError.

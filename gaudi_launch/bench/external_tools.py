@@ -54,7 +54,9 @@ def find_guidellm() -> str | None:
     if program is None:
         return None
     shown = _output([program, "run", "--help"])
-    return program if shown is not None and "--profile" in shown and "--constraint" in shown else None
+    return (
+        program if shown is not None and "--profile" in shown and "--constraint" in shown else None
+    )
 
 
 _HAS_CLIENT = (
@@ -68,7 +70,9 @@ def has_vllm_client(python: str | None) -> bool:
 
     vLLM is not imported.
     """
-    return python is not None and (_output([python, "-c", _HAS_CLIENT]) or "").strip().endswith("True")
+    return python is not None and (_output([python, "-c", _HAS_CLIENT]) or "").strip().endswith(
+        "True"
+    )
 
 
 def _output(argv: list[str]) -> str | None:
@@ -90,14 +94,25 @@ def guidellm_config(load: ToolLoad, key: str | None, report: Path) -> dict[str, 
         if load.rate is not None
         else {"kind": "concurrent", "streams": load.concurrency or 1}
     )
-    backend = {"kind": "openai_http", "target": load.url, "model": load.model, "follow_redirects": False}
+    backend = {
+        "kind": "openai_http",
+        "target": load.url,
+        "model": load.model,
+        "follow_redirects": False,
+    }
     return {
         "spec": {
             "backend": backend | ({"api_key": key} if key else {}),
             "profile": profile,
             "constraints": [{"kind": "max_requests", "count": load.requests}],
             "tokenizer": {"kind": "hf_auto", "model": load.tokenizer},
-            "data": [{"kind": "synthetic_text", "prompt_tokens": load.input, "output_tokens": load.output}],
+            "data": [
+                {
+                    "kind": "synthetic_text",
+                    "prompt_tokens": load.input,
+                    "output_tokens": load.output,
+                }
+            ],
             "seed": {"kind": "static", "value": load.seed},
             "outputs": [{"kind": "json", "path": str(report)}],
         }
@@ -119,9 +134,22 @@ def vllm_words(python: str, load: ToolLoad, report: Path) -> list[str]:
         *("-m", "vllm.entrypoints.cli.main", "bench", "serve"),
         *("--base-url", load.url, "--model", load.model, "--tokenizer", load.tokenizer),
         *("--dataset-name", "random", "--random-input-len", str(load.input)),
-        *("--random-output-len", str(load.output), "--num-prompts", str(load.requests), "--seed", str(load.seed)),
+        *(
+            "--random-output-len",
+            str(load.output),
+            "--num-prompts",
+            str(load.requests),
+            "--seed",
+            str(load.seed),
+        ),
         *pace,
-        *("--ignore-eos", "--disable-tqdm", "--save-result", "--percentile-metrics", "ttft,tpot,itl,e2el"),
+        *(
+            "--ignore-eos",
+            "--disable-tqdm",
+            "--save-result",
+            "--percentile-metrics",
+            "ttft,tpot,itl,e2el",
+        ),
         *("--metric-percentiles", ",".join(map(str, _PERCENTILES))),
         *("--result-dir", str(report.parent), "--result-filename", report.name),
     ]
@@ -144,13 +172,17 @@ def benchmarker_words(load: ToolLoad, results: Path, profile: str = "chat") -> l
     ]
 
 
-def run_guidellm(program: str, load: ToolLoad, environment: Mapping[str, str], key: str | None) -> dict[str, Any]:
+def run_guidellm(
+    program: str, load: ToolLoad, environment: Mapping[str, str], key: str | None
+) -> dict[str, Any]:
     """Return guidellm's report. Raises LaunchError (FAILED) when it fails."""
 
     def words(folder: Path) -> list[str]:
         scenario = folder / "scenario.json"
         # the folder is for its user only
-        scenario.write_text(json.dumps(guidellm_config(load, key, folder / "report.json")), encoding="utf-8")
+        scenario.write_text(
+            json.dumps(guidellm_config(load, key, folder / "report.json")), encoding="utf-8"
+        )
         return [program, "run", "--config", str(scenario), "--disable-console-interactive"]
 
     return _run("guidellm", words, environment)
@@ -161,10 +193,14 @@ def run_vllm(python: str, load: ToolLoad, environment: Mapping[str, str]) -> dic
 
     Raises LaunchError (FAILED) when it fails.
     """
-    return _run("vllm", lambda folder: vllm_words(python, load, folder / "report.json"), environment)
+    return _run(
+        "vllm", lambda folder: vllm_words(python, load, folder / "report.json"), environment
+    )
 
 
-def _run(name: str, words: Callable[[Path], list[str]], environment: Mapping[str, str]) -> dict[str, Any]:
+def _run(
+    name: str, words: Callable[[Path], list[str]], environment: Mapping[str, str]
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-bench-") as place:
         folder = Path(place)
         argv = words(folder)
@@ -172,14 +208,20 @@ def _run(name: str, words: Callable[[Path], list[str]], environment: Mapping[str
             # its output is progress: our stdout is for the result
             done = interrupt.run(argv, cwd=folder, env=environment, streams=interrupt.MIXED)
             report = (
-                json.loads((folder / "report.json").read_text(encoding="utf-8")) if not done.returncode else None
+                json.loads((folder / "report.json").read_text(encoding="utf-8"))
+                if not done.returncode
+                else None
             )
         except (OSError, ValueError) as error:
-            raise LaunchError("measure.tool_failed", ExitCode.FAILED, tool=name, why=str(error)) from None
+            raise LaunchError(
+                "measure.tool_failed", ExitCode.FAILED, tool=name, why=str(error)
+            ) from None
         if not isinstance(report, dict):
             last = "\n".join(done.stdout.strip().splitlines()[-20:])
             status = f"exit status {done.returncode}"
-            raise LaunchError("measure.tool_failed", ExitCode.FAILED, tool=name, why=status, detail=last)
+            raise LaunchError(
+                "measure.tool_failed", ExitCode.FAILED, tool=name, why=status, detail=last
+            )
         return report
 
 
@@ -205,7 +247,10 @@ def vllm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
     found["requests"] = asked if _number(asked) else found.get("completed", 0)
     found.setdefault("failed", found["requests"] - found.get("completed", 0))
     for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("latency", "e2el")):
-        parts = {part: report.get(f"{part}_{theirs}_ms") for part in ("mean", *(f"p{p}" for p in _PERCENTILES))}
+        parts = {
+            part: report.get(f"{part}_{theirs}_ms")
+            for part in ("mean", *(f"p{p}" for p in _PERCENTILES))
+        }
         found[ours] = _seconds(parts, 1000)
     return found
 
@@ -216,7 +261,11 @@ def guidellm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
     Its TPOT includes the first token, so its gap between tokens is used as ours.
     """
     benchmarks = report.get("benchmarks")
-    first = benchmarks[0] if isinstance(benchmarks, list) and benchmarks and isinstance(benchmarks[0], dict) else {}
+    first = (
+        benchmarks[0]
+        if isinstance(benchmarks, list) and benchmarks and isinstance(benchmarks[0], dict)
+        else {}
+    )
     metrics = first.get("metrics")
     metrics = metrics if isinstance(metrics, dict) else {}
 
@@ -248,7 +297,9 @@ def guidellm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
         cuts = cuts if isinstance(cuts, dict) else {}
         parts = {"mean": figure.get("mean"), **{f"p{p}": cuts.get(f"p{p}") for p in _PERCENTILES}}
         found[ours] = _seconds({**parts, "max": figure.get("max")}, unit)
-    return {name: value for name, value in found.items() if isinstance(value, dict) or _number(value)}
+    return {
+        name: value for name, value in found.items() if isinstance(value, dict) or _number(value)
+    }
 
 
 def _seconds(parts: Mapping[str, Any], unit: float) -> dict[str, float] | None:

@@ -41,7 +41,9 @@ def histogram(numbers: Sequence[float], rows: int = 8) -> list[tuple[float, floa
     return list(zip(ends, ends[1:], counts, strict=False))
 
 
-def terminal(samples: Sequence[Sample], titles: tuple[str, str], width: int = 60, ascii: bool = False) -> list[str]:
+def terminal(
+    samples: Sequence[Sample], titles: tuple[str, str], width: int = 60, ascii: bool = False
+) -> list[str]:
     """Return lines of both plots; ``titles`` are those of TTFT and of the rate.
 
     The result is empty when no request succeeded.
@@ -86,9 +88,13 @@ def titles(runs: Sequence[BenchRun]) -> tuple[str, str]:
 
     models = list(dict.fromkeys(str(run.facts.get("model") or "?") for run in runs))
     began = [run.facts["began"] for run in runs if isinstance(run.facts.get("began"), int | float)]
-    days = list(dict.fromkeys(f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M}" for moment in began))
+    days = list(
+        dict.fromkeys(f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M}" for moment in began)
+    )
     workload = runs[0].workload
-    counts = {name: workload.get(name, "?") for name in ("requests", "input_tokens", "output_tokens")}
+    counts = {
+        name: workload.get(name, "?") for name in ("requests", "input_tokens", "output_tokens")
+    }
     words = [label("plot.load", **counts)]
     if workload.get("rate"):
         words.append(label("plot.load_rate", rate=f"{workload['rate']:g}"))
@@ -97,7 +103,9 @@ def titles(runs: Sequence[BenchRun]) -> tuple[str, str]:
     return ", ".join([" / ".join(models), *days]), "; ".join(words)
 
 
-def picture(runs: Sequence[tuple[str, Sequence[Sample]]], title: str, subtitle: str, ending: str) -> bytes:
+def picture(
+    runs: Sequence[tuple[str, Sequence[Sample]]], title: str, subtitle: str, ending: str
+) -> bytes:
     """Return both panels of one or two named runs as a PNG or SVG file.
 
     Raises LaunchError (FAILED).

@@ -11,7 +11,11 @@ from gaudi_launch.messages import Message, message
 
 # any embedding model or reranker ranks the second text nearer to the first than the third
 _QUESTION = "What is the capital of France?"
-_TEXTS = (_QUESTION, "Paris is the capital of France.", "Knead the dough and let it rise for an hour.")
+_TEXTS = (
+    _QUESTION,
+    "Paris is the capital of France.",
+    "Knead the dough and let it rise for an hour.",
+)
 _MANY, _WORDS = 32, 64
 
 
@@ -35,12 +39,16 @@ async def first(asking: Asking) -> CheckRow:
     rows, task = answer.numbers, asking.task
     values: dict[str, object] = {"input": answer.input, "numbers": [len(row) for row in rows]}
     if not answer.sound:
-        return CheckRow(task, "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine")
+        return CheckRow(
+            task, "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine"
+        )
     if task == "rerank":
         near, far = rows[0][0], rows[1][0]
         values |= {"fitting": near, "other": far}
         id = "measure.check_rerank" if near > far else "measure.check_rerank_order"
-        return CheckRow(task, "ok", message(id, near=f"{near:.3g}", far=f"{far:.3g}"), answer.seconds, values)
+        return CheckRow(
+            task, "ok", message(id, near=f"{near:.3g}", far=f"{far:.3g}"), answer.seconds, values
+        )
     if task == "pool":
         sentence = message("measure.check_pool", sizes=", ".join(str(len(row)) for row in rows))
         return CheckRow(task, "ok", sentence, answer.seconds, values)
@@ -49,7 +57,9 @@ async def first(asking: Asking) -> CheckRow:
         sentence = message("measure.check_sizes", sizes=", ".join(map(str, sizes)))
         return CheckRow(task, "fail", sentence, answer.seconds, values, "engine")
     if len(set(rows)) == 1 or not all(any(row) for row in rows):
-        return CheckRow(task, "fail", message("measure.check_same_vectors"), answer.seconds, values, "engine")
+        return CheckRow(
+            task, "fail", message("measure.check_same_vectors"), answer.seconds, values, "engine"
+        )
     near, far = pooling.nearness(rows[0], rows[1]), pooling.nearness(rows[0], rows[2])
     values |= {"fitting": near, "other": far}
     sentence = message("measure.check_embed", size=sizes[0], near=f"{near:.2f}", far=f"{far:.2f}")
@@ -78,7 +88,9 @@ async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
     input_tokens = answer.input if answer.input is not None else counted
     values = {"wanted": tokens, "input": input_tokens}
     if not answer.sound:
-        return CheckRow("long", "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine")
+        return CheckRow(
+            "long", "fail", message("measure.check_no_numbers"), answer.seconds, values, "engine"
+        )
     rate = round(input_tokens / answer.seconds)
     sentence = message(
         "measure.check_long_pooled",
@@ -96,7 +108,9 @@ async def speed(asking: Asking) -> CheckRow:
     seed = server.new_seed()
     answer = await asking.put(tuple(server.text(words, seed + number) for number in range(_MANY)))
     if not answer.sound:
-        return CheckRow("speed", "fail", message("measure.check_no_numbers"), answer.seconds, {}, "engine")
+        return CheckRow(
+            "speed", "fail", message("measure.check_no_numbers"), answer.seconds, {}, "engine"
+        )
     texts = _MANY / answer.seconds
     values = {"texts_per_second": round(texts, 3), "input": answer.input}
     if answer.input is None:
@@ -105,6 +119,10 @@ async def speed(asking: Asking) -> CheckRow:
     rate = answer.input / answer.seconds
     values["tokens_per_second"] = round(rate, 3)
     sentence = message(
-        "measure.check_speed_pooled", count=_MANY, tokens=answer.input, rate=f"{rate:.1f}", texts=f"{texts:.1f}"
+        "measure.check_speed_pooled",
+        count=_MANY,
+        tokens=answer.input,
+        rate=f"{rate:.1f}",
+        texts=f"{texts:.1f}",
     )
     return CheckRow("speed", "ok", sentence, answer.seconds, values)

@@ -15,7 +15,11 @@ from gaudi_launch.bench.protocols import count_of, refused, shown
 from gaudi_launch.services.probe import POOLED, not_served, pooled_question
 
 # fields of an answer for its entries, and of an entry for its numbers
-_LISTS = {"embed": ("data", "embedding"), "rerank": ("results", "relevance_score"), "pool": ("data", "data")}
+_LISTS = {
+    "embed": ("data", "embedding"),
+    "rerank": ("results", "relevance_score"),
+    "pool": ("data", "data"),
+}
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,17 @@ async def pooled(client: Client, task: str, texts: Sequence[str], model: str) ->
     listed = found.get(entries) if isinstance(found, dict) else None
     if not isinstance(listed, list):
         raise ServerError("protocol", shown(reply.body))
-    by_place = {e.get("index"): e.get(value) for e in listed if isinstance(e, dict) and type(e.get("index")) is int}
+    by_place = {
+        e.get("index"): e.get(value)
+        for e in listed
+        if isinstance(e, dict) and type(e.get("index")) is int
+    }
     places = range(len(texts) - (task == "rerank"))
     usage = found.get("usage")
     counted = count_of(usage if isinstance(usage, dict) else {}, "prompt_tokens")
-    return Pooled(tuple(tuple(_flat(by_place.get(place))) for place in places), counted, reply.seconds)
+    return Pooled(
+        tuple(tuple(_flat(by_place.get(place))) for place in places), counted, reply.seconds
+    )
 
 
 def _flat(value: Any) -> list[float]:

@@ -113,11 +113,20 @@ async def whole(client: Client, form: Form, question: Prompt, model: str) -> Mod
         raise ServerError("protocol", shown(reply.body))
     counted = event.tokens is not None
     return ModelAnswer(
-        event.text, event.input, event.tokens or 0, counted, event.ended, (), reply.seconds, event.thought
+        event.text,
+        event.input,
+        event.tokens or 0,
+        counted,
+        event.ended,
+        (),
+        reply.seconds,
+        event.thought,
     )
 
 
-async def stream(client: Client, form: Form, question: Prompt, model: str, show: Show | None = None) -> ModelAnswer:
+async def stream(
+    client: Client, form: Form, question: Prompt, model: str, show: Show | None = None
+) -> ModelAnswer:
     """Send a request and read the answer piece by piece.
 
     ``show`` gets each one's text and whether it is a thought. Raises ServerError.
@@ -126,7 +135,9 @@ async def stream(client: Client, form: Form, question: Prompt, model: str, show:
     asked = body(form, question, model, stream=True)
     async with client.open(_PATHS[form][1], asked) as response:
         if response.status != 200:
-            raise refused(Reply(response.status, await response.body(), time.perf_counter() - began))
+            raise refused(
+                Reply(response.status, await response.body(), time.perf_counter() - began)
+            )
         taken = _Taken(form, began, show)
         async for when, piece in response.pieces():
             taken.feed(when, piece)
@@ -170,7 +181,10 @@ class _Taken:
 
     def _take(self, event: _Event, when: float) -> None:
         self._anything = True
-        for words, kept, thought in ((event.thought, self._thoughts, True), (event.text, self._words, False)):
+        for words, kept, thought in (
+            (event.thought, self._thoughts, True),
+            (event.text, self._words, False),
+        ):
             if words:
                 kept.append(words)
                 if self._show is not None:
@@ -221,7 +235,11 @@ def _read(form: Form, document: Any, piece: bool = False) -> _Event | None:
     """
     if not isinstance(document, dict) or "error" in document:
         return None
-    return _read_generate(document, piece) if form == "generate" else _read_openai(form, document, piece)
+    return (
+        _read_generate(document, piece)
+        if form == "generate"
+        else _read_openai(form, document, piece)
+    )
 
 
 def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event | None:
@@ -246,7 +264,13 @@ def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event
             text = _words(delta, "content")
         else:
             text = _words(choice, "text")
-    return _Event(text, thought, count_of(counts, "prompt_tokens"), count_of(counts, "completion_tokens"), ended)
+    return _Event(
+        text,
+        thought,
+        count_of(counts, "prompt_tokens"),
+        count_of(counts, "completion_tokens"),
+        ended,
+    )
 
 
 def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
@@ -275,7 +299,11 @@ def _words(delta: Mapping[str, Any], name: str) -> str:
 def count_of(counts: Mapping[str, Any], name: str) -> int | None:
     """Return the server's count of tokens; None for other values."""
     value = counts.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9
+        else None
+    )
 
 
 def refused(reply: Reply) -> ServerError:
@@ -308,4 +336,7 @@ def first_model(document: Any) -> Mapping[str, Any] | None:
     """Return the first entry of /v1/models; None when there is none."""
     data = document.get("data") if isinstance(document, dict) else None
     models: Sequence[Any] = data if isinstance(data, list) else []
-    return next((entry for entry in models if isinstance(entry, dict) and isinstance(entry.get("id"), str)), None)
+    return next(
+        (entry for entry in models if isinstance(entry, dict) and isinstance(entry.get("id"), str)),
+        None,
+    )

@@ -41,7 +41,11 @@ class Way:
 
 
 async def replay(
-    client: Client, workload: BenchWorkload, way: Way, going: Callable[[Going], None], stop: asyncio.Event
+    client: Client,
+    workload: BenchWorkload,
+    way: Way,
+    going: Callable[[Going], None],
+    stop: asyncio.Event,
 ) -> list[Sample]:
     """Send every request of the workload.
 
@@ -88,7 +92,9 @@ async def replay(
     return [samples[number] for number in sorted(samples)]
 
 
-async def _ask(client: Client, way: Way, wanted: WorkloadRequest, at: float, began: float, number: int) -> Sample:
+async def _ask(
+    client: Client, way: Way, wanted: WorkloadRequest, at: float, began: float, number: int
+) -> Sample:
     words = way.ruler.words(wanted.input)
     prompt = server.text(words, way.texts * 1_000_003 + number)
     question = protocols.ask_one(prompt, wanted.output, ignore_eos=way.ignore_eos)
@@ -97,7 +103,15 @@ async def _ask(client: Client, way: Way, wanted: WorkloadRequest, at: float, beg
         answer = await protocols.stream(client, way.form, question, way.served.model)
     except ServerError as error:
         end = time.perf_counter() - began
-        return Sample(at, sent, wanted.input, wanted.output, last=end, error=error.short, detail=error.detail[:200])
+        return Sample(
+            at,
+            sent,
+            wanted.input,
+            wanted.output,
+            last=end,
+            error=error.short,
+            detail=error.detail[:200],
+        )
     times = [sent + piece for piece in answer.pieces] or [sent + answer.seconds]
     gaps = tuple(later - earlier for earlier, later in pairwise(times))
     return Sample(

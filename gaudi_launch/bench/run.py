@@ -32,7 +32,9 @@ _MOST_FILES = 1 << 16
 def problem(error: ServerError, url: str) -> LaunchError:
     """Return the LaunchError of a server that cannot be queried."""
     code = (
-        ExitCode.ENGINE if error.kind in ("timeout", "cut", "protocol") or error.status >= 500 else ExitCode.FAILED
+        ExitCode.ENGINE
+        if error.kind in ("timeout", "cut", "protocol") or error.status >= 500
+        else ExitCode.FAILED
     )
     id = "measure.fail_key" if error.status in (401, 403) else f"measure.fail_{error.kind}"
     return LaunchError("measure.no_server", code, url=url, words=_sentence(id, error))
@@ -75,7 +77,9 @@ async def builtin(
         ruler = await server.measure_ruler(client, served, asked)
     except ServerError as error:
         raise problem(error, target.url) from None
-    fitting = within(workload, served.longest, served.longest_input, int(ruler.fixed + ruler.each) + 1)
+    fitting = within(
+        workload, served.longest, served.longest_input, int(ruler.fixed + ruler.each) + 1
+    )
     way = replaying.Way(served, asked, ruler, manner.ignore_eos and served.vllm, manner.texts)
     stop = asyncio.Event()
     _allow_connections()
@@ -90,9 +94,15 @@ async def builtin(
         "form": asked,
         "began": began,
         "interrupted": stop.is_set(),
-        "ruler": {"each": round(ruler.each, 4), "fixed": round(ruler.fixed, 1), "measured": ruler.measured},
+        "ruler": {
+            "each": round(ruler.each, 4),
+            "fixed": round(ruler.fixed, 1),
+            "measured": ruler.measured,
+        },
     }
-    return BenchRun(facts, fitting.to_json(), statistics.summary(samples), tuple(samples)), stop.is_set()
+    return BenchRun(
+        facts, fitting.to_json(), statistics.summary(samples), tuple(samples)
+    ), stop.is_set()
 
 
 def _allow_connections() -> None:
@@ -117,7 +127,9 @@ def server_facts(target: Target, model: str | None) -> dict[str, Any]:
         "url": target.url,
         "service": target.name,
         "model": model,
-        "engine": f"{named['name']}@{named['version']}" if {"name", "version"} <= named.keys() else None,
+        "engine": f"{named['name']}@{named['version']}"
+        if {"name", "version"} <= named.keys()
+        else None,
         "modules": target.plan.get("modules"),
         "simulated": named.get("simulated") is True,
         "plan": _speed_facts(target.plan),
@@ -134,7 +146,9 @@ def _speed_facts(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         "model": {"path": model.get("path")},
         "dtype": plan.get("dtype"),
         "modules": plan.get("modules"),
-        "settings": [{"name": BATCHED_TOKENS, "value": value} for value in _values(plan, BATCHED_TOKENS)],
+        "settings": [
+            {"name": BATCHED_TOKENS, "value": value} for value in _values(plan, BATCHED_TOKENS)
+        ],
     }
 
 

@@ -92,7 +92,9 @@ class Sample:
         return not self.error
 
     def to_json(self) -> dict[str, Any]:
-        document = {name: value for name, value in vars(self).items() if value not in (None, "", ())}
+        document = {
+            name: value for name, value in vars(self).items() if value not in (None, "", ())
+        }
         for name in ("at", "sent", "first", "last"):
             if name in document:
                 document[name] = round(document[name], 6)
@@ -176,9 +178,17 @@ def from_json(document: Any) -> BenchRun:
 
     Raises KeyError, TypeError or ValueError for another object.
     """
-    if not isinstance(document, dict) or document["kind"] != "bench" or document["schema"] != SCHEMA:
+    if (
+        not isinstance(document, dict)
+        or document["kind"] != "bench"
+        or document["schema"] != SCHEMA
+    ):
         raise ValueError("no run")
-    workload, summary, report = document["workload"], document["summary"], document.get("report", {})
+    workload, summary, report = (
+        document["workload"],
+        document["summary"],
+        document.get("report", {}),
+    )
     samples: Sequence[Any] = document["samples"]
     if not all(isinstance(part, dict) for part in (workload, summary, report)):
         raise TypeError("no run")
@@ -200,7 +210,10 @@ def _sample(row: Mapping[str, Any]) -> Sample:
     sample = Sample(**{**row, "gaps": tuple(float(gap) for gap in row.get("gaps", ()))})
     numbers = (sample.at, sample.sent, sample.wanted_input, sample.wanted_output, sample.output)
     maybe = (sample.first, sample.last, sample.input)
-    if not all(isinstance(number, int | float) for number in (*numbers, *(m for m in maybe if m is not None))):
+    if not all(
+        isinstance(number, int | float)
+        for number in (*numbers, *(m for m in maybe if m is not None))
+    ):
         raise TypeError("no sample")
     if not isinstance(sample.error, str):
         raise TypeError("no sample")

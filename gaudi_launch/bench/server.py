@@ -58,11 +58,17 @@ async def look(client: Client, model: str | None = None) -> ServerFacts:
     if entry is None:
         if tgi and reply.status in (200, 404):
             # TGI before it had /v1/models
-            return _with_limits(ServerFacts(str(facts["model_id"]), (str(facts["model_id"]),), tgi=True), facts)
+            return _with_limits(
+                ServerFacts(str(facts["model_id"]), (str(facts["model_id"]),), tgi=True), facts
+            )
         if reply.status != 200:
             raise refused(reply)
         raise ServerError("protocol", "/v1/models names no model")
-    names = tuple(e["id"] for e in reply.document["data"] if isinstance(e, dict) and isinstance(e.get("id"), str))
+    names = tuple(
+        e["id"]
+        for e in reply.document["data"]
+        if isinstance(e, dict) and isinstance(e.get("id"), str)
+    )
     owner = entry.get("owned_by")
     served = ServerFacts(
         model or names[0],
@@ -73,7 +79,9 @@ async def look(client: Client, model: str | None = None) -> ServerFacts:
     )
     longest = entry.get("max_model_len")
     return (
-        replace(_with_limits(served, facts), longest=longest) if _length(longest) else _with_limits(served, facts)
+        replace(_with_limits(served, facts), longest=longest)
+        if _length(longest)
+        else _with_limits(served, facts)
     )
 
 
@@ -265,7 +273,10 @@ def counter(client: Client, served: ServerFacts, form: Form) -> Count:
     async def count(prompt: str) -> int | None:
         question: dict[str, object] = {"model": served.model}
         if form == "chat":
-            question |= {"messages": [{"role": "user", "content": prompt}], "add_generation_prompt": True}
+            question |= {
+                "messages": [{"role": "user", "content": prompt}],
+                "add_generation_prompt": True,
+            }
         else:
             question["prompt"] = prompt
         reply = await client.ask("/tokenize", question)

@@ -69,7 +69,9 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     """
     good = [sample for sample in samples if sample.ok]
     begin = min((sample.at for sample in samples), default=0.0)
-    end = max((sample.last if sample.last is not None else sample.sent for sample in samples), default=0.0)
+    end = max(
+        (sample.last if sample.last is not None else sample.sent for sample in samples), default=0.0
+    )
     seconds = end - begin
     made = sum(sample.output for sample in good)
     read = sum(sample.input if sample.input is not None else sample.wanted_input for sample in good)
@@ -81,7 +83,11 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
         "input_tokens": read,
         "output_tokens": made,
     }
-    for name, count in (("request_rate", len(good)), ("output_rate", made), ("total_rate", made + read)):
+    for name, count in (
+        ("request_rate", len(good)),
+        ("output_rate", made),
+        ("total_rate", made + read),
+    ):
         found[name] = round(count / seconds, 6) if seconds > 0 else None
     for name in TIMES:
         found[name] = spread(values(samples, name))
@@ -101,7 +107,11 @@ def over_time(samples: Sequence[Sample], bins: int) -> tuple[float, list[float]]
     The first number is an interval's seconds. A request's tokens are placed where its pieces came,
     evenly where the server sent several in one.
     """
-    good = [sample for sample in samples if sample.ok and sample.first is not None and sample.last is not None]
+    good = [
+        sample
+        for sample in samples
+        if sample.ok and sample.first is not None and sample.last is not None
+    ]
     end = max((sample.last or 0.0 for sample in good), default=0.0)
     if end <= 0 or bins < 1:
         return 0.0, []

@@ -34,7 +34,8 @@ POLICY = (
 )
 # what the page's head would fetch from elsewhere
 _ELSEWHERE = re.compile(
-    rb"<script[^>]*\bsrc=\"https?://[^>]*>\s*</script>|<link[^>]*\bhref=\"https?://[^>]*>", re.IGNORECASE
+    rb"<script[^>]*\bsrc=\"https?://[^>]*>\s*</script>|<link[^>]*\bhref=\"https?://[^>]*>",
+    re.IGNORECASE,
 )
 
 _Scope = MutableMapping[str, Any]
@@ -49,7 +50,9 @@ def messages(history: object) -> list[protocols.Message]:
     """
     found: list[protocols.Message] = []
     for entry in history if isinstance(history, list) else []:
-        role, content = (entry.get("role"), entry.get("content")) if isinstance(entry, dict) else (None, None)
+        role, content = (
+            (entry.get("role"), entry.get("content")) if isinstance(entry, dict) else (None, None)
+        )
         # thoughts and errors are shown with a title, and not sent again
         if role not in ("user", "assistant") or (entry.get("metadata") or {}).get("title"):
             continue
@@ -61,7 +64,9 @@ def messages(history: object) -> list[protocols.Message]:
     return found
 
 
-async def respond(template: Conversation, words: str, history: object) -> AsyncIterator[list[dict[str, Any]]]:
+async def respond(
+    template: Conversation, words: str, history: object
+) -> AsyncIterator[list[dict[str, Any]]]:
     """Yield the answer so far, repeatedly, as Gradio's messages.
 
     A failure is shown in place of an answer.
@@ -83,7 +88,9 @@ async def respond(template: Conversation, words: str, history: object) -> AsyncI
     thought, answered = "", ""
     try:
         while (piece := await news.get()) is not None:
-            thought, answered = (thought + piece[0], answered) if piece[1] else (thought, answered + piece[0])
+            thought, answered = (
+                (thought + piece[0], answered) if piece[1] else (thought, answered + piece[0])
+            )
             yield _shown(thought, answered)
         try:
             await task
@@ -116,7 +123,9 @@ def page(template: Conversation, title: str) -> Any:
         answer,
         title=title,
         description=template.served.model,
-        chatbot=gradio.Chatbot(show_label=False, height="70vh", buttons=["copy"], feedback_options=None),
+        chatbot=gradio.Chatbot(
+            show_label=False, height="70vh", buttons=["copy"], feedback_options=None
+        ),
         flagging_mode="never",
         analytics_enabled=False,
         concurrency_limit=None,
@@ -140,9 +149,18 @@ class Closed:
         async def closed(event: MutableMapping[str, Any]) -> None:
             nonlocal held, body
             if event["type"] == "http.response.start":
-                headers = [pair for pair in event["headers"] if pair[0].lower() != b"content-security-policy"]
-                event = {**event, "headers": [*headers, (b"content-security-policy", POLICY.encode())]}
-                html = any(n.lower() == b"content-type" and v.startswith(b"text/html") for n, v in headers)
+                headers = [
+                    pair
+                    for pair in event["headers"]
+                    if pair[0].lower() != b"content-security-policy"
+                ]
+                event = {
+                    **event,
+                    "headers": [*headers, (b"content-security-policy", POLICY.encode())],
+                }
+                html = any(
+                    n.lower() == b"content-type" and v.startswith(b"text/html") for n, v in headers
+                )
                 if html:
                     held = event
                     return
@@ -178,7 +196,9 @@ def application(template: Conversation, title: str) -> Closed:
     return Closed(app)
 
 
-def serve(template: Conversation, title: str, host: str, port: int, ready: Callable[[], None]) -> None:
+def serve(
+    template: Conversation, title: str, host: str, port: int, ready: Callable[[], None]
+) -> None:
     """Serve the page until Ctrl-C; ``ready`` is called once it listens."""
     config = uvicorn.Config(
         application(template, title),

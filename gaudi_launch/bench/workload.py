@@ -15,7 +15,12 @@ MADE_UP = "made-up:"
 
 
 def from_trace(
-    source: str, *, rate: float | None, requests: int | None, seconds: float | None, concurrency: int | None
+    source: str,
+    *,
+    rate: float | None,
+    requests: int | None,
+    seconds: float | None,
+    concurrency: int | None,
 ) -> BenchWorkload:
     """Return a trace at its arrival times, or at ``rate`` requests per second.
 
@@ -31,7 +36,9 @@ def from_trace(
         span = rows[-1].at or 1.0
         scale = (len(rows) - 1) / rate / span
         rows = [replace(row, at=row.at * scale) for row in rows]
-    return BenchWorkload(tuple(rows), "rate" if rate is not None else "own", concurrency, source, rate=rate)
+    return BenchWorkload(
+        tuple(rows), "rate" if rate is not None else "own", concurrency, source, rate=rate
+    )
 
 
 def made_up(
@@ -54,7 +61,9 @@ def made_up(
         rows.append(WorkloadRequest(at, chance.randint(*input), chance.randint(*output)))
         at += chance.expovariate(rate) if rate is not None else 0.0
     source = f"{MADE_UP}{_range(input)}:{_range(output)}:{seed}"
-    return BenchWorkload(tuple(rows), "rate" if rate is not None else "closed", concurrency, source, rate=rate)
+    return BenchWorkload(
+        tuple(rows), "rate" if rate is not None else "closed", concurrency, source, rate=rate
+    )
 
 
 def _range(ends: tuple[int, int]) -> str:
@@ -76,7 +85,9 @@ def within(
         and (longest_input is None or row.input <= longest_input)
     ]
     if not kept:
-        raise LaunchError("measure.all_too_long", ExitCode.USAGE, longest=longest or longest_input or "-")
+        raise LaunchError(
+            "measure.all_too_long", ExitCode.USAGE, longest=longest or longest_input or "-"
+        )
     begin = kept[0].at
     rows = tuple(replace(row, at=row.at - begin) for row in kept)
     return replace(workload, requests=rows, left_out=len(workload.requests) - len(kept))

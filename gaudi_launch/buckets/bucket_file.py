@@ -9,7 +9,13 @@ from functools import lru_cache
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, FAMILIES
-from gaudi_launch.buckets.optimiser.bucket_planner import Aim, BucketGoal, PlannedBuckets, aim_for, solve
+from gaudi_launch.buckets.optimiser.bucket_planner import (
+    Aim,
+    BucketGoal,
+    PlannedBuckets,
+    aim_for,
+    solve,
+)
 from gaudi_launch.buckets.optimiser.full_load import padding
 from gaudi_launch.buckets.optimiser.padding_cost import Score
 from gaudi_launch.buckets.optimiser.parameters import search
@@ -74,7 +80,10 @@ def plan_for_engine(
     aim = aim_for(limits, workload, ask, cost=cost, trace_share=trace_share)
     shapes = aim.expectation.shapes
     file = None
-    others = [judge(family, strategy, limits, shapes, cost) for strategy in strategies(family, limits, ask.reduce)]
+    others = [
+        judge(family, strategy, limits, shapes, cost)
+        for strategy in strategies(family, limits, ask.reduce)
+    ]
     if rules.reads_file:
         planned = _solve_for_file(limits, aim, ask, cost, others)
         price = planned.price
@@ -87,15 +96,23 @@ def plan_for_engine(
         # a list without ladders shows the best possible result; nothing else here needs it
         bound = ask.graphs is not None or ask.overhead is not None
         price = solve(limits, aim, ask, cost).price if bound else aim.price(ask)
-        settings, found = search(family, algorithm, limits, aim.shapes, cost, replace(ask, price=price))
+        settings, found = search(
+            family, algorithm, limits, aim.shapes, cost, replace(ask, price=price)
+        )
     mine = judged(_PLANNED, found, limits, shapes, cost)
     if limits.prefix_caching and ask == BucketGoal():
         # a linear list has every context of every length: the engine's exponential one can be the better list
         other = next((each for each in others if each.name == "exponential"), mine)
-        if rules.contexts_by_length and other.buckets is not None and other.weight(price) < mine.weight(price):
+        if (
+            rules.contexts_by_length
+            and other.buckets is not None
+            and other.weight(price) < mine.weight(price)
+        ):
             mine, found = replace(other, name=_PLANNED), other.buckets
             settings = {EXPONENTIAL_SWITCH: "true"}
-    return Delivered(settings, limits.max_num_prefill_seqs, found, [mine, *others], aim, price, file)
+    return Delivered(
+        settings, limits.max_num_prefill_seqs, found, [mine, *others], aim, price, file
+    )
 
 
 def _solve_for_file(
@@ -150,8 +167,12 @@ def bucket_file(buckets: Buckets, limits: EngineLimits) -> str:
     longer ones, and blocks to the most that the batch can use, as the engine does.
     vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/file_strategy.py.
     """
-    prompt = sorted({(b, min(query, limits.max_model_len), context) for b, query, context in buckets.prompt})
-    decode = sorted({(b, query, min(blocks, limits.block_top(b))) for b, query, blocks in buckets.decode})
+    prompt = sorted(
+        {(b, min(query, limits.max_model_len), context) for b, query, context in buckets.prompt}
+    )
+    decode = sorted(
+        {(b, query, min(blocks, limits.block_top(b))) for b, query, blocks in buckets.decode}
+    )
     lines = ["# batch, query tokens, context blocks (made by gaudi-launch)"]
     lines += [f"({batch}, {query}, {context})" for batch, query, context in prompt]
     lines += [f"({batch}, {query}, {blocks})" for batch, query, blocks in decode]

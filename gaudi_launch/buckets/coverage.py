@@ -70,7 +70,9 @@ def prove(buckets: Buckets, limits: EngineLimits) -> None:
     """Raise an internal error if a plan has a hole: that would be a bug."""
     holes = uncovered(buckets, limits)
     if holes.shapes:
-        raise AssertionError(f"a plan leaves {holes.shapes} shapes without a bucket: {holes.examples[:3]}")
+        raise AssertionError(
+            f"a plan leaves {holes.shapes} shapes without a bucket: {holes.examples[:3]}"
+        )
     if limits.mixed_steps and not _holds_contexts(buckets, limits):
         raise AssertionError("a plan leaves prompts behind a long context without a bucket")
 
@@ -78,4 +80,6 @@ def prove(buckets: Buckets, limits: EngineLimits) -> None:
 def _holds_contexts(buckets: Buckets, limits: EngineLimits) -> bool:
     """Return if one bucket takes the longest query behind the longest context."""
     most = limits.most_context
-    return any(query >= limits.longest_query and context >= most for _, query, context in buckets.prompt)
+    return any(
+        query >= limits.longest_query and context >= most for _, query, context in buckets.prompt
+    )

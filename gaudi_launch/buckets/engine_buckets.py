@@ -15,7 +15,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 T = TypeVar("T")
 
 
-def engine_model(family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]) -> EngineModel:
+def engine_model(
+    family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]
+) -> EngineModel:
     """Return the result of the engine's bucketing with these variables and arguments.
 
     ``family``: a name of `families.FAMILIES`. ``env``: the variables of the engine's process
@@ -26,7 +28,10 @@ def engine_model(family: str, algorithm: str, env: Mapping[str, str], args: Mapp
     known = FAMILIES.get(family)
     if known is None:
         raise LaunchError(
-            "warmup_engine.unknown_engine", ExitCode.USAGE, engine=family, known=", ".join(sorted(FAMILIES))
+            "warmup_engine.unknown_engine",
+            ExitCode.USAGE,
+            engine=family,
+            known=", ".join(sorted(FAMILIES)),
         )
     make = known.models.get(algorithm)
     if make is None:
@@ -41,7 +46,9 @@ def engine_model(family: str, algorithm: str, env: Mapping[str, str], args: Mapp
     return _in_words(lambda: make({name: str(value) for name, value in env.items()}, read))
 
 
-def engine_buckets(family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]) -> Buckets:
+def engine_buckets(
+    family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]
+) -> Buckets:
     """Return prompt and decode buckets in the engine's order.
 
     Raises as `engine_model`, BucketError also for decode.
@@ -50,12 +57,16 @@ def engine_buckets(family: str, algorithm: str, env: Mapping[str, str], args: Ma
     return _in_words(lambda: model.buckets)
 
 
-def prompt_buckets(family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]) -> list[Bucket]:
+def prompt_buckets(
+    family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]
+) -> list[Bucket]:
     """Return the prompt buckets alone: they need no KV cache size."""
     return engine_model(family, algorithm, env, args).prompt.buckets()
 
 
-def count(family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]) -> tuple[int, int]:
+def count(
+    family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]
+) -> tuple[int, int]:
     """Return (prompt graphs, decode graphs) without writing the buckets out.
 
     Raises as `engine_buckets`.
@@ -65,7 +76,12 @@ def count(family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str
 
 
 def lookups(
-    family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any], *, remember: bool = False
+    family: str,
+    algorithm: str,
+    env: Mapping[str, str],
+    args: Mapping[str, Any],
+    *,
+    remember: bool = False,
 ) -> Lookups:
     """Return the engine's look-up over its buckets.
 

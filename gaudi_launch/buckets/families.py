@@ -77,7 +77,9 @@ def _by_strategy(env: Env, with_limit: bool) -> str:
     switch = env.get(EXPONENTIAL_SWITCH)
     if switch is not None:
         return "exponential" if boolean(switch) else "linear"
-    return {"lin": "linear", "pad": "pad"}.get(env.get("VLLM_BUCKETING_STRATEGY", "exp"), "exponential")
+    return {"lin": "linear", "pad": "pad"}.get(
+        env.get("VLLM_BUCKETING_STRATEGY", "exp"), "exponential"
+    )
 
 
 FAMILIES: Mapping[str, BucketFamily] = {

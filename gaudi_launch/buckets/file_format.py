@@ -14,7 +14,13 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from gaudi_launch.buckets.algorithms.context_ladder import PluginFlags, assemble, most_blocks, prompt_kept, rows_of
+from gaudi_launch.buckets.algorithms.context_ladder import (
+    PluginFlags,
+    assemble,
+    most_blocks,
+    prompt_kept,
+    rows_of,
+)
 from gaudi_launch.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.buckets.engine_env import Arguments, Env
 from gaudi_launch.buckets.engine_model import EngineModel
@@ -45,7 +51,8 @@ def file_model(env: Env, args: Arguments) -> EngineModel:
     kept = [
         (batch, query, context)
         for batch, query, context in prompts
-        if prompt_kept(flags, args, query, context) and (flags.merged_prefill or batch * query <= budget)
+        if prompt_kept(flags, args, query, context)
+        and (flags.merged_prefill or batch * query <= budget)
     ]
 
     def decode_rows() -> list[Row]:
@@ -84,9 +91,14 @@ def _entries(line: str) -> Iterable[Entry]:
     except (ValueError, SyntaxError):
         value = None
     if not isinstance(value, tuple) or len(value) != 3:
-        raise broken("AttributeError", "'functools._lru_cache_wrapper' object has no attribute 'warning'")
+        raise broken(
+            "AttributeError", "'functools._lru_cache_wrapper' object has no attribute 'warning'"
+        )
     columns = [element if isinstance(element, list) else [element] for element in value]
-    return [(int(batch), int(query), int(context)) for batch, query, context in itertools.product(*columns)]
+    return [
+        (int(batch), int(query), int(context))
+        for batch, query, context in itertools.product(*columns)
+    ]
 
 
 def _written_out(match: re.Match[str]) -> str:

@@ -44,7 +44,8 @@ class Grid:
     def max_query(self) -> int | None:
         """Return the longest query with a bucket; None without buckets."""
         return max(
-            (query for _, queries in self.rows for query, contexts in queries if len(contexts)), default=None
+            (query for _, queries in self.rows for query, contexts in queries if len(contexts)),
+            default=None,
         )
 
 

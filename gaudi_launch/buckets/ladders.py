@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from gaudi_launch.buckets.bucket_list import BucketError
 
 _SKIP = "set VLLM_SKIP_WARMUP=true"
-_LINEAR_ORDER = f"Min. batch size cannot be greater than max. batch size. If you want to skip warmup, {_SKIP}"
+_LINEAR_ORDER = (
+    f"Min. batch size cannot be greater than max. batch size. If you want to skip warmup, {_SKIP}"
+)
 _LIMIT_ORDER = f"bucket_min cannot be greater than bucket_max. If you want to skip warmup, {_SKIP}"
 
 
@@ -128,7 +130,8 @@ def padded(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int
         raise broken("AssertionError", f"bucket_step must be positive, got: ({step})")
     if not 0 <= pad_percent <= 50:
         raise broken(
-            "AssertionError", f"pad_percent must be between 0 and 50 percentage points, got: ({pad_percent})"
+            "AssertionError",
+            f"pad_percent must be between 0 and 50 percentage points, got: ({pad_percent})",
         )
     values = [minimum]
     current = minimum
@@ -143,7 +146,11 @@ def padded(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int
         else:
             following = current + step
             padding = following - last - 1
-            keep = padding / following > pad_percent / 100.0 or padding > pad_max or current % pad_max == 0
+            keep = (
+                padding / following > pad_percent / 100.0
+                or padding > pad_max
+                or current % pad_max == 0
+            )
             if keep and current != last:
                 values.append(current)
         current = following
@@ -153,7 +160,13 @@ def padded(minimum: int, step: int, maximum: int, pad_max: int, pad_percent: int
 
 
 def spaced(
-    minimum: int, step: int, maximum: int, number: int, *, last_exact: bool, long_context: bool = False
+    minimum: int,
+    step: int,
+    maximum: int,
+    number: int,
+    *,
+    last_exact: bool,
+    long_context: bool = False,
 ) -> list[int]:
     """Return ``number`` values at equal ratios, each rounded up to ``step``.
 
@@ -194,7 +207,9 @@ def _nearest(free: set[int], exact: float) -> int | None:
     return min(free, key=lambda value: abs(value - exact)) if free else None
 
 
-def spaced_once(minimum: int, step: int, maximum: int, number: int, *, last_exact: bool) -> list[int]:
+def spaced_once(
+    minimum: int, step: int, maximum: int, number: int, *, last_exact: bool
+) -> list[int]:
     """Return ``number`` values at equal ratios, rounded up to ``step``, once each.
 
     vllm-gaudi ``exp``. A minimum of 0 or 1 is kept as a separate value while the ratios start at

@@ -87,7 +87,8 @@ class BucketTable:
     def find(self, batch: int, query: int, context: int) -> Bucket | None:
         """Return the bucket of a shape, or None if no bucket is large enough."""
         indices = [
-            bisect_left(axis, value) for axis, value in zip(self._axes, (batch, query, context), strict=True)
+            bisect_left(axis, value)
+            for axis, value in zip(self._axes, (batch, query, context), strict=True)
         ]
         sizes = [len(axis) for axis in self._axes]
         if any(index == size for index, size in zip(indices, sizes, strict=True)):
@@ -112,7 +113,9 @@ class BucketTable:
         strides = (sizes[1] * sizes[2], sizes[2], 1)
         places = [{value: i for i, value in enumerate(axis)} for axis in self._axes]
         for index in range(none - 1, -1, -1):
-            i, j, k = (place[value] for place, value in zip(places, self.buckets[index], strict=True))
+            i, j, k = (
+                place[value] for place, value in zip(places, self.buckets[index], strict=True)
+            )
             cells[i * strides[0] + j * strides[1] + k] = index
         for size, stride in zip(sizes, strides, strict=True):
             block = size * stride
@@ -170,7 +173,9 @@ class ByDimension:
 
     def prompt(self, batch: int, query: int, context: int = 0) -> Lookup:
         """Return the bucket of `Lookups.prompt`; these engines have no context dimension."""
-        return self._answer((batch, query, 0), lambda: (self.prompt_batch(batch), self.prompt_query(query), 0))
+        return self._answer(
+            (batch, query, 0), lambda: (self.prompt_batch(batch), self.prompt_query(query), 0)
+        )
 
     def decode(self, batch: int, blocks: int) -> Lookup:
         """Return the bucket of `Lookups.decode`."""
@@ -181,7 +186,9 @@ class ByDimension:
 
         return self._answer((batch, 1, blocks), padded)
 
-    def _answer(self, shape: Shape, padded: Callable[[], tuple[int | None, int | None, int | None]]) -> Lookup:
+    def _answer(
+        self, shape: Shape, padded: Callable[[], tuple[int | None, int | None, int | None]]
+    ) -> Lookup:
         try:
             batch, query, context = padded()
         except BucketError:

@@ -25,7 +25,16 @@ from gaudi_launch.metrics_page import samples
 RequestLengths = tuple[float, int, int]
 
 # names under which logs and public traces keep the three numbers; first match wins. docs/traces.md lists them
-TIME_COLUMNS = ("t_seconds", "timestamp", "arrived_at", "arrival_time", "time", "ts", "created", "start_time")
+TIME_COLUMNS = (
+    "t_seconds",
+    "timestamp",
+    "arrived_at",
+    "arrival_time",
+    "time",
+    "ts",
+    "created",
+    "start_time",
+)
 INPUT_COLUMNS = (
     "input_tokens",
     "prompt_tokens",
@@ -71,7 +80,9 @@ def read_workload(source: str) -> list[RequestLengths]:
 
 def read_timed(source: str) -> tuple[list[RequestLengths], bool]:
     """Return requests as `read_workload`, and whether the source has their times."""
-    text = fetch_metrics(source) if source.startswith(("http://", "https://")) else _text(Path(source))
+    text = (
+        fetch_metrics(source) if source.startswith(("http://", "https://")) else _text(Path(source))
+    )
     found, timed = _parse(text)
     if not found:
         raise LaunchError("warmup.trace_empty", ExitCode.USAGE, source=source)
@@ -86,7 +97,9 @@ def fetch_metrics(url: str) -> str:
     try:
         page = http_client.get(address, seconds=_METRICS_SECONDS, most_bytes=_MOST_METRICS_BYTES)
     except requests.RequestException as error:
-        raise LaunchError("warmup.metrics_unreachable", ExitCode.FAILED, url=address, error=str(error)) from None
+        raise LaunchError(
+            "warmup.metrics_unreachable", ExitCode.FAILED, url=address, error=str(error)
+        ) from None
     return page.decode("utf-8", errors="replace")
 
 
@@ -193,7 +206,9 @@ def _seconds(values: Mapping[str, Any]) -> float | None:
             continue
         try:
             number = float(value)
-            return _plausible(number / 1000 if name == "timestamp" and (mooncake or number > 1e11) else number)
+            return _plausible(
+                number / 1000 if name == "timestamp" and (mooncake or number > 1e11) else number
+            )
         except (TypeError, ValueError):
             pass
         try:

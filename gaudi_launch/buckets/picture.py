@@ -33,7 +33,9 @@ class Heat:
     buckets: tuple[tuple[int, ...], ...]
 
 
-def heat(pairs: list[tuple[int, int]], part: Weighted, time: object, rows: int, columns: int) -> Heat:
+def heat(
+    pairs: list[tuple[int, int]], part: Weighted, time: object, rows: int, columns: int
+) -> Heat:
     """Count one phase into at most ``rows`` x ``columns`` cells.
 
     Cells are even over the logarithms.
@@ -47,7 +49,9 @@ def heat(pairs: list[tuple[int, int]], part: Weighted, time: object, rows: int, 
     held = [[0] * len(sizes) for _ in batches]
     weights = part.weight * time(part.batch, part.size) if len(part) else part.weight
     total = float(weights.sum()) or 1.0
-    for batch, size, weight in zip(part.batch.tolist(), part.size.tolist(), weights.tolist(), strict=True):
+    for batch, size, weight in zip(
+        part.batch.tolist(), part.size.tolist(), weights.tolist(), strict=True
+    ):
         share[_cell(batches, batch)][_cell(sizes, size)] += weight / total
     for batch, size in pairs:
         held[_cell(batches, batch)][_cell(sizes, size)] += 1
@@ -58,7 +62,11 @@ def _ends(low: int, high: int, count: int) -> tuple[int, ...]:
     if high <= low:
         return (max(high, 1),)
     step = (math.log(high) - math.log(low)) / max(count - 1, 1)
-    return tuple(sorted({min(high, math.ceil(low * math.exp(step * at) - 1e-9)) for at in range(count)} | {high}))
+    return tuple(
+        sorted(
+            {min(high, math.ceil(low * math.exp(step * at) - 1e-9)) for at in range(count)} | {high}
+        )
+    )
 
 
 def _cell(ends: tuple[int, ...], value: int) -> int:
@@ -75,7 +83,9 @@ def picture(buckets: Buckets, shapes: Shapes, cost: StepTime, title: str, ending
     prompt = [(batch, query) for batch, query, context in buckets.prompt if context == 0]
     decode = [(batch, blocks) for batch, _, blocks in buckets.decode]
     with sheet(title, columns=2, size=(12, 5)) as made:
-        _panel(made, 0, "prompt", heat(prompt, shapes.prompt, cost.prefill, _ROWS, _COLUMNS), prompt)
+        _panel(
+            made, 0, "prompt", heat(prompt, shapes.prompt, cost.prefill, _ROWS, _COLUMNS), prompt
+        )
         _panel(made, 1, "decode", heat(decode, shapes.decode, cost.decode, _ROWS, _COLUMNS), decode)
         return made.rendered(ending)
 
@@ -85,7 +95,9 @@ def _panel(made: Sheet, place: int, phase: str, grid: Heat, pairs: list[tuple[in
 
     axis = made.axes[place]
     count = len(pairs)
-    dress(axis, label(f"plot.{phase}", count=count), label(f"plot.{phase}_size"), label("plot.batch"))
+    dress(
+        axis, label(f"plot.{phase}", count=count), label(f"plot.{phase}_size"), label("plot.batch")
+    )
     shares = [[100 * share for share in row] for row in grid.share]
     cells = axis.pcolormesh(_edges(grid.sizes), _edges(grid.batches), shares, cmap="Reds", vmin=0)
     made.figure.colorbar(cells, ax=axis, label=label("plot.step_time"))

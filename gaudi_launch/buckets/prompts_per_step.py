@@ -82,7 +82,9 @@ class PromptsChoice:
             percent = _percent(self.other, self.one, sign="+")
             return message("plan.prompts_slower", percent=percent, **values)
         more = _more_graphs(self.other, self.one)
-        return message("plan.prompts_graphs", percent=_percent(self.other, self.one), graphs=more, **values)
+        return message(
+            "plan.prompts_graphs", percent=_percent(self.other, self.one), graphs=more, **values
+        )
 
 
 def _percent(faster: Tried, one: Tried, sign: str = "-") -> str:
@@ -128,7 +130,9 @@ def choose_prompts(
     def padded(one: Tried) -> Tried:
         bounds = replace(limits, max_num_prefill_seqs=one.prompts)
         same = replace(question, limits=bounds)
-        delivered = plan_for_engine(same, workload, ask, cost=cost) if traced else planned(same, ask, cost)
+        delivered = (
+            plan_for_engine(same, workload, ask, cost=cost) if traced else planned(same, ask, cost)
+        )
         row = used_row(delivered, own_file=own_file)
         if row.buckets is None:
             return replace(one, graphs=row.graphs)
@@ -188,7 +192,9 @@ def _faster(tried: Sequence[Tried]) -> list[Tried]:
     """
     single = tried[0]
     found = [
-        one for one in tried[1:] if one.time < (1 - _LEAST) * single.time and one.ttft <= _LONGER * single.ttft
+        one
+        for one in tried[1:]
+        if one.time < (1 - _LEAST) * single.time and one.ttft <= _LONGER * single.ttft
     ]
     enough = _ALIKE * min((one.time for one in found), default=0.0)
     last = next((at for at, one in enumerate(found) if one.time <= enough), 0)

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 # 1.21, 1.22, deepseek_r1, vllm-gaudi: hpu_model_runner.py; the phase may be quoted, numbers may be fewer
-_CONFIGURATION = re.compile(r"Configuration: \(\s*'?(prompt|decode)'?\s*((?:,\s*\d+\s*)+)\) was not warmed-up")
+_CONFIGURATION = re.compile(
+    r"Configuration: \(\s*'?(prompt|decode)'?\s*((?:,\s*\d+\s*)+)\) was not warmed-up"
+)
 # 1.22 and vllm-gaudi: bucketing/common.py
 _PREPARED = re.compile(r"(Prompt|Decode) bucket for \((\d+(?:, \d+)*)\)\s*was not prepared")
 # tensor parallel workers repeat each line after this prefix; one stream is enough

@@ -66,7 +66,9 @@ def arguments_of(limits: EngineLimits) -> dict[str, Any]:
     }
 
 
-def script_ranges(family: str, limits: EngineLimits, reduce: tuple[int, int] | None = None) -> dict[str, str]:
+def script_ranges(
+    family: str, limits: EngineLimits, reduce: tuple[int, int] | None = None
+) -> dict[str, str]:
     """Return the bucket variables of the family's start script, if any.
 
     ``reduce`` is the scripts' -r.
@@ -89,10 +91,14 @@ class Strategy:
     env: Mapping[str, str]
 
 
-def strategies(family: str, limits: EngineLimits, reduce: tuple[int, int] | None = None) -> list[Strategy]:
+def strategies(
+    family: str, limits: EngineLimits, reduce: tuple[int, int] | None = None
+) -> list[Strategy]:
     """Return each algorithm of the family, that of its start script first."""
     rules = FAMILIES[family]
-    found = [Strategy(name, name, _script_environment(family, name, limits)) for name in rules.compared]
+    found = [
+        Strategy(name, name, _script_environment(family, name, limits)) for name in rules.compared
+    ]
     if reduce is not None and rules.script is not None:
         first = rules.compared[0]
         short = {**script_ranges(family, limits, reduce), EXPONENTIAL_SWITCH: "false"}
@@ -115,7 +121,9 @@ def _script_environment(family: str, algorithm: str, limits: EngineLimits) -> di
     return {**ranges, EXPONENTIAL_SWITCH: "false"}
 
 
-def judge(family: str, strategy: Strategy, limits: EngineLimits, shapes: Shapes, cost: StepTime) -> Judged:
+def judge(
+    family: str, strategy: Strategy, limits: EngineLimits, shapes: Shapes, cost: StepTime
+) -> Judged:
     """Return one strategy, counted and scored.
 
     An engine's failure is part of the answer.
@@ -134,7 +142,9 @@ def judge(family: str, strategy: Strategy, limits: EngineLimits, shapes: Shapes,
     return judged(name, buckets, limits, shapes, cost)
 
 
-def judged(name: str, buckets: Buckets, limits: EngineLimits, shapes: Shapes, cost: StepTime) -> Judged:
+def judged(
+    name: str, buckets: Buckets, limits: EngineLimits, shapes: Shapes, cost: StepTime
+) -> Judged:
     """Return a bucket list, counted and scored."""
     return Judged(
         name,

@@ -70,7 +70,9 @@ def per_graph(
     """
     fp8 = is_fp8(dtype)
     alike = [
-        m for m in measured if m.engine == engine and is_fp8(m.dtype) == fp8 and m.cached == cached and m.graphs > 0
+        m
+        for m in measured
+        if m.engine == engine and is_fp8(m.dtype) == fp8 and m.cached == cached and m.graphs > 0
     ]
     same = [m for m in alike if m.model == model and m.cards == cards]
     if same or alike:
@@ -127,5 +129,7 @@ def record(path: Path, measured: Measured) -> None:
     kept = [*read_measured(path), measured][-_MOST_KEPT:]
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps({"schema": 1, "warmups": [asdict(m) for m in kept]}, indent=1), encoding="utf-8")
+    new.write_text(
+        json.dumps({"schema": 1, "warmups": [asdict(m) for m in kept]}, indent=1), encoding="utf-8"
+    )
     new.replace(path)

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from gaudi_launch.capacity.planned_replica import ReplicaSetup, evidence_of, planned_replica, request_delay
+from gaudi_launch.capacity.planned_replica import (
+    ReplicaSetup,
+    evidence_of,
+    planned_replica,
+    request_delay,
+)
 from gaudi_launch.capacity.replica import Replica, Unfit
 from gaudi_launch.capacity.search import (
     CEILING,
@@ -101,8 +106,12 @@ def solve(case: CapacityCase, progress: Progress | None = None) -> CapacityResul
         choices.append(_choice(case, cards))
         show(len(choices), len(case.cards))
     able = [choice for choice in choices if choice.fleet is not None]
-    chosen = min(able, key=lambda c: (c.fleet.cards, c.fleet.nodes, c.cards) if c.fleet else (), default=None)
-    return CapacityResult(case, tuple(choices), chosen, _assumptions(case, chosen or _simulated(choices)))
+    chosen = min(
+        able, key=lambda c: (c.fleet.cards, c.fleet.nodes, c.cards) if c.fleet else (), default=None
+    )
+    return CapacityResult(
+        case, tuple(choices), chosen, _assumptions(case, chosen or _simulated(choices))
+    )
 
 
 def _simulated(choices: list[CardsChoice]) -> CardsChoice | None:
@@ -124,7 +133,9 @@ def _choice(case: CapacityCase, cards: int) -> CardsChoice:
         return CardsChoice(cards, found, None, None, why)
     fleet = fleet_for(curve, case.targets, case.demand, cards, case.cards_per_node)
     idle = curve.loads[0]
-    why_not = message("capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}")
+    why_not = message(
+        "capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}"
+    )
     evidence = _evidence(case, found, curve, fleet)
     fast, slow = (
         fleet_for(curve.faster(factor), case.targets, case.demand, cards, case.cards_per_node)
@@ -147,7 +158,9 @@ def _replica(case: CapacityCase, cards: int) -> Replica | Unfit:
         if batch > limits.max_num_batched_tokens:
             continue
         percentile = case.targets.percentile
-        curve = simulate_curve(case.traffic, limits, found.cost, percentile, delay=request_delay(), quick=True)
+        curve = simulate_curve(
+            case.traffic, limits, found.cost, percentile, delay=request_delay(), quick=True
+        )
         carried = rate_within(curve, case.targets) if curve is not None else None
         # a larger batch has to be worth its graphs
         if carried is not None and carried > 1.02 * most:
@@ -175,7 +188,9 @@ def _of_request(case: CapacityCase, request: Request, cards: int) -> Replica | U
 def _curve(case: CapacityCase, found: Replica) -> Curve | None:
     percentile = case.targets.percentile
     if case.clients:
-        return simulate_clients(case.traffic, found.limits, found.cost, percentile, delay=request_delay())
+        return simulate_clients(
+            case.traffic, found.limits, found.cost, percentile, delay=request_delay()
+        )
     return simulate_curve(case.traffic, found.limits, found.cost, percentile, delay=request_delay())
 
 
@@ -188,9 +203,13 @@ def _evidence(case: CapacityCase, found: Replica, curve: Curve, fleet: Fleet | N
     if fleet is not None:
         # the first load at or above that of the fleet
         amount = case.demand / fleet.replicas
-        found_at = (at for at, each in zip(curve.loads, curve.amounts, strict=True) if each >= amount)
+        found_at = (
+            at for at, each in zip(curve.loads, curve.amounts, strict=True) if each >= amount
+        )
         load = next(found_at, load)
-    return evidence_of(found, case.traffic, load.inside, measured=found.cards <= case.cards_per_node)
+    return evidence_of(
+        found, case.traffic, load.inside, measured=found.cards <= case.cards_per_node
+    )
 
 
 def _assumptions(case: CapacityCase, choice: CardsChoice | None) -> tuple[Message, ...]:
@@ -203,9 +222,13 @@ def _assumptions(case: CapacityCase, choice: CardsChoice | None) -> tuple[Messag
     if choice is not None and isinstance(choice.replica, Replica) and choice.curve is not None:
         cost = choice.replica.cost
         shown = ", ".join(f"{name} {value:.3g}" for name, value in cost.constants().items())
-        assumed.append(message("capacity.assume_cost", cards=choice.cards, basis=cost.basis, constants=shown))
+        assumed.append(
+            message("capacity.assume_cost", cards=choice.cards, basis=cost.basis, constants=shown)
+        )
         assumed += choice.replica.notes
-        assumed.append(message("capacity.assume_padding", percent=f"{100 * choice.replica.padding:.1f}"))
+        assumed.append(
+            message("capacity.assume_padding", percent=f"{100 * choice.replica.padding:.1f}")
+        )
         assumed.append(message("capacity.assume_memory", blocks=choice.replica.limits.num_blocks))
         if choice.cards > case.cards_per_node:
             assumed.append(message("capacity.assume_links"))
@@ -232,7 +255,9 @@ def _scheduling(found: Replica) -> Message:
     if not limits.mixed_steps:
         return message("capacity.assume_v0", prompts=limits.max_num_prefill_seqs, delay=delay)
     budget = limits.max_num_batched_tokens
-    return message("capacity.assume_v1", tokens=budget, prompts=limits.max_num_prefill_seqs, delay=delay)
+    return message(
+        "capacity.assume_v1", tokens=budget, prompts=limits.max_num_prefill_seqs, delay=delay
+    )
 
 
 def _band_note(evidence: Evidence) -> Message:

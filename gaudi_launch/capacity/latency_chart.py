@@ -29,7 +29,9 @@ class Panel:
         return (math.log(seconds) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
 
 
-def panels(curve: Curve, ttft: float | None, tpot: float | None, columns: int) -> tuple[Panel, Panel]:
+def panels(
+    curve: Curve, ttft: float | None, tpot: float | None, columns: int
+) -> tuple[Panel, Panel]:
     """Return both latencies at ``columns`` rates, evenly over the simulated loads."""
     first, last = curve.loads[0].rate, curve.loads[-1].rate
     rates = [first + (last - first) * at / (columns - 1) for at in range(columns)]
@@ -40,7 +42,9 @@ def panels(curve: Curve, ttft: float | None, tpot: float | None, columns: int) -
     )
 
 
-def _panel(name: str, unit: str, factor: float, values: Sequence[float], target: float | None) -> Panel:
+def _panel(
+    name: str, unit: str, factor: float, values: Sequence[float], target: float | None
+) -> Panel:
     floor = 1e-6
     known = [max(value, floor) for value in values]
     shown = [*known, *([max(target, floor)] if target is not None else [])]
@@ -74,11 +78,19 @@ def picture(curve: Curve, targets: Targets, chosen: float | None, title: str, en
     rates = [load.rate for load in curve.loads]
     simulated = label("plot.simulated", percentile=f"{targets.percentile:g}")
     with sheet(title, rows=2, size=(9, 7)) as made:
-        ttft, tpot = ([load.ttft for load in curve.loads], [1000 * load.tpot for load in curve.loads])
+        ttft, tpot = (
+            [load.ttft for load in curve.loads],
+            [1000 * load.tpot for load in curve.loads],
+        )
         goals = (targets.ttft, None if targets.tpot is None else 1000 * targets.tpot)
         parts = (("ttft", "s", ttft, goals[0]), ("tpot", "ms", tpot, goals[1]))
         for axis, (name, unit, latencies, goal) in zip(made.axes, parts, strict=True):
-            dress(axis, label(f"plot.{name}"), label("plot.requests_per_s"), label(f"plot.{name}_{unit}"))
+            dress(
+                axis,
+                label(f"plot.{name}"),
+                label("plot.requests_per_s"),
+                label(f"plot.{name}_{unit}"),
+            )
             axis.plot(rates, latencies, color=BLUE, marker="o", markersize=3, label=simulated)
             if goal is not None:
                 target = label("plot.target", value=f"{number(goal)} {unit}")

@@ -71,7 +71,9 @@ def planned_replica(asked: ReplicaSetup, traffic: Traffic) -> Replica | Unfit:
 
 
 def _drawn(asked: ReplicaSetup, request: Request) -> Division:
-    return drawn_up(asked.engine, request, asked.accelerator, asked.model, cards=asked.cards, dtype=asked.dtype)
+    return drawn_up(
+        asked.engine, request, asked.accelerator, asked.model, cards=asked.cards, dtype=asked.dtype
+    )
 
 
 def _prompts_of_trace(asked: ReplicaSetup, drawn: Division, traffic: Traffic) -> int:

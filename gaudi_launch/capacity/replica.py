@@ -76,17 +76,23 @@ class Unfit:
 def replica(asked: ReplicaQuestion) -> Replica | Unfit:
     """Return the replica, or the reason why it does not fit."""
     accelerator, demand = asked.accelerator, asked.demand
-    row = fit(asked.model, accelerator.usable_bytes, [asked.cards], [asked.dtype], demand, asked.rules).rows[0]
+    row = fit(
+        asked.model, accelerator.usable_bytes, [asked.cards], [asked.dtype], demand, asked.rules
+    ).rows[0]
     if not row.fits or not row.kv_blocks:
         return Unfit(asked.cards, row.reason)
     limits = _limits(asked, row.kv_blocks)
     kv_dtype = demand.kv_dtype if asked.dtype == "fp8" else "auto"
-    speed = step_time(asked.model, asked.cards, asked.dtype, accelerator, kv_dtype, asked.scheduling)
+    speed = step_time(
+        asked.model, asked.cards, asked.dtype, accelerator, kv_dtype, asked.scheduling
+    )
     cost = asked.adjust(speed.cost)
     buckets = asked.buckets(limits.num_blocks)
     prompt, decode, padding = _padding(asked, buckets, limits, cost)
     notes = tuple(speed.notes)
-    return Replica(asked.cards, limits, _padded(cost, prompt, decode), padding, speed, notes, buckets, kv_dtype)
+    return Replica(
+        asked.cards, limits, _padded(cost, prompt, decode), padding, speed, notes, buckets, kv_dtype
+    )
 
 
 def _limits(asked: ReplicaQuestion, blocks: int) -> EngineLimits:

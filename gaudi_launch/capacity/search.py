@@ -50,7 +50,9 @@ class Targets:
 
     def with_reserve(self) -> Targets:
         """Return targets that other arrivals of the same traffic do not break."""
-        return replace(self, ttft=_reserved(self.ttft), tpot=_reserved(self.tpot), e2e=_reserved(self.e2e))
+        return replace(
+            self, ttft=_reserved(self.ttft), tpot=_reserved(self.tpot), e2e=_reserved(self.e2e)
+        )
 
 
 def _reserved(target: float | None) -> float | None:
@@ -143,7 +145,11 @@ class LoadCurve:
     """
 
     def __init__(
-        self, replica: ReplicaLoad, most: float, shares: Sequence[float] = SHARES, counts: Sequence[int] = ()
+        self,
+        replica: ReplicaLoad,
+        most: float,
+        shares: Sequence[float] = SHARES,
+        counts: Sequence[int] = (),
     ) -> None:
         self.replica = replica
         self.most = most
@@ -313,7 +319,9 @@ def settled_clients(replica: ReplicaLoad, count: int, requests: int) -> LoadPoin
     waves = max(_FEWEST_WAVES, math.ceil(least / count))
     part = replica.traffic.first(waves * count).requests
     waves = len(part) // count
-    times = simulate_times(part, replica.limits, replica.cost, concurrency=count, delay=replica.delay)
+    times = simulate_times(
+        part, replica.limits, replica.cost, concurrency=count, delay=replica.delay
+    )
     done = np.sort(times.done[~np.isnan(times.done)])
     if waves < _FEWEST_WAVES or not len(done):
         return None
@@ -323,12 +331,16 @@ def settled_clients(replica: ReplicaLoad, count: int, requests: int) -> LoadPoin
     pace = (last - first) / span if span > 0 else len(done) / max(float(done[-1]), 1e-9)
     settled = slice(count, len(part) - count)
     # these clients are the first and the last of a run
-    kept = Times(times.came[settled], times.first[settled], times.done[settled], times.output[settled])
+    kept = Times(
+        times.came[settled], times.first[settled], times.done[settled], times.output[settled]
+    )
     return _point(kept, replica.percentile, rate=pace, share=1.0, inside=float(count))
 
 
 def _refused(traffic: Traffic, limits: EngineLimits) -> float:
-    return sum(1 for _, tokens, _ in traffic.requests if not _taken(tokens, limits)) / len(traffic.requests)
+    return sum(1 for _, tokens, _ in traffic.requests if not _taken(tokens, limits)) / len(
+        traffic.requests
+    )
 
 
 def _taken(tokens: int, limits: EngineLimits) -> bool:
@@ -366,7 +378,9 @@ def load_at(replica: ReplicaLoad, share: float, most: float) -> LoadPoint:
     requests = replica.traffic.part(share, rate * _least_stay(replica)).requests
     times = simulate_times(requests, replica.limits, replica.cost, rate=rate, delay=replica.delay)
     settled = slice(int(len(requests) * _SETTLING), None)
-    part = Times(times.came[settled], times.first[settled], times.done[settled], times.output[settled])
+    part = Times(
+        times.came[settled], times.first[settled], times.done[settled], times.output[settled]
+    )
     stay = part.done - part.came
     # rate x mean stay is the mean number inside (Little)
     inside = rate * float(np.nanmean(stay)) if not np.isnan(stay).all() else 0.0
@@ -380,7 +394,9 @@ def _least_stay(replica: ReplicaLoad) -> float:
     return float(prefill + output * decode) / 1000
 
 
-def _point(times: Times, percentile: float, *, rate: float, share: float, inside: float) -> LoadPoint:
+def _point(
+    times: Times, percentile: float, *, rate: float, share: float, inside: float
+) -> LoadPoint:
     import numpy as np
 
     several = times.output > 1
@@ -488,7 +504,9 @@ def replicas_on(nodes: int, cards: int, cards_per_node: int) -> int:
     return nodes * (cards_per_node // cards)
 
 
-def fleet_for(curve: Curve, targets: Targets, demand: float, cards: int, cards_per_node: int) -> Fleet | None:
+def fleet_for(
+    curve: Curve, targets: Targets, demand: float, cards: int, cards_per_node: int
+) -> Fleet | None:
     """Return the smallest fleet for ``rate`` requests per second.
 
     Return None when no number of replicas meets the targets.

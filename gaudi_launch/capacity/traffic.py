@@ -58,7 +58,9 @@ class Traffic:
         return sum(output for _, _, output in self.requests) / len(self.requests)
 
 
-def from_trace(trace: Sequence[TrafficRequest], own_arrivals: bool = False, seed: int = 0) -> Traffic:
+def from_trace(
+    trace: Sequence[TrafficRequest], own_arrivals: bool = False, seed: int = 0
+) -> Traffic:
     """Return lengths (and, if requested, arrivals) of past requests."""
     if own_arrivals:
         return Traffic(_paced(trace[:_MOST]))
@@ -76,7 +78,9 @@ def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int], seed: int = 0
 
     def draw(low: int, high: int) -> int:
         if chance.random() < 0.5:
-            return min(high, max(low, round(math.exp(chance.uniform(math.log(low), math.log(high))))))
+            return min(
+                high, max(low, round(math.exp(chance.uniform(math.log(low), math.log(high)))))
+            )
         return chance.randint(low, high)
 
     return _poisson([(draw(*inputs), draw(*outputs)) for _ in range(_MOST)], chance)

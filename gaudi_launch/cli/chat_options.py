@@ -12,11 +12,17 @@ if TYPE_CHECKING:
     from gaudi_launch.services.endpoint import Target
 
 SERVER = typer.Argument(..., metavar="URL|NAME", help="A server's address, or a service's name.")
-SYSTEM = typer.Option("", "--system", metavar="TEXT", help="System prompt, sent before the conversation.")
+SYSTEM = typer.Option(
+    "", "--system", metavar="TEXT", help="System prompt, sent before the conversation."
+)
 MODEL = typer.Option(None, "--model", help="The model's name in requests.")
 TOKENS = typer.Option(None, "--max-tokens", metavar="N", help="Maximum number of output tokens.")
-TEMPERATURE = typer.Option(None, "--temperature", metavar="T", help="0 to 2 (default: the server's).")
-TIMEOUT = typer.Option("120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m.")
+TEMPERATURE = typer.Option(
+    None, "--temperature", metavar="T", help="0 to 2 (default: the server's)."
+)
+TIMEOUT = typer.Option(
+    "120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m."
+)
 
 
 @dataclass(frozen=True)
@@ -45,14 +51,25 @@ class ChatOptions:
         client = Client(self.target.url, api_key=api_key(), timeout=self.timeout)
         try:
             return asyncio.run(
-                begin(client, self.model or self.target.model, self.system, self.tokens, self.temperature)
+                begin(
+                    client,
+                    self.model or self.target.model,
+                    self.system,
+                    self.tokens,
+                    self.temperature,
+                )
             )
         except ServerError as error:
             raise problem(error, self.target.url) from None
 
 
 def read(
-    server: str, model: str | None, system: str, tokens: str | None, temperature: str | None, timeout: str
+    server: str,
+    model: str | None,
+    system: str,
+    tokens: str | None,
+    temperature: str | None,
+    timeout: str,
 ) -> ChatOptions:
     """Return the options of a chat.
 
@@ -66,6 +83,8 @@ def read(
         model,
         system,
         number("--max-tokens", tokens) if tokens is not None else None,
-        float(fraction("--temperature", temperature, 0.0, 2.0)) if temperature is not None else None,
+        float(fraction("--temperature", temperature, 0.0, 2.0))
+        if temperature is not None
+        else None,
         seconds("--patience", timeout),
     )

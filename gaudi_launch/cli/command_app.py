@@ -59,7 +59,12 @@ class HelpGroup(typer.core.TyperGroup):
     def command_sections(self, ctx: Any) -> list[tuple[str, list[tuple[str, str]]]]:
         """Return the English titles, each with its commands and their English help."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        return [("Commands", [(name, str(each.help or "")) for name, each in found if each and not each.hidden])]
+        return [
+            (
+                "Commands",
+                [(name, str(each.help or "")) for name, each in found if each and not each.hidden],
+            )
+        ]
 
 
 class CommandApp(typer.Typer):
@@ -69,11 +74,20 @@ class CommandApp(typer.Typer):
     """
 
     def __init__(self, **settings: Any) -> None:
-        settings = {"cls": HelpGroup, "context_settings": _HELP, "add_completion": False, **settings}
+        settings = {
+            "cls": HelpGroup,
+            "context_settings": _HELP,
+            "add_completion": False,
+            **settings,
+        }
         super().__init__(**settings)
 
     def command(
-        self, name: str | None = None, *, cls: type[typer.core.TyperCommand] | None = None, **settings: Any
+        self,
+        name: str | None = None,
+        *,
+        cls: type[typer.core.TyperCommand] | None = None,
+        **settings: Any,
     ) -> Callable[[_Function], _Function]:
         """Register a command; its class is `HelpCommand` where none is given."""
         return super().command(name, cls=cls or HelpCommand, **settings)

@@ -128,7 +128,9 @@ def models() -> Iterable[Completion]:
 
     known = {hub_id for path in _profile_files() for hub_id in _found(path, _HUB_ID)}
     downloads = data_dir() / "models"
-    here = {str(config.parent.relative_to(downloads)) for config in downloads.glob("*/*/config.json")}
+    here = {
+        str(config.parent.relative_to(downloads)) for config in downloads.glob("*/*/config.json")
+    }
     return [Completion("demo"), *(Completion(name) for name in sorted(known | here))]
 
 
@@ -154,7 +156,10 @@ def dtypes() -> Iterable[Completion]:
 def _profile_files() -> list[Path]:
     from gaudi_launch.paths import config_dir, profiles_dir
 
-    return [*(profiles_dir() / "models").glob("*.yaml"), *(config_dir() / "profiles").glob("*.yaml")]
+    return [
+        *(profiles_dir() / "models").glob("*.yaml"),
+        *(config_dir() / "profiles").glob("*.yaml"),
+    ]
 
 
 def _found(path: Path, pattern: re.Pattern[str]) -> list[str]:

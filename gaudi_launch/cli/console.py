@@ -106,7 +106,9 @@ def console(stderr: bool = False) -> Console:
     width = None if stream.isatty() else 200
 
     class Ours(Console):
-        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
             """Fold Chinese between characters, in sentences and in the cells of tables."""
             if isinstance(renderable, str):
                 how = options or self.options
@@ -143,7 +145,9 @@ def beside(label: Text, value: Text, out: Console) -> list[Text]:
     from gaudi_launch.cli.prose import Prose
 
     room = max(1, out.width - label.cell_len - 1)
-    folded = list(Prose.of(value).wrap(out, room)) if out.is_terminal else value.split(allow_blank=True)
+    folded = (
+        list(Prose.of(value).wrap(out, room)) if out.is_terminal else value.split(allow_blank=True)
+    )
     lines = []
     for number, line in enumerate(folded):
         line.rstrip()
@@ -152,7 +156,9 @@ def beside(label: Text, value: Text, out: Console) -> list[Text]:
     return lines
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> Any:
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
+) -> Any:
     """Return a plain table; ``right`` are the numbers of right-aligned columns.
 
     On a terminal too narrow for its longest parts it is a block of labelled lines for each row.

@@ -50,23 +50,35 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("gaudi-launch stack down stack.yaml", "Stop them"),
     ),
     "stack init": (
-        Example("gaudi-launch stack init demo demo --to demo.yaml", "Write a stack that needs no card"),
+        Example(
+            "gaudi-launch stack init demo demo --to demo.yaml", "Write a stack that needs no card"
+        ),
         Example(
             "gaudi-launch stack init Qwen/Qwen3-8B --machine simulated:hls2 -p 8080",
             "Write stack.yaml for a server with eight Gaudi2 cards",
         ),
     ),
     "stack plan": (
-        Example("gaudi-launch stack plan stack.yaml", "Show cards, memory and start time of all models"),
-        Example("gaudi-launch stack plan stack.yaml --machine simulated:gaudi3-oam --json", "For another machine"),
+        Example(
+            "gaudi-launch stack plan stack.yaml", "Show cards, memory and start time of all models"
+        ),
+        Example(
+            "gaudi-launch stack plan stack.yaml --machine simulated:gaudi3-oam --json",
+            "For another machine",
+        ),
     ),
     "stack up": (
-        Example("gaudi-launch stack up stack.yaml", "Start what does not run, wait until all models answer"),
+        Example(
+            "gaudi-launch stack up stack.yaml",
+            "Start what does not run, wait until all models answer",
+        ),
         Example("gaudi-launch stack up stack.yaml --no-wait", "Do not wait until they answer"),
     ),
     "stack down": (
         Example("gaudi-launch stack down stack.yaml", "Finish running requests, then stop all"),
-        Example("gaudi-launch stack down stack.yaml --drain 0", "Stop all without waiting for requests"),
+        Example(
+            "gaudi-launch stack down stack.yaml --drain 0", "Stop all without waiting for requests"
+        ),
     ),
     "stack ps": (
         Example("gaudi-launch stack ps", "List the models of all started stacks"),
@@ -77,7 +89,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("gaudi-launch ps -a", "Also show services that stopped or failed"),
     ),
     "top": (
-        Example("gaudi-launch top --machine simulated:hls2+busy=0,1+hot=2 --once", "Print one sample of a machine"),
+        Example(
+            "gaudi-launch top --machine simulated:hls2+busy=0,1+hot=2 --once",
+            "Print one sample of a machine",
+        ),
         Example("gaudi-launch top --once --json", "The same of this machine, for a script"),
         Example(
             "gaudi-launch top --hosts a=simulated:hls2,b=simulated:gaudi3-oam --once",
@@ -95,7 +110,9 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "stop": (
         Example("gaudi-launch stop demo", "Finish running requests, then stop"),
-        Example("gaudi-launch stop --all --drain 0", "Stop all services without waiting for requests"),
+        Example(
+            "gaudi-launch stop --all --drain 0", "Stop all services without waiting for requests"
+        ),
     ),
     "restart": (
         Example("gaudi-launch restart demo", "Start a service again with the same settings"),
@@ -114,7 +131,9 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "check": (
         Example("gaudi-launch check demo", "Test a service of this machine"),
-        Example("gaudi-launch check http://10.0.0.5:8000 --json", "Test any server; the result as JSON"),
+        Example(
+            "gaudi-launch check http://10.0.0.5:8000 --json", "Test any server; the result as JSON"
+        ),
     ),
     "chat": (
         Example("gaudi-launch chat demo", "Chat in the terminal"),
@@ -231,7 +250,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "devices": (
         Example("gaudi-launch devices", "Show the cards and who uses them"),
-        Example("gaudi-launch devices pick -n 4 --format modules", "Print the module IDs of four free cards"),
+        Example(
+            "gaudi-launch devices pick -n 4 --format modules",
+            "Print the module IDs of four free cards",
+        ),
         Example(
             "gaudi-launch devices --machine simulated:hls2+busy=0,1",
             "Show a simulated server with two busy cards",
@@ -243,7 +265,9 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "snapshot": (
         Example("gaudi-launch snapshot server.json", "Write this machine to a file"),
-        Example("gaudi-launch snapshot hls2.json --machine simulated:hls2", "Write a simulated machine"),
+        Example(
+            "gaudi-launch snapshot hls2.json --machine simulated:hls2", "Write a simulated machine"
+        ),
         Example("gaudi-launch snapshot -", "Print it"),
     ),
     "power": (
@@ -269,7 +293,9 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "inspect": (
         Example("gaudi-launch inspect models/Qwen3-8B", "Read a folder"),
-        Example("gaudi-launch inspect Qwen/Qwen3-8B", "Read a model on the hub without downloading it"),
+        Example(
+            "gaudi-launch inspect Qwen/Qwen3-8B", "Read a model on the hub without downloading it"
+        ),
     ),
     "fit": (
         Example(
@@ -324,15 +350,24 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
     ),
     "render monitoring": (
-        Example("gaudi-launch render monitoring --to monitoring", "Write rules, a dashboard and a scrape config"),
-        Example("gaudi-launch render monitoring --target h1:9640,h2:9640 --json", "For the exporters of two hosts"),
+        Example(
+            "gaudi-launch render monitoring --to monitoring",
+            "Write rules, a dashboard and a scrape config",
+        ),
+        Example(
+            "gaudi-launch render monitoring --target h1:9640,h2:9640 --json",
+            "For the exporters of two hosts",
+        ),
     ),
     "render script": (
         Example(
             "gaudi-launch render script Qwen/Qwen3-8B --machine simulated:hls2 --to start.sh",
             "Write a script that runs without gaudi-launch",
         ),
-        Example("gaudi-launch render script Qwen/Qwen3-8B -n 2 -l 16k --machine simulated:hls2", "Print it"),
+        Example(
+            "gaudi-launch render script Qwen/Qwen3-8B -n 2 -l 16k --machine simulated:hls2",
+            "Print it",
+        ),
     ),
     "render env": (
         Example(
@@ -470,7 +505,9 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("gaudi-launch ray status demo --json", "The state of one service as JSON"),
     ),
     "setup": (
-        Example("gaudi-launch setup cpu --dry-run", "Show how the embedded CPU engine is installed"),
+        Example(
+            "gaudi-launch setup cpu --dry-run", "Show how the embedded CPU engine is installed"
+        ),
         Example(
             "gaudi-launch setup vllm-gaudi --dry-run",
             "Show how the engine for Gaudi cards is installed",
@@ -485,7 +522,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("gaudi-launch engines --json", "The same for a script"),
     ),
     "engines diff": (
-        Example("gaudi-launch engines diff vllm-gaudi@0.24 vllm-gaudi@0.26", "Show what an upgrade changes"),
+        Example(
+            "gaudi-launch engines diff vllm-gaudi@0.24 vllm-gaudi@0.26",
+            "Show what an upgrade changes",
+        ),
         Example(
             "gaudi-launch engines diff vllm-fork@1.22 vllm-gaudi@0.26 Qwen/Qwen3-8B -n 1 --machine simulated:hls2",
             "Show what it changes for one plan: settings, buckets, memory",
@@ -493,7 +533,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "cache": (
         Example("gaudi-launch cache list -c recipes", "List the compiled graphs of a cache folder"),
-        Example("gaudi-launch cache prune --older 30d -c recipes", "Show what has not been used for 30 days"),
+        Example(
+            "gaudi-launch cache prune --older 30d -c recipes",
+            "Show what has not been used for 30 days",
+        ),
     ),
     "cache list": (
         Example("gaudi-launch cache list", "List the compiled graphs of this user"),
@@ -514,15 +557,23 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
     ),
     "cache prune": (
-        Example("gaudi-launch cache prune --older 30d -c recipes", "Show what has not been used for 30 days"),
+        Example(
+            "gaudi-launch cache prune --older 30d -c recipes",
+            "Show what has not been used for 30 days",
+        ),
         Example(
             "gaudi-launch cache prune --max-size 50G --yes -c recipes",
             "Remove the oldest keys above 50 GiB",
         ),
     ),
     "cache export": (
-        Example("gaudi-launch cache export ffd155d6 key.tar.zst -c recipes", "Write one key to a file"),
-        Example("gaudi-launch cache export ffd155d6 key.tar.zst -c recipes --json", "The same for a script"),
+        Example(
+            "gaudi-launch cache export ffd155d6 key.tar.zst -c recipes", "Write one key to a file"
+        ),
+        Example(
+            "gaudi-launch cache export ffd155d6 key.tar.zst -c recipes --json",
+            "The same for a script",
+        ),
     ),
     "cache import": (
         Example(
@@ -539,7 +590,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "gaudi-launch cache sync ffd155d6 me@host -c recipes",
             "Print the rsync command for another machine",
         ),
-        Example("gaudi-launch cache sync ffd155d6 me@host:/data/recipes -c recipes", "Name the folder there"),
+        Example(
+            "gaudi-launch cache sync ffd155d6 me@host:/data/recipes -c recipes",
+            "Name the folder there",
+        ),
     ),
     "cache adopt": (
         Example(
@@ -553,14 +607,18 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "profiles": (
         Example("gaudi-launch profiles list", "List the models with known settings"),
-        Example("gaudi-launch profiles show qwen3-8b", "Show one profile with the source of each value"),
+        Example(
+            "gaudi-launch profiles show qwen3-8b", "Show one profile with the source of each value"
+        ),
     ),
     "profiles list": (
         Example("gaudi-launch profiles list", "List the models with known settings"),
         Example("gaudi-launch profiles list --json", "The same for a script"),
     ),
     "profiles show": (
-        Example("gaudi-launch profiles show qwen3-8b", "Show one profile with the source of each value"),
+        Example(
+            "gaudi-launch profiles show qwen3-8b", "Show one profile with the source of each value"
+        ),
         Example("gaudi-launch profiles show Qwen/Qwen3-8B", "Find it by the model's ID"),
     ),
     "profiles check": (

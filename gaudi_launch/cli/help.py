@@ -132,7 +132,9 @@ def _name_column(entries: Sequence[HelpEntry], width: int) -> int | None:
     """Return the cells for names; None where texts are below them."""
     if width < _NARROW:
         return None
-    return max((cells(entry.name) for entry in entries if cells(entry.name) <= _NAME_CELLS), default=0)
+    return max(
+        (cells(entry.name) for entry in entries if cells(entry.name) <= _NAME_CELLS), default=0
+    )
 
 
 def _example_lines(examples: Iterable[Example], width: int, coloured: bool) -> list[str]:
@@ -162,7 +164,9 @@ def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:
         sections.append(HelpSection(translated("Arguments"), arguments))
     if first:
         sections.append(
-            HelpSection(translated("Options"), tuple(_option(param) for param in _chosen(options, first)))
+            HelpSection(
+                translated("Options"), tuple(_option(param) for param in _chosen(options, first))
+            )
         )
     else:
         sections += _panels(options)
@@ -208,7 +212,9 @@ def _command_sections(command: Any, context: Any) -> list[HelpSection]:
     if not hasattr(command, "command_sections"):
         return []
     return [
-        HelpSection(translated(title), tuple(HelpEntry(name, _short(text)) for name, text in commands))
+        HelpSection(
+            translated(title), tuple(HelpEntry(name, _short(text)) for name, text in commands)
+        )
         for title, commands in command.command_sections(context)
     ]
 
@@ -232,7 +238,11 @@ def _usage(command: Any, context: Any, params: Sequence[Any]) -> str:
 def _chosen(options: Sequence[Any], first: Sequence[str]) -> list[Any]:
     """Return the options in the order of ``first``, then those that ask for help."""
     by_spelling = {spelling: param for param in options for spelling in param.opts}
-    return [by_spelling[spelling] for spelling in (*first, "--help-all", "--help") if spelling in by_spelling]
+    return [
+        by_spelling[spelling]
+        for spelling in (*first, "--help-all", "--help")
+        if spelling in by_spelling
+    ]
 
 
 def _panels(options: Sequence[Any]) -> list[HelpSection]:
@@ -241,7 +251,11 @@ def _panels(options: Sequence[Any]) -> list[HelpSection]:
     for param in options:
         title = getattr(param, "rich_help_panel", None) or "Options"
         panels.setdefault(title, []).append(_option(param))
-    return [HelpSection(translated(title), tuple(entries)) for title, entries in panels.items() if entries]
+    return [
+        HelpSection(translated(title), tuple(entries))
+        for title, entries in panels.items()
+        if entries
+    ]
 
 
 def _argument(param: Any) -> HelpEntry:
@@ -276,7 +290,11 @@ def _metavar(param: Any) -> str:
 def _with_default(param: Any) -> str:
     text = translated(english_text(param))
     default = param.default
-    if not getattr(param, "show_default", False) or not isinstance(default, int | float | str) or default == "":
+    if (
+        not getattr(param, "show_default", False)
+        or not isinstance(default, int | float | str)
+        or default == ""
+    ):
         return text
     if isinstance(default, bool):
         return text

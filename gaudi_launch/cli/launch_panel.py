@@ -39,7 +39,9 @@ class LaunchPanel:
         self.expected = expected
         self._began = time.monotonic()
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
         yield from self.lines(console, time.monotonic())
 
     def lines(self, out: Console, now: float) -> list[Text]:

@@ -106,7 +106,10 @@ def split_keys(typed: str) -> list[str]:
     """Return the names of keys in what was read from a terminal."""
     found = []
     while typed:
-        match = next((each for each in sorted(_SEQUENCES, key=len, reverse=True) if typed.startswith(each)), None)
+        match = next(
+            (each for each in sorted(_SEQUENCES, key=len, reverse=True) if typed.startswith(each)),
+            None,
+        )
         if match is None:
             found.append(typed[0])
             typed = typed[1:]

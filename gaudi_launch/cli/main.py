@@ -107,7 +107,10 @@ class LazyGroup(HelpGroup):
         grouped = {name for names in GROUPS.values() for name in names}
         others = tuple(name for name in COMMANDS if name not in grouped)
         groups = {**GROUPS, "Other": others} if others else GROUPS
-        return [(title, [(name, COMMANDS[name][1]) for name in names]) for title, names in groups.items()]
+        return [
+            (title, [(name, COMMANDS[name][1]) for name in names])
+            for title, names in groups.items()
+        ]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -137,8 +140,12 @@ def _root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
-    lang: str = typer.Option("", "--lang", metavar="en|zh", help="Language of messages (also after a command)."),
-    debug: bool = typer.Option(False, "--debug", help="Show the debug log and tracebacks on stderr."),
+    lang: str = typer.Option(
+        "", "--lang", metavar="en|zh", help="Language of messages (also after a command)."
+    ),
+    debug: bool = typer.Option(
+        False, "--debug", help="Show the debug log and tracebacks on stderr."
+    ),
 ) -> None:
     """Define the global options for the help.
 
@@ -219,9 +226,13 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
         set_language("en")
     try:
         if lang is not None and lang not in LANGUAGES:
-            raise LaunchError("common.language", ExitCode.USAGE, found=lang, known=", ".join(LANGUAGES))
+            raise LaunchError(
+                "common.language", ExitCode.USAGE, found=lang, known=", ".join(LANGUAGES)
+            )
         with redelivered(), shown_by(status_line.show):
-            result = typer.main.get_command(app)(args=arguments, prog_name="gaudi-launch", standalone_mode=False)
+            result = typer.main.get_command(app)(
+                args=arguments, prog_name="gaudi-launch", standalone_mode=False
+            )
             sys.stdout.flush()
     except LaunchError as error:
         return _launch_error(error, arguments, as_json)
@@ -234,7 +245,12 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _full(error)
-        if isinstance(error, OSError) and error.errno in _NO_WAY and error.filename is not None and not debug:
+        if (
+            isinstance(error, OSError)
+            and error.errno in _NO_WAY
+            and error.filename is not None
+            and not debug
+        ):
             return _no_way(error, as_json)
         return _unexpected(error, as_json, debug)
     return result if isinstance(result, int) else int(ExitCode.DONE)
@@ -256,7 +272,9 @@ def _full(error: OSError) -> int:
     from gaudi_launch.messages import text
 
     _drop_output()
-    return _report(_error("common.full", text("common.full", why=error.strerror), ExitCode.FAILED), None, False)
+    return _report(
+        _error("common.full", text("common.full", why=error.strerror), ExitCode.FAILED), None, False
+    )
 
 
 def _no_way(error: OSError, as_json: bool) -> int:
@@ -267,7 +285,11 @@ def _no_way(error: OSError, as_json: bool) -> int:
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.messages import text
 
-    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(error.filename)
+    path = (
+        os.fsdecode(error.filename)
+        if isinstance(error.filename, str | bytes)
+        else str(error.filename)
+    )
     sentence = text("common.no_way", path=path, why=error.strerror)
     return _report(_error("common.no_way", sentence, ExitCode.FAILED), None, as_json)
 
@@ -301,7 +323,10 @@ def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
         from gaudi_launch.cli.colour import ERROR, is_coloured, painted
 
         shown = painted("gaudi-launch:", ERROR, coloured=is_coloured(sys.stderr))
-        print(_folded(f"gaudi-launch: {error['message']}").replace("gaudi-launch:", shown, 1), file=sys.stderr)
+        print(
+            _folded(f"gaudi-launch: {error['message']}").replace("gaudi-launch:", shown, 1),
+            file=sys.stderr,
+        )
         if detail:
             print(detail, file=sys.stderr)
     return int(error["exit_code"])
@@ -325,7 +350,11 @@ def _interrupted(as_json: bool) -> int:
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.messages import text
 
-    return _report(_error("common.interrupted", text("common.interrupted"), ExitCode.INTERRUPTED), None, as_json)
+    return _report(
+        _error("common.interrupted", text("common.interrupted"), ExitCode.INTERRUPTED),
+        None,
+        as_json,
+    )
 
 
 def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
@@ -351,8 +380,12 @@ def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
 
     logging.getLogger(__name__).debug("the program failed: %s", type(error).__name__)
     trace = "".join(traceback.format_exception(error))
-    sentence = text("common.internal", error=f"{type(error).__name__}: {error}", path=_keep_trace(trace))
-    return _report(_error("common.internal", sentence, ExitCode.FAILED), trace if debug else None, as_json)
+    sentence = text(
+        "common.internal", error=f"{type(error).__name__}: {error}", path=_keep_trace(trace)
+    )
+    return _report(
+        _error("common.internal", sentence, ExitCode.FAILED), trace if debug else None, as_json
+    )
 
 
 def _keep_trace(trace: str) -> str:

@@ -37,7 +37,9 @@ class NarrowTable:
     rows: Sequence[Sequence[str]]
     right: Sequence[int] = ()
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
         if not options.is_terminal:
             yield self._table(None, padding=1, ascii_only=options.ascii_only)
             return
@@ -46,7 +48,9 @@ class NarrowTable:
             room = options.max_width - between * (len(least) + 1)
             if sum(least) <= room:
                 natural = [self._widest(at) for at in range(len(self.columns))]
-                yield self._table(narrowed(natural, least, room), padding, ascii_only=options.ascii_only)
+                yield self._table(
+                    narrowed(natural, least, room), padding, ascii_only=options.ascii_only
+                )
                 return
         yield from self._blocks(options.max_width)
 

@@ -34,7 +34,9 @@ def nearest(found: str, known: Iterable[str]) -> list[str]:
     wanted = found.lower()
     keys = get_close_matches(wanted, list(by_key), n=_MOST, cutoff=_NEAR)
     ratios = [SequenceMatcher(None, key, wanted).ratio() for key in keys]
-    return [by_key[key] for key, ratio in zip(keys, ratios, strict=True) if ratio >= ratios[0] - _MARGIN]
+    return [
+        by_key[key] for key, ratio in zip(keys, ratios, strict=True) if ratio >= ratios[0] - _MARGIN
+    ]
 
 
 # errors about a model that was not found -> the value that names it

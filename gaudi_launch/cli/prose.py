@@ -47,7 +47,12 @@ class Prose(Text):
         never = no_wrap if no_wrap is not None else self.no_wrap
         if never or how == "ignore" or self.plain.isascii():
             return super().wrap(
-                console, width, justify=justify, overflow=overflow, tab_size=tab_size, no_wrap=no_wrap
+                console,
+                width,
+                justify=justify,
+                overflow=overflow,
+                tab_size=tab_size,
+                no_wrap=no_wrap,
             )
         side = justify or self.justify or "default"
         lines = Lines()

@@ -44,7 +44,9 @@ class RecordCommand(HelpCommand):
     usage errors.
     """
 
-    def __init__(self, name: str | None, *, params: list[Any] | None = None, **settings: Any) -> None:
+    def __init__(
+        self, name: str | None, *, params: list[Any] | None = None, **settings: Any
+    ) -> None:
         self._records: dict[str, type[DataclassInstance]] = {}
         expanded: list[Any] = []
         for param in params or []:

@@ -8,7 +8,9 @@ UNICODE = "▁▂▃▄▅▆▇█"
 ASCII = "_.-=+*%#"
 
 
-def sparkline(values: Sequence[float | None], width: int, most: float | None = None, *, ascii: bool = False) -> str:
+def sparkline(
+    values: Sequence[float | None], width: int, most: float | None = None, *, ascii: bool = False
+) -> str:
     """Return the last ``width`` values, the newest at the right.
 
     Unknown ones are blank.

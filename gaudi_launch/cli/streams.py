@@ -63,7 +63,9 @@ def asks_for_ascii(environment: Mapping[str, str], *, is_terminal: bool) -> bool
     """
     if environment.get("PYTHONIOENCODING") or environment.get("PYTHONUTF8") == "1":
         return False
-    locale = next((environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), "")
+    locale = next(
+        (environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), ""
+    )
     return locale in _PLAIN_LOCALES or (is_terminal and environment.get("TERM") == "dumb")
 
 
@@ -102,7 +104,9 @@ def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
 def _replaced(error: UnicodeError, other: Callable[[str], bytes]) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    pieces = [_like(character) or other(character) for character in error.object[error.start : error.end]]
+    pieces = [
+        _like(character) or other(character) for character in error.object[error.start : error.end]
+    ]
     return b"".join(pieces), error.end
 
 

@@ -15,4 +15,6 @@ def _drain(text: str | float) -> float:
     return seconds("--drain", str(text), least=0)
 
 
-DRAIN = typer.Option(30.0, "--drain", metavar="TIME", help="Timeout for running requests: 90, 5m.", parser=_drain)
+DRAIN = typer.Option(
+    30.0, "--drain", metavar="TIME", help="Timeout for running requests: 90, 5m.", parser=_drain
+)

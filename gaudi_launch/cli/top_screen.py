@@ -99,7 +99,9 @@ def _loop(screen: LiveScreen, state: TopState, hosts: list[WatchedHost], interva
 
 def _update(state: TopState, hosts: list[WatchedHost]) -> bool:
     """Take the newest samples; return whether every host has one."""
-    found: list[HostSample] = [sample for sample in (host.now() for host in hosts) if sample is not None]
+    found: list[HostSample] = [
+        sample for sample in (host.now() for host in hosts) if sample is not None
+    ]
     complete = len(found) == len(hosts)
     if found and (complete or not state.hosts):
         state.update(found)

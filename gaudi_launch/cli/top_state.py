@@ -81,7 +81,12 @@ class TopState:
 
         Those that were stopped are left out unless ``everything`` is shown.
         """
-        found = [(host, each) for host in self.hosts for each in host.services if self._is_of_interest(each)]
+        found = [
+            (host, each)
+            for host in self.hosts
+            for each in host.services
+            if self._is_of_interest(each)
+        ]
         kept = [pair for pair in found if self._passes(_service_texts(*pair))]
         return sorted(kept, key=lambda pair: not pair[1].alive)
 

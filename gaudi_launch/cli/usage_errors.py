@@ -21,11 +21,17 @@ from gaudi_launch.messages import Message, message, text
 _TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"Option '(?P<found>.+)' requires (an|\d+) arguments?\."), "usage.needs_value"),
     (re.compile(r"Option '(?P<found>.+)' does not take a value\."), "usage.takes_no_value"),
-    (re.compile(r"Got unexpected extra arguments?(\(s\))? \((?P<found>.*)\)", re.DOTALL), "usage.extra"),
+    (
+        re.compile(r"Got unexpected extra arguments?(\(s\))? \((?P<found>.*)\)", re.DOTALL),
+        "usage.extra",
+    ),
     (re.compile(r"Missing command\."), "usage.missing_command"),
 )
 _VALUE_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"'(?P<found>.*)' is not a valid (int|integer|float)( range)?\."), "usage.not_number"),
+    (
+        re.compile(r"'(?P<found>.*)' is not a valid (int|integer|float)( range)?\."),
+        "usage.not_number",
+    ),
     (re.compile(r"(?P<found>.+) is not in the range (?P<known>.+)\."), "usage.out_of_range"),
     (re.compile(r"'(?P<found>.*)' is not one of (?P<known>.+)\."), "usage.not_one_of"),
 )
@@ -58,7 +64,11 @@ def _sentence(error: Any, context: Any) -> str:
     found = _by_text(_TEXTS, shown)
     if found is None:
         return shown
-    if found.id == "usage.needs_value" and found.values["found"] == "-d" and "--detach" in _known(context):
+    if (
+        found.id == "usage.needs_value"
+        and found.values["found"] == "-d"
+        and "--detach" in _known(context)
+    ):
         # docker's habit
         return text("usage.detach")
     return found.render()
@@ -68,7 +78,9 @@ def _known(context: Any) -> list[str]:
     """Return every spelling of the options of a context's command."""
     if context is None:
         return []
-    return [spelling for param in context.command.get_params(context) for spelling in _spellings(param)]
+    return [
+        spelling for param in context.command.get_params(context) for spelling in _spellings(param)
+    ]
 
 
 def _no_option(found: str, context: Any) -> str:
@@ -83,11 +95,17 @@ def _no_option(found: str, context: Any) -> str:
     near = _near_options(found, known)
     if not getattr(context.command, "passes_options", False):
         return (
-            text("usage.no_option_near", found=found, near=near) if near else text("usage.no_option", found=found)
+            text("usage.no_option_near", found=found, near=near)
+            if near
+            else text("usage.no_option", found=found)
         )
     if near:
         return text("usage.no_option_engine", found=found, near=near)
-    return text("common.engine_option", usage=text("usage.no_option", found=found).rstrip(".。"), found=found)
+    return text(
+        "common.engine_option",
+        usage=text("usage.no_option", found=found).rstrip(".。"),
+        found=found,
+    )
 
 
 def _near_options(found: str, known: Sequence[str]) -> str:
@@ -105,7 +123,9 @@ def _near_options(found: str, known: Sequence[str]) -> str:
 
 
 def _spellings(param: Any) -> list[str]:
-    return [spelling for spelling in (*param.opts, *param.secondary_opts) if spelling.startswith("-")]
+    return [
+        spelling for spelling in (*param.opts, *param.secondary_opts) if spelling.startswith("-")
+    ]
 
 
 def _no_command(found: str, context: Any) -> str:

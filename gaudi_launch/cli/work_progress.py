@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 def _columns() -> Sequence[ProgressColumn]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    return [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+    return [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    ]
 
 
 @contextmanager
@@ -28,7 +33,9 @@ def work_progress(id: str, *, quiet: bool = False) -> Iterator[Callable[[int, in
     display.postpone()
 
     def show(done: int, total: int) -> None:
-        display.show(ProgressState(line=f"{what} {done}/{total}", done=done, total=total, description=what))
+        display.show(
+            ProgressState(line=f"{what} {done}/{total}", done=done, total=total, description=what)
+        )
 
     try:
         yield show

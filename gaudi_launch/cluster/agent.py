@@ -33,7 +33,9 @@ Stat = tuple[int, int, int, str]
 def home(name: str) -> Path:
     """Return the folder of a cluster's member (``NAME/HOST``) on this host."""
     base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local/state") / "gaudi-launch" / "cluster" / name
+    return (
+        (Path(base) if base else Path.home() / ".local/state") / "gaudi-launch" / "cluster" / name
+    )
 
 
 def stat(pid: int) -> Stat | None:
@@ -262,7 +264,9 @@ def run(request: Document) -> Document:
         output.seek(max(0, output.seek(0, os.SEEK_END) - 4000))
         said = output.read().decode("utf-8", "replace")
     return (
-        {"code": 124, "output": f"{request['seconds']:g} s"} if late else {"code": child.returncode, "output": said}
+        {"code": 124, "output": f"{request['seconds']:g} s"}
+        if late
+        else {"code": child.returncode, "output": said}
     )
 
 
@@ -284,7 +288,12 @@ def nodes(request: Document) -> Document:
     import ray
 
     os.environ.pop("RAY_ADDRESS", None)
-    ray.init(address=request["address"], _node_ip_address=request["ip"], log_to_driver=False, logging_level="ERROR")
+    ray.init(
+        address=request["address"],
+        _node_ip_address=request["ip"],
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
     deadline = time.monotonic() + request["seconds"]
     while True:
         found = [
@@ -311,8 +320,15 @@ def ready(request: Document) -> Document:
     module = types.ModuleType("gaudi_launch_ready")
     sys.modules[module.__name__] = module
     exec(compile(request["source"], "ready.py", "exec"), module.__dict__)
-    found = module.probe(request["url"], timeout=request["seconds"], api_key=request.get("key") or None)
-    return {"ready": found.ready, "stage": found.stage, "detail": found.detail, "model": found.model}
+    found = module.probe(
+        request["url"], timeout=request["seconds"], api_key=request.get("key") or None
+    )
+    return {
+        "ready": found.ready,
+        "stage": found.stage,
+        "detail": found.detail,
+        "model": found.model,
+    }
 
 
 DOES: dict[str, Callable[[Document], Document]] = {

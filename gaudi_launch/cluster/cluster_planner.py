@@ -49,11 +49,15 @@ def plan_cluster(
     layout = _layout(request, model, engine, seen, sizes)
     over = engine.over_hosts
     if layout.ray and not (over is not None and over.ray) and not request.force:
-        raise LaunchError("cluster.no_ray", ExitCode.USAGE, engine=engine.identity.name, hosts=layout.hosts)
+        raise LaunchError(
+            "cluster.no_ray", ExitCode.USAGE, engine=engine.identity.name, hosts=layout.hosts
+        )
     # not near a home folder: the folders of the hosts are unknown here
     request = replace(request, files_dir=f"/tmp/gaudi-launch-{name}")
     plan = _shared_cache(request, plan_whole(request, _host(seen), model, engine, layout))
-    own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment")) - {*_LAYOUT_OPTIONS}
+    own = frozenset(s.name for s in plan.settings if s.source in ("flag", "environment")) - {
+        *_LAYOUT_OPTIONS
+    }
     if request.quant_config is None:
         # -q alone leaves the choice of files to us
         exported = {name for name in _QUANTISATION if name in request.environment}
@@ -68,7 +72,9 @@ def plan_cluster(
     return _with_memory(cluster, request, model, engine, seen)
 
 
-def _layout(request: Request, model: Model, engine: Engine, seen: Sequence[Seen], sizes: LayoutOptions) -> Layout:
+def _layout(
+    request: Request, model: Model, engine: Engine, seen: Sequence[Seen], sizes: LayoutOptions
+) -> Layout:
     """Return the layout, or the reason why there is none.
 
     A host that lost a card is the reason, not the model's heads.
@@ -78,13 +84,19 @@ def _layout(request: Request, model: Model, engine: Engine, seen: Sequence[Seen]
         return choose(model, engine, len(seen), cards, sizes)
     except LaunchError as error:
         counts = {one.member.name: len(one.host.modules) for one in seen if one.host is not None}
-        if error.id != "cluster.heads" or request.cards is not None or len(set(counts.values())) < 2:
+        if (
+            error.id != "cluster.heads"
+            or request.cards is not None
+            or len(set(counts.values())) < 2
+        ):
             raise
         shown = "; ".join(f"{name}: {count}" for name, count in counts.items())
         raise LaunchError("cluster.uneven", ExitCode.MACHINE, counts=shown, cards=cards) from None
 
 
-def _with_memory(cluster: Cluster, request: Request, model: Model, engine: Engine, seen: Sequence[Seen]) -> Cluster:
+def _with_memory(
+    cluster: Cluster, request: Request, model: Model, engine: Engine, seen: Sequence[Seen]
+) -> Cluster:
     """Return the cluster with a card's memory under its settings.
 
     The plan's was computed under a single host's. Raises LaunchError (MACHINE) when the engine
@@ -101,11 +113,15 @@ def _with_memory(cluster: Cluster, request: Request, model: Model, engine: Engin
         would = ", ".join(each.render() for each in found.remedies)
         why = found.message.render()
         raise LaunchError("fit.plan_refused", ExitCode.MACHINE, cards=cards, why=why, would=would)
-    return replace(cluster, plan=replace(cluster.plan, memory=found.gib, num_blocks=found.num_blocks))
+    return replace(
+        cluster, plan=replace(cluster.plan, memory=found.gib, num_blocks=found.num_blocks)
+    )
 
 
 def _engine(request: Request, model: Model, seen: Sequence[Seen]) -> Engine:
-    installed = next((one.installed for one in seen if one.installed is not None and one.installed.engine), None)
+    installed = next(
+        (one.installed for one in seen if one.installed is not None and one.installed.engine), None
+    )
     word = registry.name_over_hosts(request, installed, model, lambda: _host(seen))
     return registry.find(word, installed, request.python or seen[0].member.python)
 
@@ -127,10 +143,16 @@ def _cards(request: Request, seen: Sequence[Seen], engine: Engine) -> int:
     """
     counts = {one.member.name: len(one.host.modules) for one in seen if one.host is not None}
     if request.cards is not None:
-        short = {name: count for name, count in counts.items() if engine.needs_cards and count < request.cards}
+        short = {
+            name: count
+            for name, count in counts.items()
+            if engine.needs_cards and count < request.cards
+        }
         if short:
             host, count = next(iter(short.items()))
-            raise LaunchError("cluster.few_cards", ExitCode.MACHINE, host=host, found=count, wanted=request.cards)
+            raise LaunchError(
+                "cluster.few_cards", ExitCode.MACHINE, host=host, found=count, wanted=request.cards
+            )
         return request.cards
     if not engine.needs_cards:
         return 1
@@ -152,7 +174,9 @@ def plan_whole(request: Request, host: Host, model: Model, engine: Engine, layou
     placement = Placement(tuple(range(layout.tensor)) if engine.needs_cards else ())
     request = replace(request, cards=None, modules=None)
     made = make_plan(request, host, stage_of(model, layout.pipeline), engine, placement)
-    return replace(made, model={**made.model, "layers": model.layers, "parameters": model.parameters})
+    return replace(
+        made, model={**made.model, "layers": model.layers, "parameters": model.parameters}
+    )
 
 
 def _host(seen: Sequence[Seen]) -> Host:

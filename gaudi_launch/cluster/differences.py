@@ -76,17 +76,23 @@ def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[HostDiffere
         if len(set(values.values())) > 1:
             allowed = what == "cards" and cards is not None
             found.append(
-                HostDifference("note" if allowed else level, what, values, message(f"cluster.differs_{what}"))
+                HostDifference(
+                    "note" if allowed else level, what, values, message(f"cluster.differs_{what}")
+                )
             )
     clocks = {one.member.name: one for one in known if one.clock is not None}
     if len(clocks) > 1:
         offsets = [(one.clock or 0.0, one.clock_within) for one in clocks.values()]
         # certainly apart, whatever the delay of the network
-        apart = max(low - within for low, within in offsets) - min(high + within for high, within in offsets)
+        apart = max(low - within for low, within in offsets) - min(
+            high + within for high, within in offsets
+        )
         if apart > _CLOCKS:
             shown = {name: f"{one.clock:+.1f} s" for name, one in clocks.items()}
             found.append(
-                HostDifference("warn", "clock", shown, message("cluster.differs_clock", seconds=f"{apart:.0f}"))
+                HostDifference(
+                    "warn", "clock", shown, message("cluster.differs_clock", seconds=f"{apart:.0f}")
+                )
             )
     order = ("fail", "warn", "note")
     return tuple(sorted(found, key=lambda difference: order.index(difference.level)))

@@ -91,7 +91,11 @@ def parse_inventory(
 
     Each is a name or a mapping.
     """
-    if not isinstance(document, dict) or document.get("schema") != 1 or not isinstance(document.get("hosts"), list):
+    if (
+        not isinstance(document, dict)
+        or document.get("schema") != 1
+        or not isinstance(document.get("hosts"), list)
+    ):
         raise _bad(where, "{schema: 1, hosts: [...]}")
     unknown = set(document) - {"schema", "hosts"}
     if unknown:
@@ -101,7 +105,9 @@ def parse_inventory(
         given = {"ssh": row} if isinstance(row, str) else row
         if not isinstance(given, dict) or set(given) - _FIELDS:
             raise _bad(where, f"{row!r:.80}: {', '.join(sorted(_FIELDS))}")
-        if isinstance(given.get("snapshot"), str) and not given["snapshot"].startswith(("simulated:", "/")):
+        if isinstance(given.get("snapshot"), str) and not given["snapshot"].startswith(
+            ("simulated:", "/")
+        ):
             given = {**given, "snapshot": str(folder / given["snapshot"])}
         common = {"python": python} if python else {}
         rows.append({**common, **({"enter": enter} if enter else {}), **given})

@@ -56,7 +56,9 @@ class Layout:
         return self.world > self.cards_per_host
 
 
-def choose(model: Model, engine: Engine, hosts: int, cards_per_host: int, asked: LayoutOptions) -> Layout:
+def choose(
+    model: Model, engine: Engine, hosts: int, cards_per_host: int, asked: LayoutOptions
+) -> Layout:
     """Return the layout of ``model`` on ``hosts`` of ``cards_per_host`` cards.
 
     Raises LaunchError: USAGE for sizes that do not multiply to the number of cards, MODEL for heads
@@ -67,9 +69,18 @@ def choose(model: Model, engine: Engine, hosts: int, cards_per_host: int, asked:
     if hosts % data:
         raise LaunchError("cluster.data", ExitCode.USAGE, data=data, hosts=hosts)
     total = hosts // data * cards_per_host
-    tensor, pipeline, reason, origin = _sizes(model, over.tensor_guide, hosts // data, cards_per_host, asked)
+    tensor, pipeline, reason, origin = _sizes(
+        model, over.tensor_guide, hosts // data, cards_per_host, asked
+    )
     if tensor * pipeline != total:
-        raise LaunchError("cluster.sizes", ExitCode.USAGE, tensor=tensor, pipeline=pipeline, data=data, total=total)
+        raise LaunchError(
+            "cluster.sizes",
+            ExitCode.USAGE,
+            tensor=tensor,
+            pipeline=pipeline,
+            data=data,
+            total=total,
+        )
     if not divides(model, tensor):
         raise LaunchError(
             "cluster.heads",
@@ -89,22 +100,36 @@ def choose(model: Model, engine: Engine, hosts: int, cards_per_host: int, asked:
     if data > 1:
         warnings.append(message("cluster.data_router", data=data))
     expert = tensor if model.moe else 0
-    return Layout(tensor, pipeline, data, expert, hosts, cards_per_host, reason, origin, tuple(warnings))
+    return Layout(
+        tensor, pipeline, data, expert, hosts, cards_per_host, reason, origin, tuple(warnings)
+    )
 
 
-def _sizes(model: Model, guide: str, hosts: int, cards: int, asked: LayoutOptions) -> tuple[int, int, Message, str]:
+def _sizes(
+    model: Model, guide: str, hosts: int, cards: int, asked: LayoutOptions
+) -> tuple[int, int, Message, str]:
     total = hosts * cards
     if asked.tensor or asked.pipeline:
         tensor = asked.tensor or max(1, total // (asked.pipeline or 1))
         pipeline = asked.pipeline or max(1, total // tensor)
-        return tensor, pipeline, message("cluster.as_asked"), "--tensor-parallel, --pipeline-parallel"
+        return (
+            tensor,
+            pipeline,
+            message("cluster.as_asked"),
+            "--tensor-parallel, --pipeline-parallel",
+        )
     if hosts == 1:
         return total, 1, message("cluster.one_host"), ""
     if guide:
         return total, 1, message("cluster.deepseek", total=total), guide
     if divides(model, total):
         return total, 1, message("cluster.all_tensor", total=total), GAUDI_README
-    return cards, hosts, message("cluster.stages", total=total, cards=cards, hosts=hosts), GAUDI_README
+    return (
+        cards,
+        hosts,
+        message("cluster.stages", total=total, cards=cards, hosts=hosts),
+        GAUDI_README,
+    )
 
 
 def _would(model: Model, total: int) -> str:
@@ -112,7 +137,9 @@ def _would(model: Model, total: int) -> str:
 
     They have the fewest stages.
     """
-    stages = next((n for n in range(1, total + 1) if total % n == 0 and divides(model, total // n)), total)
+    stages = next(
+        (n for n in range(1, total + 1) if total % n == 0 and divides(model, total // n)), total
+    )
     return f"--tensor-parallel {total // stages} --pipeline-parallel {stages}"
 
 

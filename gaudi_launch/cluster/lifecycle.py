@@ -19,7 +19,15 @@ from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.parts import Cluster, ClusterEngine
 from gaudi_launch.cluster.readiness import Tell, Waits, log_of, readiness, wait_ready
 from gaudi_launch.cluster.ssh import RemoteError
-from gaudi_launch.cluster.state import FILE_NAME, Part, RunningCluster, kept_in, remember, remembered, running_of
+from gaudi_launch.cluster.state import (
+    FILE_NAME,
+    Part,
+    RunningCluster,
+    kept_in,
+    remember,
+    remembered,
+    running_of,
+)
 from gaudi_launch.cluster.steps import Copy, HostStep, ray_steps, service_step
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -56,7 +64,9 @@ class State:
     def whole(self) -> bool:
         asked = all(host.trouble is None and all(host.alive.values()) for host in self.hosts)
         return (
-            asked and all(self.ready) and all(nodes is None or all(n["alive"] for n in nodes) for nodes in self.ray)
+            asked
+            and all(self.ready)
+            and all(nodes is None or all(n["alive"] for n in nodes) for nodes in self.ray)
         )
 
 
@@ -102,7 +112,9 @@ def up(
             wait_ready(running, logs, secrets.get("VLLM_API_KEY"), tell, waits)
         except BaseException:
             # no process may remain on unattended hosts: a second Ctrl-C does not stop this
-            with _signals(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN)):
+            with _signals(
+                dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN)
+            ):
                 interrupt.forget()
                 _take_down(running, begun, folder, tell, waits)
             raise
@@ -125,7 +137,9 @@ def _signals(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _take_down(running: RunningCluster, begun: Sequence[Member], folder: Path, tell: Tell, waits: Waits) -> None:
+def _take_down(
+    running: RunningCluster, begun: Sequence[Member], folder: Path, tell: Tell, waits: Waits
+) -> None:
     """End what this launch began, and no more.
 
     Another launch may have come before it on a host.
@@ -140,7 +154,9 @@ def _take_down(running: RunningCluster, begun: Sequence[Member], folder: Path, t
     mine = [member for member in running.members if member in begun]
     if mine:
         say(message("cluster.taking_down"))
-    troubles = {host: trouble for host, _, trouble in down(mine, running.name, waits) if trouble is not None}
+    troubles = {
+        host: trouble for host, _, trouble in down(mine, running.name, waits) if trouble is not None
+    }
     for trouble in troubles.values():
         say(trouble)
     if troubles:
@@ -167,7 +183,11 @@ def _check_free(running: RunningCluster, folder: Path, waits: Waits) -> None:
     """
 
     def one(member: Member) -> dict[str, Any]:
-        request = {"do": "status", "folder": kept_in(running.name, member), "names": ["service", "ray"]}
+        request = {
+            "do": "status",
+            "folder": kept_in(running.name, member),
+            "names": ["service", "ray"],
+        }
         return ssh.ask(member, request, waits.ask)
 
     members = running.members
@@ -180,14 +200,23 @@ def _check_free(running: RunningCluster, folder: Path, waits: Waits) -> None:
                 raise answer.failure()
             why = answer.why.render()
             raise LaunchError(
-                "cluster.former", ExitCode.MACHINE, name=running.name, host=member.name, ssh=member.ssh, why=why
+                "cluster.former",
+                ExitCode.MACHINE,
+                name=running.name,
+                host=member.name,
+                ssh=member.ssh,
+                why=why,
             )
         for what, pid in answer["alive"].items():
             if pid:
-                raise LaunchError("cluster.runs_already", ExitCode.MACHINE, host=member.name, what=what, pid=pid)
+                raise LaunchError(
+                    "cluster.runs_already", ExitCode.MACHINE, host=member.name, what=what, pid=pid
+                )
 
 
-def _begin(cluster: Cluster, step: HostStep, secrets: Mapping[str, str], begun: list[Member], tell: Tell) -> None:
+def _begin(
+    cluster: Cluster, step: HostStep, secrets: Mapping[str, str], begun: list[Member], tell: Tell
+) -> None:
     tell(step.why)
     first = step.member not in begun
     begun.append(step.member)
@@ -210,12 +239,22 @@ def _begin(cluster: Cluster, step: HostStep, secrets: Mapping[str, str], begun: 
 
 
 def _start_ray(
-    cluster: Cluster, engine: ClusterEngine, part: Part, begun: list[Member], tell: Tell, waits: Waits
+    cluster: Cluster,
+    engine: ClusterEngine,
+    part: Part,
+    begun: list[Member],
+    tell: Tell,
+    waits: Waits,
 ) -> None:
     head = engine.head
     _begin(cluster, ray_steps(cluster, engine, True)[0], {}, begun, tell)
     try:
-        request = {"do": "listening", "host": head.address, "port": cluster.ray_port, "seconds": waits.ray}
+        request = {
+            "do": "listening",
+            "host": head.address,
+            "port": cluster.ray_port,
+            "seconds": waits.ray,
+        }
         found = ssh.ask(head.member, request, waits.ray + 30)
         if not found.get("open"):
             raise LaunchError(
@@ -268,7 +307,12 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
 
     def ended(what: str) -> Callable[[Member], dict[str, Any]]:
         def end(member: Member) -> dict[str, Any]:
-            request = {"do": "stop", "folder": kept_in(name, member), "names": [what], "timeout": waits.stop}
+            request = {
+                "do": "stop",
+                "folder": kept_in(name, member),
+                "names": [what],
+                "timeout": waits.stop,
+            }
             return ssh.ask(member, request, 2 * waits.stop + 60)
 
         return end
@@ -285,7 +329,11 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
                 continue
             how = str(answer.get("ended", {}).get(what, "none"))
             if how != "none":
-                trouble = message("cluster.stuck", host=member.name, what=what) if how == "stuck" else None
+                trouble = (
+                    message("cluster.stuck", host=member.name, what=what)
+                    if how == "stuck"
+                    else None
+                )
                 results[member.name, what] = trouble
     return [EndedPart(host, what, trouble) for (host, what), trouble in results.items()]
 
@@ -313,7 +361,12 @@ def status(running: RunningCluster, key: str | None, waits: Waits | None = None)
         ray.append(_view(running, part) if running.ray and head.alive.get("ray") else None)
         if not head.alive.get("service"):
             answers.append(
-                (False, head.trouble.render() if head.trouble else message("cluster.no_service").render())
+                (
+                    False,
+                    head.trouble.render()
+                    if head.trouble
+                    else message("cluster.no_service").render(),
+                )
             )
             continue
         try:
@@ -321,7 +374,12 @@ def status(running: RunningCluster, key: str | None, waits: Waits | None = None)
             answers.append((bool(found["ready"]), str(found["detail"])))
         except RemoteError as error:
             answers.append((False, error.why.render()))
-    return State(hosts, tuple(ray), tuple(ready for ready, _ in answers), tuple(detail for _, detail in answers))
+    return State(
+        hosts,
+        tuple(ray),
+        tuple(ready for ready, _ in answers),
+        tuple(detail for _, detail in answers),
+    )
 
 
 def _view(running: RunningCluster, part: Part) -> tuple[dict[str, Any], ...] | None:

@@ -103,16 +103,26 @@ def reach(member: Member, host: Host | None, interface: str | None = None) -> tu
     unknown.
     """
     known = [
-        i for i in (host.interfaces if host else ()) if i.up and _addresses(i) and not i.name.startswith(_INSIDE)
+        i
+        for i in (host.interfaces if host else ())
+        if i.up and _addresses(i) and not i.name.startswith(_INSIDE)
     ]
     wanted = member.interface or interface
     by_name = next((i for i in known if i.name == wanted), None)
     by_address = next((i for i in known if member.address in i.addresses), None)
     by_ssh = next((i for i in known if member.target in i.addresses), None)
     default = next((i for i in known if i.default_route), known[0] if len(known) == 1 else None)
-    if wanted is not None and host is not None and host.interfaces and by_name is None and member.address is None:
+    if (
+        wanted is not None
+        and host is not None
+        and host.interfaces
+        and by_name is None
+        and member.address is None
+    ):
         shown = ", ".join(i.name for i in known) or "-"
-        raise LaunchError("cluster.no_interface", ExitCode.USAGE, host=member.name, found=wanted, known=shown)
+        raise LaunchError(
+            "cluster.no_interface", ExitCode.USAGE, host=member.name, found=wanted, known=shown
+        )
     chosen = by_name or by_address or by_ssh or default
     address = member.address
     if address is None and chosen is not None:
@@ -140,7 +150,9 @@ def with_own_address(member: Member, host: Host, number: int) -> Host:
         return str(ipaddress.ip_address(text) + number)
 
     interfaces = tuple(
-        replace(i, addresses=(spoken,) if spoken and i.default_route else tuple(map(moved, i.addresses)))
+        replace(
+            i, addresses=(spoken,) if spoken and i.default_route else tuple(map(moved, i.addresses))
+        )
         if _addresses(i)
         else i
         for i in host.interfaces
@@ -186,7 +198,11 @@ class Addresses:
 
 
 def changes(
-    layout: Layout, whole: PlannedWhole, *, ray_address: str | None = None, source: str | None = None
+    layout: Layout,
+    whole: PlannedWhole,
+    *,
+    ray_address: str | None = None,
+    source: str | None = None,
 ) -> tuple[Setting, ...]:
     """Return what several hosts change in a plan's settings.
 
@@ -198,26 +214,59 @@ def changes(
     decided = {args.canonical(name) for name in whole.own} - written
     proposed: list[Setting] = []
 
-    def add(kind: str, name: str, value: str | None, id: str, origin: str, **values: object) -> None:
+    def add(
+        kind: str, name: str, value: str | None, id: str, origin: str, **values: object
+    ) -> None:
         if args.canonical(name) not in decided:
             reason = message(id, **values)
-            proposed.append(Setting(name, value, "env" if kind == "env" else "option", "computed", reason, origin))
+            proposed.append(
+                Setting(
+                    name, value, "env" if kind == "env" else "option", "computed", reason, origin
+                )
+            )
 
     add("option", "--tensor-parallel-size", str(layout.tensor), "cluster.why_layout", layout.origin)
     if layout.pipeline > 1:
-        add("option", "--pipeline-parallel-size", str(layout.pipeline), "cluster.why_layout", layout.origin)
-        add("env", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "0", "cluster.why_tensor_cache", GAUDI_README)
+        add(
+            "option",
+            "--pipeline-parallel-size",
+            str(layout.pipeline),
+            "cluster.why_layout",
+            layout.origin,
+        )
+        add(
+            "env", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "0", "cluster.why_tensor_cache", GAUDI_README
+        )
         seqs = args.last("--max-num-seqs")
         if seqs is not None and seqs.isdigit():
             less = max(1, int(seqs) // layout.pipeline)
-            add("option", "--max-num-seqs", str(less), "cluster.why_seqs", GAUDI_README, stages=layout.pipeline)
-    spread = Spread(whole.plan.settings, layout.tensor, layout.ray, whole.own, source, whole.measured)
-    its_own = [setting for setting in whole.engine.spread(spread) if args.canonical(setting.name) not in decided]
+            add(
+                "option",
+                "--max-num-seqs",
+                str(less),
+                "cluster.why_seqs",
+                GAUDI_README,
+                stages=layout.pipeline,
+            )
+    spread = Spread(
+        whole.plan.settings, layout.tensor, layout.ray, whole.own, source, whole.measured
+    )
+    its_own = [
+        setting
+        for setting in whole.engine.spread(spread)
+        if args.canonical(setting.name) not in decided
+    ]
     if not layout.ray:
         return (*proposed, *its_own)
     add("option", "--distributed-executor-backend", "ray", "cluster.why_ray", layout.origin)
     if ray_address is not None:
-        add("env", "RAY_ADDRESS", ray_address, "cluster.why_ray_address", "docs: ray.init, RAY_ADDRESS")
+        add(
+            "env",
+            "RAY_ADDRESS",
+            ray_address,
+            "cluster.why_ray_address",
+            "docs: ray.init, RAY_ADDRESS",
+        )
     return (*proposed, *its_own)
 
 
@@ -263,7 +312,9 @@ def changed_command(plan: Plan, changed: Sequence[Setting]) -> Command:
     return replace(plan.command, argv=args.to_argv(), env=env, cpus=(), memory_node=None)
 
 
-def assemble(name: str, layout: Layout, whole: PlannedWhole, seen: Sequence[Seen], addresses: Addresses) -> Cluster:
+def assemble(
+    name: str, layout: Layout, whole: PlannedWhole, seen: Sequence[Seen], addresses: Addresses
+) -> Cluster:
     """Return every host's part.
 
     Raises LaunchError (USAGE) when a host's address is unknown or two have the same, and for one
@@ -287,7 +338,9 @@ def assemble(name: str, layout: Layout, whole: PlannedWhole, seen: Sequence[Seen
         ray_address = join(head.address, addresses.ray_port)
         changed = changes(layout, whole, ray_address=ray_address, source=_checkout(seen))
         address = addresses.listen or head.address
-        command = _spoken(plan, changed, {"--host": address, "--port": str(port)}, head.member.python)
+        command = _spoken(
+            plan, changed, {"--host": address, "--port": str(port)}, head.member.python
+        )
         group = tuple(replace(node, env={**command.env, **node.env}) for node in group)
         command = replace(command, env={**command.env, **group[0].env})
         reached = head.address if address in ("0.0.0.0", "::") else address
@@ -306,7 +359,11 @@ def assemble(name: str, layout: Layout, whole: PlannedWhole, seen: Sequence[Seen
             *layout.warnings,
             *_made_up(seen),
             *((message("cluster.open_ray"),) if layout.ray else ()),
-            *(message("cluster.relative", name=s.name, path=s.value) for s in settings if _relative(s)),
+            *(
+                message("cluster.relative", name=s.name, path=s.value)
+                for s in settings
+                if _relative(s)
+            ),
             *((message("cluster.no_quant"),) if _unquantised(settings) else ()),
         ),
     )
@@ -360,13 +417,17 @@ def _node(one: Seen, layout: Layout, interface: str | None, needs_cards: bool) -
             modules = choose(one.host, layout.cards_per_host).modules
         except LaunchError as error:
             why = str(error)
-            raise LaunchError("cluster.no_place", ExitCode.MACHINE, host=one.member.name, why=why) from None
+            raise LaunchError(
+                "cluster.no_place", ExitCode.MACHINE, host=one.member.name, why=why
+            ) from None
     env = {"VLLM_HOST_IP": address, "GLOO_SOCKET_IFNAME": name, "HCCL_SOCKET_IFNAME": name}
     visible = ",".join(str(module) for module in modules)
     return Node(one.member, address, name, modules, {**env, "HABANA_VISIBLE_MODULES": visible})
 
 
-def _spoken(plan: Plan, changed: Sequence[Setting], options: Mapping[str, str], python: str) -> Command:
+def _spoken(
+    plan: Plan, changed: Sequence[Setting], options: Mapping[str, str], python: str
+) -> Command:
     """Return the plan's command with these changes, options and interpreter."""
     command = changed_command(plan, changed)
     args = command.args(plan.args.table)

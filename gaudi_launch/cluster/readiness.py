@@ -76,7 +76,9 @@ class _QueryFailures:
         return None
 
 
-def wait_ready(running: RunningCluster, logs: Sequence[Path], key: str | None, tell: Tell, waits: Waits) -> None:
+def wait_ready(
+    running: RunningCluster, logs: Sequence[Path], key: str | None, tell: Tell, waits: Waits
+) -> None:
     """Wait until every engine answers a completion.
 
     Raises LaunchError: ENGINE when one dies or takes longer than ``waits.ready``, MACHINE when a
@@ -88,14 +90,20 @@ def wait_ready(running: RunningCluster, logs: Sequence[Path], key: str | None, t
     failures = _QueryFailures()
     began = looked = time.monotonic()
     while True:
-        waited = [engine for engine in waited if not _answers(running, engine, key, failures, tell, waits)]
+        waited = [
+            engine for engine in waited if not _answers(running, engine, key, failures, tell, waits)
+        ]
         if not waited:
             return
         now = time.monotonic()
         if waits.ready is not None and now - began > waits.ready:
             seconds, one = f"{waits.ready:g}", waited[0]
             raise LaunchError(
-                "cluster.not_ready", ExitCode.ENGINE, seconds=seconds, url=one.part.url, log=str(one.log)
+                "cluster.not_ready",
+                ExitCode.ENGINE,
+                seconds=seconds,
+                url=one.part.url,
+                log=str(one.log),
             )
         if running.ray and now - looked > waits.workers:
             _check_workers(running, failures, waits)
@@ -111,7 +119,12 @@ def _pause(seconds: float) -> None:
 
 
 def _answers(
-    running: RunningCluster, engine: _Engine, key: str | None, failures: _QueryFailures, tell: Tell, waits: Waits
+    running: RunningCluster,
+    engine: _Engine,
+    key: str | None,
+    failures: _QueryFailures,
+    tell: Tell,
+    waits: Waits,
 ) -> bool:
     """Return True if the engine answers.
 
@@ -160,7 +173,10 @@ def _check_workers(running: RunningCluster, failures: _QueryFailures, waits: Wai
         if found is not None and not found["alive"]["ray"]:
             lines = log_of(running.name, member, "ray").splitlines()[-30:]
             raise LaunchError(
-                "cluster.ray_died", ExitCode.MACHINE, detail="\n".join(lines) or None, host=member.name
+                "cluster.ray_died",
+                ExitCode.MACHINE,
+                detail="\n".join(lines) or None,
+                host=member.name,
             )
 
 
@@ -174,7 +190,13 @@ def _asked(member: Member, request: dict[str, Any], waits: Waits) -> dict[str, A
 def readiness(part: Part, key: str | None, waits: Waits) -> dict[str, Any]:
     """Return the result of the launcher's prober on the head. Raises RemoteError."""
     source = Path(probe.__file__).read_text(encoding="utf-8")
-    request = {"do": "ready", "url": part.url, "seconds": waits.ask / 2, "key": key or "", "source": source}
+    request = {
+        "do": "ready",
+        "url": part.url,
+        "seconds": waits.ask / 2,
+        "key": key or "",
+        "source": source,
+    }
     return ssh.ask(part.head.member, request, 2 * waits.ask)
 
 

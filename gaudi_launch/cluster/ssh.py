@@ -54,9 +54,13 @@ def ask(member: Member, request: Mapping[str, Any], seconds: float) -> dict[str,
     Raises RemoteError.
     """
     # a JSON text as a Python literal: nothing in it can end the program's line
-    program = f"{Path(agent.__file__).read_text(encoding='utf-8')}\nmain({json.dumps(dict(request))!r})\n"
+    program = (
+        f"{Path(agent.__file__).read_text(encoding='utf-8')}\nmain({json.dumps(dict(request))!r})\n"
+    )
     output, error, code = _run(member, ssh_words(member, [member.python, "-"]), program, seconds)
-    line = next((text for text in reversed(output.splitlines()) if text.startswith(agent.MARK)), None)
+    line = next(
+        (text for text in reversed(output.splitlines()) if text.startswith(agent.MARK)), None
+    )
     try:
         answer = json.loads(line.removeprefix(agent.MARK)) if line is not None else None
     except ValueError:
@@ -64,7 +68,9 @@ def ask(member: Member, request: Mapping[str, Any], seconds: float) -> dict[str,
     if not isinstance(answer, dict):
         raise RemoteError(_trouble(member, code, error or output))
     if "error" in answer:
-        raise RemoteError(message("cluster.host_failed", host=member.name, why=str(answer["error"])[:300]))
+        raise RemoteError(
+            message("cluster.host_failed", host=member.name, why=str(answer["error"])[:300])
+        )
     return answer
 
 
@@ -87,13 +93,19 @@ def _run(member: Member, argv: Sequence[str], text: str, seconds: float) -> tupl
             streams=interrupt.Streams(text_in=text),
             seconds=seconds,
             # an agent that runs here, not behind ssh, ends what it began when its output is closed
-            ending=interrupt.Ending(with_main=True, goodbye_seconds=_GOODBYE_SECONDS if member.local else 0.0),
+            ending=interrupt.Ending(
+                with_main=True, goodbye_seconds=_GOODBYE_SECONDS if member.local else 0.0
+            ),
         )
     except subprocess.TimeoutExpired:
-        raise RemoteError(message("cluster.host_slow", host=member.name, seconds=f"{seconds:g}")) from None
+        raise RemoteError(
+            message("cluster.host_slow", host=member.name, seconds=f"{seconds:g}")
+        ) from None
     except OSError as error:
         why = error.strerror or str(error)
-        raise RemoteError(message("cluster.no_ssh", host=member.name, program=argv[0], why=why)) from None
+        raise RemoteError(
+            message("cluster.no_ssh", host=member.name, program=argv[0], why=why)
+        ) from None
     return done.stdout, done.stderr, done.returncode
 
 
@@ -101,7 +113,9 @@ def _trouble(member: Member, code: int, output: str) -> Message:
     last = (output.strip().splitlines() or ["-"])[-1][:300]
     if code == _NO_CONNECTION and not member.local:
         return message("cluster.unreachable", host=member.name, ssh=member.ssh, why=last)
-    return message("cluster.host_failed", host=member.name, why=last if last != "-" else f"exit status {code}")
+    return message(
+        "cluster.host_failed", host=member.name, why=last if last != "-" else f"exit status {code}"
+    )
 
 
 def each(members: Sequence[Member], do: Callable[[Member], _T]) -> list[_T | RemoteError]:
@@ -151,7 +165,8 @@ def look(member: Member, folders: Sequence[str], seconds: float) -> Seen:
     ended = time.time()
     try:
         found = {
-            path: FolderFacts(int(files), int(size)) for path, (files, size) in dict(answer["folders"]).items()
+            path: FolderFacts(int(files), int(size))
+            for path, (files, size) in dict(answer["folders"]).items()
         }
         return Seen(
             member,
@@ -164,7 +179,9 @@ def look(member: Member, folders: Sequence[str], seconds: float) -> Seen:
             tools=tuple(str(tool) for tool in answer["tools"]),
         )
     except (KeyError, TypeError, ValueError):
-        raise RemoteError(message("cluster.host_failed", host=member.name, why="no answer")) from None
+        raise RemoteError(
+            message("cluster.host_failed", host=member.name, why="no answer")
+        ) from None
 
 
 def _installed(member: Member, output: str) -> Installed | None:
@@ -178,7 +195,9 @@ def _installed(member: Member, output: str) -> Installed | None:
         return None
 
 
-def begin(step: HostStep, folder: str, secrets: Mapping[str, str], settle: float = 2.0) -> dict[str, Any]:
+def begin(
+    step: HostStep, folder: str, secrets: Mapping[str, str], settle: float = 2.0
+) -> dict[str, Any]:
     """Start a step in the background.
 
     Raises RemoteError when it does not start or ends immediately.
@@ -197,22 +216,35 @@ def begin(step: HostStep, folder: str, secrets: Mapping[str, str], settle: float
     answer = ask(step.member, request, 60 + settle)
     host = step.member.name
     if "running" in answer:
-        raise RemoteError(message("cluster.runs_already", host=host, what=step.name, pid=answer["running"]))
+        raise RemoteError(
+            message("cluster.runs_already", host=host, what=step.name, pid=answer["running"])
+        )
     if "failed" in answer:
-        raise RemoteError(message("cluster.not_started", host=host, program=step.argv[0], why=answer["failed"]))
+        raise RemoteError(
+            message("cluster.not_started", host=host, program=step.argv[0], why=answer["failed"])
+        )
     return answer
 
 
 def do(step: HostStep, seconds: float) -> None:
     """Run a step to its end. Raises RemoteError when it fails."""
-    answer = ask(step.member, {"do": "run", "argv": list(step.argv), "seconds": seconds}, seconds + 30)
+    answer = ask(
+        step.member, {"do": "run", "argv": list(step.argv), "seconds": seconds}, seconds + 30
+    )
     if answer.get("code") != 0:
         last = (str(answer.get("output", "")).strip().splitlines() or ["-"])[-1][:300]
-        raise RemoteError(message("cluster.step_failed", host=step.member.name, program=step.argv[0], why=last))
+        raise RemoteError(
+            message("cluster.step_failed", host=step.member.name, program=step.argv[0], why=last)
+        )
 
 
 def gather(
-    members: Sequence[Member], folders: Sequence[str], keep: Path | None, *, ask: bool, seconds: float = 60.0
+    members: Sequence[Member],
+    folders: Sequence[str],
+    keep: Path | None,
+    *,
+    ask: bool,
+    seconds: float = 60.0,
 ) -> list[tuple[Seen, str | None]]:
     """Return the facts of every host, with the source of its Host.
 
@@ -235,6 +267,8 @@ def gather(
         return seen, source
 
     return [
-        (Seen(member, trouble=answer.why), member.snapshot) if isinstance(answer, RemoteError) else answer
+        (Seen(member, trouble=answer.why), member.snapshot)
+        if isinstance(answer, RemoteError)
+        else answer
         for member, answer in zip(members, each(members, one), strict=True)
     ]

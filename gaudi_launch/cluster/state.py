@@ -58,7 +58,9 @@ def running_of(cluster: Cluster) -> RunningCluster:
         Part(tuple(Place(node.member, node.address) for node in engine.nodes), engine.url)
         for engine in cluster.engines
     )
-    return RunningCluster(cluster.name, cluster.layout.ray, cluster.ray_port, cluster.layout.world, parts)
+    return RunningCluster(
+        cluster.name, cluster.layout.ray, cluster.ray_port, cluster.layout.world, parts
+    )
 
 
 def kept_in(name: str, member: Member) -> str:
@@ -86,7 +88,9 @@ def remember(folder: Path, running: RunningCluster) -> list[Path]:
         return logs
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
+        raise LaunchError(
+            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=why
+        ) from None
 
 
 def remembered(folder: Path) -> RunningCluster:
@@ -105,5 +109,7 @@ def remembered(folder: Path) -> RunningCluster:
     found = document.get("cluster") if isinstance(document, dict) else None
     running: RunningCluster = read_record(RunningCluster, found, "cluster")
     if not running.parts or not all(part.places for part in running.parts):
-        raise LaunchError("cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why="-")
+        raise LaunchError(
+            "cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why="-"
+        )
     return running

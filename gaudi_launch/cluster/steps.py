@@ -73,7 +73,15 @@ def ray_steps(cluster: Cluster, engine: ClusterEngine, heads: bool) -> list[Host
         env = {name: value for name, value in node.env.items() if name != "RAY_ADDRESS"}
         id = "cluster.step_head" if heads else "cluster.step_worker"
         steps.append(
-            HostStep(node.member, argv, message(id, host=node.member.name), env, "ray", (), engine.command.files)
+            HostStep(
+                node.member,
+                argv,
+                message(id, host=node.member.name),
+                env,
+                "ray",
+                (),
+                engine.command.files,
+            )
         )
     return steps
 
@@ -125,9 +133,14 @@ def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Mes
     for folder, must_match in ((cluster.model, True), (cluster.recipes, False)):
         if folder is None or not folder.startswith("/"):
             continue
-        held = {node.member.name: by_name[node.member.name].folders.get(folder, FolderFacts()) for node in nodes}
+        held = {
+            node.member.name: by_name[node.member.name].folders.get(folder, FolderFacts())
+            for node in nodes
+        }
         # the host with most: an unfinished download must not be copied
-        first = max(nodes, key=lambda node: (held[node.member.name].bytes, held[node.member.name].files))
+        first = max(
+            nodes, key=lambda node: (held[node.member.name].bytes, held[node.member.name].files)
+        )
         if not held[first.member.name].files:
             # unknown for hosts that could not be queried
             if must_match and not any(one.trouble for one in seen):
@@ -168,7 +181,9 @@ def _copy(source: Node, target: Node, folder: str, seen: Mapping[str, Seen]) -> 
             plain,
             f"{remote}:{plain.rpartition('/')[0]}/",
         )
-    why = message("cluster.step_copy", folder=folder, source=source.member.name, target=target.member.name)
+    why = message(
+        "cluster.step_copy", folder=folder, source=source.member.name, target=target.member.name
+    )
     # in the container too, if there is one: the engine sees the paths there
     step = HostStep(source.member, words, why)
     return Copy(step, folder, source.member.name, there)
@@ -210,7 +225,10 @@ def render_stop(members: Sequence[Member], cluster_name: str) -> list[str]:
         *((member, "service") for member in members),
         *((member, "ray") for member in (*members[1:], members[0])),
     ]
-    return [_on(member, _end_words(f"{STATE}/{cluster_name}/{member.name}/{name}.pid")) for member, name in order]
+    return [
+        _on(member, _end_words(f"{STATE}/{cluster_name}/{member.name}/{name}.pid"))
+        for member, name in order
+    ]
 
 
 def _end_words(path: str) -> str:

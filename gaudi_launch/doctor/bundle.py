@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 _LOGS, _PLANS, _TAIL = 5, 5, 1 << 20
 _IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
 _IPV6 = re.compile(
-    r"(?<![\w:])(?:[0-9a-f]{1,4}:){2,7}(?::?[0-9a-f]{1,4}){1,7}(?![\w:])|(?<![\w:])fe80::[0-9a-f:]+", re.I
+    r"(?<![\w:])(?:[0-9a-f]{1,4}:){2,7}(?::?[0-9a-f]{1,4}){1,7}(?![\w:])|(?<![\w:])fe80::[0-9a-f:]+",
+    re.I,
 )
 _MAC = re.compile(r"(?<![\w:])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![\w:])", re.I)
 _HOME = re.compile(r"(/home/|/Users/)([^/\s\"':]{1,64})")
@@ -53,11 +54,16 @@ class Redactor:
         text = _HOME.sub(lambda m: m[1] + self._alias("user", m[2]), text)
         text = _MAC.sub(lambda m: self._alias("mac", m[0]), text)
         text = _IPV4.sub(
-            lambda m: m[0] if m[0].startswith(("127.", "0.0.0.0", "255.")) else self._alias("ip", m[0]), text
+            lambda m: (
+                m[0] if m[0].startswith(("127.", "0.0.0.0", "255.")) else self._alias("ip", m[0])
+            ),
+            text,
         )
         text = _IPV6.sub(lambda m: self._alias("ip", m[0]), text)
         for name in self.names:
-            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", lambda m: self._alias("name", m[0]), text)
+            text = re.sub(
+                rf"(?<![\w-]){re.escape(name)}(?![\w-])", lambda m: self._alias("name", m[0]), text
+            )
         return text
 
     def document(self, value: Any) -> Any:
@@ -67,7 +73,10 @@ class Redactor:
 
     def _without_names(self, value: Any, key: str = "") -> Any:
         if isinstance(value, Mapping):
-            return {self._names(str(name)): self._without_names(inner, str(name)) for name, inner in value.items()}
+            return {
+                self._names(str(name)): self._without_names(inner, str(name))
+                for name, inner in value.items()
+            }
         if isinstance(value, list):
             return [self._without_names(inner) for inner in value]
         if not isinstance(value, str):
@@ -81,7 +90,10 @@ class Redactor:
 
 
 def contents(
-    host: Mapping[str, Any], config: Mapping[str, Any], report: Mapping[str, Any], redactor: Redactor
+    host: Mapping[str, Any],
+    config: Mapping[str, Any],
+    report: Mapping[str, Any],
+    redactor: Redactor,
 ) -> dict[str, str]:
     """Return the files of the bundle by name, redacted."""
     import platform
@@ -92,7 +104,12 @@ def contents(
         "system": platform.platform(),
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    documents = {"host.json": host, "config.json": config, "findings.json": report, "versions.json": versions}
+    documents = {
+        "host.json": host,
+        "config.json": config,
+        "findings.json": report,
+        "versions.json": versions,
+    }
     files = {
         name: json.dumps(redactor.document(document), ensure_ascii=False, indent=1) + "\n"
         for name, document in documents.items()
@@ -102,7 +119,9 @@ def contents(
         for number, path in enumerate(_newest(services, pattern, most), 1):
             tail = _tail(path)
             if tail is not None:
-                files[f"{kind}/{number}-{redactor.text(path.name)}"] = _redacted(tail, kind, redactor)
+                files[f"{kind}/{number}-{redactor.text(path.name)}"] = _redacted(
+                    tail, kind, redactor
+                )
     crash = _tail(services / "last-crash.txt")
     if crash is not None:
         files["logs/last-crash.txt"] = redactor.text(crash)
@@ -112,7 +131,9 @@ def contents(
 def _redacted(text: str, kind: str, redactor: Redactor) -> str:
     if kind == "plans":
         try:
-            return json.dumps(redactor.document(json.loads(text)), ensure_ascii=False, indent=1) + "\n"
+            return (
+                json.dumps(redactor.document(json.loads(text)), ensure_ascii=False, indent=1) + "\n"
+            )
         except (ValueError, RecursionError):
             pass
     return redactor.text(text)
@@ -154,7 +175,9 @@ def write(path: Path, files: Mapping[str, str]) -> None:
         raise LaunchError("doctor.bundle.link", ExitCode.USAGE, path=str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         try:
             with os.fdopen(handle, "wb") as out, tarfile.open(fileobj=out, mode="w:gz") as archive:
                 _fill(archive, files.items())
@@ -164,7 +187,9 @@ def write(path: Path, files: Mapping[str, str]) -> None:
             raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise LaunchError("doctor.bundle.write", ExitCode.FAILED, path=str(path), reason=reason) from None
+        raise LaunchError(
+            "doctor.bundle.write", ExitCode.FAILED, path=str(path), reason=reason
+        ) from None
 
 
 def _fill(archive: tarfile.TarFile, files: Iterable[tuple[str, str]]) -> None:

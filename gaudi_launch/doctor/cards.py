@@ -43,7 +43,9 @@ def _list(cards: Sequence[Card]) -> str:
     return ", ".join(_name(card) for card in cards)
 
 
-def _judge(facts: DoctorFacts, bad: Sequence[Card], id: str, found: str, expected: str, remedy: Remedy) -> Verdict:
+def _judge(
+    facts: DoctorFacts, bad: Sequence[Card], id: str, found: str, expected: str, remedy: Remedy
+) -> Verdict:
     """Return a failure for a chosen card (or without a choice), a warning otherwise."""
     if facts.concerned(bad):
         return fail(id, found, expected, remedy, cards=_list(bad))
@@ -57,7 +59,9 @@ def _present(facts: DoctorFacts) -> Verdict:
     if seen:
         missing = len(bus or ()) - seen
         if missing > 0 and not facts.host.in_container:
-            remedy = Remedy(message("doctor.cards.present.dmesg"), commands=("sudo dmesg | grep -i habana",))
+            remedy = Remedy(
+                message("doctor.cards.present.dmesg"), commands=("sudo dmesg | grep -i habana",)
+            )
             return warn("doctor.cards.present.warn", str(seen), str(len(bus or ())), remedy)
         return ok(str(seen), ">= 1")
     if bus:
@@ -78,15 +82,23 @@ def _count(facts: DoctorFacts) -> Verdict:
     expected = str(product.cards)
     # PCIe boxes are sold with complete groups of four, OAM boxes only full; a container may be
     # given fewer
-    if seen == product.cards or (seen and seen % product.group_size == 0) or facts.host.in_container:
+    if (
+        seen == product.cards
+        or (seen and seen % product.group_size == 0)
+        or facts.host.in_container
+    ):
         return ok(str(seen), expected)
-    remedy = Remedy(message("doctor.cards.present.dmesg"), commands=("sudo dmesg | grep -i habana",))
+    remedy = Remedy(
+        message("doctor.cards.present.dmesg"), commands=("sudo dmesg | grep -i habana",)
+    )
     return warn("doctor.cards.count.warn", str(seen), expected, remedy, product=product.title)
 
 
 def _nodes(facts: DoctorFacts) -> Verdict:
     nodes = facts.config.device_nodes
-    without = [card for card in facts.host.cards if card.index is not None and not _node_of(card, nodes)]
+    without = [
+        card for card in facts.host.cards if card.index is not None and not _node_of(card, nodes)
+    ]
     # where nothing of the host can be read, a missing /dev proves nothing about its nodes
     if not nodes and facts.config.command_line is None:
         return unreadable("/dev/accel")
@@ -94,12 +106,21 @@ def _nodes(facts: DoctorFacts) -> Verdict:
         remedy = Remedy(message("doctor.cards.nodes.missing_remedy"))
         if facts.host.in_container:
             remedy = Remedy(message("doctor.cards.nodes.container"), commands=("--runtime=habana",))
-        return _judge(facts, without, "doctor.cards.nodes.missing", str(len(nodes)), "/dev/accel/accel*", remedy)
+        return _judge(
+            facts,
+            without,
+            "doctor.cards.nodes.missing",
+            str(len(nodes)),
+            "/dev/accel/accel*",
+            remedy,
+        )
     closed = [node for node, allowed in nodes.items() if not allowed]
     if not closed:
         return ok(str(len(nodes)), "rw")
     remedy = Remedy(
-        message("doctor.cards.nodes.remedy"), commands=("sudo usermod -aG render,video $USER",), root=True
+        message("doctor.cards.nodes.remedy"),
+        commands=("sudo usermod -aG render,video $USER",),
+        root=True,
     )
     return fail("doctor.cards.nodes.fail", ", ".join(closed), "rw", remedy)
 
@@ -119,7 +140,9 @@ def _status(facts: DoctorFacts) -> Verdict:
     if not bad:
         return ok("Operational", "Operational")
     found = ", ".join(f"{_name(card)}: {card.status}" for card in bad)
-    remedy = Remedy(message("doctor.cards.status.remedy"), commands=("sudo dmesg | grep -i habana",))
+    remedy = Remedy(
+        message("doctor.cards.status.remedy"), commands=("sudo dmesg | grep -i habana",)
+    )
     return _judge(facts, bad, "doctor.cards.status.fail", found, "Operational", remedy)
 
 
@@ -129,7 +152,9 @@ def _temperature(facts: DoctorFacts) -> Verdict:
         return unknown("doctor.cards.unread", "", "> 0 C", what="temperature")
     bad = [card for card in reporting if card.temperature_c == 0]
     if bad:
-        remedy = Remedy(message("doctor.cards.status.remedy"), commands=("sudo dmesg | grep -i habana",))
+        remedy = Remedy(
+            message("doctor.cards.status.remedy"), commands=("sudo dmesg | grep -i habana",)
+        )
         found = ", ".join(f"{_name(card)}: 0 C" for card in bad)
         return _judge(facts, bad, "doctor.cards.temperature.fail", found, "> 0 C", remedy)
     limit = temperature_hot_c()
@@ -150,13 +175,20 @@ def _power_cap(facts: DoctorFacts) -> Verdict:
     expected: Shown = f"{product.power_w} W"
     if product.sources["power_w"].startswith("assumed"):
         expected = message("doctor.cards.power_cap.assumed", power=product.power_w)
-    reporting = [card for card in facts.host.cards if card.power_cap_w and card.product in product.power_names]
+    reporting = [
+        card
+        for card in facts.host.cards
+        if card.power_cap_w and card.product in product.power_names
+    ]
     if not reporting:
         return unknown("doctor.cards.unread", "", expected, what="power limit")
     low = [card for card in reporting if (card.power_cap_w or 0) < product.power_w]
     if not low:
         return ok(
-            ", ".join(f"{watts} W" for watts in sorted({card.power_cap_w or 0 for card in reporting})), expected
+            ", ".join(
+                f"{watts} W" for watts in sorted({card.power_cap_w or 0 for card in reporting})
+            ),
+            expected,
         )
     found = ", ".join(f"{_name(card)}: {card.power_cap_w} W" for card in low)
     remedy = Remedy(message("doctor.cards.power_cap.remedy"))
@@ -169,7 +201,9 @@ def _throttling(facts: DoctorFacts) -> Verdict:
     The limit is the one that the card itself reports.
     """
     health = facts.health
-    reporting = [one for one in health.values() if one.slowdowns is not None or one.violations is not None]
+    reporting = [
+        one for one in health.values() if one.slowdowns is not None or one.violations is not None
+    ]
     if not reporting:
         return unknown("doctor.cards.unread", "", "Not Active", what="throttling")
     lines = []
@@ -178,7 +212,9 @@ def _throttling(facts: DoctorFacts) -> Verdict:
         if one is not None:
             lines += [f"{_name(card)}: {trouble}" for trouble in _heat(card, one)]
     if lines:
-        remedy = Remedy(message("doctor.cards.temperature.remedy"), commands=("hl-smi -q -d TEMPERATURE",))
+        remedy = Remedy(
+            message("doctor.cards.temperature.remedy"), commands=("hl-smi -q -d TEMPERATURE",)
+        )
         return warn("doctor.cards.throttling.warn", "; ".join(lines), "Not Active", remedy)
     power = sum((one.violations or {}).get("power", 0) for one in reporting)
     if power:
@@ -225,7 +261,9 @@ def _memory(facts: DoctorFacts) -> Verdict:
     if not small:
         return ok(expected, expected)
     found = ", ".join(f"{_name(card)}: {card.memory_total_mib} MiB" for card in small)
-    return warn("doctor.cards.memory.warn", found, expected, Remedy(message("doctor.cards.support")))
+    return warn(
+        "doctor.cards.memory.warn", found, expected, Remedy(message("doctor.cards.support"))
+    )
 
 
 def _events(facts: DoctorFacts) -> Verdict:
@@ -258,7 +296,9 @@ def _pcie(facts: DoctorFacts) -> Verdict:
     if not slow:
         return ok(f"x{first.pcie_width} {first.pcie_speed}", expected)
     found = ", ".join(f"{_name(card)}: x{card.pcie_width} {card.pcie_speed}" for card in slow)
-    return warn("doctor.cards.pcie.warn", found, expected, Remedy(message("doctor.cards.pcie.remedy")))
+    return warn(
+        "doctor.cards.pcie.warn", found, expected, Remedy(message("doctor.cards.pcie.remedy"))
+    )
 
 
 def _free(facts: DoctorFacts) -> Verdict:
@@ -271,7 +311,13 @@ def _free(facts: DoctorFacts) -> Verdict:
     if chosen:
         return fail("doctor.cards.free.chosen", found, "free", remedy, cards=_list(chosen))
     if facts.wants.cards is not None and len(cards) - len(busy) < facts.wants.cards:
-        return fail("doctor.cards.free.few", found, f">= {facts.wants.cards}", remedy, free=len(cards) - len(busy))
+        return fail(
+            "doctor.cards.free.few",
+            found,
+            f">= {facts.wants.cards}",
+            remedy,
+            free=len(cards) - len(busy),
+        )
     if len(busy) == len(cards):
         return warn("doctor.cards.free.none", found, ">= 1", remedy)
     if free == 0:
@@ -281,7 +327,9 @@ def _free(facts: DoctorFacts) -> Verdict:
 
 def _holders(card: Card) -> str:
     return (
-        "; ".join(f"{holder.command or '?'} ({holder.pid})" for holder in card.holders) or card.busy_because or "?"
+        "; ".join(f"{holder.command or '?'} ({holder.pid})" for holder in card.holders)
+        or card.busy_because
+        or "?"
     )
 
 
@@ -300,7 +348,9 @@ def _links(facts: DoctorFacts) -> Verdict:
         down = [card for card in reporting if internal & set(card.ports_down or ())]
     if not down:
         return ok(f"{len(reporting)} x UP", "UP")
-    found = ", ".join(f"{_name(card)}: {','.join(map(str, card.ports_down or ()))}" for card in down)
+    found = ", ".join(
+        f"{_name(card)}: {','.join(map(str, card.ports_down or ()))}" for card in down
+    )
     remedy = Remedy(
         message("doctor.cards.links.remedy"),
         commands=("sudo /opt/habanalabs/qual/gaudi2/bin/manage_network_ifs.sh --up",),
@@ -316,11 +366,15 @@ def _links(facts: DoctorFacts) -> Verdict:
 
 def _visible(facts: DoctorFacts) -> Verdict:
     environment = facts.config.environment
-    devices, modules = environment.get("HABANA_VISIBLE_DEVICES"), environment.get("HABANA_VISIBLE_MODULES")
+    devices, modules = (
+        environment.get("HABANA_VISIBLE_DEVICES"),
+        environment.get("HABANA_VISIBLE_MODULES"),
+    )
     error = environment.get("HABANA_RUNTIME_ERROR")
     shown = f"HABANA_VISIBLE_DEVICES={devices or '-'} HABANA_VISIBLE_MODULES={modules or '-'}"
     remedy = Remedy(
-        message("doctor.cards.visible.remedy"), commands=("--runtime=habana -e HABANA_VISIBLE_DEVICES=all",)
+        message("doctor.cards.visible.remedy"),
+        commands=("--runtime=habana -e HABANA_VISIBLE_DEVICES=all",),
     )
     if error:
         return fail("doctor.cards.visible.error", error, "-", remedy)
@@ -333,19 +387,28 @@ def _visible(facts: DoctorFacts) -> Verdict:
     if wrong:
         fix = Remedy(message("doctor.cards.visible.modules_remedy"))
         allowed = ",".join(map(str, sorted(known)))
-        return fail("doctor.cards.visible.modules", str(modules), allowed, fix, wrong=",".join(wrong))
+        return fail(
+            "doctor.cards.visible.modules", str(modules), allowed, fix, wrong=",".join(wrong)
+        )
     if facts.host.in_container and facts.live and not devices and not modules:
         return warn("doctor.cards.visible.unset", shown, "HABANA_VISIBLE_DEVICES", remedy)
     return ok(shown)
 
 
-_HEALTH = "docs: hl-smi (throttle reasons, stats.violation.*); linux drivers/accel/habanalabs hwmon.c"
+_HEALTH = (
+    "docs: hl-smi (throttle reasons, stats.violation.*); linux drivers/accel/habanalabs hwmon.c"
+)
 _BUS = "linux drivers/pci: current_link_*, max_link_*"
 CHECKS = (
     Check("cards.present", _present, "linux drivers/accel/habanalabs (vendor 1da3)"),
     Check("cards.count", _count, "profiles/accelerators.yaml", ("cards",)),
     Check("cards.nodes", _nodes, "linux drivers/accel/habanalabs: /dev/accel", ("cards",)),
-    Check("cards.status", _status, "linux Documentation/ABI/testing/sysfs-driver-habanalabs", ("cards",)),
+    Check(
+        "cards.status",
+        _status,
+        "linux Documentation/ABI/testing/sysfs-driver-habanalabs",
+        ("cards",),
+    ),
     Check(
         "cards.temperature",
         _temperature,
@@ -357,10 +420,27 @@ CHECKS = (
     Check("cards.events", _events, "docs: hl-smi (uncorrectable events)", ("cards",)),
     Check("cards.pcie", _pcie, _BUS, ("cards", "host")),
     Check("cards.free", _free, "facts of `gaudi-launch devices`", ("cards",)),
-    Check("cards.visible", _visible, "HabanaAI/gaudi-container-runtime; vllm-project/vllm-gaudi#946", ("cards",)),
-    Check("cards.throttling", _throttling, _HEALTH, ("cards",), "slow", 20.0),
-    Check("cards.rows", _rows, "docs: hl-smi (ROW_REPLACEMENT); HLML: rows pending", ("cards",), "slow", 20.0),
     Check(
-        "cards.links", _links, "Gaudi2E 1.23.0 manual; HabanaAI/HCL server types", ("cards", "host"), "slow", 20.0
+        "cards.visible",
+        _visible,
+        "HabanaAI/gaudi-container-runtime; vllm-project/vllm-gaudi#946",
+        ("cards",),
+    ),
+    Check("cards.throttling", _throttling, _HEALTH, ("cards",), "slow", 20.0),
+    Check(
+        "cards.rows",
+        _rows,
+        "docs: hl-smi (ROW_REPLACEMENT); HLML: rows pending",
+        ("cards",),
+        "slow",
+        20.0,
+    ),
+    Check(
+        "cards.links",
+        _links,
+        "Gaudi2E 1.23.0 manual; HabanaAI/HCL server types",
+        ("cards", "host"),
+        "slow",
+        20.0,
     ),
 )

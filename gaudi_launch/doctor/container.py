@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from gaudi_launch.doctor import guides
-from gaudi_launch.doctor.findings import Check, DoctorFacts, Remedy, Verdict, fail, ok, skip, unknown, warn
+from gaudi_launch.doctor.findings import (
+    Check,
+    DoctorFacts,
+    Remedy,
+    Verdict,
+    fail,
+    ok,
+    skip,
+    unknown,
+    warn,
+)
 from gaudi_launch.messages import message
 
 _RUNTIME = "/usr/bin/habana-container-runtime"
 
 
 def _engine(facts: DoctorFacts) -> Verdict:
-    found = [facts.config.programs[name] for name in ("docker", "podman") if name in facts.config.programs]
+    found = [
+        facts.config.programs[name]
+        for name in ("docker", "podman")
+        if name in facts.config.programs
+    ]
     if found:
         return ok(", ".join(found), "docker | podman")
     if facts.wants.container:
@@ -31,7 +45,10 @@ def _runtime(facts: DoctorFacts) -> Verdict:
     installer = "apt-get" if guides.family(facts) == "ubuntu" else "dnf"
     install = Remedy(
         message("doctor.container.runtime.remedy"),
-        commands=(f"sudo {installer} install habanalabs-container-runtime", "sudo systemctl restart docker"),
+        commands=(
+            f"sudo {installer} install habanalabs-container-runtime",
+            "sudo systemctl restart docker",
+        ),
         root=True,
     )
     judge = fail if facts.wants.container else warn
@@ -52,6 +69,9 @@ def _runtime(facts: DoctorFacts) -> Verdict:
 CHECKS = (
     Check("container.engine", _engine, "docs: Docker Installation"),
     Check(
-        "container.runtime", _runtime, "docs: Docker Installation; 'Unknown runtime specified habana'", ("gaudi",)
+        "container.runtime",
+        _runtime,
+        "docs: Docker Installation; 'Unknown runtime specified habana'",
+        ("gaudi",),
     ),
 )

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 from gaudi_launch.doctor import guides
-from gaudi_launch.doctor.findings import Check, DoctorFacts, Remedy, Verdict, ok, unknown, unreadable, warn
+from gaudi_launch.doctor.findings import (
+    Check,
+    DoctorFacts,
+    Remedy,
+    Verdict,
+    ok,
+    unknown,
+    unreadable,
+    warn,
+)
 from gaudi_launch.host.config_files import CPU
 from gaudi_launch.messages import message
 
@@ -45,7 +54,12 @@ def _pstate(facts: DoctorFacts) -> Verdict:
     good = all(re.match(r"intel_pstate|intel_cpufreq|amd", word) for word in config.scaling_drivers)
     if good and config.pstate_status != "off":
         return ok(found, "intel_pstate")
-    return warn("doctor.cpu.pstate_driver.warn", found, "intel_pstate", guides.bios(facts, "doctor.bios.hwp"))
+    return warn(
+        "doctor.cpu.pstate_driver.warn",
+        found,
+        "intel_pstate",
+        guides.bios(facts, "doctor.bios.hwp"),
+    )
 
 
 def _idle_states(facts: DoctorFacts) -> Verdict:
@@ -54,13 +68,17 @@ def _idle_states(facts: DoctorFacts) -> Verdict:
         return unknown("doctor.virtual", "", "POLL, C1")
     if not config.idle_states:
         return unreadable(f"/{CPU}/cpu0/cpuidle", "POLL, C1")
-    deep = {name: cpus for name, cpus in config.idle_states.items() if _DEEP.fullmatch(name) and cpus}
+    deep = {
+        name: cpus for name, cpus in config.idle_states.items() if _DEEP.fullmatch(name) and cpus
+    }
     if not deep:
         return ok(", ".join(config.idle_states), "POLL, C1")
     found = "; ".join(f"{cpus}={name}" for name, cpus in deep.items())
     if facts.amd:
         # intel_idle is not loaded there
-        return warn("doctor.cpu.idle_states.warn", found, "POLL, C1", guides.bios(facts, "doctor.bios.c6"))
+        return warn(
+            "doctor.cpu.idle_states.warn", found, "POLL, C1", guides.bios(facts, "doctor.bios.c6")
+        )
     remedy = guides.boot(
         facts, "doctor.cpu.idle_states.remedy", ("intel_idle.max_cstate=0",), bios="doctor.bios.c6"
     )
@@ -99,7 +117,9 @@ def _turbo(facts: DoctorFacts) -> Verdict:
 
 
 CHECKS = (
-    Check("cpu.governor", _governor, f"docs: Optimize Inference on PyTorch; {G2E} 1.1.2", ("host",)),
+    Check(
+        "cpu.governor", _governor, f"docs: Optimize Inference on PyTorch; {G2E} 1.1.2", ("host",)
+    ),
     Check("cpu.pstate_driver", _pstate, f"{G2E} 1.1.1", ("host",)),
     Check("cpu.idle_states", _idle_states, f"{G2E} 1.1.1; docs: release notes", ("host",)),
     Check("cpu.max_cstate", _max_cstate, f"{G2E} 1.1.2", ("host",)),

@@ -15,7 +15,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gaudi_launch import interrupt
-from gaudi_launch.doctor.findings import Check, DoctorFacts, Remedy, Verdict, fail, ok, skip, unknown
+from gaudi_launch.doctor.findings import (
+    Check,
+    DoctorFacts,
+    Remedy,
+    Verdict,
+    fail,
+    ok,
+    skip,
+    unknown,
+)
 from gaudi_launch.messages import message
 
 _log = logging.getLogger(__name__)
@@ -47,7 +56,16 @@ def _all_reduce(facts: DoctorFacts) -> Verdict:
     if folder is None:
         return skip("doctor.deep.no_demo")
     ranks = str(len(facts.host.cards))
-    words = [sys.executable, "run_hccl_demo.py", "--nranks", ranks, "--node_id", "0", "--ranks_per_node", ranks]
+    words = [
+        sys.executable,
+        "run_hccl_demo.py",
+        "--nranks",
+        ranks,
+        "--node_id",
+        "0",
+        "--ranks_per_node",
+        ranks,
+    ]
     words += ["--size", "32m", "--test", "all_reduce", "--loop", "1000"]
     text, code = _run(words, folder, {"HCCL_COMM_ID": "127.0.0.1:5555"})
     rate = re.search(r"(?:NW Bandwidth|Algo Bandwidth)\s*:?\s*([\d.]+\s*[KMGT]?B/s)", text)
@@ -63,11 +81,23 @@ def _qual(facts: DoctorFacts, options: Sequence[str]) -> Verdict:
         return skip("doctor.deep.no_qual")
     if not facts.config.root_user:
         return skip("doctor.deep.root")
-    words = [str(folder / "hl_qual"), f"-{kind}", "-c", "all", "-rmod", "parallel", *options, "-dis_mon"]
+    words = [
+        str(folder / "hl_qual"),
+        f"-{kind}",
+        "-c",
+        "all",
+        "-rmod",
+        "parallel",
+        *options,
+        "-dis_mon",
+    ]
     text, code = _run(words, folder, {"__python_cmd": "python3"})
     rates = re.findall(r"[\d.]+\s*[GT]B/s", text)
     return _judge(
-        text, code, code == 0 and "PASSED" in text and "FAILED" not in text, ", ".join(rates[:4]) or "PASSED"
+        text,
+        code,
+        code == 0 and "PASSED" in text and "FAILED" not in text,
+        ", ".join(rates[:4]) or "PASSED",
     )
 
 
@@ -91,14 +121,18 @@ def _judge(text: str, code: int | None, good: bool, found: str) -> Verdict:
     return fail("doctor.deep.fail", f"exit {code}: {last[:160]}", "PASSED", remedy)
 
 
-def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[str, int | None]:
+def _run(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> tuple[str, int | None]:
     """Return output and exit code, None after the time limit.
 
     No process that it started is left.
     """
     environment = {**os.environ, **environment}
     try:
-        done = interrupt.run(words, cwd=folder, env=environment, streams=interrupt.MIXED, seconds=_SECONDS)
+        done = interrupt.run(
+            words, cwd=folder, env=environment, streams=interrupt.MIXED, seconds=_SECONDS
+        )
     except subprocess.TimeoutExpired as error:
         _log.debug("a test took too long: %s", error)
         return "", None
@@ -109,9 +143,23 @@ def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> 
 
 _NEEDS = ("cards",)
 CHECKS = (
-    Check("deep.all_reduce", _all_reduce, "HabanaAI/hccl_demo README", _NEEDS, "deep", _SECONDS + 10),
     Check(
-        "deep.memory_bandwidth", _memory_bandwidth, "Gaudi2E 1.23.0 manual (hl_qual)", _NEEDS, "deep", _SECONDS + 10
+        "deep.all_reduce", _all_reduce, "HabanaAI/hccl_demo README", _NEEDS, "deep", _SECONDS + 10
     ),
-    Check("deep.pcie_bandwidth", _pcie_bandwidth, "Gaudi2E 1.23.0 manual (hl_qual)", _NEEDS, "deep", _SECONDS + 10),
+    Check(
+        "deep.memory_bandwidth",
+        _memory_bandwidth,
+        "Gaudi2E 1.23.0 manual (hl_qual)",
+        _NEEDS,
+        "deep",
+        _SECONDS + 10,
+    ),
+    Check(
+        "deep.pcie_bandwidth",
+        _pcie_bandwidth,
+        "Gaudi2E 1.23.0 manual (hl_qual)",
+        _NEEDS,
+        "deep",
+        _SECONDS + 10,
+    ),
 )

@@ -44,8 +44,15 @@ def _loaded(facts: DoctorFacts) -> Verdict:
             root=True,
         )
         return fail("doctor.driver.loaded.not_built", "-", "habanalabs", remedy, kernel=kernel)
-    load = tuple(f"sudo modprobe {name}" for name in ("habanalabs_compat", "habanalabs", *_COMPANIONS[1:4]))
-    remedy = Remedy(message("doctor.driver.loaded.remedy"), commands=load, steps=_install_steps(facts), root=True)
+    load = tuple(
+        f"sudo modprobe {name}" for name in ("habanalabs_compat", "habanalabs", *_COMPANIONS[1:4])
+    )
+    remedy = Remedy(
+        message("doctor.driver.loaded.remedy"),
+        commands=load,
+        steps=_install_steps(facts),
+        root=True,
+    )
     return fail("doctor.driver.loaded.fail", "-", "habanalabs", remedy)
 
 
@@ -58,7 +65,10 @@ def _install_steps(facts: DoctorFacts) -> tuple[Message, ...]:
     release = software_release(asked) or SoftwareRelease(*releases().newest_build)
     remedy = driver_remedy(facts, "doctor.driver.release_remedy", release)
     lines = "; ".join(remedy.commands)
-    return (message("doctor.driver.release_install", release=release.release, commands=lines), *remedy.steps)
+    return (
+        message("doctor.driver.release_install", release=release.release, commands=lines),
+        *remedy.steps,
+    )
 
 
 def _modules(facts: DoctorFacts) -> Verdict:
@@ -73,7 +83,13 @@ def _modules(facts: DoctorFacts) -> Verdict:
         return ok(", ".join(loaded), expected)
     commands = tuple(f"sudo modprobe {name}" for name in missing)
     remedy = Remedy(message("doctor.driver.modules.remedy"), commands=commands, root=True)
-    return warn("doctor.driver.modules.warn", ", ".join(loaded), expected, remedy, missing=", ".join(missing))
+    return warn(
+        "doctor.driver.modules.warn",
+        ", ".join(loaded),
+        expected,
+        remedy,
+        missing=", ".join(missing),
+    )
 
 
 def _hl_smi(facts: DoctorFacts) -> Verdict:
@@ -97,7 +113,9 @@ def _firmware(facts: DoctorFacts) -> Verdict:
     if not reporting or driver is None or None in found.values():
         return unknown("doctor.driver.firmware.unknown", shown)
     expected = dotted(driver)
-    remedy = Remedy(message("doctor.driver.firmware.remedy"), commands=("sudo hl-fw-loader",), root=True)
+    remedy = Remedy(
+        message("doctor.driver.firmware.remedy"), commands=("sudo hl-fw-loader",), root=True
+    )
     if len(set(found.values())) > 1:
         return warn("doctor.driver.firmware.mixed", shown, expected, remedy)
     if set(found.values()) != {driver}:
@@ -115,7 +133,13 @@ def _packages(facts: DoctorFacts) -> Verdict:
     if not others:
         return ok(shown, dotted(driver))
     remedy = Remedy(message("doctor.driver.packages.remedy"), reboot=True, root=True)
-    return warn("doctor.driver.packages.warn", shown, dotted(driver), remedy, others=", ".join(sorted(others)))
+    return warn(
+        "doctor.driver.packages.warn",
+        shown,
+        dotted(driver),
+        remedy,
+        others=", ".join(sorted(others)),
+    )
 
 
 def _missing_packages(facts: DoctorFacts) -> Verdict:
@@ -133,12 +157,18 @@ def _missing_packages(facts: DoctorFacts) -> Verdict:
     if not missing:
         return ok(shown, expected)
     # the same release as the driver's package, where dpkg knows it
-    version = next((found[name] for name in ("habanalabs-dkms", "habanalabs-firmware") if name in found), None)
+    version = next(
+        (found[name] for name in ("habanalabs-dkms", "habanalabs-firmware") if name in found), None
+    )
     names = " ".join(name if version is None else f"{name}={version}" for name in missing)
     remedy = Remedy(
-        message("doctor.driver.missing_packages.remedy"), commands=(f"sudo apt-get install {names}",), root=True
+        message("doctor.driver.missing_packages.remedy"),
+        commands=(f"sudo apt-get install {names}",),
+        root=True,
     )
-    return warn("doctor.driver.missing_packages.warn", shown, expected, remedy, missing=", ".join(missing))
+    return warn(
+        "doctor.driver.missing_packages.warn", shown, expected, remedy, missing=", ".join(missing)
+    )
 
 
 def _firmware_pair(facts: DoctorFacts) -> Verdict:
@@ -148,14 +178,22 @@ def _firmware_pair(facts: DoctorFacts) -> Verdict:
         return unknown("doctor.driver.firmware.unknown", "-")
     shown = ", ".join(sorted({f"SPI {one.spi} FIT {one.fit}" for one in reporting}))
     for pair in releases().firmware_pairs:
-        bad = [one for one in reporting if facts.host.product in pair.products and pair.covers(one.spi, one.fit)]
+        bad = [
+            one
+            for one in reporting
+            if facts.host.product in pair.products and pair.covers(one.spi, one.fit)
+        ]
         if bad:
             remedy = Remedy(
-                message("doctor.driver.firmware_pair.remedy"), commands=("sudo hl-fw-loader",), root=True
+                message("doctor.driver.firmware_pair.remedy"),
+                commands=("sudo hl-fw-loader",),
+                root=True,
             )
             expected = f"FIT > {dotted(pair.fit_to)}"
             found = ", ".join(sorted({f"SPI {one.spi} FIT {one.fit}" for one in bad}))
-            return warn("doctor.driver.firmware_pair.warn", found, expected, remedy, source=pair.source)
+            return warn(
+                "doctor.driver.firmware_pair.warn", found, expected, remedy, source=pair.source
+            )
     return ok(shown)
 
 
@@ -179,7 +217,9 @@ def _image(facts: DoctorFacts) -> Verdict:
         return skip("doctor.needs.driver")
     version = match[1] or match[2]
     tag = image.rpartition(":")[2]
-    return _pair(facts, release_of(version) or (0, 0), tag if tag.startswith(f"{version}-") else version)
+    return _pair(
+        facts, release_of(version) or (0, 0), tag if tag.startswith(f"{version}-") else version
+    )
 
 
 def _pair(facts: DoctorFacts, user_space: tuple[int, int], shown: str) -> Verdict:
@@ -197,16 +237,26 @@ def _pair(facts: DoctorFacts, user_space: tuple[int, int], shown: str) -> Verdic
     values = {"driver": facts.host.driver_version}
     source = releases().bad_pairs.get((user_space, driver))
     if source:
-        return fail("doctor.driver.pair.fail", shown, dotted(driver), remedy, source=source, **values)
+        return fail(
+            "doctor.driver.pair.fail", shown, dotted(driver), remedy, source=source, **values
+        )
     return warn("doctor.driver.pair.warn", shown, dotted(driver), remedy, **values)
 
 
 CHECKS = (
-    Check("driver.loaded", _loaded, "docs: Driver Installation; dell/omnia known issue", ("gaudi", "host")),
+    Check(
+        "driver.loaded",
+        _loaded,
+        "docs: Driver Installation; dell/omnia known issue",
+        ("gaudi", "host"),
+    ),
     Check("driver.modules", _modules, "Gaudi2E 1.23.0 manual 1.2.2", ("gaudi", "host")),
     Check("driver.hl_smi", _hl_smi, "docs: Support Matrix", ("gaudi",)),
     Check(
-        "driver.firmware", _firmware, "docs: release notes (firmware of the driver's release)", ("cards", "host")
+        "driver.firmware",
+        _firmware,
+        "docs: release notes (firmware of the driver's release)",
+        ("cards", "host"),
     ),
     Check("driver.packages", _packages, "dpkg; docs: Support Matrix", ("gaudi", "named")),
     Check(
@@ -223,6 +273,13 @@ CHECKS = (
         "slow",
         20.0,
     ),
-    Check("driver.user_space", _user_space, "docs: Support Matrix; profiles/releases.yaml", ("gaudi", "engine")),
-    Check("driver.image", _image, "docs: Support Matrix; profiles/releases.yaml", ("gaudi", "image")),
+    Check(
+        "driver.user_space",
+        _user_space,
+        "docs: Support Matrix; profiles/releases.yaml",
+        ("gaudi", "engine"),
+    ),
+    Check(
+        "driver.image", _image, "docs: Support Matrix; profiles/releases.yaml", ("gaudi", "image")
+    ),
 )

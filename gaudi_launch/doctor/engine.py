@@ -32,7 +32,9 @@ def _present(facts: DoctorFacts) -> Verdict:
     engine = _engine(facts)
     if engine.problem:
         remedy = Remedy(message("doctor.engine.present.remedy"), commands=("gaudi-launch engines",))
-        return fail("doctor.engine.present.fail", engine.problem, "vllm", remedy, python=engine.python)
+        return fail(
+            "doctor.engine.present.fail", engine.problem, "vllm", remedy, python=engine.python
+        )
     if engine.vllm is None:
         remedy = Remedy(message("doctor.engine.present.remedy"), commands=("gaudi-launch engines",))
         return fail("doctor.engine.present.none", "-", "vllm", remedy, python=engine.python)
@@ -86,14 +88,18 @@ def _bucket_limit(facts: DoctorFacts) -> Verdict:
     if engine.bucket_limit is None:
         return skip("doctor.engine.bucket_limit.skip")
     environment = facts.config.environment
-    ratios = {n: v for n, v in environment.items() if n.endswith("_BUCKET_LIMIT") and not v.isdecimal()}
+    ratios = {
+        n: v for n, v in environment.items() if n.endswith("_BUCKET_LIMIT") and not v.isdecimal()
+    }
     shown = engine.extension or "vllm-hpu-extension"
     if engine.bucket_limit:
         return ok(shown, id="doctor.engine.bucket_limit.knows")
     if ratios:
         # the older snapshot reads an integer and stops at 0.25
         found = " ".join(f"{name}={value}" for name, value in ratios.items())
-        remedy = Remedy(message("doctor.engine.bucket_limit.remedy"), commands=(f"unset {' '.join(ratios)}",))
+        remedy = Remedy(
+            message("doctor.engine.bucket_limit.remedy"), commands=(f"unset {' '.join(ratios)}",)
+        )
         return fail("doctor.engine.bucket_limit.fail", found, "-", remedy)
     return ok(shown, id="doctor.engine.bucket_limit.older")
 
@@ -111,7 +117,9 @@ def _pins(facts: DoctorFacts) -> Verdict:
     wanted = tuple(f"{name}=={pinned}" for name, _, pinned in rows if " " not in pinned)
     commands = (shlex.join((engine.python, "-m", "pip", "install", *wanted)),) if wanted else ()
     remedy = Remedy(message("doctor.engine.pins.remedy"), commands=commands)
-    return warn("doctor.engine.pins.warn", found, expected, remedy, count=len(rows), file=engine.pins.file)
+    return warn(
+        "doctor.engine.pins.warn", found, expected, remedy, count=len(rows), file=engine.pins.file
+    )
 
 
 def _gaudi_packages(facts: DoctorFacts) -> Verdict:
@@ -138,19 +146,27 @@ def _gaudi_packages(facts: DoctorFacts) -> Verdict:
 
 def _is_for_cards(engine: EngineFacts) -> bool:
     """Return True for an engine that needs cards, by its packages."""
-    return engine.vllm is not None and bool(engine.plugin or engine.extension or engine.torch_plugin)
+    return engine.vllm is not None and bool(
+        engine.plugin or engine.extension or engine.torch_plugin
+    )
 
 
 CHECKS = (
     Check("engine.present", _present, "importlib.metadata of the interpreter", ("engine",)),
-    Check("engine.pair", _pair, "profiles/releases.yaml; HabanaAI/vllm-fork#776 (Gaudi1)", ("engine",)),
+    Check(
+        "engine.pair", _pair, "profiles/releases.yaml; HabanaAI/vllm-fork#776 (Gaudi1)", ("engine",)
+    ),
     Check("engine.torch", _torch, "docs: Support Matrix; profiles/releases.yaml", ("engine",)),
-    Check("engine.bucket_limit", _bucket_limit, "HabanaAI/vllm-hpu-extension pull 371", ("engine",)),
+    Check(
+        "engine.bucket_limit", _bucket_limit, "HabanaAI/vllm-hpu-extension pull 371", ("engine",)
+    ),
     Check(
         "engine.gaudi_packages",
         _gaudi_packages,
         "HabanaAI/vllm-fork@17a7946f:README_GAUDI.md; profiles/releases.yaml",
         ("engine",),
     ),
-    Check("engine.pins", _pins, "profiles/engines/constraints, by the file's own head", ("engine",)),
+    Check(
+        "engine.pins", _pins, "profiles/engines/constraints, by the file's own head", ("engine",)
+    ),
 )

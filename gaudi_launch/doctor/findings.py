@@ -83,11 +83,15 @@ def ok(found: Shown, expected: Shown = "", id: str = "doctor.ok", **values: Any)
     return Verdict("ok", _say(id, found, expected, values), found, expected)
 
 
-def warn(id: str, found: Shown, expected: Shown = "", remedy: Remedy | None = None, **values: Any) -> Verdict:
+def warn(
+    id: str, found: Shown, expected: Shown = "", remedy: Remedy | None = None, **values: Any
+) -> Verdict:
     return Verdict("warn", _say(id, found, expected, values), found, expected, remedy)
 
 
-def fail(id: str, found: Shown, expected: Shown = "", remedy: Remedy | None = None, **values: Any) -> Verdict:
+def fail(
+    id: str, found: Shown, expected: Shown = "", remedy: Remedy | None = None, **values: Any
+) -> Verdict:
     return Verdict("fail", _say(id, found, expected, values), found, expected, remedy)
 
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from gaudi_launch.doctor.findings import Check, DoctorFacts, GatewayFacts, Remedy, Verdict, ok, skip, warn
+from gaudi_launch.doctor.findings import (
+    Check,
+    DoctorFacts,
+    GatewayFacts,
+    Remedy,
+    Verdict,
+    ok,
+    skip,
+    warn,
+)
 from gaudi_launch.messages import message
 
 
@@ -14,7 +23,9 @@ def _program(facts: DoctorFacts) -> Verdict:
     if gateway.found and gateway.expected in gateway.found:
         return ok(gateway.found, expected)
     remedy = Remedy(message("doctor.gateway.program.remedy"), commands=_again(gateway))
-    return warn("doctor.gateway.program.warn", gateway.found or "-", expected, remedy, path=gateway.folder)
+    return warn(
+        "doctor.gateway.program.warn", gateway.found or "-", expected, remedy, path=gateway.folder
+    )
 
 
 def _again(gateway: GatewayFacts) -> tuple[str, ...]:

@@ -27,7 +27,9 @@ def family(facts: DoctorFacts) -> str | None:
     return None
 
 
-def boot(facts: DoctorFacts, text: str, arguments: tuple[str, ...], bios: str | None = None) -> Remedy:
+def boot(
+    facts: DoctorFacts, text: str, arguments: tuple[str, ...], bios: str | None = None
+) -> Remedy:
     """Return the steps that add kernel arguments on this distribution.
 
     Return those of all distributions when it is unknown.
@@ -50,5 +52,7 @@ def boot(facts: DoctorFacts, text: str, arguments: tuple[str, ...], bios: str | 
 def bios(facts: DoctorFacts, setting: str) -> Remedy:
     """Return the steps to a BIOS setting."""
     return Remedy(
-        message("doctor.bios.remedy"), steps=(message("doctor.bios.enter"), message(setting)), reboot=True
+        message("doctor.bios.remedy"),
+        steps=(message("doctor.bios.enter"), message(setting)),
+        reboot=True,
     )

@@ -66,7 +66,13 @@ class FormerCap:
 
     def to_json(self) -> dict[str, Any]:
         cap = {"bus": self.bus, "before_w": self.before_w, "after_w": self.after_w}
-        return {"schema": 1, "number": self.number, "at": time.time(), "root": self.root, "cap": cap}
+        return {
+            "schema": 1,
+            "number": self.number,
+            "at": time.time(),
+            "root": self.root,
+            "cap": cap,
+        }
 
 
 def journal_path() -> Path:
@@ -175,7 +181,9 @@ def _former(entry: dict[str, Any]) -> Former | None:
             number=str(entry["number"]),
             root=str(entry["root"]),
             path=str(entry["path"]),
-            content=None if entry["content"] is None else base64.b64decode(entry["content"], validate=True),
+            content=None
+            if entry["content"] is None
+            else base64.b64decode(entry["content"], validate=True),
             mode=None if entry["mode"] is None else int(entry["mode"]),
             wrote=base64.b64decode(entry["wrote"], validate=True),
             kernel=bool(entry["kernel"]),

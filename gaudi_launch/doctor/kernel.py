@@ -24,7 +24,9 @@ from gaudi_launch.messages import message
 
 _GOVERNOR = "cpufreq.default_governor=performance"
 # arguments that guides require; only these are compared between grub and the running kernel
-_OURS = re.compile(r"cpufreq\.default_governor=|intel_idle\.max_cstate=|intel_iommu=|amd_iommu=|iommu=|hugepages=")
+_OURS = re.compile(
+    r"cpufreq\.default_governor=|intel_idle\.max_cstate=|intel_iommu=|amd_iommu=|iommu=|hugepages="
+)
 # any small amount: a server that swaps a little at boot is not unreliable
 _SWAP_MIB = 1024
 
@@ -96,7 +98,9 @@ def _numa_balancing(facts: DoctorFacts) -> Verdict:
     remedy = Remedy(
         message("doctor.kernel.numa_balancing.remedy"),
         commands=("sudo sysctl -w kernel.numa_balancing=0",),
-        persist=("echo 'kernel.numa_balancing = 0' | sudo tee /etc/sysctl.d/90-gaudi-launch-numa-balancing.conf",),
+        persist=(
+            "echo 'kernel.numa_balancing = 0' | sudo tee /etc/sysctl.d/90-gaudi-launch-numa-balancing.conf",
+        ),
         root=True,
         fix="numa_balancing",
     )
@@ -133,12 +137,18 @@ def _os(facts: DoctorFacts) -> Verdict:
     expected = ", ".join(sorted(table.distributions))
     if f"{config.os_id}-{config.os_version}" in table.distributions:
         return ok(shown, expected)
-    known = [release_of(name) for name in table.distributions if name.startswith(f"{config.os_id}-")]
+    known = [
+        release_of(name) for name in table.distributions if name.startswith(f"{config.os_id}-")
+    ]
     ours = release_of(config.os_version)
     if known and ours and ours > min(version for version in known if version):
         return ok(shown, expected, "doctor.kernel.os.newer")
     return warn(
-        "doctor.kernel.os.warn", shown, expected, Remedy(message("doctor.kernel.os.remedy")), release=_named(facts)
+        "doctor.kernel.os.warn",
+        shown,
+        expected,
+        Remedy(message("doctor.kernel.os.remedy")),
+        release=_named(facts),
     )
 
 
@@ -153,7 +163,11 @@ def _swap(facts: DoctorFacts) -> Verdict:
     shown, expected = f"{used} / {total} MiB", f"< {_SWAP_MIB} MiB"
     if used < _SWAP_MIB:
         return ok(shown, expected)
-    remedy = Remedy(message("doctor.kernel.swap.remedy"), commands=("sudo swapoff -a", "sudo swapon -a"), root=True)
+    remedy = Remedy(
+        message("doctor.kernel.swap.remedy"),
+        commands=("sudo swapoff -a", "sudo swapon -a"),
+        root=True,
+    )
     return warn("doctor.kernel.swap.warn", shown, expected, remedy)
 
 
@@ -161,8 +175,18 @@ CHECKS = (
     Check("kernel.version", _version, "docs: Support Matrix, per release", ("gaudi", "host")),
     Check("kernel.os", _os, "docs: Support Matrix, per release", ("gaudi",)),
     Check("kernel.command_line", _command_line, f"{G2E} 1.1.2", ("host",)),
-    Check("kernel.iommu", _iommu, "docs: Driver Installation (kernel 6.8); AMD: assumed", ("gaudi", "host")),
+    Check(
+        "kernel.iommu",
+        _iommu,
+        "docs: Driver Installation (kernel 6.8); AMD: assumed",
+        ("gaudi", "host"),
+    ),
     Check("kernel.grub", _grub, f"{G2E} 1.1.2", ("host",)),
-    Check("kernel.numa_balancing", _numa_balancing, f"{G2E} 1.1.2; HabanaAI/vllm-fork scripts", ("host",)),
+    Check(
+        "kernel.numa_balancing",
+        _numa_balancing,
+        f"{G2E} 1.1.2; HabanaAI/vllm-fork scripts",
+        ("host",),
+    ),
     Check("kernel.swap", _swap, "assumed: swapped-out engine memory slows every step", ("host",)),
 )

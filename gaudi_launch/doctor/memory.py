@@ -32,7 +32,9 @@ def _more_pages(pages: int) -> Remedy:
     return Remedy(
         message("doctor.memory.hugepages.remedy", pages=pages),
         commands=(f"sudo sysctl -w vm.nr_hugepages={pages}",),
-        persist=(f"echo 'vm.nr_hugepages = {pages}' | sudo tee /etc/sysctl.d/90-gaudi-launch-hugepages.conf",),
+        persist=(
+            f"echo 'vm.nr_hugepages = {pages}' | sudo tee /etc/sysctl.d/90-gaudi-launch-hugepages.conf",
+        ),
         root=True,
         fix="hugepages",
     )
@@ -62,7 +64,10 @@ def _expected(wants: Wants) -> Shown:
     if wants.hugepages is not None or wants.pages == SERVER_PAGES:
         return f"{wants.pages} x 2 MiB"
     return message(
-        "doctor.memory.hugepages.share", pages=wants.pages, server=SERVER_PAGES, cards=wants.cards_in_use
+        "doctor.memory.hugepages.share",
+        pages=wants.pages,
+        server=SERVER_PAGES,
+        cards=wants.cards_in_use,
     )
 
 
@@ -89,8 +94,14 @@ def _hugepages_nodes(facts: DoctorFacts) -> Verdict:
         return unreadable("/sys/devices/system/node/node*/hugepages")
     shown = ", ".join(f"node{node.id}={node.hugepages_total}" for node in nodes)
     even = total // len(nodes)
-    with_cards = {card.numa_node for card in facts.host.cards} - {None} or {node.id for node in nodes}
-    poor = [node for node in nodes if node.id in with_cards and (node.hugepages_total or 0) < even * _NODE_SHARE]
+    with_cards = {card.numa_node for card in facts.host.cards} - {None} or {
+        node.id for node in nodes
+    }
+    poor = [
+        node
+        for node in nodes
+        if node.id in with_cards and (node.hugepages_total or 0) < even * _NODE_SHARE
+    ]
     expected = message("doctor.memory.hugepages_nodes.expected", pages=even)
     if not poor:
         return ok(shown, expected)
@@ -121,7 +132,9 @@ def _limits(container: bool | None) -> Remedy:
     if container:
         flags = ("--ulimit memlock=-1:-1 --ulimit nofile=65535:65535",)
         return Remedy(message("doctor.memory.limits.container"), commands=flags)
-    return Remedy(message("doctor.memory.limits.remedy"), persist=(_LIMITS,), root=True, fix="limits")
+    return Remedy(
+        message("doctor.memory.limits.remedy"), persist=(_LIMITS,), root=True, fix="limits"
+    )
 
 
 def _memlock(facts: DoctorFacts) -> Verdict:
@@ -141,7 +154,9 @@ def _nofile(facts: DoctorFacts) -> Verdict:
         return unreadable("/proc/self/limits", f">= {_NOFILE}")
     if not found.isdecimal() or int(found) >= _NOFILE:
         return ok(found, f">= {_NOFILE}")
-    return warn("doctor.memory.nofile.warn", found, f">= {_NOFILE}", _limits(facts.host.in_container))
+    return warn(
+        "doctor.memory.nofile.warn", found, f">= {_NOFILE}", _limits(facts.host.in_container)
+    )
 
 
 def _shm(facts: DoctorFacts) -> Verdict:
@@ -150,7 +165,9 @@ def _shm(facts: DoctorFacts) -> Verdict:
         return unreadable("/proc/mounts", f">= {_SHM_MIB} MiB")
     if found >= _SHM_MIB:
         return ok(f"{found} MiB", f">= {_SHM_MIB} MiB")
-    remedy = Remedy(message("doctor.memory.shm.remedy"), commands=("sudo mount -o remount,size=50% /dev/shm",))
+    remedy = Remedy(
+        message("doctor.memory.shm.remedy"), commands=("sudo mount -o remount,size=50% /dev/shm",)
+    )
     if facts.host.in_container:
         remedy = Remedy(message("doctor.memory.shm.container"), commands=("--ipc=host",))
     return warn("doctor.memory.shm.warn", f"{found} MiB", f">= {_SHM_MIB} MiB", remedy)
@@ -171,16 +188,37 @@ def _available(facts: DoctorFacts) -> Verdict:
 
 
 CHECKS = (
-    Check("memory.hugepages", _hugepages, f"{G2E} 1.1.2; HabanaAI/vllm-fork scripts/README.md", ("gaudi", "host")),
     Check(
-        "memory.hugepages_free", _hugepages_free, "assumed: an even share of 15000 pages a card", ("gaudi", "host")
+        "memory.hugepages",
+        _hugepages,
+        f"{G2E} 1.1.2; HabanaAI/vllm-fork scripts/README.md",
+        ("gaudi", "host"),
     ),
-    Check("memory.hugepages_nodes", _hugepages_nodes, "assumed: far pages cross the socket", ("gaudi", "host")),
     Check(
-        "memory.transparent_hugepages", _transparent, "HabanaAI/vllm-fork@deepseek_r1:pd_xpyd/readme.md", ("host",)
+        "memory.hugepages_free",
+        _hugepages_free,
+        "assumed: an even share of 15000 pages a card",
+        ("gaudi", "host"),
+    ),
+    Check(
+        "memory.hugepages_nodes",
+        _hugepages_nodes,
+        "assumed: far pages cross the socket",
+        ("gaudi", "host"),
+    ),
+    Check(
+        "memory.transparent_hugepages",
+        _transparent,
+        "HabanaAI/vllm-fork@deepseek_r1:pd_xpyd/readme.md",
+        ("host",),
     ),
     Check("memory.memlock", _memlock, "docs: container flags for scale-out"),
     Check("memory.nofile", _nofile, "vLLM set_ulimit: 65535"),
     Check("memory.shm", _shm, "docs: container flags (--ipc=host); size assumed"),
-    Check("memory.available", _available, "HabanaAI/vllm-fork guides: host memory above the model", ("weights",)),
+    Check(
+        "memory.available",
+        _available,
+        "HabanaAI/vllm-fork guides: host memory above the model",
+        ("weights",),
+    ),
 )

@@ -39,7 +39,9 @@ def _scale_out_remedy(facts: DoctorFacts, text: str) -> Remedy:
     """Return how the libraries are built: by setup, for this launch's engine."""
     engine = facts.wants.engine or "ENGINE"
     words = (
-        f"gaudi-launch setup {engine} --in docker" if facts.wants.container else f"sudo gaudi-launch setup {engine}"
+        f"gaudi-launch setup {engine} --in docker"
+        if facts.wants.container
+        else f"sudo gaudi-launch setup {engine}"
     )
     return Remedy(message(text), commands=(f"{words} --scale-out",), root=not facts.wants.container)
 
@@ -87,7 +89,9 @@ def _wrapper(facts: DoctorFacts) -> Verdict:
 
 def _socket_interface(facts: DoctorFacts) -> Verdict:
     names = ("HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-    asked = {name: facts.config.environment[name] for name in names if name in facts.config.environment}
+    asked = {
+        name: facts.config.environment[name] for name in names if name in facts.config.environment
+    }
     known = {i.name: i.up for i in facts.host.interfaces} | {"lo": True}
     shown = " ".join(f"{name}={value}" for name, value in asked.items()) or "-"
     expected = ", ".join(name for name, up in known.items() if up)
@@ -97,8 +101,12 @@ def _socket_interface(facts: DoctorFacts) -> Verdict:
         if value.startswith("^"):
             continue
         words = [word.strip() for word in value.removeprefix("=").split(",") if word.strip()]
-        if not any(up for word in words for known_name, up in known.items() if known_name.startswith(word)):
-            remedy = Remedy(message("doctor.network.socket_interface.remedy"), commands=("ip -br address",))
+        if not any(
+            up for word in words for known_name, up in known.items() if known_name.startswith(word)
+        ):
+            remedy = Remedy(
+                message("doctor.network.socket_interface.remedy"), commands=("ip -br address",)
+            )
             return fail("doctor.network.socket_interface.fail", shown, expected, remedy, name=name)
     return ok(shown, expected if asked else "")
 
@@ -109,7 +117,9 @@ def _port(facts: DoctorFacts) -> Verdict:
         return unreadable("/proc/net/tcp", str(port))
     if port not in listening:
         return ok(str(port), str(port))
-    remedy = Remedy(message("doctor.network.port.remedy"), commands=(f"ss -ltnp 'sport = :{port}'",))
+    remedy = Remedy(
+        message("doctor.network.port.remedy"), commands=(f"ss -ltnp 'sport = :{port}'",)
+    )
     return fail("doctor.network.port.fail", str(port), "free", remedy, port=port)
 
 
@@ -118,7 +128,9 @@ def _proxy(facts: DoctorFacts) -> Verdict:
     proxies = [name for name in ("http_proxy", "all_proxy", "https_proxy") if name in environment]
     if not proxies:
         return ok("-")
-    shown = " ".join(f"{name}={environment[name]}" for name in (*proxies, "no_proxy") if name in environment)
+    shown = " ".join(
+        f"{name}={environment[name]}" for name in (*proxies, "no_proxy") if name in environment
+    )
     exceptions = [word.strip() for word in environment.get("no_proxy", "").split(",")]
     expected = f"no_proxy={','.join(_LOCAL)}"
     if "*" in exceptions or all(word in exceptions for word in _LOCAL):
@@ -126,15 +138,25 @@ def _proxy(facts: DoctorFacts) -> Verdict:
     both = ",".join(dict.fromkeys((*filter(None, exceptions), *_LOCAL)))
     commands = (f"export no_proxy={both} NO_PROXY={both}",)
     return warn(
-        "doctor.network.proxy.warn", shown, expected, Remedy(message("doctor.network.proxy.remedy"), commands)
+        "doctor.network.proxy.warn",
+        shown,
+        expected,
+        Remedy(message("doctor.network.proxy.remedy"), commands),
     )
 
 
 CHECKS = (
     Check("network.interfaces", _interfaces, "docs: Scale-out via Host NIC", ("gaudi",)),
-    Check("network.libfabric", _libfabric, "docs: Scale-out via Host NIC (libfabric 1.20.0)", ("gaudi",)),
+    Check(
+        "network.libfabric",
+        _libfabric,
+        "docs: Scale-out via Host NIC (libfabric 1.20.0)",
+        ("gaudi",),
+    ),
     Check("network.ofi_wrapper", _wrapper, "Gaudi2E 1.23.0 manual 3.3", ("gaudi",)),
-    Check("network.socket_interface", _socket_interface, "HabanaAI/HCL: No network interfaces found"),
+    Check(
+        "network.socket_interface", _socket_interface, "HabanaAI/HCL: No network interfaces found"
+    ),
     Check("network.port", _port, "linux proc/net/tcp", ("port",)),
     Check("network.proxy", _proxy, "assumed: clients read *_proxy and no_proxy as curl does"),
 )

@@ -59,7 +59,9 @@ def documented(host: Host) -> PowerRange:
     product = accelerator_of(host)
     found = power_range(product.id) if product is not None else None
     if found is None:
-        raise LaunchError("power.not_documented", ExitCode.MACHINE, product=product.id if product else "?")
+        raise LaunchError(
+            "power.not_documented", ExitCode.MACHINE, product=product.id if product else "?"
+        )
     return found
 
 
@@ -71,7 +73,9 @@ def planned(host: Host, watts: int, modules: Sequence[int] | None) -> list[CapCh
     """
     limits = documented(host)
     if not limits.least_w <= watts <= limits.most_w:
-        raise LaunchError("power.range", ExitCode.USAGE, found=watts, least=limits.least_w, most=limits.most_w)
+        raise LaunchError(
+            "power.range", ExitCode.USAGE, found=watts, least=limits.least_w, most=limits.most_w
+        )
     cards = host.cards if modules is None else [_card(host, module) for module in modules]
     return [_change(card, watts) for card in cards]
 
@@ -87,7 +91,9 @@ def _card(host: Host, module: int) -> Card:
 def _change(card: Card, watts: int) -> CapChange:
     if card.bus is None or card.power_cap_w is None:
         # without the present limit it could not be restored
-        raise LaunchError("power.unknown_cap", ExitCode.MACHINE, index="?" if card.index is None else card.index)
+        raise LaunchError(
+            "power.unknown_cap", ExitCode.MACHINE, index="?" if card.index is None else card.index
+        )
     return CapChange(card.module, card.index, card.bus, card.power_cap_w, watts)
 
 
@@ -103,7 +109,9 @@ def apply(root: Path, changes: Sequence[CapChange], ask: Ask) -> list[CapOutcome
             if change.before_w == change.after_w:
                 outcomes.append(CapOutcome(change, "same", change.before_w))
                 continue
-            former = FormerCap(book.next_number(), str(root), change.bus, change.before_w, change.after_w)
+            former = FormerCap(
+                book.next_number(), str(root), change.bus, change.before_w, change.after_w
+            )
             book.add_cap(former)
             outcome = _set(change, ask)
             if outcome.now_w == change.before_w:
@@ -156,7 +164,9 @@ class _OpenedJournal:
             return self._context.__enter__()
         except OSError as error:
             place, reason = str(journal.journal_path()), error.strerror or str(error)
-            raise LaunchError("doctor.journal", ExitCode.FAILED, path=place, reason=reason) from None
+            raise LaunchError(
+                "doctor.journal", ExitCode.FAILED, path=place, reason=reason
+            ) from None
 
     def __exit__(self, *error: object) -> None:
         self._context.__exit__(None, None, None)

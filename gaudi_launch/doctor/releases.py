@@ -108,7 +108,9 @@ def releases() -> Releases:
     """Return the table as shipped."""
     import yaml
 
-    document: dict[str, Any] = yaml.safe_load((paths.profiles_dir() / "releases.yaml").read_text(encoding="utf-8"))
+    document: dict[str, Any] = yaml.safe_load(
+        (paths.profiles_dir() / "releases.yaml").read_text(encoding="utf-8")
+    )
     table = document["releases"]
     return Releases(
         torch={patch_of(r) or _version(r): _version(entry["torch"]) for r, entry in table.items()},
@@ -118,7 +120,9 @@ def releases() -> Releases:
             if "kernels" in entry
         },
         oldest_kernel=_version(document["oldest_kernel"]),
-        plugin={_version(v): tuple(map(_version, known)) for v, known in document["plugin"].items()},
+        plugin={
+            _version(v): tuple(map(_version, known)) for v, known in document["plugin"].items()
+        },
         fork={_version(v): tuple(map(_version, known)) for v, known in document["fork"].items()},
         bad_pairs={
             (_version(pair["user_space"]), _version(pair["driver"])): pair["source"]

@@ -77,7 +77,10 @@ def planned(findings: Iterable[Finding], config: HostConfig, wants: Wants) -> li
 def _changes(fix: str, config: HostConfig, wants: Wants) -> list[Change]:
     if fix == "governor":
         place = f"{CPU}/cpu{{}}/cpufreq/scaling_governor"
-        now = [(place.format(cpu), "performance\n") for cpu in cpus_without(config.governors, "performance")]
+        now = [
+            (place.format(cpu), "performance\n")
+            for cpu in cpus_without(config.governors, "performance")
+        ]
         keep = (GOVERNOR_FILE, f"w /{place.format('*')} - - - - performance\n")
     elif fix == "numa_balancing":
         now = [("proc/sys/kernel/numa_balancing", "0\n")]
@@ -87,7 +90,11 @@ def _changes(fix: str, config: HostConfig, wants: Wants) -> list[Change]:
         keep = (HUGEPAGES_FILE, f"vm.nr_hugepages = {wants.pages}\n")
     elif fix == "limits":
         now = []
-        lines = (f"{who} - {limit}\n" for who in ("*", "root") for limit in ("nofile 1048576", "memlock unlimited"))
+        lines = (
+            f"{who} - {limit}\n"
+            for who in ("*", "root")
+            for limit in ("nofile 1048576", "memlock unlimited")
+        )
         keep = (LIMITS_FILE, "".join(lines))
     else:
         raise ValueError(f"no such fix: {fix}")
@@ -137,7 +144,9 @@ def apply(
     cannot be written: without it nothing is changed.
     """
     with _journal() as book:
-        return [_apply_one(root, change, book, on_step or (lambda step, c: None)) for change in changes]
+        return [
+            _apply_one(root, change, book, on_step or (lambda step, c: None)) for change in changes
+        ]
 
 
 def _journal() -> _Opened:
@@ -161,7 +170,9 @@ class _Opened:
         self._context.__exit__(None, None, None)
 
 
-def _apply_one(root: Path, change: Change, book: Journal, on_step: Callable[[str, Change], None]) -> RemedyOutcome:
+def _apply_one(
+    root: Path, change: Change, book: Journal, on_step: Callable[[str, Change], None]
+) -> RemedyOutcome:
     path = root / change.path
     before = _read(path)
     if _is_right(root, change):
@@ -184,7 +195,9 @@ def _apply_one(root: Path, change: Change, book: Journal, on_step: Callable[[str
         )
         book.add(former)
     except OSError as error:
-        return RemedyOutcome(change.path, "failed", _text(before), _text(before), error.strerror or str(error))
+        return RemedyOutcome(
+            change.path, "failed", _text(before), _text(before), error.strerror or str(error)
+        )
     on_step("journalled", change)
     try:
         for folder in folders:
@@ -240,7 +253,9 @@ def _restore(root: Path, former: Former) -> RemedyOutcome:
         else:
             _write(path, former.content, former.mode, former.kernel)
     except OSError as error:
-        return RemedyOutcome(former.path, "failed", _text(now), _text(_read(path)), error.strerror or str(error))
+        return RemedyOutcome(
+            former.path, "failed", _text(now), _text(_read(path)), error.strerror or str(error)
+        )
     return RemedyOutcome(former.path, "restored", _text(now), _text(_read(path)))
 
 
@@ -282,7 +297,9 @@ def _write(path: Path, content: bytes, mode: int | None, kernel: bool) -> None:
             os.close(handle)
         return
     temporary = _temporary(path)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    handle = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(content)

@@ -100,7 +100,11 @@ def applies(check: Check, facts: DoctorFacts, named: Collection[str] = ()) -> bo
         "gateway": facts.gateway is not None,
         "named": bool(facts.config.packages),
     }
-    return check.id in named or check.area in named or all(told[need] for need in check.needs if need in told)
+    return (
+        check.id in named
+        or check.area in named
+        or all(told[need] for need in check.needs if need in told)
+    )
 
 
 def _barred(check: Check, facts: DoctorFacts) -> Verdict | None:
@@ -191,7 +195,11 @@ def _start(check: Check, facts: DoctorFacts) -> _Started:
 def _await(started: _Started, check: Check, facts: DoctorFacts) -> Finding:
     worker, told = started
     worker.join(check.seconds)
-    return told[0] if told else _finding(check, facts, unknown("doctor.timeout", seconds=f"{check.seconds:g}"))
+    return (
+        told[0]
+        if told
+        else _finding(check, facts, unknown("doctor.timeout", seconds=f"{check.seconds:g}"))
+    )
 
 
 def quick(
@@ -210,7 +218,9 @@ def quick(
     checks = select(levels=("quick",))
     if not facts.wants.gaudi:
         checks = [
-            c for c in checks if c.area in ("network", "engine", "weights", "cache") and "gaudi" not in c.needs
+            c
+            for c in checks
+            if c.area in ("network", "engine", "weights", "cache") and "gaudi" not in c.needs
         ]
     return run(checks, facts)
 
@@ -236,4 +246,6 @@ def stop_on_failures(findings: Iterable[Finding]) -> None:
     if failed:
         lines = "\n".join(f"  {finding.id}: {finding.message.render()}" for finding in failed)
         ids = ",".join(finding.id for finding in failed)
-        raise LaunchError("doctor.stops", ExitCode.MACHINE, detail=lines, count=len(failed), ids=ids)
+        raise LaunchError(
+            "doctor.stops", ExitCode.MACHINE, detail=lines, count=len(failed), ids=ids
+        )

@@ -6,7 +6,17 @@ import json
 import logging
 from pathlib import Path
 
-from gaudi_launch.doctor.findings import Check, DoctorFacts, Remedy, Verdict, Weights, fail, ok, unknown, warn
+from gaudi_launch.doctor.findings import (
+    Check,
+    DoctorFacts,
+    Remedy,
+    Verdict,
+    Weights,
+    fail,
+    ok,
+    unknown,
+    warn,
+)
 from gaudi_launch.host.host_config import Disk, read_disk
 from gaudi_launch.messages import message
 
@@ -39,7 +49,14 @@ def read_weights(path: str, root: Path = Path("/")) -> Weights:
             try:
                 index = json.loads((folder / name).read_text(encoding="utf-8"))
                 indexed |= {str(file) for file in index["weight_map"].values()}
-            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            except (
+                OSError,
+                ValueError,
+                KeyError,
+                TypeError,
+                AttributeError,
+                RecursionError,
+            ) as error:
                 _log.debug("an index cannot be read: %s", error)
                 damaged.append(name)
     files = [name for name in names if name.endswith((".safetensors", ".bin", ".pt"))]
@@ -73,9 +90,19 @@ def _is_damaged(path: Path) -> bool:
                 return True
             file.seek(8)
             header = json.loads(file.read(length))
-        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        ends = [
+            entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"
+        ]
         return size != 8 + length + max(ends, default=0)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        RecursionError,
+    ) as error:
         _log.debug("a shard cannot be read: %s", error)
         return True
 
@@ -91,15 +118,25 @@ def _short(names: tuple[str, ...]) -> str:
 
 def _complete(facts: DoctorFacts) -> Verdict:
     weights = _weights(facts)
-    remedy = Remedy(message("doctor.weights.remedy"), commands=(f"gaudi-launch inspect {weights.path}",))
+    remedy = Remedy(
+        message("doctor.weights.remedy"), commands=(f"gaudi-launch inspect {weights.path}",)
+    )
     if weights.problem:
-        return fail("doctor.weights.complete.folder", weights.problem, weights.path, remedy, path=weights.path)
+        return fail(
+            "doctor.weights.complete.folder",
+            weights.problem,
+            weights.path,
+            remedy,
+            path=weights.path,
+        )
     if not weights.has_config:
         return fail("doctor.weights.complete.config", "-", "config.json", remedy, path=weights.path)
     if weights.missing or not weights.files:
         found = _short(weights.missing) or "-"
         count = len(weights.missing)
-        return fail("doctor.weights.complete.missing", found, "", remedy, path=weights.path, count=count)
+        return fail(
+            "doctor.weights.complete.missing", found, "", remedy, path=weights.path, count=count
+        )
     return ok(str(weights.files), str(weights.files))
 
 
@@ -110,7 +147,9 @@ def _sizes(facts: DoctorFacts) -> Verdict:
     if not weights.damaged:
         return ok(f"{(weights.bytes or 0) / 2**30:.1f} GiB")
     remedy = Remedy(message("doctor.weights.remedy"))
-    return fail("doctor.weights.sizes.fail", _short(weights.damaged), "", remedy, count=len(weights.damaged))
+    return fail(
+        "doctor.weights.sizes.fail", _short(weights.damaged), "", remedy, count=len(weights.damaged)
+    )
 
 
 def _cache(facts: DoctorFacts) -> Disk | None:
@@ -126,7 +165,10 @@ def _cache_space(facts: DoctorFacts) -> Verdict:
     remedy = Remedy(message("doctor.cache.space.remedy"), commands=("gaudi-launch cache prune",))
     if disk.writable is False:
         return fail(
-            "doctor.cache.space.closed", disk.path, "rw", Remedy(message("doctor.cache.space.closed_remedy"))
+            "doctor.cache.space.closed",
+            disk.path,
+            "rw",
+            Remedy(message("doctor.cache.space.closed_remedy")),
         )
     if disk.free_mib < _CACHE_LEAST_MIB:
         return fail("doctor.cache.space.fail", shown, expected, remedy)
@@ -143,7 +185,8 @@ def _cache_filesystem(facts: DoctorFacts) -> Verdict:
     if not disk.kind.startswith(_NETWORK):
         return ok(shown)
     remedy = Remedy(
-        message("doctor.cache.filesystem.remedy"), commands=("export XDG_CACHE_HOME=/local/disk/cache",)
+        message("doctor.cache.filesystem.remedy"),
+        commands=("export XDG_CACHE_HOME=/local/disk/cache",),
     )
     return warn("doctor.cache.filesystem.warn", shown, "ext4, xfs", remedy)
 
@@ -168,11 +211,18 @@ def _conversion(facts: DoctorFacts) -> Verdict:
 
 WEIGHTS = (
     Check("weights.complete", _complete, "Hugging Face safetensors index", ("weights",)),
-    Check("weights.sizes", _sizes, "safetensors format: header length and data offsets", ("weights",)),
+    Check(
+        "weights.sizes", _sizes, "safetensors format: header length and data offsets", ("weights",)
+    ),
 )
 CACHE = (
     Check("cache.space", _cache_space, "assumed: sizes of recipe caches in public guides"),
     Check("cache.filesystem", _cache_filesystem, "assumed: many ranks lock and rename small files"),
-    Check("cache.conversion", _conversion, "assumed: a converted copy is no larger than its source", ("weights",)),
+    Check(
+        "cache.conversion",
+        _conversion,
+        "assumed: a converted copy is no larger than its source",
+        ("weights",),
+    ),
 )
 CHECKS = WEIGHTS + CACHE

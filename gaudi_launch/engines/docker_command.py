@@ -28,7 +28,12 @@ VISIBLE = "HABANA_VISIBLE_DEVICES"
 
 
 def docker_run(
-    container: Container, name: str, *, options: Sequence[str] = (), remove: bool = True, detached: bool = False
+    container: Container,
+    name: str,
+    *,
+    options: Sequence[str] = (),
+    remove: bool = True,
+    detached: bool = False,
 ) -> tuple[str, ...]:
     """Return the argument list of ``docker run`` for this container.
 
@@ -77,7 +82,10 @@ def _network_words(container: Container) -> Iterator[str]:
 def _variable_words(container: Container) -> Iterator[str]:
     if container.modules and VISIBLE not in container.env:
         # the runtime sorts them anyway (docs: habana container runtime)
-        yield from ("-e", f"{VISIBLE}={','.join(str(index) for index in sorted(container.indices))}")
+        yield from (
+            "-e",
+            f"{VISIBLE}={','.join(str(index) for index in sorted(container.indices))}",
+        )
     for variable, value in container.env.items():
         yield from ("-e", f"{variable}={value}")
     for variable in container.secrets:

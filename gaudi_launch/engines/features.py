@@ -61,7 +61,10 @@ def features() -> tuple[EngineFeature, ...]:
             id=str(row["id"]),
             options=tuple(row.get("options", ())),
             variables=tuple(row.get("variables", ())),
-            rows=tuple(FeatureRow(**{name: str(value) for name, value in each.items()}) for each in row["rows"]),
+            rows=tuple(
+                FeatureRow(**{name: str(value) for name, value in each.items()})
+                for each in row["rows"]
+            ),
         )
         for row in rows
     )
@@ -91,7 +94,11 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def check_features(
-    given: tuple[FeatureAnswer, ...], args: EngineArgs, environment: Mapping[str, str], *, force: bool
+    given: tuple[FeatureAnswer, ...],
+    args: EngineArgs,
+    environment: Mapping[str, str],
+    *,
+    force: bool,
 ) -> tuple[Message, ...]:
     """Return the warnings about requested features.
 

@@ -72,7 +72,9 @@ def _names_in(path: Path) -> set[str] | None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
-            found |= {_word(key) for key, value in pairs if isinstance(value, ast.Tuple) and _word(key)}
+            found |= {
+                _word(key) for key, value in pairs if isinstance(value, ast.Tuple) and _word(key)
+            }
     return found or None
 
 

@@ -44,7 +44,12 @@ class IntrospectedBuckets:
 
 
 def ask_engine(
-    python: str | Path, package: str, env: Mapping[str, str], args: Mapping[str, Any], *, seconds: float = SECONDS
+    python: str | Path,
+    package: str,
+    env: Mapping[str, str],
+    args: Mapping[str, Any],
+    *,
+    seconds: float = SECONDS,
 ) -> IntrospectedBuckets:
     """Return the buckets that this installed package makes of ``env`` and ``args``.
 
@@ -54,8 +59,14 @@ def ask_engine(
     """
     complete = {"max_num_prefill_seqs": args.get("max_num_seqs"), **args}
     question = json.dumps({"package": package, "args": complete})
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("VLLM_", "PT_HPU_"))}
-    script = files("gaudi_launch.engines.runtime").joinpath("ask_buckets.py").read_text(encoding="utf-8")
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("VLLM_", "PT_HPU_"))
+    }
+    script = (
+        files("gaudi_launch.engines.runtime").joinpath("ask_buckets.py").read_text(encoding="utf-8")
+    )
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-ask-") as folder:
         try:
             done = interrupt.run(
@@ -68,7 +79,8 @@ def ask_engine(
         except subprocess.TimeoutExpired as error:
             _log.debug("the engine's interpreter took too long: %s", error)
             return IntrospectedBuckets(
-                None, why=message("warmup_engine.ask_timeout", python=python, seconds=f"{seconds:g}")
+                None,
+                why=message("warmup_engine.ask_timeout", python=python, seconds=f"{seconds:g}"),
             )
         except (OSError, ValueError) as error:
             return IntrospectedBuckets(
@@ -81,7 +93,12 @@ def _read(stdout: str, stderr: str, python: str | Path, package: str) -> Introsp
     try:
         reply = json.loads(stdout)
         if "missing" in reply:
-            why = message("warmup_engine.ask_not_installed", package=package, python=python, error=reply["missing"])
+            why = message(
+                "warmup_engine.ask_not_installed",
+                package=package,
+                python=python,
+                error=reply["missing"],
+            )
             return IntrospectedBuckets(None, why=why)
         if "error" in reply:
             return IntrospectedBuckets(
@@ -92,7 +109,9 @@ def _read(stdout: str, stderr: str, python: str | Path, package: str) -> Introsp
         )
     except (ValueError, KeyError, TypeError):
         last = (stderr.strip().splitlines() or ["no output"])[-1]
-        return IntrospectedBuckets(None, why=message("warmup_engine.ask_failed", python=python, error=last))
+        return IntrospectedBuckets(
+            None, why=message("warmup_engine.ask_failed", python=python, error=last)
+        )
 
 
 def _triples(some: Any) -> list[Bucket]:

@@ -21,7 +21,9 @@ _MLA_OFF = "VLLM_MLA_DISABLE"
 _KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
 
 
-def layer_caches(model: Model, facts: Version, variables: Mapping[str, str]) -> tuple[LayerCache, ...]:
+def layer_caches(
+    model: Model, facts: Version, variables: Mapping[str, str]
+) -> tuple[LayerCache, ...]:
     """Return what this version allocates for each kind of the model's layers.
 
     The kinds are those of config.json; for a class by its name, those that the class makes, without
@@ -35,7 +37,9 @@ def layer_caches(model: Model, facts: Version, variables: Mapping[str, str]) -> 
         counted = {kind: None for kind in _KINDS if kind in made}
     elif "cross" in made:
         counted["cross"] = None
-    return tuple(_layer(model, facts, variables, kind, counted[kind]) for kind in _KINDS if kind in counted)
+    return tuple(
+        _layer(model, facts, variables, kind, counted[kind]) for kind in _KINDS if kind in counted
+    )
 
 
 def _layer(
@@ -51,7 +55,9 @@ def _layer(
     if kind == "latent" and not compresses(model, facts, variables):
         allocates = "full"
     source = f"{facts.repository}@{facts.commit}:{rule['source']}"
-    return LayerCache(kind, layers, allocates, _sentence(model, kind, allocates), source, facts.cache_read_by)
+    return LayerCache(
+        kind, layers, allocates, _sentence(model, kind, allocates), source, facts.cache_read_by
+    )
 
 
 def compresses(model: Model, facts: Version, variables: Mapping[str, str]) -> bool:

@@ -113,6 +113,8 @@ def _read(output: str) -> Mapping[str, Mapping[str, Any]] | None:
     return found
 
 
-def _deviation(name: str, found: Mapping[str, Any], pins: Mapping[str, tuple[str, ...]]) -> Deviation:
+def _deviation(
+    name: str, found: Mapping[str, Any], pins: Mapping[str, tuple[str, ...]]
+) -> Deviation:
     modules = tuple(str(each) for each in found.get("modules", ()))
     return Deviation(name, str(found.get("version", "")), pins[name], modules)

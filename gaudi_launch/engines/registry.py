@@ -64,7 +64,9 @@ def _file(module: str) -> Create:
     """Return the ``create`` of a file of this package, imported when it is called."""
 
     def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
-        made: Engine = import_module(f"gaudi_launch.engines.{module}.engine").create(name, python, facts)
+        made: Engine = import_module(f"gaudi_launch.engines.{module}.engine").create(
+            name, python, facts
+        )
         return made
 
     return create
@@ -290,7 +292,9 @@ def _default_for(model: Model) -> str:
     return next((name for name in _OTHERS if not find(name).support(model).refused), DEFAULT)
 
 
-def name_for(request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
+def name_for(
+    request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]
+) -> str:
     """Return the request's engine.
 
     For ``auto`` where none is installed the one of this model on this machine.
@@ -303,7 +307,9 @@ def name_for(request: Request, installed: Installed | None, model: Model, host: 
     return assumed_for(model, lambda: product_of(host()), tuning=request.tuning)
 
 
-def name_over_hosts(request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]) -> str:
+def name_over_hosts(
+    request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]
+) -> str:
     """Return the engine of a name as `name_for`, for several hosts.
 
     Where none is installed, only an engine that its makers tried over several hosts.
@@ -326,7 +332,9 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
     Raises LaunchError (USAGE).
     """
     if name == "auto":
-        name = installed.engine if installed is not None and installed.engine in ENGINES else DEFAULT
+        name = (
+            installed.engine if installed is not None and installed.engine in ENGINES else DEFAULT
+        )
     name = ALIASES.get(name, name)
     outer, _, inner = name.partition(":")
     if outer == _RAY:
@@ -337,7 +345,9 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
     # facts of an interpreter that has another engine say nothing about this one
     fitting = installed is not None and installed.engine == _environment(name)
     facts = dict(installed.facts) if installed is not None and fitting else {}
-    return entry.create(name, python or (installed.python if installed is not None and fitting else None), facts)
+    return entry.create(
+        name, python or (installed.python if installed is not None and fitting else None), facts
+    )
 
 
 def unknown(name: str) -> LaunchError:
@@ -354,7 +364,11 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
     from gaudi_launch.engines.transformers import NAME as PLAIN
     from gaudi_launch.engines.transformers import HuggingFace
 
-    names = (name for name in ENGINES if name != NAME and not in_container(name) and not simulated_machine(name))
+    names = (
+        name
+        for name in ENGINES
+        if name != NAME and not in_container(name) and not simulated_machine(name)
+    )
     known = ", ".join((*(f"{NAME}:{name}" for name in names), f"{NAME}:{PLAIN}"))
     packages = installed.packages if installed is not None else {}
     has_ray = installed is not None and "ray" in packages
@@ -364,7 +378,9 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
     optimum = "optimum-habana" in packages if packages else None
     on_cards = not packages or "habana-torch-plugin" in packages
     plain = HuggingFace(where, facts_of_plain, optimum=optimum, on_cards=on_cards)
-    if inner == PLAIN or (not inner and has_ray and installed and not installed.engine and PLAIN in packages):
+    if inner == PLAIN or (
+        not inner and has_ray and installed and not installed.engine and PLAIN in packages
+    ):
         return RayServe(plain, where, facts)
     if simulated_machine(inner):
         raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{NAME}:{inner}", known=known)
@@ -398,14 +414,20 @@ def check_engine(engine: Engine, installed: Installed | None) -> None:
         raise LaunchError("serve.no_engine", ExitCode.MACHINE, python=where, engine=wanted)
     if installed.engine != wanted:
         raise LaunchError(
-            "serve.other_engine", ExitCode.MACHINE, python=installed.python, found=installed.engine, engine=wanted
+            "serve.other_engine",
+            ExitCode.MACHINE,
+            python=installed.python,
+            found=installed.engine,
+            engine=wanted,
         )
 
 
 def _check_around(inner: Engine, installed: Installed | None) -> None:
     """Check Ray Serve and the engine inside it. Raises LaunchError (MACHINE)."""
     if installed is None or "ray" not in installed.packages:
-        raise LaunchError("ray.missing", ExitCode.MACHINE, python=installed.python if installed else "PATH")
+        raise LaunchError(
+            "ray.missing", ExitCode.MACHINE, python=installed.python if installed else "PATH"
+        )
     if inner.identity.name != "transformers":
         check_engine(inner, installed)
     elif "transformers" not in installed.packages:

@@ -142,7 +142,9 @@ def _of_version(name: str, version: str) -> Release | None:
     parts, all_versions = version.split("."), _versions_of(name)
     exact = [each for each in all_versions if each == version]
     for each in (*exact, *all_versions):
-        found = release_of(name, each) if version and each.split(".")[: len(parts)] == parts else None
+        found = (
+            release_of(name, each) if version and each.split(".")[: len(parts)] == parts else None
+        )
         if found is not None:
             return replace(found, engine=f"{name}@{each}")
     return None
@@ -240,4 +242,6 @@ def _versions_of(name: str) -> tuple[str, ...]:
 
 
 def _code(entry: Mapping[str, Any]) -> Code:
-    return Code(str(entry["repository"]), str(entry.get("branch", "")), str(entry.get("commit", "")))
+    return Code(
+        str(entry["repository"]), str(entry.get("branch", "")), str(entry.get("commit", ""))
+    )

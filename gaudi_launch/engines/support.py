@@ -132,7 +132,9 @@ def versions() -> tuple[Version, ...]:
     return tuple(_version(row, names, made) for row, names, made in rows)
 
 
-def _version(row: Mapping[str, Any], classes: Iterable[str], layers: Mapping[str, tuple[str, ...]]) -> Version:
+def _version(
+    row: Mapping[str, Any], classes: Iterable[str], layers: Mapping[str, tuple[str, ...]]
+) -> Version:
     stated = row["transformers"]
     # the plugin's own requirement is installed last and wins
     spec = stated.get("requirements.txt") or next(iter(stated.values()), "")
@@ -171,7 +173,9 @@ def version_of(engine: str, version: str) -> Version | None:
     """
     if version == _DEEPSEEK:
         engine = _DEEPSEEK
-    return next((each for each in versions() if (each.engine, each.version) == (engine, version)), None)
+    return next(
+        (each for each in versions() if (each.engine, each.version) == (engine, version)), None
+    )
 
 
 def newest(engine: str) -> Version:
@@ -192,7 +196,11 @@ def matching(engine: str, version: str, known: tuple[Version, ...] = ()) -> Vers
     if exact is not None:
         return exact
     wanted = version.split(".")
-    found = [each for each in known if each.engine == engine and each.version.split(".")[: len(wanted)] == wanted]
+    found = [
+        each
+        for each in known
+        if each.engine == engine and each.version.split(".")[: len(wanted)] == wanted
+    ]
     return max(found, key=lambda each: version_numbers(each.version), default=None)
 
 
@@ -203,7 +211,9 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 @cache
 def _transformers() -> Mapping[str, Any]:
-    document: Mapping[str, Any] = json.loads((_folder() / "transformers.json").read_text(encoding="utf-8"))
+    document: Mapping[str, Any] = json.loads(
+        (_folder() / "transformers.json").read_text(encoding="utf-8")
+    )
     return document
 
 
@@ -214,7 +224,9 @@ def releases_with(architecture: str, spec: str) -> tuple[str, ...]:
     """
     known = _transformers()
     numbers = known["classes"].get(architecture, ())
-    return tuple(known["releases"][number] for number in numbers if _within(known["releases"][number], spec))
+    return tuple(
+        known["releases"][number] for number in numbers if _within(known["releases"][number], spec)
+    )
 
 
 def _within(release: str, spec: str) -> bool:
@@ -249,7 +261,11 @@ def unknown_version(found: str) -> LaunchError:
     known = [each.label for each in versions()]
     near = get_close_matches(found, known, n=3, cutoff=0.3) or known[-1:]
     return LaunchError(
-        "support.unknown_version", ExitCode.USAGE, found=found, known=", ".join(known), near=", ".join(near)
+        "support.unknown_version",
+        ExitCode.USAGE,
+        found=found,
+        known=", ".join(known),
+        near=", ".join(near),
     )
 
 
@@ -332,9 +348,14 @@ def _by_class(model: Model, label: str, facts: Version | None, engine: str) -> M
         status, reason = fallback
         return ModelSupport(label, status, (reason,), evidence, validated=validated)
     if model.remote_code:
-        reason = message("support.own_code", engine=label, model=model.name, architecture=architecture)
+        reason = message(
+            "support.own_code", engine=label, model=model.name, architecture=architecture
+        )
         return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
-    reasons = (message("support.no_class", engine=label, architecture=architecture), *_elsewhere(model, facts))
+    reasons = (
+        message("support.no_class", engine=label, architecture=architecture),
+        *_elsewhere(model, facts),
+    )
     return ModelSupport(label, SupportStatus.NO, reasons, evidence, refused=True)
 
 
@@ -345,7 +366,9 @@ def _no_data(label: str, architecture: str, engine: str) -> Message:
     return message("support.no_data", engine=label, architecture=architecture, known=known.label)
 
 
-def _fallback(architecture: str, label: str, facts: Version) -> tuple[SupportStatus, Message] | None:
+def _fallback(
+    architecture: str, label: str, facts: Version
+) -> tuple[SupportStatus, Message] | None:
     """Return the answer of vLLM's Transformers backend.
 
     Return None where it does not have the model.
@@ -388,15 +411,26 @@ def _elsewhere(model: Model, facts: Version | None) -> tuple[Message, ...]:
     until: tuple[Message, ...] = ()
     if removed is not None:
         until = (message("support.until", architecture=architecture, version=removed),)
-    having = [each for each in versions() if each.complete and _has(architecture, each.classes, suffixes=False)]
+    having = [
+        each
+        for each in versions()
+        if each.complete and _has(architecture, each.classes, suffixes=False)
+    ]
     if not having:
         return until or (message("support.nowhere", architecture=architecture),)
     firsts = {each.engine: each for each in reversed(having)}
-    return (*until, message("support.since", known=", ".join(each.label for each in firsts.values())))
+    return (
+        *until,
+        message("support.since", known=", ".join(each.label for each in firsts.values())),
+    )
 
 
 def _with_limits(
-    answer: ModelSupport, model: Model, facts: Version, quantization: str, variables: Mapping[str, str]
+    answer: ModelSupport,
+    model: Model,
+    facts: Version,
+    quantization: str,
+    variables: Mapping[str, str],
 ) -> ModelSupport:
     """Return the answer with the limits by quantisation and sparse attention."""
     reasons = list(answer.reasons)
@@ -479,12 +513,18 @@ def method_of(model: Model) -> str:
     """
     method = (model.quantization or "").lower().replace("compressed_tensors", "compressed-tensors")
     settings = model.config.get("quantization_config")
-    if method == "modelopt" and isinstance(settings, Mapping) and "FP4" in str(settings.get("quant_algo")):
+    if (
+        method == "modelopt"
+        and isinstance(settings, Mapping)
+        and "FP4" in str(settings.get("quant_algo"))
+    ):
         return "modelopt_fp4"
     return kernels_of(method) or method
 
 
-def _expanded(model: Model, facts: Version, variables: Mapping[str, str]) -> Mapping[str, str] | None:
+def _expanded(
+    model: Model, facts: Version, variables: Mapping[str, str]
+) -> Mapping[str, str] | None:
     """Return how this version dequantises the model.
 
     Return None where it does not.
@@ -512,7 +552,10 @@ def load_switch(model: Model, engine: str, version: str) -> tuple[str, Message] 
 
 def _is_kept(model: Model, facts: Version, method: str) -> bool:
     """Return True for a method that is dequantised unless a variable prevents it."""
-    return any(each["method"] == method and each["model_type"] == model.model_type for each in facts.expanded)
+    return any(
+        each["method"] == method and each["model_type"] == model.model_type
+        for each in facts.expanded
+    )
 
 
 def _expanded_reason(engine: str, expanded: Mapping[str, str]) -> Message:
@@ -532,7 +575,9 @@ def _methods_elsewhere(model: Model, method: str) -> tuple[Message, ...]:
 
     They are one version per engine, for this model.
     """
-    having = [each for each in versions() if method in each.methods or _is_kept(model, each, method)]
+    having = [
+        each for each in versions() if method in each.methods or _is_kept(model, each, method)
+    ]
     firsts = {each.engine: each for each in reversed(having)}
     if not firsts:
         return (message("support.method_nowhere", method=method),)

@@ -26,8 +26,15 @@ from gaudi_launch.planning.request import Request
 NAME = "transformers"
 _LENGTH = 2048
 # HabanaAI/vllm-fork@aice/v1.21.0 and optimum-habana both need lazy mode for HPU graphs
-_LAZY_ORIGIN = "ray-project/ray@1d0de90a:doc/source/serve/doc_code/intel_gaudi_inference_serve_deepspeed.py"
-_ALSO_WITHOUT = {"max_num_seqs": "-b", "max_num_batched_tokens": "-t", "input_range": "-i", "output_range": "-o"}
+_LAZY_ORIGIN = (
+    "ray-project/ray@1d0de90a:doc/source/serve/doc_code/intel_gaudi_inference_serve_deepspeed.py"
+)
+_ALSO_WITHOUT = {
+    "max_num_seqs": "-b",
+    "max_num_batched_tokens": "-t",
+    "input_range": "-i",
+    "output_range": "-o",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,10 @@ class HuggingFace(Engine):
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        return (*(flag for name, flag in WITHOUT.items() if name != "modules"), *_ALSO_WITHOUT.values())
+        return (
+            *(flag for name, flag in WITHOUT.items() if name != "modules"),
+            *_ALSO_WITHOUT.values(),
+        )
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
         """Return limits of one request at a time, up to the model's length."""
@@ -89,7 +99,9 @@ class HuggingFace(Engine):
         request = context.request
         decisions = Decisions(request.environment)
 
-        def add(option: str, value: str, asked: object, flag: str, reason: str, origin: str = "") -> None:
+        def add(
+            option: str, value: str, asked: object, flag: str, reason: str, origin: str = ""
+        ) -> None:
             if asked is None:
                 decisions.option(option, value, message(reason), origin=origin)
             else:
@@ -100,7 +112,11 @@ class HuggingFace(Engine):
         add("--model", request.model, request.model, "-w", "ray.plain")
         name = request.served_name or base_name(request.model)
         add("--served-model-name", name, request.served_name, "--served-name", "ray.plain")
-        dtype, reason = ("bfloat16", "ray.plain_bfloat16") if self.on_cards else ("float32", "ray.plain_float32")
+        dtype, reason = (
+            ("bfloat16", "ray.plain_bfloat16")
+            if self.on_cards
+            else ("float32", "ray.plain_float32")
+        )
         add("--dtype", request.dtype or dtype, request.dtype, "-d", reason, "assumed")
         length = str(context.limits.max_model_len)
         add("--max-model-len", length, request.max_model_len, "-l", "ray.plain_length")
@@ -108,9 +124,13 @@ class HuggingFace(Engine):
             decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
         if self.on_cards:
             modules = ",".join(map(str, context.placement.modules))
-            decisions.env("HABANA_VISIBLE_MODULES", modules, message("plan.placement"), user_wins=False)
+            decisions.env(
+                "HABANA_VISIBLE_MODULES", modules, message("plan.placement"), user_wins=False
+            )
             decisions.env("PT_HPU_LAZY_MODE", "1", message("ray.plain_lazy"), origin=_LAZY_ORIGIN)
-        decisions.env("TOKENIZERS_PARALLELISM", "false", message("ray.plain_threads"), origin="assumed")
+        decisions.env(
+            "TOKENIZERS_PARALLELISM", "false", message("ray.plain_threads"), origin="assumed"
+        )
         if self.on_cards and self.optimum is False:
             decisions.warn("ray.no_optimum", python=self.python or "python3")
         if request.model.startswith("/"):

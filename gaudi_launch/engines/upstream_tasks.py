@@ -28,7 +28,9 @@ _BY_SUFFIX = (
 # language models that are embedders or rerankers have a chat model's config.json: only their names
 # differ (assumed)
 _RERANK_NAME = re.compile(r"rerank", re.IGNORECASE)
-_EMBED_NAME = re.compile(r"(^|[-_.])(embed|embedding|embeddings|bge|e5|gte|sfr|stella)([-_.]|$)", re.IGNORECASE)
+_EMBED_NAME = re.compile(
+    r"(^|[-_.])(embed|embedding|embeddings|bge|e5|gte|sfr|stella)([-_.]|$)", re.IGNORECASE
+)
 # vllm-project/vllm 0.32.0:examples/pooling/score/qwen3_reranker_offline.py by way of models/config.py
 _QWEN3_RERANKER = {
     "architectures": ["Qwen3ForSequenceClassification"],
@@ -87,7 +89,9 @@ def pooling_options(model: Model, task: str) -> list[tuple[str, str]]:
     if task == EMBED and language_model:
         options.append(("--convert", "embed"))
     if task == RERANK and language_model:
-        qwen3 = model.model_type == "qwen3" or (not model.model_type and model.name.lower().startswith("qwen3"))
+        qwen3 = model.model_type == "qwen3" or (
+            not model.model_type and model.name.lower().startswith("qwen3")
+        )
         overrides = json.dumps(_QWEN3_RERANKER, separators=(",", ":"))
         options.append(("--hf-overrides", overrides) if qwen3 else ("--convert", "classify"))
     return options

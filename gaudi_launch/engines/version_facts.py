@@ -96,7 +96,10 @@ class Renamed:
 def renames() -> Mapping[str, Renamed]:
     """Return the known replacements by the old name."""
     rows = read_document(paths.profiles_dir() / "engines" / "changes" / "renames.yaml")["renames"]
-    return {str(row["name"]): Renamed(str(row["name"]), str(row["instead"]), str(row["source"])) for row in rows}
+    return {
+        str(row["name"]): Renamed(str(row["name"]), str(row["instead"]), str(row["source"]))
+        for row in rows
+    }
 
 
 @dataclass(frozen=True)

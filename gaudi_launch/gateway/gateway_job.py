@@ -23,7 +23,11 @@ ENGINE = f"haproxy@{program.HAPROXY}"
 
 
 def gateway_job(
-    name: str, backends: Sequence[Backend], settings: GatewaySettings, *, restart: str = "on-failure"
+    name: str,
+    backends: Sequence[Backend],
+    settings: GatewaySettings,
+    *,
+    restart: str = "on-failure",
 ) -> ServiceJob:
     """Return the job of a gateway of this name.
 
@@ -46,7 +50,9 @@ def gateway_job(
         model_path=", ".join(backend.model for backend in backends),
         engine=ENGINE,
         url=settings.url,
-        command=Command(argv=files.argv, env={}, unset=("VLLM_API_KEY", "HF_TOKEN"), files=files.files),
+        command=Command(
+            argv=files.argv, env={}, unset=("VLLM_API_KEY", "HF_TOKEN"), files=files.files
+        ),
         bind=False,
         restart=restart,
         health_only=True,
@@ -64,7 +70,9 @@ def renew(name: str, backends: Sequence[Backend], settings: GatewaySettings) -> 
     before = ServiceJob.from_json(store.read(service.folder, "job.json"), path)
     job = gateway_job(name, backends, settings, restart=before.restart)
     if job.url != before.url:
-        raise LaunchError("gateway.other_address", ExitCode.USAGE, name=name, found=job.url, known=before.url)
+        raise LaunchError(
+            "gateway.other_address", ExitCode.USAGE, name=name, found=job.url, known=before.url
+        )
     process = Identity.from_json(service.state.get("engine_process"))
     if not service.alive or process is None:
         raise LaunchError("gateway.not_running", ExitCode.FAILED, name=name)

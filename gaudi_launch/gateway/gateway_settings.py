@@ -138,4 +138,6 @@ def check_backends(backends: Sequence[Backend]) -> None:
             raise LaunchError("gateway.no_replica", ExitCode.USAGE, model=backend.model)
         for replica in backend.replicas:
             if not _URL.fullmatch(replica.url):
-                raise LaunchError("gateway.bad_replica", ExitCode.USAGE, model=backend.model, found=replica.url)
+                raise LaunchError(
+                    "gateway.bad_replica", ExitCode.USAGE, model=backend.model, found=replica.url
+                )

@@ -200,7 +200,9 @@ def _error_page(status: int, id: str, retry: int | None = None) -> str:
 
 def _error(status: int, id: str) -> str:
     """Return an error in OpenAI's form as a quoted argument of the configuration."""
-    document = {"error": {"message": text(id), "type": _TYPES[status], "code": id.partition(".")[2][4:]}}
+    document = {
+        "error": {"message": text(id), "type": _TYPES[status], "code": id.partition(".")[2][4:]}
+    }
     # no character that ends an argument or starts a variable: quotes and backslashes are escaped below
     content = json.dumps(document, ensure_ascii=False)
     return "'" + content.replace("'", "\\u0027") + "'"
@@ -252,10 +254,20 @@ def _frontend(settings: GatewaySettings) -> str:
     ]
     if settings.keys_file is not None:
         lines += _limited(settings.limits)
-        lines.append(f"    http-request set-header {_USER_HEADER} %[var(txn.user)] if is_model_path")
+        lines.append(
+            f"    http-request set-header {_USER_HEADER} %[var(txn.user)] if is_model_path"
+        )
     lines += [
-        _refuse(404, "gateway.api_path", "unless is_model_path METH_POST or is_list METH_GET or is_large_metrics"),
-        _refuse(413, "gateway.api_large", f"if {{ req.hdr_val(content-length) gt {settings.body_mib << 20} }}"),
+        _refuse(
+            404,
+            "gateway.api_path",
+            "unless is_model_path METH_POST or is_list METH_GET or is_large_metrics",
+        ),
+        _refuse(
+            413,
+            "gateway.api_large",
+            f"if {{ req.hdr_val(content-length) gt {settings.body_mib << 20} }}",
+        ),
         # the other process logs it, with its model
         "    http-request set-log-level silent if is_model_path !is_small",
         f"    http-request wait-for-body time {_BODY_SECONDS}s if is_model_path is_small",
@@ -353,7 +365,9 @@ def _limited(limits: RequestLimits) -> list[str]:
         f"    http-request set-var(txn.rate) var(txn.user),map_str_int({RATES_MAP},{rate})",
         f"    http-request set-var(txn.concurrent) var(txn.user),map_str_int({CONCURRENT_MAP},{concurrent})",
         _refuse(429, "gateway.api_rate", "if { sc0_http_req_rate(users),sub(txn.rate) gt 0 }", 10),
-        _refuse(429, "gateway.api_concurrent", "if { sc0_conn_cur(users),sub(txn.concurrent) gt 0 }", 1),
+        _refuse(
+            429, "gateway.api_concurrent", "if { sc0_conn_cur(users),sub(txn.concurrent) gt 0 }", 1
+        ),
     ]
 
 
@@ -373,7 +387,9 @@ def _backend(number: int, backend: Backend) -> str:
         "    default-server check inter 1s fastinter 250ms downinter 500ms fall 3 rise 1"
         " observe layer4 error-limit 1 on-error mark-down",
     ]
-    lines += [f"    server replica{at} {replica.address}" for at, replica in enumerate(backend.replicas)]
+    lines += [
+        f"    server replica{at} {replica.address}" for at, replica in enumerate(backend.replicas)
+    ]
     return "\n".join([*lines, ""])
 
 
@@ -413,13 +429,17 @@ def _limits_map(settings: GatewaySettings, name: str) -> str:
     return "".join(lines)
 
 
-def _answerer(backends: Sequence[Backend], settings: GatewaySettings, program: str, services: Path | None) -> str:
+def _answerer(
+    backends: Sequence[Backend], settings: GatewaySettings, program: str, services: Path | None
+) -> str:
     """Return the settings of the process that reads the keys and answers."""
     models: list[dict[str, Any]] = [
         {
             "model": backend.model,
             "aliases": list(backend.aliases),
-            "replicas": [{"url": replica.url, "service": replica.service} for replica in backend.replicas],
+            "replicas": [
+                {"url": replica.url, "service": replica.service} for replica in backend.replicas
+            ],
         }
         for backend in backends
     ]
@@ -436,6 +456,9 @@ def _answerer(backends: Sequence[Backend], settings: GatewaySettings, program: s
         else None,
         "services": str(services) if services else None,
         "models": models,
-        "texts": {id: text(f"gateway.{id}") for id in ("api_warming", "api_warming_left", "api_down", "api_model")},
+        "texts": {
+            id: text(f"gateway.{id}")
+            for id in ("api_warming", "api_warming_left", "api_down", "api_model")
+        },
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

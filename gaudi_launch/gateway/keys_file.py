@@ -23,11 +23,17 @@ def users(path: Path) -> tuple[str, ...]:
         content = path.read_text(encoding="utf-8")
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("gateway.keys_unreadable", ExitCode.USAGE, path=str(path), why=why) from None
+        raise LaunchError(
+            "gateway.keys_unreadable", ExitCode.USAGE, path=str(path), why=why
+        ) from None
     except UnicodeDecodeError as error:
-        raise LaunchError("gateway.keys_unreadable", ExitCode.USAGE, path=str(path), why=str(error)) from None
+        raise LaunchError(
+            "gateway.keys_unreadable", ExitCode.USAGE, path=str(path), why=str(error)
+        ) from None
     if stat.S_IMODE(mode) & 0o077:
-        raise LaunchError("gateway.keys_open", ExitCode.USAGE, path=str(path), mode=f"{stat.S_IMODE(mode):04o}")
+        raise LaunchError(
+            "gateway.keys_open", ExitCode.USAGE, path=str(path), mode=f"{stat.S_IMODE(mode):04o}"
+        )
     found: dict[str, None] = {}
     keys: dict[str, int] = {}
     for number, line in enumerate(content.splitlines(), start=1):
@@ -38,7 +44,9 @@ def users(path: Path) -> tuple[str, ...]:
             raise LaunchError("gateway.keys_line", ExitCode.USAGE, path=str(path), line=number)
         if words[1] in keys:
             first = keys[words[1]]
-            raise LaunchError("gateway.keys_twice", ExitCode.USAGE, path=str(path), line=number, first=first)
+            raise LaunchError(
+                "gateway.keys_twice", ExitCode.USAGE, path=str(path), line=number, first=first
+            )
         keys[words[1]] = number
         found[words[0]] = None
     if not found:
@@ -66,7 +74,11 @@ def check_access(settings: GatewaySettings) -> None:
             content = path.read_text(encoding="ascii", errors="replace")
         except OSError as error:
             why = error.strerror or str(error)
-            raise LaunchError("gateway.tls_unreadable", ExitCode.USAGE, path=str(path), why=why) from None
+            raise LaunchError(
+                "gateway.tls_unreadable", ExitCode.USAGE, path=str(path), why=why
+            ) from None
         wanted = "PRIVATE KEY-----" if path == settings.tls.key else "-----BEGIN CERTIFICATE-----"
         if wanted not in content:
-            raise LaunchError("gateway.tls_not_pem", ExitCode.USAGE, path=str(path), wanted=wanted.strip("-"))
+            raise LaunchError(
+                "gateway.tls_not_pem", ExitCode.USAGE, path=str(path), wanted=wanted.strip("-")
+            )

@@ -50,7 +50,9 @@ def read_reserved(root: Path) -> dict[int, Holder | None]:
             if match is None:
                 continue
             with contextlib.suppress(OSError):
-                handle = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                handle = os.open(
+                    folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                )
                 try:
                     if locks.is_ofd_locked(handle):
                         holder = read_holder(locks.read_holder(handle))

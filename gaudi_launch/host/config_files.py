@@ -44,7 +44,9 @@ def cpufreq(files: Files) -> tuple[dict[str, str], dict[str, str]]:
             word = first_line(files, f"{CPU}/{name}/cpufreq/{attribute}")
             if word:
                 words.setdefault(word, []).append(cpu)
-    governors, drivers = ({word: format_cpus(c) for word, c in sorted(words.items())} for words in found)
+    governors, drivers = (
+        {word: format_cpus(c) for word, c in sorted(words.items())} for words in found
+    )
     return governors, drivers
 
 
@@ -135,10 +137,15 @@ def module_built(files: Files) -> bool | None:
     Return None when its folder cannot be read.
     """
     kernel = first_line(files, "proc/sys/kernel/osrelease")
-    folders = [f"lib/modules/{kernel}/{place}" for place in ("updates/dkms", "extra", "updates", "weak-updates")]
+    folders = [
+        f"lib/modules/{kernel}/{place}"
+        for place in ("updates/dkms", "extra", "updates", "weak-updates")
+    ]
     if kernel is None or not files.exists(f"lib/modules/{kernel}"):
         return None
-    return any(name.startswith("habanalabs.ko") for folder in folders for name in files.names(folder))
+    return any(
+        name.startswith("habanalabs.ko") for folder in folders for name in files.names(folder)
+    )
 
 
 def packages(files: Files) -> dict[str, str]:
@@ -150,7 +157,9 @@ def packages(files: Files) -> dict[str, str]:
     for block in (files.text("var/lib/dpkg/status") or "").split("\n\n"):
         if not block.startswith("Package: habana"):
             continue
-        words = dict(line.split(": ", 1) for line in block.splitlines() if re.match(r"[A-Z]\S*: ", line))
+        words = dict(
+            line.split(": ", 1) for line in block.splitlines() if re.match(r"[A-Z]\S*: ", line)
+        )
         if words.get("Status", "").endswith(" installed") and "Version" in words:
             found[words["Package"]] = words["Version"]
     return found
@@ -165,7 +174,9 @@ def pci_devices(files: Files) -> tuple[str, ...] | None:
     if not files.exists(folder):
         return None
     wanted = (VENDOR, f"0x{VENDOR}")
-    return tuple(n for n in files.names(folder) if first_line(files, f"{folder}/{n}/vendor") in wanted)
+    return tuple(
+        n for n in files.names(folder) if first_line(files, f"{folder}/{n}/vendor") in wanted
+    )
 
 
 def device_nodes(files: Files) -> list[str]:
@@ -174,7 +185,9 @@ def device_nodes(files: Files) -> list[str]:
     The old /dev/hl* where there are no new ones.
     """
     nodes = [f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel")]
-    nodes += [f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel_controlD")]
+    nodes += [
+        f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel_controlD")
+    ]
     return nodes or [f"dev/{name}" for _, name in numbered(files.names("dev"), "hl")]
 
 
@@ -182,7 +195,9 @@ def programs(files: Files, find: Callable[[str], str | None] | None) -> dict[str
     """Return the paths of the programs that checks look for, by name."""
     found: dict[str, str] = {}
     for name in _PROGRAMS:
-        inside = next((f"/{f}/{name}" for f in _PROGRAM_FOLDERS if files.exists(f"{f}/{name}")), None)
+        inside = next(
+            (f"/{f}/{name}" for f in _PROGRAM_FOLDERS if files.exists(f"{f}/{name}")), None
+        )
         path = (find(name) if find else None) or inside
         if path:
             found[name] = path
@@ -204,7 +219,12 @@ def docker_runtimes(files: Files) -> tuple[dict[str, str] | None, str | None]:
 
 def library(files: Files, folders: tuple[str, ...], stem: str) -> str | None:
     """Return the library with the longest (most exact) version in its name."""
-    found = [f"/{f}/{n}" for f in folders for n in files.names(f) if n == stem or n.startswith(f"{stem}.")]
+    found = [
+        f"/{f}/{n}"
+        for f in folders
+        for n in files.names(f)
+        if n == stem or n.startswith(f"{stem}.")
+    ]
     return max(found, key=len) if found else None
 
 
@@ -213,7 +233,11 @@ def listening(files: Files) -> tuple[int, ...] | None:
 
     Return None when the kernel's tables cannot be read.
     """
-    texts = [text for text in (files.text(f"proc/net/{name}") for name in ("tcp", "tcp6")) if text is not None]
+    texts = [
+        text
+        for text in (files.text(f"proc/net/{name}") for name in ("tcp", "tcp6"))
+        if text is not None
+    ]
     if not texts:
         return None
     # "  0: 0100007F:1F90 00000000:0000 0A": local address and port in hexadecimal, state 0A listens

@@ -57,7 +57,9 @@ def whole_number(text: str | None) -> int | None:
 
 def numbered(names: Iterable[str], stem: str) -> list[tuple[int, str]]:
     """Return the names of ``stem`` plus a number, in order: ``cpu10`` after ``cpu9``."""
-    found = ((whole_number(name.removeprefix(stem)), name) for name in names if name.startswith(stem))
+    found = (
+        (whole_number(name.removeprefix(stem)), name) for name in names if name.startswith(stem)
+    )
     return sorted((number, name) for number, name in found if number is not None and number >= 0)
 
 
@@ -129,7 +131,9 @@ class Imagined:
             parts = path.split("/")
             for depth in range(len(parts)):
                 folders.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
-        object.__setattr__(self, "_folders", {path: frozenset(names) for path, names in folders.items()})
+        object.__setattr__(
+            self, "_folders", {path: frozenset(names) for path, names in folders.items()}
+        )
 
     def text(self, path: str) -> str | None:
         return self.files.get(path)

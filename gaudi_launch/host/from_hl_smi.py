@@ -90,8 +90,13 @@ def _fill_from_table(cards: Cards, table: Table) -> tuple[Process, ...]:
         for name in _TABLE_NUMBERS:
             facts.put(name, getattr(row, name), source)
         facts.hint("driver", table.driver, source)
-        facts.hint("firmware", table.firmware, f"{source}: the firmware that belongs to this hl-smi")
-    return tuple(replace(process, index=ours.get(process.index, process.index)) for process in table.processes)
+        facts.hint(
+            "firmware", table.firmware, f"{source}: the firmware that belongs to this hl-smi"
+        )
+    return tuple(
+        replace(process, index=ours.get(process.index, process.index))
+        for process in table.processes
+    )
 
 
 def _fill_from_rows(cards: Cards, rows: Iterable[Mapping[str, str]]) -> None:
@@ -124,7 +129,9 @@ def _fill_from_log(cards: Cards, log: Iterable[LogCard]) -> None:
             text = row.facts.get(name)
             facts.put(field, _firmware(text) if field == "firmware" else text, source)
         for name, field in (("Current", "pcie_width"), ("Max", "pcie_max_width")):
-            facts.put(field, _small(row.facts.get(f"Link Width {name}", "").removeprefix("x")), source)
+            facts.put(
+                field, _small(row.facts.get(f"Link Width {name}", "").removeprefix("x")), source
+            )
 
 
 def _firmware(text: str | None) -> str | None:

@@ -127,4 +127,6 @@ class Host:
     @property
     def free_modules(self) -> tuple[int, ...]:
         """Return modules whose card is not known to be busy, ascending."""
-        return tuple(sorted(card.module for card in self.cards if card.module is not None and not card.busy))
+        return tuple(
+            sorted(card.module for card in self.cards if card.module is not None and not card.busy)
+        )

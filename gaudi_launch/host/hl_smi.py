@@ -80,7 +80,9 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
     seconds = SECONDS if seconds is None else seconds
     command = " ".join(["hl-smi", *arguments])
     # hl-smi fails when it cannot write its logs (docs: HABANA_LOGS must be writable)
-    logs_folder = tempfile.TemporaryDirectory(prefix="gaudi-launch-hl-smi-", ignore_cleanup_errors=True)
+    logs_folder = tempfile.TemporaryDirectory(
+        prefix="gaudi-launch-hl-smi-", ignore_cleanup_errors=True
+    )
     with interrupt.deferred(), logs_folder as logs:
         environment = {**os.environ, "HABANA_LOGS": logs, "ENABLE_CONSOLE": "false"}
         seen = ChildLog(_log, [program, *arguments])
@@ -189,7 +191,9 @@ class HlSmi:
                 self.problems.pop("hl-smi -Q", None)
                 return rows
             without_modules = without_modules or rows
-            self.problems["hl-smi -Q"] = answer.problem or f"'hl-smi -Q {','.join(fields)}' listed no module"
+            self.problems["hl-smi -Q"] = (
+                answer.problem or f"'hl-smi -Q {','.join(fields)}' listed no module"
+            )
         return without_modules
 
     def log(self) -> tuple[LogCard, ...]:

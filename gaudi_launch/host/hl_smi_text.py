@@ -22,7 +22,9 @@ _POWER = re.compile(r"(\d{1,6})\s*W\s*/\s*(\d{1,6})\s*W")
 _TEMPERATURE = re.compile(r"\b(\d{1,4})\s*C\b")
 _PERCENT = re.compile(r"\b(\d{1,3})\s*%")
 _VERSION = re.compile(r"^\|?\s*(HL-SMI|Driver|Nic Driver)\s+Version\s*:\s*([^\s|]+)", re.I)
-_PROCESS = re.compile(r"^\|\s*(\d{1,4})\s+(\d{1,10})\s+(\S+)\s+(.*?)(?:\s+(\d{1,9})\s*MiB)?\s*\|?\s*$")
+_PROCESS = re.compile(
+    r"^\|\s*(\d{1,4})\s+(\d{1,10})\s+(\S+)\s+(.*?)(?:\s+(\d{1,9})\s*MiB)?\s*\|?\s*$"
+)
 _RANGE = re.compile(r"^(\d{1,6})(?:-(\d{1,6}))?$")
 _PORT = re.compile(r"^\s*port\s+(\d{1,4})\s*:\s*(\S+)", re.I)
 _LOG_CARD = re.compile(r"^\[(\d{1,4})\]\s+AIP\b.*?\(accel(\d{1,4})\)")
@@ -117,7 +119,9 @@ def parse_table(text: str) -> Table:
             if match := _PROCESS.match(line):
                 index, pid, kind, command, memory = match.groups()
                 shown = re.sub(r"[^\x20-\x7e]", "?", command)
-                processes.append(Process(int(index), int(pid), kind, shown, int(memory) if memory else None))
+                processes.append(
+                    Process(int(index), int(pid), kind, shown, int(memory) if memory else None)
+                )
         elif match := _CARD.match(line):
             if open_card:
                 rows.append(_row(*open_card, ""))
@@ -157,7 +161,9 @@ def _row(index: int, product: str, first: str, second: str) -> HlSmiRow:
         memory_used_mib=_int(memory),
         memory_total_mib=int(memory[2]) if memory else None,
         utilization_percent=_int(percent),
-        uncorrectable_events=int(events) if events.isascii() and events.isdigit() and len(events) < 16 else None,
+        uncorrectable_events=int(events)
+        if events.isascii() and events.isdigit() and len(events) < 16
+        else None,
     )
 
 
@@ -178,14 +184,20 @@ def parse_csv(text: str, fields: tuple[str, ...] = ()) -> tuple[dict[str, str], 
         cells = [cell.strip() for cell in line.split(",")]
         bare = tuple(re.sub(r"\s*\[.*?\]$", "", cell) for cell in cells)
         if not names:
-            if all(re.fullmatch(r"[a-z][a-z0-9_.-]*", cell) for cell in bare) and _KNOWN.intersection(bare):
+            if all(
+                re.fullmatch(r"[a-z][a-z0-9_.-]*", cell) for cell in bare
+            ) and _KNOWN.intersection(bare):
                 names = bare
         elif len(cells) == len(names):
-            rows.append({n: value for n, c in zip(names, cells, strict=True) if (value := _without_unit(c))})
+            rows.append(
+                {n: value for n, c in zip(names, cells, strict=True) if (value := _without_unit(c))}
+            )
     return tuple(rows)
 
 
-_KNOWN = frozenset({"index", "module_id", "name", "bus_id", "uuid", "memory.used", "driver_version", "serial"})
+_KNOWN = frozenset(
+    {"index", "module_id", "name", "bus_id", "uuid", "memory.used", "driver_version", "serial"}
+)
 
 
 def _without_unit(cell: str) -> str:

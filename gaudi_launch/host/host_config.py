@@ -145,7 +145,9 @@ def load_config(machine: str | None = None) -> HostConfig:
     from gaudi_launch.host.snapshot import config_of, read_record
 
     config = config_of(load_document(machine))
-    found: HostConfig = read_record(HostConfig, config, "config") if config is not None else HostConfig()
+    found: HostConfig = (
+        read_record(HostConfig, config, "config") if config is not None else HostConfig()
+    )
     return found
 
 
@@ -193,7 +195,10 @@ def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
     known = _environment(live.environment)
     runtimes, problem = settings.docker_runtimes(files)
     governors, drivers = settings.cpufreq(files)
-    libraries = (*(f"{known[n].strip('/')}/lib" for n in ("LIBFABRIC_ROOT",) if n in known), *settings.LIBRARIES)
+    libraries = (
+        *(f"{known[n].strip('/')}/lib" for n in ("LIBFABRIC_ROOT",) if n in known),
+        *settings.LIBRARIES,
+    )
     return HostConfig(
         governors=governors,
         scaling_drivers=drivers,
@@ -212,11 +217,14 @@ def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
         swap_used_mib=None if swap is None else (swap - memory.get("SwapFree", swap)) // 1024,
         # the setting itself, which is what a change of it shows first; the kernel keeps both alike
         hugepages_total=settings.first(
-            whole_number(first_line(files, "proc/sys/vm/nr_hugepages")), memory.get("HugePages_Total")
+            whole_number(first_line(files, "proc/sys/vm/nr_hugepages")),
+            memory.get("HugePages_Total"),
         ),
         hugepages_free=memory.get("HugePages_Free"),
         hugepage_kib=memory.get("Hugepagesize"),
-        transparent_hugepages=settings.bracketed(first_line(files, "sys/kernel/mm/transparent_hugepage/enabled")),
+        transparent_hugepages=settings.bracketed(
+            first_line(files, "sys/kernel/mm/transparent_hugepage/enabled")
+        ),
         memlock=settings.limit(files, "Max locked memory"),
         nofile=settings.limit(files, "Max open files"),
         shm_mib=settings.shm_mib(files),
@@ -261,7 +269,9 @@ def _disks(files: Files, space: Space | None) -> dict[str, Disk]:
 
 def _disk(files: Files, path: str, space: Space | None) -> Disk:
     measured = space(path.lstrip("/")) if space else None
-    kind = settings.mount_kind(files.text("proc/mounts") or files.text("proc/self/mounts") or "", path)
+    kind = settings.mount_kind(
+        files.text("proc/mounts") or files.text("proc/self/mounts") or "", path
+    )
     return Disk(path, measured[0] if measured else None, kind, measured[1] if measured else None)
 
 
@@ -296,4 +306,6 @@ def _space(path: Path) -> tuple[int, bool] | None:
 
 def cpus_without(governors: Mapping[str, str], wanted: str) -> tuple[int, ...]:
     """Return the CPUs whose governor is not ``wanted``, ascending."""
-    return tuple(sorted(c for word, cpus in governors.items() if word != wanted for c in parse_cpus(cpus)))
+    return tuple(
+        sorted(c for word, cpus in governors.items() if word != wanted for c in parse_cpus(cpus))
+    )

@@ -58,11 +58,15 @@ def load_document(path: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         known = ", ".join(f"{SIMULATED}{name}" for name in NAMES)
-        raise LaunchError("host.snapshot_file", ExitCode.USAGE, path=path, reason=reason, known=known) from None
+        raise LaunchError(
+            "host.snapshot_file", ExitCode.USAGE, path=path, reason=reason, known=known
+        ) from None
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise LaunchError("host.snapshot_json", ExitCode.USAGE, path=path, reason=str(error)) from None
+        raise LaunchError(
+            "host.snapshot_json", ExitCode.USAGE, path=path, reason=str(error)
+        ) from None
     if not isinstance(document, dict):
         raise LaunchError("host.snapshot_json", ExitCode.USAGE, path=path, reason="not an object")
     return document

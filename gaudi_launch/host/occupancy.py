@@ -19,9 +19,13 @@ from gaudi_launch.host.hardware import Holder
 from gaudi_launch.host.hl_smi_text import Process
 from gaudi_launch.host.merge import Cards
 
-_DEVICE = re.compile(r"(?:^|/)(?:accel/accel(?P<control>_controlD)?|hl(?P<old>_controlD)?)(?P<index>\d{1,4})$")
+_DEVICE = re.compile(
+    r"(?:^|/)(?:accel/accel(?P<control>_controlD)?|hl(?P<old>_controlD)?)(?P<index>\d{1,4})$"
+)
 # They keep the control node open to read sensors and never run anything on a card.
-_WATCHERS = re.compile(r"hl-smi|hl_smi|hlml|exporter|habana[-_]?(?:metric|device|k8s)|telegraf|collectd")
+_WATCHERS = re.compile(
+    r"hl-smi|hl_smi|hlml|exporter|habana[-_]?(?:metric|device|k8s)|telegraf|collectd"
+)
 
 
 @dataclass
@@ -70,7 +74,9 @@ def read_open_files(files: Files) -> OpenFiles:
 
 def _command(files: Files, name: str) -> str:
     words = (files.text(f"proc/{name}/cmdline") or "").strip().split("\0")
-    command = " ".join(word for word in words if word) or first_line(files, f"proc/{name}/comm") or ""
+    command = (
+        " ".join(word for word in words if word) or first_line(files, f"proc/{name}/comm") or ""
+    )
     return re.sub(r"[^\x20-\x7e]", "?", command)[:200]
 
 
@@ -104,7 +110,11 @@ def judge(
         opening = opened.holders.get(index, []) if index is not None else []
         used = facts.get("memory_used_mib")
         product = products.get(position)
-        idle = product.memory_idle_mib if product else max(a.memory_idle_mib for a in accelerators().values())
+        idle = (
+            product.memory_idle_mib
+            if product
+            else max(a.memory_idle_mib for a in accelerators().values())
+        )
         above = used is not None and used > idle + memory_margin_mib()
         status = facts.get("status")
         # /sys shows every card of the server in a container, /dev only those that it was given

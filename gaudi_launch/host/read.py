@@ -38,7 +38,11 @@ def read_host(root: Path) -> Host:
 
 
 def assemble(
-    files: Files, ask: Ask | None, *, reserved: Mapping[int, Holder | None] | None = None, has_numactl: bool = False
+    files: Files,
+    ask: Ask | None,
+    *,
+    reserved: Mapping[int, Holder | None] | None = None,
+    has_numactl: bool = False,
 ) -> Host:
     """Return the machine that these files and this hl-smi show (None: no hl-smi)."""
     notes: dict[str, str] = {}
@@ -64,11 +68,15 @@ def assemble(
     for facts in cards:
         facts.settle()
     _drop_doubles(cards, notes)
-    products = {n: identify(f.get("product"), device_type=f.get("device_type")) for n, f in enumerate(cards)}
+    products = {
+        n: identify(f.get("product"), device_type=f.get("device_type")) for n, f in enumerate(cards)
+    }
     about = system.read_system(files)
     opened = occupancy.read_open_files(files)
     if opened.hidden:
-        notes["open-files"] = f"{opened.hidden} of {opened.processes} processes may not be looked into; root may"
+        notes["open-files"] = (
+            f"{opened.hidden} of {opened.processes} processes may not be looked into; root may"
+        )
     elif not opened.processes:
         notes["open-files"] = "no /proc to look for processes that use a card"
     occupancy.judge(cards, processes, opened, reserved or {}, products, about["in_container"])
@@ -123,7 +131,13 @@ def read_ports(host: Host, ask: Ask | None = None) -> Host:
 
 
 def _order(card: Card) -> tuple[bool, int, bool, int, str]:
-    return (card.index is None, card.index or 0, card.module is None, card.module or 0, card.bus or "")
+    return (
+        card.index is None,
+        card.index or 0,
+        card.module is None,
+        card.module or 0,
+        card.bus or "",
+    )
 
 
 def _drop_doubles(cards: Cards, notes: dict[str, str]) -> None:
@@ -151,7 +165,9 @@ def _nodes_of(cards: Cards) -> tuple[NumaNode, ...]:
     for facts in cards:
         if facts.get("numa_node") is not None and facts.get("cpus"):
             cpus.setdefault(facts.get("numa_node"), set()).update(facts.get("cpus"))
-    return tuple(NumaNode(id=node, cpus=tuple(sorted(found))) for node, found in sorted(cpus.items()))
+    return tuple(
+        NumaNode(id=node, cpus=tuple(sorted(found))) for node, found in sorted(cpus.items())
+    )
 
 
 def _ranges(cpus: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
@@ -189,6 +205,11 @@ def _live_interfaces(known: tuple[Interface, ...]) -> tuple[Interface, ...]:
     found = psutil.net_if_addrs()
     kinds = (socket.AF_INET, socket.AF_INET6)
     return tuple(
-        replace(i, addresses=tuple(a.address.partition("%")[0] for a in found.get(i.name, ()) if a.family in kinds))
+        replace(
+            i,
+            addresses=tuple(
+                a.address.partition("%")[0] for a in found.get(i.name, ()) if a.family in kinds
+            ),
+        )
         for i in known
     )

@@ -65,7 +65,9 @@ class SharedHlSmi:
 
     def _share(self, key: str, arguments: Sequence[str], most_age: float) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = os.open(
+            self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         try:
             if locks.try_take(handle):
                 self._refresh(key, arguments, most_age)
@@ -123,14 +125,21 @@ class SharedHlSmi:
 def _timed(entry: dict[str, Any]) -> TimedOutput:
     problem = entry["problem"]
     output = HlSmiOutput(
-        str(entry["text"]), None if problem is None else str(problem), timed_out=bool(entry["timed_out"])
+        str(entry["text"]),
+        None if problem is None else str(problem),
+        timed_out=bool(entry["timed_out"]),
     )
     return TimedOutput(output, float(entry["at"]))
 
 
 def _document(each: TimedOutput) -> dict[str, Any]:
     output = each.output
-    return {"at": each.at, "text": output.text, "problem": output.problem, "timed_out": output.timed_out}
+    return {
+        "at": each.at,
+        "text": output.text,
+        "problem": output.problem,
+        "timed_out": output.timed_out,
+    }
 
 
 def find() -> SharedHlSmi | None:
@@ -139,4 +148,6 @@ def find() -> SharedHlSmi | None:
     if program is None:
         return None
     name = "".join(letter if letter.isalnum() else "-" for letter in str(Path(program).resolve()))
-    return SharedHlSmi(partial(hl_smi.run, program), paths.state_dir() / "hl-smi" / name[-100:].strip("-"))
+    return SharedHlSmi(
+        partial(hl_smi.run, program), paths.state_dir() / "hl-smi" / name[-100:].strip("-")
+    )

@@ -30,14 +30,32 @@ BOXES: Mapping[str, SimulatedServer] = {
     "hls2": SimulatedServer(
         product="gaudi2",
         card_name="HL-225",
-        slots=((3, "19"), (7, "b3"), (2, "1a"), (6, "b4"), (1, "33"), (5, "cc"), (0, "34"), (4, "cd")),
+        slots=(
+            (3, "19"),
+            (7, "b3"),
+            (2, "1a"),
+            (6, "b4"),
+            (1, "33"),
+            (5, "cc"),
+            (0, "34"),
+            (4, "cd"),
+        ),
         cores_per_socket=40,
         cpu_model="Intel(R) Xeon(R) Platinum 8380 CPU @ 2.30GHz",
     ),
     "gaudi2e-8": SimulatedServer(
         product="gaudi2e",
         card_name="HL-288",
-        slots=((2, "2a"), (6, "aa"), (3, "29"), (7, "ab"), (0, "3a"), (4, "bb"), (1, "3b"), (5, "bc")),
+        slots=(
+            (2, "2a"),
+            (6, "aa"),
+            (3, "29"),
+            (7, "ab"),
+            (0, "3a"),
+            (4, "bb"),
+            (1, "3b"),
+            (5, "bc"),
+        ),
         cores_per_socket=48,
         cpu_model="Intel(R) Xeon(R) Platinum 8468",
     ),
@@ -51,14 +69,32 @@ BOXES: Mapping[str, SimulatedServer] = {
     "gaudi3-oam": SimulatedServer(
         product="gaudi3",
         card_name="HL-325L",
-        slots=((3, "a3"), (2, "ad"), (1, "b7"), (0, "c1"), (7, "cb"), (6, "d5"), (5, "df"), (4, "e9")),
+        slots=(
+            (3, "a3"),
+            (2, "ad"),
+            (1, "b7"),
+            (0, "c1"),
+            (7, "cb"),
+            (6, "d5"),
+            (5, "df"),
+            (4, "e9"),
+        ),
         cores_per_socket=56,
         cpu_model="Intel(R) Xeon(R) Platinum 8480+",
     ),
     "gaudi3-pcie": SimulatedServer(
         product="gaudi3-pcie",
         card_name="HL-338",
-        slots=((0, "29"), (1, "2a"), (2, "3a"), (3, "3b"), (4, "aa"), (5, "ab"), (6, "bb"), (7, "bc")),
+        slots=(
+            (0, "29"),
+            (1, "2a"),
+            (2, "3a"),
+            (3, "3b"),
+            (4, "aa"),
+            (5, "ab"),
+            (6, "bb"),
+            (7, "bc"),
+        ),
         cores_per_socket=56,
         cpu_model="Intel(R) Xeon(R) Platinum 8480+",
     ),
@@ -73,7 +109,10 @@ VARIANTS: Mapping[str, tuple[bool, str]] = {
     "no-hl-smi": (False, "hl-smi is not installed"),
     "no-sysfs": (False, "only hl-smi shows the cards"),
     "no-smt": (False, "one CPU a core"),
-    "bad-tuning": (False, "governor, C-states, NUMA balancing, huge pages, limits, docker as on a fresh system"),
+    "bad-tuning": (
+        False,
+        "governor, C-states, NUMA balancing, huge pages, limits, docker as on a fresh system",
+    ),
     "container": (False, "seen from inside a container"),
     "amd": (False, "AMD processors, whose IOMMU is on without a kernel argument"),
     "hot": (True, "these modules are too hot and slow down"),
@@ -107,7 +146,9 @@ class Machine:
         assert self.hl_smi is not None
         text, code = stub_hl_smi.answer(self.hl_smi, list(arguments))
         problem = (
-            f"'{' '.join(['hl-smi', *arguments])}' ended with exit code {code}: {text.strip()}" if code else None
+            f"'{' '.join(['hl-smi', *arguments])}' ended with exit code {code}: {text.strip()}"
+            if code
+            else None
         )
         return HlSmiOutput(text, problem)
 
@@ -118,7 +159,9 @@ def make(name: str) -> Host:
     Raises LaunchError (USAGE) for a name or variant that is not known.
     """
     machine = build(name)
-    host = assemble(machine.view, machine.ask if machine.hl_smi is not None else None, has_numactl=True)
+    host = assemble(
+        machine.view, machine.ask if machine.hl_smi is not None else None, has_numactl=True
+    )
     return replace(host, origin=f"simulated:{name}")
 
 
@@ -137,7 +180,9 @@ def build(name: str) -> Machine:
     """
     word, *variants = name.split("+")
     if word not in BOXES:
-        raise LaunchError("host.unknown_machine", ExitCode.USAGE, found=word, known=", ".join(NAMES))
+        raise LaunchError(
+            "host.unknown_machine", ExitCode.USAGE, found=word, known=", ".join(NAMES)
+        )
     box = BOXES[word]
     modules = sorted(module for module, _ in box.slots)
     options: dict[str, tuple[int, ...]] = {}
@@ -150,7 +195,12 @@ def build(name: str) -> Machine:
         if any(number not in modules for number in numbers):
             shown = ",".join(map(str, modules))
             raise LaunchError(
-                "host.variant_modules", ExitCode.USAGE, found=variant, machine=word, known=shown, word=key
+                "host.variant_modules",
+                ExitCode.USAGE,
+                found=variant,
+                machine=word,
+                known=shown,
+                word=key,
             )
         options[key] = tuple(number for number in numbers if number is not None)
     if "no-smt" in options:
@@ -173,9 +223,13 @@ def write_tree(name: str, folder: Path, files: Mapping[str, str | None] | None =
     return write_machine(build(name), folder, files)
 
 
-def write_machine(machine: Machine, folder: Path, files: Mapping[str, str | None] | None = None) -> Path:
+def write_machine(
+    machine: Machine, folder: Path, files: Mapping[str, str | None] | None = None
+) -> Path:
     """Write a machine that was already built, as `write_tree` does."""
-    wanted = {path: text for path, text in {**machine.files, **(files or {})}.items() if text is not None}
+    wanted = {
+        path: text for path, text in {**machine.files, **(files or {})}.items() if text is not None
+    }
     parents = {path.rpartition("/")[0] for path in (*wanted, *machine.links)}
     for path in sorted({*parents, "run/lock", "tmp", "dev/shm", "bin"}):
         (folder / path).mkdir(parents=True, exist_ok=True)
@@ -187,7 +241,9 @@ def write_machine(machine: Machine, folder: Path, files: Mapping[str, str | None
     if machine.hl_smi is not None:
         source = Path(stub_hl_smi.__file__).read_text(encoding="utf-8")
         _write(programs / "hl-smi", f"#!{sys.executable} -IS\n{source}")
-        (programs / "hl-smi").chmod(stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+        (programs / "hl-smi").chmod(
+            stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH
+        )
         _write(programs / "hl-smi.json", json.dumps(machine.hl_smi, indent=1))
     return programs
 

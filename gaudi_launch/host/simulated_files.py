@@ -36,7 +36,12 @@ _MODULES = (
 )
 # variants whose values change with the time (simulated_motion)
 MOVING = ("busy", "hot", "link-down", "lost")
-_DEVICE_TYPE = {"gaudi2": "GAUDI2", "gaudi2e": "GAUDI2", "gaudi3": "GAUDI3", "gaudi3-pcie": "GAUDI3 HL-338"}
+_DEVICE_TYPE = {
+    "gaudi2": "GAUDI2",
+    "gaudi2e": "GAUDI2",
+    "gaudi3": "GAUDI3",
+    "gaudi3-pcie": "GAUDI3 HL-338",
+}
 # ports between cards: HabanaAI/HCL@54fed3a server types
 _PORTS = {
     "gaudi2": tuple(port for port in range(24) if port not in (8, 22, 23)),
@@ -135,7 +140,12 @@ def hl_smi_of(box: SimulatedServer, options: Options) -> dict[str, Any]:
             }
         )
     loaded = "no-driver" not in options
-    return {"version": RELEASE, "firmware": FIRMWARE, "driver": DRIVER, "cards": cards if loaded else []}
+    return {
+        "version": RELEASE,
+        "firmware": FIRMWARE,
+        "driver": DRIVER,
+        "cards": cards if loaded else [],
+    }
 
 
 def files_of(box: SimulatedServer, options: Options) -> tuple[dict[str, str], dict[str, str]]:
@@ -148,7 +158,10 @@ def files_of(box: SimulatedServer, options: Options) -> tuple[dict[str, str], di
     _network(files)
     _cards(files, box, options)
     _processes(files, links, box, options)
-    return {path: text if text.endswith("\n") or not text else text + "\n" for path, text in files.items()}, links
+    return {
+        path: text if text.endswith("\n") or not text else text + "\n"
+        for path, text in files.items()
+    }, links
 
 
 def _system(files: dict[str, str], box: SimulatedServer, options: Options) -> None:
@@ -159,7 +172,9 @@ def _system(files: dict[str, str], box: SimulatedServer, options: Options) -> No
         # AMD's IOMMU is on by itself, and intel_idle is not loaded
         boot = "cpufreq.default_governor=performance iommu=pt"
     plain = "quiet splash"
-    command_line = f"BOOT_IMAGE=/vmlinuz-{KERNEL} root=/dev/mapper/root ro {boot if tuned else plain}"
+    command_line = (
+        f"BOOT_IMAGE=/vmlinuz-{KERNEL} root=/dev/mapper/root ro {boot if tuned else plain}"
+    )
     limits = ("unlimited", "1048576") if tuned else ("8192", "1024")
     limit_lines = (
         "Limit                     Soft Limit           Hard Limit           Units     \n"
@@ -188,7 +203,11 @@ def _system(files: dict[str, str], box: SimulatedServer, options: Options) -> No
             "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
         }
     )
-    runtimes = {"habana": {"path": "/usr/bin/habana-container-runtime", "runtimeArgs": []}} if tuned else {}
+    runtimes = (
+        {"habana": {"path": "/usr/bin/habana-container-runtime", "runtimeArgs": []}}
+        if tuned
+        else {}
+    )
     files["etc/docker/daemon.json"] = json.dumps({"runtimes": runtimes}, indent=4)
     files["usr/bin/docker"] = ""
     if tuned:
@@ -196,7 +215,9 @@ def _system(files: dict[str, str], box: SimulatedServer, options: Options) -> No
     if "container" in options:
         files[".dockerenv"] = ""
     loaded = () if "no-driver" in options else _MODULES
-    files["proc/modules"] = "".join(f"{name} 1000000 1 - Live 0x0000000000000000\n" for name in (*loaded, "nvme"))
+    files["proc/modules"] = "".join(
+        f"{name} 1000000 1 - Live 0x0000000000000000\n" for name in (*loaded, "nvme")
+    )
     if loaded:
         for name in loaded:
             files[f"sys/module/{name}/initstate"] = "live"
@@ -275,7 +296,9 @@ def _network(files: dict[str, str]) -> None:
 
     head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
     default = f"ens8f0\t00000000\t{word('10.20.30.1')}\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
-    local = f"ens8f0\t{word('10.20.30.0')}\t00000000\t0001\t0\t0\t0\t{word('255.255.255.0')}\t0\t0\t0\n"
+    local = (
+        f"ens8f0\t{word('10.20.30.0')}\t00000000\t0001\t0\t0\t0\t{word('255.255.255.0')}\t0\t0\t0\n"
+    )
     files["proc/net/route"] = head + default + local
     files["proc/net/fib_trie"] = (
         "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n"
@@ -327,10 +350,17 @@ def _cards(files: dict[str, str], box: SimulatedServer, options: Options) -> Non
             "cpucp_ver": f"hl-{box.product}-{RELEASE}-fw-{FIRMWARE}",
             "max_power": str((box.accelerator.power_w or 0) * 1000),
         }
-        files.update({f"sys/class/accel/accel{index}/device/{name}": text for name, text in attributes.items()})
+        files.update(
+            {
+                f"sys/class/accel/accel{index}/device/{name}": text
+                for name, text in attributes.items()
+            }
+        )
 
 
-def _processes(files: dict[str, str], links: dict[str, str], box: SimulatedServer, options: Options) -> None:
+def _processes(
+    files: dict[str, str], links: dict[str, str], box: SimulatedServer, options: Options
+) -> None:
     def process(pid: int, command: str, words: str, user: int) -> None:
         files[f"proc/{pid}/comm"] = command
         files[f"proc/{pid}/cmdline"] = words.replace(" ", "\0") + "\0\n"

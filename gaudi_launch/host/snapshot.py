@@ -38,7 +38,9 @@ def from_json(document: object) -> Host:
     Raises LaunchError (USAGE) naming the first field that is missing or of another kind.
     """
     if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise _bad("kind", f"'{KIND}'", document.get("kind") if isinstance(document, dict) else document)
+        raise _bad(
+            "kind", f"'{KIND}'", document.get("kind") if isinstance(document, dict) else document
+        )
     if document.get("schema") != 1:
         raise _bad("schema", "1", document.get("schema"))
     host: Host = _read(Host, document.get("host"), "host")
@@ -97,7 +99,12 @@ def _read(kind: Any, value: object, where: str) -> Any:
         # a later release may write more fields; they are not ours to judge
         present = {name: inner for name, inner in value.items() if name in known}
         try:
-            return kind(**{n: _read_field(n, known[n], inner, f"{where}.{n}") for n, inner in present.items()})
+            return kind(
+                **{
+                    n: _read_field(n, known[n], inner, f"{where}.{n}")
+                    for n, inner in present.items()
+                }
+            )
         except TypeError as error:
             raise _bad(where, "all its fields", str(error)) from None
     origin, arguments = get_origin(kind), get_args(kind)
@@ -108,7 +115,9 @@ def _read(kind: Any, value: object, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list):
             raise _bad(where, "a list", value)
-        return tuple(_read(arguments[0], inner, f"{where}[{number}]") for number, inner in enumerate(value))
+        return tuple(
+            _read(arguments[0], inner, f"{where}[{number}]") for number, inner in enumerate(value)
+        )
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, dict):
             raise _bad(where, "an object", value)
@@ -132,5 +141,9 @@ def _read_field(name: str, kind: Any, value: object, where: str) -> Any:
 
 def _bad(where: str, expected: str, found: object) -> LaunchError:
     return LaunchError(
-        "host.snapshot_field", ExitCode.USAGE, where=where, expected=expected, found=repr(found)[:80]
+        "host.snapshot_field",
+        ExitCode.USAGE,
+        where=where,
+        expected=expected,
+        found=repr(found)[:80],
     )

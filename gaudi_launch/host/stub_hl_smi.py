@@ -64,7 +64,8 @@ def _csv(cards: list[dict[str, Any]], fields: list[str], options: list[str]) -> 
     for card in cards:
         units = {} if "nounits" in options else _UNITS
         cells = (
-            "N/A" if card[f] is None else f"{card[f]} {units[f]}" if f in units else str(card[f]) for f in fields
+            "N/A" if card[f] is None else f"{card[f]} {units[f]}" if f in units else str(card[f])
+            for f in fields
         )
         lines.append(", ".join(cells))
     return "\n".join(lines) + "\n", 0
@@ -109,7 +110,9 @@ def _topo(cards: list[dict[str, Any]], options: list[str]) -> str:
     lines = ["\t".join(heads) + "\t", "\t".join("-" * len(head) for head in heads) + "\t"]
     for card in sorted(cards, key=lambda card: int(card["module_id"])):
         cells = (
-            [str(card["module_id"])] + [card["cpus"]] * ("-c" in options) + [str(card["numa"])] * ("-N" in options)
+            [str(card["module_id"])]
+            + [card["cpus"]] * ("-c" in options)
+            + [str(card["numa"])] * ("-N" in options)
         )
         lines.append("\t".join(cells) + "\t")
     return "\n".join(lines) + "\n"

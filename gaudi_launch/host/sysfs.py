@@ -16,7 +16,10 @@ from gaudi_launch.host.merge import Cards
 
 BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.I)
 # the class that the driver has used since it moved to drivers/accel, and the one before
-_CLASSES = (("sys/class/accel", "accel", "dev/accel/accel"), ("sys/class/habanalabs", "hl", "dev/hl"))
+_CLASSES = (
+    ("sys/class/accel", "accel", "dev/accel/accel"),
+    ("sys/class/habanalabs", "hl", "dev/hl"),
+)
 _OURS = ("module_id", "pci_addr", "device_type", "armcp_ver", "cpucp_ver")
 _LARGEST_NUMBER = 4096
 
@@ -48,7 +51,11 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
     facts = cards.find(index=index)
     facts.put("index", index, "sysfs accel class")
     module = whole_number(word("module_id"))
-    facts.put("module", module if module is not None and 0 <= module < _LARGEST_NUMBER else None, "sysfs module_id")
+    facts.put(
+        "module",
+        module if module is not None and 0 <= module < _LARGEST_NUMBER else None,
+        "sysfs module_id",
+    )
     bus = word("pci_addr")
     bus = bus.lower() if bus and BUS.fullmatch(bus) else None
     facts.put("bus", bus, "sysfs pci_addr")
@@ -59,7 +66,11 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
     if files.exists(node):
         facts.put("device_node", f"/{node}", "device node")
 
-    pci = f"sys/bus/pci/devices/{bus}" if bus and files.exists(f"sys/bus/pci/devices/{bus}") else device
+    pci = (
+        f"sys/bus/pci/devices/{bus}"
+        if bus and files.exists(f"sys/bus/pci/devices/{bus}")
+        else device
+    )
 
     def pci_word(name: str) -> str | None:
         return first_line(files, f"{pci}/{name}") or word(name)
@@ -68,13 +79,25 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
     known = identify(pci_id=pci_id, device_type=facts.get("device_type"))
     if known is not None:
         # the driver does not say HL-225; this is the product's plain name until hl-smi gives the exact one
-        facts.hint("product", known.names[0], "PCI id" if pci_id in known.pci_ids else "sysfs device_type")
+        facts.hint(
+            "product", known.names[0], "PCI id" if pci_id in known.pci_ids else "sysfs device_type"
+        )
     node_number = whole_number(pci_word("numa_node"))
-    facts.put("numa_node", node_number if node_number is not None and node_number >= 0 else None, "sysfs numa_node")
+    facts.put(
+        "numa_node",
+        node_number if node_number is not None and node_number >= 0 else None,
+        "sysfs numa_node",
+    )
     facts.put("cpus", parse_cpus(pci_word("local_cpulist") or ""), "sysfs local_cpulist")
-    for name, attribute in (("pcie_speed", "current_link_speed"), ("pcie_max_speed", "max_link_speed")):
+    for name, attribute in (
+        ("pcie_speed", "current_link_speed"),
+        ("pcie_max_speed", "max_link_speed"),
+    ):
         facts.put(name, pci_word(attribute), f"sysfs {attribute}")
-    for name, attribute in (("pcie_width", "current_link_width"), ("pcie_max_width", "max_link_width")):
+    for name, attribute in (
+        ("pcie_width", "current_link_width"),
+        ("pcie_max_width", "max_link_width"),
+    ):
         facts.put(name, whole_number(pci_word(attribute)), f"sysfs {attribute}")
 
 

@@ -11,7 +11,9 @@ from gaudi_launch.host.files import Files, first_line, whole_number
 from gaudi_launch.host.hardware import Interface
 from gaudi_launch.host.sysfs import read_meminfo
 
-_VIRTUAL = re.compile(r"qemu|kvm|vmware|virtualbox|xen|amazon ec2|google compute|openstack|bochs|parallels", re.I)
+_VIRTUAL = re.compile(
+    r"qemu|kvm|vmware|virtualbox|xen|amazon ec2|google compute|openstack|bochs|parallels", re.I
+)
 _CONTAINER = re.compile(r"docker|kubepods|containerd|libpod|lxc|crio")
 
 
@@ -19,7 +21,8 @@ def read_system(files: Files) -> dict[str, Any]:
     """Return the fields of `Host` that plain files contain; unreadable ones are None."""
     memory = read_meminfo(files.text("proc/meminfo") or "")
     return {
-        "hostname": first_line(files, "proc/sys/kernel/hostname") or first_line(files, "etc/hostname"),
+        "hostname": first_line(files, "proc/sys/kernel/hostname")
+        or first_line(files, "etc/hostname"),
         "kernel": first_line(files, "proc/sys/kernel/osrelease"),
         "os_name": _os_name(files.text("etc/os-release") or ""),
         "cpu_model": _cpu_field(files, "model name"),
@@ -52,7 +55,9 @@ def in_container(files: Files) -> bool | None:
     groups, environment = files.text("proc/1/cgroup"), files.text("proc/1/environ")
     if groups is None and environment is None:
         return None
-    return bool(_CONTAINER.search(groups or "") or re.search(r"(?:^|\0)container=", environment or ""))
+    return bool(
+        _CONTAINER.search(groups or "") or re.search(r"(?:^|\0)container=", environment or "")
+    )
 
 
 def virtual_machine(files: Files) -> bool | None:
@@ -62,7 +67,10 @@ def virtual_machine(files: Files) -> bool | None:
     """
     flags = _cpu_field(files, "flags")
     board = " ".join(
-        filter(None, (first_line(files, f"sys/class/dmi/id/{n}") for n in ("sys_vendor", "product_name")))
+        filter(
+            None,
+            (first_line(files, f"sys/class/dmi/id/{n}") for n in ("sys_vendor", "product_name")),
+        )
     )
     if flags is None and not board:
         return None
@@ -79,13 +87,17 @@ def read_interfaces(files: Files) -> tuple[Interface, ...]:
     addresses: dict[str, list[str]] = {}
     for address in _local_addresses(files.text("proc/net/fib_trie") or ""):
         value = int.from_bytes(bytes(map(int, address.split("."))), "big")
-        fitting = [(mask, name) for name, network, mask in routes if mask and value & mask == network]
+        fitting = [
+            (mask, name) for name, network, mask in routes if mask and value & mask == network
+        ]
         if fitting:
             addresses.setdefault(max(fitting)[1], []).append(address)
     for line in (files.text("proc/net/if_inet6") or "").splitlines():
         words = line.split()
         if len(words) == 6 and re.fullmatch(r"[0-9a-f]{32}", words[0]):
-            addresses.setdefault(words[5], []).append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0])))
+            addresses.setdefault(words[5], []).append(
+                socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0]))
+            )
     return tuple(
         Interface(
             name=name,
@@ -107,7 +119,9 @@ def _routes(text: str) -> list[tuple[str, int, int]]:
     for line in text.splitlines()[1:]:
         words = line.split()
         if len(words) >= 8 and all(re.fullmatch(r"[0-9A-Fa-f]{8}", words[n]) for n in (1, 7)):
-            network, mask = (struct.unpack("!I", struct.pack("<I", int(words[n], 16)))[0] for n in (1, 7))
+            network, mask = (
+                struct.unpack("!I", struct.pack("<I", int(words[n], 16)))[0] for n in (1, 7)
+            )
             routes.append((words[0], network, mask))
     return routes
 

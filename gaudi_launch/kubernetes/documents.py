@@ -57,7 +57,9 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
         found += [(served.key, each) for each in (main, *extra)]
     first, page = models[0], None
     # the Service that KubeRay creates for ready pods, or ours
-    api: Any = TemplateText((first.name, "-serve-svc")) if cluster.kind == "rayservice" else first.name
+    api: Any = (
+        TemplateText((first.name, "-serve-svc")) if cluster.kind == "rayservice" else first.name
+    )
     style = "infer" if first.serve else "openai"
     if cluster.webui:
         found += [("", each) for each in webui(cluster, release, api, first.model, style)]
@@ -70,7 +72,11 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
 
 
 def _main(
-    served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str], together: bool
+    served: ServedModel,
+    cluster: KubernetesTarget,
+    release: Name,
+    places: Mapping[str, str],
+    together: bool,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the object that creates a model's pods, and the labels of ready ones.
 
@@ -87,7 +93,9 @@ def _main(
     return deployment(served, cluster, release, places, together), selector(served)
 
 
-def render(models: Sequence[ServedModel], cluster: KubernetesTarget, *, kustomize: bool = False) -> Rendered:
+def render(
+    models: Sequence[ServedModel], cluster: KubernetesTarget, *, kustomize: bool = False
+) -> Rendered:
     """Return plain YAML in one file.
 
     ``kustomize`` adds a kustomization that names it. Raises LaunchError for what Kubernetes would
@@ -102,7 +110,10 @@ def render(models: Sequence[ServedModel], cluster: KubernetesTarget, *, kustomiz
     how = "kubectl apply " + ("-k FOLDER" if kustomize else "-f FILE")
     files = {file: documents((dump(each) for each in objects), header(models, cluster, how))}
     if kustomize:
-        entry: dict[str, Any] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+        entry: dict[str, Any] = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+        }
         if cluster.namespace:
             entry["namespace"] = cluster.namespace
         files["kustomization.yaml"] = dump({**entry, "resources": [file]})
@@ -131,7 +142,9 @@ def header(models: Sequence[ServedModel], cluster: KubernetesTarget, how: str) -
             f" ({waits}weights, then warm-up)."
         )
     if cluster.kind == "rayservice":
-        lines.append("One replica a pod, scaled by Ray: needs the KubeRay operator (v1.1 or newer).")
+        lines.append(
+            "One replica a pod, scaled by Ray: needs the KubeRay operator (v1.1 or newer)."
+        )
     if cluster.kind == "leaderworkerset":
         lines.append(
             f"Groups of {cluster.nodes} pods, one per node: needs the LeaderWorkerSet controller (v0.6 or newer)."
@@ -139,7 +152,9 @@ def header(models: Sequence[ServedModel], cluster: KubernetesTarget, how: str) -
     return lines
 
 
-def notes(models: Sequence[ServedModel], cluster: KubernetesTarget, release: Name) -> tuple[Message, ...]:
+def notes(
+    models: Sequence[ServedModel], cluster: KubernetesTarget, release: Name
+) -> tuple[Message, ...]:
     """Return the assumptions of the files, and what the user has to do."""
     found: list[Message] = []
     places = places_of(models)
@@ -148,14 +163,21 @@ def notes(models: Sequence[ServedModel], cluster: KubernetesTarget, release: Nam
         found += served.needs.notes
         folders = [mount for mount in engine_mounts(served) if not mount.fill]
         found += [
-            message("kubernetes.weights", claim=claim, path=m.source, place=places[m.source]) for m in folders
+            message("kubernetes.weights", claim=claim, path=m.source, place=places[m.source])
+            for m in folders
         ]
-    claims = [each for each in storage(cluster, models, release) if each["kind"] == "PersistentVolumeClaim"]
+    claims = [
+        each
+        for each in storage(cluster, models, release)
+        if each["kind"] == "PersistentVolumeClaim"
+    ]
     if claims and not cluster.storage_class and access_mode(cluster, models) == "ReadWriteMany":
         found.append(message("kubernetes.many_nodes"))
     if cluster.monitor:
         found.append(message("monitoring.in_cluster"))
-        found.append(message("kubernetes.monitor", names=" ".join(served.name.plain() for served in models)))
+        found.append(
+            message("kubernetes.monitor", names=" ".join(served.name.plain() for served in models))
+        )
     if cluster.secret_names:
         names = ", ".join(cluster.secret_names)
         found.append(message("kubernetes.secret", secret=cluster.secret, names=names))

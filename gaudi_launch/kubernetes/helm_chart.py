@@ -52,7 +52,9 @@ def chart(models: Sequence[ServedModel], cluster: KubernetesTarget) -> Rendered:
     }
     first = {
         "Chart.yaml": dump(about),
-        "values.yaml": documents([dump(values)], header(models, cluster, "helm install NAME FOLDER")),
+        "values.yaml": documents(
+            [dump(values)], header(models, cluster, "helm install NAME FOLDER")
+        ),
         "values.schema.json": json.dumps(_schema(values), indent=2) + "\n",
     }
     return Rendered({**first, **files}, notes=notes(models, cluster, release))
@@ -122,7 +124,9 @@ class _Marks:
             self._found.append(part)
             return f"{self._start}{len(self._found) - 1}x"
         if isinstance(part, TemplateText):
-            return "".join(word if isinstance(word, str) else self.into(word) for word in part.parts)
+            return "".join(
+                word if isinstance(word, str) else self.into(word) for word in part.parts
+            )
         if isinstance(part, Mapping):
             return {key: self.into(value) for key, value in part.items()}
         if isinstance(part, (list, tuple)):
@@ -137,15 +141,25 @@ class _Marks:
         line_match = re.match(rf"^( *)(- )?([^\s:]+: )?{self._start}(\d+)x\n$", line)
         found = self._found[int(line_match.group(4))] if line_match else None
         if line_match and isinstance(found, Knob):
-            indent, item, name = line_match.group(1), line_match.group(2) or "", line_match.group(3) or ""
+            indent, item, name = (
+                line_match.group(1),
+                line_match.group(2) or "",
+                line_match.group(3) or "",
+            )
             if found.form == "pairs":
                 return _pairs(found, indent, found in self._alone)
             if found.form == "block":
                 deep = len(indent) + len(item) + 2
-                return f"{indent}{item}{name}{{{{- toYaml {_value(found.path)} | nindent {deep} }}}}\n"
+                return (
+                    f"{indent}{item}{name}{{{{- toYaml {_value(found.path)} | nindent {deep} }}}}\n"
+                )
             ending = "int" if found.form == "number" else "quote"
             return f"{indent}{item}{name}{{{{ {_value(found.path)} | {ending} }}}}\n"
-        return re.sub(rf"{self._start}(\d+)x", lambda mark: self._inline(self._found[int(mark.group(1))]), line)
+        return re.sub(
+            rf"{self._start}(\d+)x",
+            lambda mark: self._inline(self._found[int(mark.group(1))]),
+            line,
+        )
 
     @staticmethod
     def _inline(found: Knob | Name | Checksum) -> str:

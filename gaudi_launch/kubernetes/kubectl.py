@@ -26,13 +26,18 @@ _IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _NO_KIND = re.compile(r"the server doesn't have a resource type|no matches for kind", re.IGNORECASE)
 _MEANINGS = (
     (
-        re.compile(r"context .* does not exist|no context exists|context was not found", re.IGNORECASE),
+        re.compile(
+            r"context .* does not exist|no context exists|context was not found", re.IGNORECASE
+        ),
         "kube.context",
         ExitCode.USAGE,
     ),
     (re.compile(r"error loading config file", re.IGNORECASE), "kube.bad_file", ExitCode.USAGE),
     (
-        re.compile(r"localhost:8080|no configuration has been provided|invalid configuration", re.IGNORECASE),
+        re.compile(
+            r"localhost:8080|no configuration has been provided|invalid configuration",
+            re.IGNORECASE,
+        ),
         "kube.no_config",
         ExitCode.MACHINE,
     ),
@@ -71,8 +76,16 @@ class Kubectl:
 
     def words(self, *words: str) -> list[str]:
         """Return the complete command for these arguments."""
-        chosen = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--namespace": self.namespace}
-        return [self.program, *(f"{name}={value}" for name, value in chosen.items() if value), *words]
+        chosen = {
+            "--kubeconfig": self.kubeconfig,
+            "--context": self.context,
+            "--namespace": self.namespace,
+        }
+        return [
+            self.program,
+            *(f"{name}={value}" for name, value in chosen.items() if value),
+            *words,
+        ]
 
     def document(self, *words: str) -> dict[str, Any] | None:
         """Return the JSON answer of a command.
@@ -86,9 +99,13 @@ class Kubectl:
         try:
             done = interrupt.run(command, seconds=self.seconds + 5)
         except subprocess.TimeoutExpired:
-            raise LaunchError("kube.unreachable", ExitCode.FAILED, why=f"{self.seconds:.0f} s") from None
+            raise LaunchError(
+                "kube.unreachable", ExitCode.FAILED, why=f"{self.seconds:.0f} s"
+            ) from None
         except OSError as error:
-            raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
+            raise LaunchError(
+                "kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or ""
+            ) from None
         if done.returncode:
             said = _words_of(done.stderr, done.returncode)
             if _NO_KIND.search(said):
@@ -111,7 +128,9 @@ class Kubectl:
         try:
             done = interrupt.run(command, streams=interrupt.Streams(output=None))
         except OSError as error:
-            raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or "") from None
+            raise LaunchError(
+                "kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or ""
+            ) from None
         # a reader that closed the pipe (| head) is not a failure
         ended_well = done.returncode in (0, -signal.SIGPIPE)
         if not ended_well and "broken pipe" not in done.stderr:

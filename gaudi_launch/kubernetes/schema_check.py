@@ -44,7 +44,9 @@ def check(objects: Sequence[Mapping[str, Any]]) -> None:
     for found in objects:
         for where, what in problems(found):
             name = f"{found.get('kind')} {found.get('metadata', {}).get('name')}"
-            raise LaunchError("kubernetes.not_valid", ExitCode.FAILED, object=name, where=where, what=what)
+            raise LaunchError(
+                "kubernetes.not_valid", ExitCode.FAILED, object=name, where=where, what=what
+            )
         identity = (str(found["kind"]), str(found["metadata"]["name"]))
         if identity in seen:
             raise LaunchError("kubernetes.twice", ExitCode.USAGE, object=" ".join(identity))
@@ -69,7 +71,9 @@ def _by_schema(found: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[
     from gaudi_launch import json_schema
 
     for problem in json_schema.problems(found, {**schema, "$defs": schemas()["$defs"]}):
-        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.path)
+        where = "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.path
+        )
         if problem.keyword == "additionalProperties":
             yield f"{where}.{problem.entry}", "unknown key"
         elif problem.keyword == "required":

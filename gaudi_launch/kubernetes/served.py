@@ -48,7 +48,9 @@ def release_name(given: str, model: str) -> str:
     """
     if not given:
         # a Service's name must begin with a letter
-        return re.sub(r"^(?=[0-9])", "m-", dns_name(model.rstrip("/").rpartition("/")[2], LONGEST_RELEASE - 2))
+        return re.sub(
+            r"^(?=[0-9])", "m-", dns_name(model.rstrip("/").rpartition("/")[2], LONGEST_RELEASE - 2)
+        )
     if not NAME.fullmatch(given) or given[0].isdigit() or len(given) > LONGEST_RELEASE:
         raise LaunchError("kubernetes.name", ExitCode.USAGE, found=given, longest=LONGEST_RELEASE)
     return given
@@ -60,13 +62,17 @@ def keys_of(names: Iterable[str]) -> list[str]:
     for name in names:
         key = dns_name(name.rstrip("/").rpartition("/")[2], 24)
         number = 2
-        while (fresh := key if number == 2 and key not in found else f"{key[:21]}-{number}") in found:
+        while (
+            fresh := key if number == 2 and key not in found else f"{key[:21]}-{number}"
+        ) in found:
             number += 1
         found.append(fresh)
     return found
 
 
-def served_of(plan: Plan, container: Container, needs: PodResources, key: str, name: Name) -> ServedModel:
+def served_of(
+    plan: Plan, container: Container, needs: PodResources, key: str, name: Name
+) -> ServedModel:
     """Return a plan as a model whose objects have this name."""
     recipe = container.env.get(RECIPE_VARIABLE, "")
     mib = recipe.rpartition(",")[2]

@@ -38,7 +38,10 @@ _UNSCHEDULABLE = (
     (re.compile(r"Insufficient hugepages"), "kube.few_hugepages"),
     (re.compile(r"Insufficient habana\.ai/gaudi"), "kube.few_cards"),
     (re.compile(r"Insufficient aws\.amazon\.com/neuron"), "kube.few_neuron"),
-    (re.compile(r"unbound immediate PersistentVolumeClaims|persistentvolumeclaim .* not found"), "kube.no_volume"),
+    (
+        re.compile(r"unbound immediate PersistentVolumeClaims|persistentvolumeclaim .* not found"),
+        "kube.no_volume",
+    ),
     (re.compile(r"untolerated taint"), "kube.taint"),
     (re.compile(r"node affinity/selector"), "kube.selector"),
     (re.compile(r"Insufficient (cpu|memory)"), "kube.few_cpu"),
@@ -99,7 +102,10 @@ class Status:
             "helm": self.helm,
             "workloads": [vars(each) for each in self.workloads],
             "pods": [
-                {**vars(pod), "why": {"id": pod.why.id, "message": pod.why.render()} if pod.why else None}
+                {
+                    **vars(pod),
+                    "why": {"id": pod.why.id, "message": pod.why.render()} if pod.why else None,
+                }
                 for pod in self.pods
             ],
         }
@@ -135,7 +141,10 @@ def engine_of(item: Any) -> str:
 
     Return "" for a pod of another kind (a chat page, the head of a Ray cluster).
     """
-    if _at(item, "kind") != "Pod" or _at(item, "metadata", "labels", "app.kubernetes.io/component") != "engine":
+    if (
+        _at(item, "kind") != "Pod"
+        or _at(item, "metadata", "labels", "app.kubernetes.io/component") != "engine"
+    ):
         return ""
     containers = _list(item, "spec", "containers")
     return str(_at(containers[0], "name") or "") if containers else ""
@@ -147,7 +156,9 @@ def reference_of(item: Any) -> str:
     Return "" for what a controller creates and deletes itself.
     """
     api, kind, name = _at(item, "apiVersion"), _at(item, "kind"), _at(item, "metadata", "name")
-    if _list(item, "metadata", "ownerReferences") or not all(isinstance(word, str) for word in (api, kind, name)):
+    if _list(item, "metadata", "ownerReferences") or not all(
+        isinstance(word, str) for word in (api, kind, name)
+    ):
         return ""
     group, _, version = str(api).rpartition("/")
     return f"{kind.lower()}.{version}.{group}/{name}" if group else f"{kind.lower()}/{name}"
@@ -157,16 +168,26 @@ def _workload(item: Mapping[str, Any]) -> KubeWorkload | None:
     kind, name = str(item.get("kind")), str(_at(item, "metadata", "name") or "")
     if kind == "Deployment":
         return KubeWorkload(
-            kind, name, _number(item, 1, "spec", "replicas"), _number(item, 0, "status", "readyReplicas")
+            kind,
+            name,
+            _number(item, 1, "spec", "replicas"),
+            _number(item, 0, "status", "readyReplicas"),
         )
     if kind == "LeaderWorkerSet":
         return KubeWorkload(
-            kind, name, _number(item, 1, "spec", "replicas"), _number(item, 0, "status", "readyReplicas")
+            kind,
+            name,
+            _number(item, 1, "spec", "replicas"),
+            _number(item, 0, "status", "readyReplicas"),
         )
     if kind == "RayService":
         groups = _at(item, "spec", "rayClusterConfig", "workerGroupSpecs")
-        wanted = sum(_number(g, 0, "minReplicas") for g in groups) if isinstance(groups, list) else 1
-        ready = _number(item, 0, "status", "activeServiceStatus", "rayClusterStatus", "readyWorkerReplicas")
+        wanted = (
+            sum(_number(g, 0, "minReplicas") for g in groups) if isinstance(groups, list) else 1
+        )
+        ready = _number(
+            item, 0, "status", "activeServiceStatus", "rayClusterStatus", "readyWorkerReplicas"
+        )
         running = _at(item, "status", "serviceStatus") == "Running"
         return KubeWorkload(kind, name, wanted, ready if running else 0)
     return None
@@ -195,7 +216,9 @@ def _phase(item: Mapping[str, Any], now: datetime) -> tuple[str, Message | None]
     scheduled = conditions.get("PodScheduled")
     if _at(scheduled, "status") == "False":
         detail = str(_at(scheduled, "message") or "")
-        id = next((id for pattern, id in _UNSCHEDULABLE if pattern.search(detail)), "kube.unscheduled")
+        id = next(
+            (id for pattern, id in _UNSCHEDULABLE if pattern.search(detail)), "kube.unscheduled"
+        )
         return "pending", message(id, said=detail)
     first = _list(item, "status", "initContainerStatuses")
     containers = _list(item, "status", "containerStatuses")
@@ -206,7 +229,11 @@ def _phase(item: Mapping[str, Any], now: datetime) -> tuple[str, Message | None]
             return "failed", message(_WAITING[reason], said=detail)
         ended = _at(status, "state", "terminated") or _at(status, "lastState", "terminated")
         code = _at(ended, "exitCode")
-        if isinstance(code, int) and code and (reason == "CrashLoopBackOff" or _at(status, "state", "terminated")):
+        if (
+            isinstance(code, int)
+            and code
+            and (reason == "CrashLoopBackOff" or _at(status, "state", "terminated"))
+        ):
             id = "kube.out_of_memory" if _at(ended, "reason") == "OOMKilled" else "kube.crashed"
             return "failed", message(id, container=str(_at(status, "name")), code=code)
     if any(_at(status, "state", "running") for status in first):

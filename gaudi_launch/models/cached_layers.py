@@ -85,7 +85,9 @@ def _has_window(text: Mapping[str, Any], index: int) -> bool:
         return False
     if text.get("use_sliding_window") is True and isinstance(text.get("max_window_layers"), int):
         return bool(index >= text["max_window_layers"])
-    period = _number(text, "sliding_window_pattern") or _ALTERNATING.get(str(text.get("model_type")), 0)
+    period = _number(text, "sliding_window_pattern") or _ALTERNATING.get(
+        str(text.get("model_type")), 0
+    )
     return not period or (index + 1) % period != 0
 
 

@@ -39,7 +39,9 @@ class ServingDemand:
     @property
     def profile_tokens(self) -> int:
         longest = self.longest_prompt or self.max_model_len
-        return sizing.profile_tokens(self.max_num_seqs, self.max_num_batched_tokens or longest, longest)
+        return sizing.profile_tokens(
+            self.max_num_seqs, self.max_num_batched_tokens or longest, longest
+        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,9 @@ def divide_card(
     block = sizing.block_bytes(model, cards, sizing.KV_BYTES.get(ask.kv_dtype, 2), rules=ask.cache)
     if weights is None or block is None:
         return None
-    activations = sizing.activation_bytes(model, ask.profile_tokens, cards) if rules.profile_run else 0.0
+    activations = (
+        sizing.activation_bytes(model, ask.profile_tokens, cards) if rules.profile_run else 0.0
+    )
     free = card_bytes - weights - activations
     if rules.fixed_share is not None:
         utilization, reserved = rules.fixed_share, 0.0
@@ -264,7 +268,11 @@ def too_tight(found: CardMemory, ask: ServingDemand) -> Message | None:
 
 
 def fit_weights_only(
-    model: Model, cores: int, cards: Iterable[int] | None, dtypes: Sequence[str], core_gb: int = NEURON_CORE_GB
+    model: Model,
+    cores: int,
+    cards: Iterable[int] | None,
+    dtypes: Sequence[str],
+    core_gb: int = NEURON_CORE_GB,
 ) -> FitTable:
     """Return rows for NeuronCores by weights alone.
 
@@ -278,10 +286,22 @@ def fit_weights_only(
             rows.append(FitRow(cores, dtype, False, message("fit.unknown", model=model.name)))
             continue
         needed = max(1, sizing.units(total / 1e9, 1, core_gb))
-        for n in sorted(set(cards) if cards else {1, cores, *([needed] if needed <= cores else [])}):
-            words = {"total": f"{total / 1e9:.1f}", "cores": needed, "chips": -(-needed // _CORES_A_CHIP)}
+        for n in sorted(
+            set(cards) if cards else {1, cores, *([needed] if needed <= cores else [])}
+        ):
+            words = {
+                "total": f"{total / 1e9:.1f}",
+                "cores": needed,
+                "chips": -(-needed // _CORES_A_CHIP),
+            }
             known = needed <= n <= cores
-            id = "fit.neuron_fits" if known else "fit.neuron_too_many" if n > cores else "fit.neuron_short"
+            id = (
+                "fit.neuron_fits"
+                if known
+                else "fit.neuron_too_many"
+                if n > cores
+                else "fit.neuron_short"
+            )
             reason = message(id, **words, n=n, have=cores)
             rows.append(FitRow(n, dtype, known, reason, weights_gib_per_card=total / n / GIB))
     return FitTable(tuple(rows), _smallest(rows, dtypes[0]))

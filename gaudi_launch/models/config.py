@@ -17,7 +17,12 @@ from gaudi_launch.models.model import Model
 # the part of config.json with the language model in multimodal ones (transformers, llama4,
 # qwen2_5_vl, llava)
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
-_PARTS = {"vision_config": "vision", "audio_config": "audio", "vision_tower": "vision", "mm_vision_tower": "vision"}
+_PARTS = {
+    "vision_config": "vision",
+    "audio_config": "audio",
+    "vision_tower": "vision",
+    "mm_vision_tower": "vision",
+}
 # families that see, where there is only a name to go by: assumed from the names of their releases on the hub
 _VISION_NAME = re.compile(
     r"llava|pixtral|internvl|idefics|paligemma|smolvlm|minicpm-v|(?<![a-z])vl(?![a-z])|(?<![a-z])vision(?![a-z])"
@@ -25,7 +30,13 @@ _VISION_NAME = re.compile(
     re.IGNORECASE,
 )
 # how the families count their experts (config.json of Mixtral, Qwen MoE, DeepSeek, Llama 4, GLM, DBRX, Jamba)
-_EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
+_EXPERT_KEYS = (
+    "num_local_experts",
+    "num_experts",
+    "n_routed_experts",
+    "moe_num_experts",
+    "num_routed_experts",
+)
 # what config.json leaves to the configuration class of its model_type
 # (huggingface/transformers@008f5c8c2:src/transformers/models/gemma3/configuration_gemma3.py Gemma3TextConfig)
 _GEMMA3 = {
@@ -74,7 +85,9 @@ def read_model(path: str, must_exist: bool = True) -> Model:
     try:
         there = folder.is_dir()
     except OSError as error:
-        raise LaunchError("models.unreadable", ExitCode.MODEL, path=path, why=error.strerror or "") from None
+        raise LaunchError(
+            "models.unreadable", ExitCode.MODEL, path=path, why=error.strerror or ""
+        ) from None
     if not there:
         if folder.suffix == ".gguf":
             raise LaunchError("models.gguf", ExitCode.MODEL, path=path)
@@ -94,7 +107,9 @@ def counted_with(document: Mapping[str, Any]) -> tuple[int, int | None]:
 
     That is the bits of a packed weight and the number of layers that are loaded.
     """
-    quantization = _part(text_part(document), "quantization_config") or _part(document, "quantization_config")
+    quantization = _part(text_part(document), "quantization_config") or _part(
+        document, "quantization_config"
+    )
     bits = _number(quantization, "bits", "w_bit") or 4
     return bits if bits in (2, 3, 4, 8) else 4, _number(text_part(document), *_LAYER_KEYS)
 
@@ -104,20 +119,30 @@ def read_config(folder: Path) -> dict[str, Any]:
     file = folder / "config.json"
     try:
         if file.stat().st_size > _MOST_CONFIG_BYTES:
-            raise LaunchError("models.bad_config", ExitCode.MODEL, path=str(file), why="larger than 8 MiB")
+            raise LaunchError(
+                "models.bad_config", ExitCode.MODEL, path=str(file), why="larger than 8 MiB"
+            )
         document = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LaunchError("models.no_config", ExitCode.MODEL, path=str(folder)) from None
     except OSError as error:
-        raise LaunchError("models.bad_config", ExitCode.MODEL, path=str(file), why=error.strerror or "") from None
+        raise LaunchError(
+            "models.bad_config", ExitCode.MODEL, path=str(file), why=error.strerror or ""
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise LaunchError("models.bad_config", ExitCode.MODEL, path=str(file), why=str(error)) from None
+        raise LaunchError(
+            "models.bad_config", ExitCode.MODEL, path=str(file), why=str(error)
+        ) from None
     if not isinstance(document, dict):
-        raise LaunchError("models.bad_config", ExitCode.MODEL, path=str(file), why="not a JSON object")
+        raise LaunchError(
+            "models.bad_config", ExitCode.MODEL, path=str(file), why="not a JSON object"
+        )
     return document
 
 
-def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[str, Any] | None = None) -> Model:
+def model_from_config(
+    path: str, document: Mapping[str, Any], weights: Mapping[str, Any] | None = None
+) -> Model:
     """Return `Model` from the document of config.json.
 
     What is not there, or of a wrong kind, is None. Pure.
@@ -127,16 +152,22 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
     hidden = _number(text, "hidden_size", "n_embd", "d_model")
     experts = _number(text, *_EXPERT_KEYS) or _number(_part(text, "ffn_config"), *_EXPERT_KEYS)
     lora = _number(text, "kv_lora_rank") if _is_mla(document, text) else None
-    head_dim = _number(text, "head_dim", "kv_channels") or (hidden // heads if hidden and heads else None)
+    head_dim = _number(text, "head_dim", "kv_channels") or (
+        hidden // heads if hidden and heads else None
+    )
     architectures = document.get("architectures")
     quantization = document.get("quantization_config", text.get("quantization_config"))
-    dtype = document.get("dtype", document.get("torch_dtype", text.get("dtype", text.get("torch_dtype"))))
+    dtype = document.get(
+        "dtype", document.get("torch_dtype", text.get("dtype", text.get("torch_dtype")))
+    )
     found = weights or {}
     return Model(
         path=path,
         name=name_of(path),
         source="config.json",
-        architecture=str(architectures[0]) if isinstance(architectures, list) and architectures else None,
+        architecture=str(architectures[0])
+        if isinstance(architectures, list) and architectures
+        else None,
         model_type=_word(document.get("model_type")),
         parameters=found.get("parameters"),
         weight_bytes=found.get("weight_bytes"),
@@ -158,7 +189,9 @@ def model_from_config(path: str, document: Mapping[str, Any], weights: Mapping[s
         ),
         remote_code=bool(document.get("auto_map")),
         multimodal=tuple(sorted({part for key, part in _PARTS.items() if document.get(key)})),
-        tie_word_embeddings=_flag(document.get("tie_word_embeddings", text.get("tie_word_embeddings"))),
+        tie_word_embeddings=_flag(
+            document.get("tie_word_embeddings", text.get("tie_word_embeddings"))
+        ),
         unloaded_bytes=found.get("unloaded_bytes", 0),
         files_missing=tuple(found.get("files_missing", ())),
         config=document,
@@ -170,7 +203,9 @@ def text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
     outer = document
     # qwen2_5_omni has two levels; more levels are not a model and must not recurse
     for _ in range(4):
-        inner = next((document[name] for name in _TEXT_PARTS if isinstance(document.get(name), dict)), None)
+        inner = next(
+            (document[name] for name in _TEXT_PARTS if isinstance(document.get(name), dict)), None
+        )
         if not inner:
             break
         document = inner
@@ -228,7 +263,9 @@ def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:
 
     The widest kind of layer where there are several.
     """
-    dense = _number(text, "intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size")
+    dense = _number(
+        text, "intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size"
+    )
     if not experts or experts < 2:
         return dense
     # llama4 and mixtral call an expert's width intermediate_size
@@ -236,7 +273,9 @@ def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:
     if each is None:
         return dense
     chosen = _number(text, "num_experts_per_tok", "num_experts_per_token", "moe_topk") or 1
-    shared = _number(text, "shared_expert_intermediate_size") or each * (_number(text, "n_shared_experts") or 0)
+    shared = _number(text, "shared_expert_intermediate_size") or each * (
+        _number(text, "n_shared_experts") or 0
+    )
     if str(text.get("model_type")).startswith("llama4"):
         shared = each
     return max(dense or 0, each * chosen + shared)
@@ -257,7 +296,11 @@ def _attention_layers(text: Mapping[str, Any]) -> int | None:
     layers = _layers(text)
     kinds = text.get("layer_types") or text.get("layers_block_type")
     if isinstance(kinds, list) and kinds:
-        return sum(1 for kind in kinds if isinstance(kind, str) and "attention" in kind and "linear" not in kind)
+        return sum(
+            1
+            for kind in kinds
+            if isinstance(kind, str) and "attention" in kind and "linear" not in kind
+        )
     pattern = text.get("hybrid_override_pattern")
     if isinstance(pattern, str) and pattern:
         return pattern.count("*")

@@ -39,7 +39,9 @@ def hold(folder: Path, work: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise LaunchError("lock.folder", ExitCode.FAILED, path=str(folder), why=error.strerror or "") from None
+        raise LaunchError(
+            "lock.folder", ExitCode.FAILED, path=str(folder), why=error.strerror or ""
+        ) from None
     try:
         given_up = time.monotonic() + _PATIENCE
         while not _take(handle):

@@ -331,7 +331,11 @@ def _mamba(model: Model, text: Mapping[str, Any]) -> int:
     heads = _number(text, "mamba_num_heads", "mamba_n_heads")
     width = _number(text, "mamba_head_dim", "mamba_d_head")
     inner = heads * width or hidden * _number(text, "mamba_expand", "expand")
-    states = 2 * _number(text, "n_groups", "mamba_n_groups") * _number(text, "ssm_state_size", "mamba_d_state")
+    states = (
+        2
+        * _number(text, "n_groups", "mamba_n_groups")
+        * _number(text, "ssm_state_size", "mamba_d_state")
+    )
     into = hidden * (2 * inner + states + heads)
     convolution = (inner + states) * _number(text, "conv_kernel", "mamba_d_conv")
     return into + convolution + inner * hidden
@@ -386,7 +390,11 @@ def _dense_width(model: Model, text: Mapping[str, Any]) -> int:
     if not (model.moe and model.experts):
         return _number(text, "intermediate_size") or model.intermediate_size or default_inner(model)
     named = _number(
-        text, "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "ffn_hidden_size"
+        text,
+        "dense_intermediate_size",
+        "intermediate_size_mlp",
+        "intermediate_size",
+        "ffn_hidden_size",
     )
     return named or model.intermediate_size or default_inner(model)
 
@@ -405,7 +413,10 @@ def _has_experts(text: Mapping[str, Any], index: int) -> bool:
         return False
     if index in _indices(text, "mlp_only_layers"):
         return False
-    every = _number(text, "interleave_moe_layer_step", "decoder_sparse_step", "expert_layer_period") or 1
+    every = (
+        _number(text, "interleave_moe_layer_step", "decoder_sparse_step", "expert_layer_period")
+        or 1
+    )
     return (index + 1) % every == 0
 
 
@@ -416,7 +427,9 @@ def _experts(model: Model, text: Mapping[str, Any], matrices: int) -> tuple[int,
     """
     assert model.hidden_size and model.experts
     hidden = model.hidden_size
-    width = _number(text, "moe_intermediate_size", "intermediate_size") or model.intermediate_size or 0
+    width = (
+        _number(text, "moe_intermediate_size", "intermediate_size") or model.intermediate_size or 0
+    )
     # nemotron_h of 2026: experts work on a narrower copy of the hidden state
     latent = _number(text, "moe_latent_size")
     routed = matrices * (latent or hidden) * width * model.experts
@@ -461,10 +474,17 @@ def _tower(model: Model) -> int:
     if vision.get("model_type") == "DFNRope_vision_transformer":
         inner = hidden * _number(vision, "mlp_ratio")
     depth = _number(vision, "depth", "num_hidden_layers", "vt_num_hidden_layers")
-    gated = str(vision.get("model_type")).startswith(_GATED_TOWERS) and "qwen3" not in str(vision.get("model_type"))
+    gated = str(vision.get("model_type")).startswith(_GATED_TOWERS) and "qwen3" not in str(
+        vision.get("model_type")
+    )
     matrices = _GATED if gated else _PLAIN
     blocks = depth * (4 * hidden * hidden + matrices * hidden * inner)
-    patch = _number(vision, "patch_size") ** 2 * 3 * (_number(vision, "temporal_patch_size") or 1) * hidden
+    patch = (
+        _number(vision, "patch_size") ** 2
+        * 3
+        * (_number(vision, "temporal_patch_size") or 1)
+        * hidden
+    )
     positions = hidden * _number(vision, "num_position_embeddings")
     return blocks + patch + positions + _mergers(vision, hidden, model.hidden_size or 0)
 

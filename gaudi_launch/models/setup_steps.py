@@ -88,7 +88,12 @@ class SetupStep:
 
     def to_json(self) -> dict[str, Any]:
         state = "done" if self.done else "to_do"
-        return {"name": self.name, "state": state, "what": self.what.render(), "command": list(self.command)}
+        return {
+            "name": self.name,
+            "state": state,
+            "what": self.what.render(),
+            "command": list(self.command),
+        }
 
 
 def steps(facts: SetupFacts) -> tuple[SetupStep, ...]:
@@ -106,12 +111,20 @@ def steps(facts: SetupFacts) -> tuple[SetupStep, ...]:
             if done
             else message("prepare.pull", model=facts.repo, path=str(where), size=size)
         )
-        found.append(SetupStep("pull", done, what, ("gaudi-launch", "pull", facts.repo, "--to", str(facts.target))))
+        found.append(
+            SetupStep(
+                "pull", done, what, ("gaudi-launch", "pull", facts.repo, "--to", str(facts.target))
+            )
+        )
     if facts.converts:
         source = facts.folder or facts.target
         id = "prepare.converted" if facts.converted else "prepare.convert"
         words = ("gaudi-launch", "convert", str(source), str(facts.converted_target))
-        found.append(SetupStep("convert", facts.converted, message(id, path=str(facts.converted_target)), words))
+        found.append(
+            SetupStep(
+                "convert", facts.converted, message(id, path=str(facts.converted_target)), words
+            )
+        )
     if facts.measurements:
         target = str(facts.measurements_target)
         id = "prepare.measured" if facts.measured else "prepare.measure"
@@ -146,7 +159,9 @@ def needed_bytes(facts: SetupFacts) -> Mapping[Path, int]:
         needed[facts.target] = max(0, size - there.get(facts.target, 0)) + SPARE_BYTES
     if facts.converts and size:
         # a shard's part is written in addition to the finished ones, so their bytes count fully
-        needed[facts.converted_target] = max(0, size - there.get(facts.converted_target, 0)) + SPARE_BYTES
+        needed[facts.converted_target] = (
+            max(0, size - there.get(facts.converted_target, 0)) + SPARE_BYTES
+        )
     both = len(needed) == 2 and not any(there.values())
     if both and facts.disk_bytes and facts.disk_bytes > sum(needed.values()):
         needed[facts.converted_target] += facts.disk_bytes - sum(needed.values())

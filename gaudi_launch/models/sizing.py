@@ -105,7 +105,9 @@ def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
     loaded = 1 - model.unloaded_bytes / model.weight_bytes if model.weight_bytes else 1.0
     if model.weight_bytes and on_disk == dtype:
         return model.weight_bytes * loaded
-    if dtype not in WEIGHT_BYTES:  # compressed-tensors and the like: as large on the card as on disk, or not known
+    if (
+        dtype not in WEIGHT_BYTES
+    ):  # compressed-tensors and the like: as large on the card as on disk, or not known
         return None
     parameters = model.parameters or _counted(model)
     if parameters:
@@ -138,7 +140,9 @@ def weight_bytes_per_card(model: Model, cards: int, dtype: str = "bfloat16") -> 
     return None if total is None else total / cards
 
 
-def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2, rules: CacheRules = AS_NAMED) -> int | None:
+def kv_bytes_per_token(
+    model: Model, cards: int = 1, kv_bytes: int = 2, rules: CacheRules = AS_NAMED
+) -> int | None:
     """Return the bytes of KV cache of one token on one card.
 
     Heads are divided until each card has one, then replicated; the compressed cache of MLA is
@@ -156,7 +160,11 @@ def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2, rules: C
         return layers * model.mla_rank * kv_bytes
     if model.mla_rank:
         width = mla_head_width(model)
-        return layers * max(1, model.heads // cards) * 2 * width * kv_bytes if model.heads and width else None
+        return (
+            layers * max(1, model.heads // cards) * 2 * width * kv_bytes
+            if model.heads and width
+            else None
+        )
     widths = kv_widths(model, shared=rules.shared)
     if widths:
         return sum(max(1, heads // cards) * width for heads, width in widths) * kv_bytes
@@ -166,7 +174,11 @@ def kv_bytes_per_token(model: Model, cards: int = 1, kv_bytes: int = 2, rules: C
 
 
 def block_bytes(
-    model: Model, cards: int = 1, kv_bytes: int = 2, block: int = BLOCK, rules: CacheRules = AS_NAMED
+    model: Model,
+    cards: int = 1,
+    kv_bytes: int = 2,
+    block: int = BLOCK,
+    rules: CacheRules = AS_NAMED,
 ) -> int | None:
     """Return the bytes of one KV block on one card.
 
@@ -191,7 +203,9 @@ def activation_bytes(model: Model, tokens: int, cards: int = 1) -> float:
     return 2.0 * tokens * (_MLP_ROWS * middle + _HIDDEN_ROWS * hidden)
 
 
-def split(free: float, utilization: float = 0.9, reserved: float = 0.1, eager: bool = False) -> Split:
+def split(
+    free: float, utilization: float = 0.9, reserved: float = 0.1, eager: bool = False
+) -> Split:
     """Divide the free memory after weights and profiling run as vLLM's workers do.
 
     >>> found = split(79.16, 0.5, 0.4)
@@ -250,12 +264,17 @@ def divides(model: Model, cards: int) -> bool:
     return model.mla_rank is not None or not kv or kv % cards == 0 or cards % kv == 0
 
 
-def units(parameters_billions: float, bytes_per_weight: float, unit_gb: float, usable: float = 1.0) -> int:
+def units(
+    parameters_billions: float, bytes_per_weight: float, unit_gb: float, usable: float = 1.0
+) -> int:
     """Return how many devices of ``unit_gb`` (1e9 bytes) the weights alone need.
 
     >>> [units(billions, 2, 16) for billions in (70, 13, 7)]
     [9, 2, 1]
     """
     # in thousandths: 0.9 * 128 must not become 115.19999
-    total, unit = round(parameters_billions * bytes_per_weight * 1000), round(unit_gb * usable * 1000)
+    total, unit = (
+        round(parameters_billions * bytes_per_weight * 1000),
+        round(unit_gb * usable * 1000),
+    )
     return -(-total // unit)

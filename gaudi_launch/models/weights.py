@@ -57,9 +57,17 @@ def _is_tensor(entry: Any) -> bool:
     if not isinstance(entry, dict):
         return False
     offsets, shape = entry.get("data_offsets"), entry.get("shape")
-    if not (isinstance(offsets, list) and len(offsets) == 2 and all(_is_size(offset) for offset in offsets)):
+    if not (
+        isinstance(offsets, list)
+        and len(offsets) == 2
+        and all(_is_size(offset) for offset in offsets)
+    ):
         return False
-    if offsets[0] > offsets[1] or not isinstance(shape, list) or not all(_is_size(size) for size in shape):
+    if (
+        offsets[0] > offsets[1]
+        or not isinstance(shape, list)
+        or not all(_is_size(size) for size in shape)
+    ):
         return False
     # safetensors' smallest types have four bits; awq and gptq pack more into theirs
     return prod(shape) < _MOST_SIZE
@@ -92,7 +100,9 @@ def _weights_each(name: str, dtype: object, bits: int) -> int:
 
 def is_scale(name: str) -> bool:
     """Return True for a scale or index of quantised weights."""
-    return name.endswith(("_scale", "_scale_inv", "_scales", ".scales", ".qzeros", ".g_idx", "_zero_point"))
+    return name.endswith(
+        ("_scale", "_scale_inv", "_scales", ".scales", ".qzeros", ".g_idx", "_zero_point")
+    )
 
 
 # what engines look for, and what of it is not loaded
@@ -175,7 +185,9 @@ def _index(folder: Path) -> tuple[set[str], int]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         total = (document.get("metadata") or {}).get("total_size", 0)
-        return {str(name) for name in document["weight_map"].values()}, int(total) if _is_size(total) else 0
+        return {str(name) for name in document["weight_map"].values()}, int(total) if _is_size(
+            total
+        ) else 0
     except FileNotFoundError:
         return set(), 0
     except OSError as error:

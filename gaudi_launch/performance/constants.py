@@ -118,7 +118,9 @@ def write_constants(file: Path, found: Mapping[str, Constant]) -> None:
             prior = "" if constant.prior is None else f"{constant.prior:g}"
             spread = "" if constant.spread is None else f"{constant.spread:g}"
             value = f"{constant.value:.4g}"
-            writer.writerow([constant.name, value, constant.unit, constant.kind, constant.source, prior, spread])
+            writer.writerow(
+                [constant.name, value, constant.unit, constant.kind, constant.source, prior, spread]
+            )
 
 
 def _optional(text: str) -> float | None:

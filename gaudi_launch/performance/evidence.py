@@ -90,7 +90,9 @@ class Evidence:
         return Band(expected / self.high, expected, expected / self.low)
 
 
-def evidence_for(query: Query, figures: Sequence[Figure], constants: Mapping[str, float]) -> Evidence:
+def evidence_for(
+    query: Query, figures: Sequence[Figure], constants: Mapping[str, float]
+) -> Evidence:
     """Return the class of ``query``, its nearest scored figures and its band."""
     kind = kind_of(query.shape, query.setup.engine, query.batch)
     scored = [figure for figure in figures if not figure.not_scored]

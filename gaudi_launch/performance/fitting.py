@@ -29,7 +29,12 @@ from gaudi_launch.performance.step_model import (
 
 Floats = Any
 # how far a figure of each kind is off where the model is right: repeats of one load differ by about this much
-_SPREAD: Mapping[Kind, float] = {Kind.DENSE: 0.12, Kind.SMALL: 0.12, Kind.SERVED: 0.20, Kind.MOE: 0.35}
+_SPREAD: Mapping[Kind, float] = {
+    Kind.DENSE: 0.12,
+    Kind.SMALL: 0.12,
+    Kind.SERVED: 0.20,
+    Kind.MOE: 0.35,
+}
 _ROUNDS = 15
 _STEP = 1e-4
 # a copied KV cache is read and written once more than it is read (the harness's torch.cat)
@@ -72,7 +77,8 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
         index[field.name] = np.array([position[name] if name else none for name in found])
     rows = [amounts_of(figure.setup, figure.shape) for figure in figures]
     columns = {
-        field.name: np.array([getattr(row, field.name) for row in rows], dtype=float) for field in fields(Amounts)
+        field.name: np.array([getattr(row, field.name) for row in rows], dtype=float)
+        for field in fields(Amounts)
     }
     return Points(
         names=tuple(names),
@@ -84,7 +90,10 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
         value=np.array([figure.value for figure in figures]),
         copied=np.array([figure.copied for figure in figures], dtype=float),
         together=np.array(
-            [prompts_together(figure.setup.prompt_tokens, figure.input, figure.batch) for figure in figures]
+            [
+                prompts_together(figure.setup.prompt_tokens, figure.input, figure.batch)
+                for figure in figures
+            ]
         ),
         served=np.array([figure.setup.engine != "static" for figure in figures]),
         measure=[figure.measure for figure in figures],

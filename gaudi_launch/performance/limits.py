@@ -55,7 +55,9 @@ class EngineLimits:
             "output_min",
         ):
             if getattr(self, name) < 1:
-                raise LaunchError("warmup.limit_too_small", ExitCode.USAGE, name=name, found=getattr(self, name))
+                raise LaunchError(
+                    "warmup.limit_too_small", ExitCode.USAGE, name=name, found=getattr(self, name)
+                )
         for low, high in (("input_min", "input_max"), ("output_min", "output_max")):
             if getattr(self, low) > getattr(self, high):
                 raise LaunchError(
@@ -184,13 +186,17 @@ def _number(given: Any, *names: str) -> int | None:
     try:
         return int(found)
     except (TypeError, ValueError):
-        raise LaunchError("warmup.limit_not_a_number", ExitCode.USAGE, name=names[0], found=str(found)) from None
+        raise LaunchError(
+            "warmup.limit_not_a_number", ExitCode.USAGE, name=names[0], found=str(found)
+        ) from None
 
 
 def _range(given: Any, name: str) -> tuple[int | None, int | None]:
     pair = _value(given, f"{name}_range", f"{name}_lengths", f"{name}s", name)
     if pair is None:
-        return _number(given, f"{name}_min", f"min_{name}"), _number(given, f"{name}_max", f"max_{name}")
+        return _number(given, f"{name}_min", f"min_{name}"), _number(
+            given, f"{name}_max", f"max_{name}"
+        )
     try:
         low, high = pair
         return int(low), int(high)

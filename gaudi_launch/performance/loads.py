@@ -111,7 +111,9 @@ def arrivals(
     low, high = 1e-3, most
     if free <= 0 or _finished(decode, lengths, high, free) < rate:
         found = closed_loop(prefill, decode, lengths, most)
-        return LoadTimes(found.ttft, found.tpot, found.step, found.throughput, found.parts, most, saturated=True)
+        return LoadTimes(
+            found.ttft, found.tpot, found.step, found.throughput, found.parts, most, saturated=True
+        )
     for _ in range(rounds):
         middle = (low + high) / 2
         if _finished(decode, lengths, middle, free) < rate:

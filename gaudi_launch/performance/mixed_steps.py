@@ -95,7 +95,9 @@ class MixedRun:
         self.done: list[float] = []
         self.made: list[int] = []
 
-    def serve(self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float = 0.0) -> None:
+    def serve(
+        self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float = 0.0
+    ) -> None:
         """Serve ``requests``, which reach the engine ``delay`` seconds after they came."""
         self._expect(requests, rate, delay)
         while self.arrivals or self.waiting or self.running:
@@ -104,7 +106,9 @@ class MixedRun:
             self._plan()
             self._stride()
 
-    def _expect(self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float) -> None:
+    def _expect(
+        self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float
+    ) -> None:
         limits = self.limits
         capacity = limits.physical_blocks * limits.block_size
         count = len(requests)
@@ -223,7 +227,9 @@ class MixedRun:
             if not known[ticket.last_step]:
                 del known[ticket.last_step]
         del self.running[ticket.number]
-        self.waiting.appendleft(Ticket(ticket.number, ticket.tokens + made, ticket.output - made, 0, 0))
+        self.waiting.appendleft(
+            Ticket(ticket.number, ticket.tokens + made, ticket.output - made, 0, 0)
+        )
 
     def _continue(self) -> list[tuple[int, int]]:
         """Return the next part of a prompt that was begun: its (tokens, context)."""
@@ -248,7 +254,10 @@ class MixedRun:
         budget = self.limits.max_num_batched_tokens - self.decoding - self.used
         while self.waiting and budget > 0:
             ticket = self.waiting[0]
-            if len(self.running) >= self.limits.max_num_seqs or self._blocks(ticket.tokens) > self._free():
+            if (
+                len(self.running) >= self.limits.max_num_seqs
+                or self._blocks(ticket.tokens) > self._free()
+            ):
                 self.blocked = True
                 break
             self.waiting.popleft()

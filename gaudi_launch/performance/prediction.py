@@ -91,7 +91,9 @@ class StepModel:
     decode: Step
 
 
-def steps(setup: Setup, shape: Shape, constants: Mapping[str, float], slower: float = 1.0) -> StepModel:
+def steps(
+    setup: Setup, shape: Shape, constants: Mapping[str, float], slower: float = 1.0
+) -> StepModel:
     """Return the step functions; ``slower`` multiplies all of their times."""
     amounts, rates = amounts_of(setup, shape), rates_of(setup, shape, constants)
 
@@ -142,7 +144,9 @@ def predict(
     constants, figures, learned = known.constants, known.figures, known.learned
     made = steps(setup, shape, constants, constants["software.old"] if old else 1.0)
     together = prompts_together(setup.prompt_tokens, load.input, load.inside)
-    joined = prompts_together(setup.step_tokens, load.input, load.inside) if setup.step_tokens else 0.0
+    joined = (
+        prompts_together(setup.step_tokens, load.input, load.inside) if setup.step_tokens else 0.0
+    )
     lengths = Lengths(load.input, load.output, together, joined)
     times = _times(made, lengths, load)
     query = Query(setup, shape, load.input, load.output, times.batch, measured)
@@ -177,7 +181,9 @@ def _times(made: StepModel, lengths: Lengths, load: Load) -> LoadTimes:
     return arrivals(made.prefill, made.decode, lengths, rate=load.rate, most=load.most)
 
 
-def _throughput(made: StepModel, lengths: Lengths, load: Load, times: LoadTimes, evidence: Evidence) -> Band:
+def _throughput(
+    made: StepModel, lengths: Lengths, load: Load, times: LoadTimes, evidence: Evidence
+) -> Band:
     """Return the range of tokens per second.
 
     A given rate is kept unless the engine may be too slow for it.

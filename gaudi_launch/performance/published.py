@@ -153,7 +153,12 @@ def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None
     output = _number(row["output"])
     if row["kind"] == "ttft" and output is None:
         output = 2.0
-    if generation is None or output is None or None in numbers or row["dtype"] not in ("bf16", "fp8"):
+    if (
+        generation is None
+        or output is None
+        or None in numbers
+        or row["dtype"] not in ("bf16", "fp8")
+    ):
         return None
     cards, length, batch, value = (number or 0.0 for number in numbers)
     in_seconds = 1e-3 if row["unit"] == "ms" else 1.0

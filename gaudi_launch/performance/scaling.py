@@ -57,7 +57,11 @@ def step_time(
     """Return the step times (ms) of ``model`` in ``dtype`` on cards of one product."""
     notes: list[Message] = []
     generation = generation_of(accelerator)
-    if accelerator.bandwidth_gb_s is None or accelerator.peak_tflops_bf16 is None or generation != accelerator.id:
+    if (
+        accelerator.bandwidth_gb_s is None
+        or accelerator.peak_tflops_bf16 is None
+        or generation != accelerator.id
+    ):
         notes.append(message("capacity.assume_card", card=accelerator.id, other=generation))
     shape, title = known_shape(model)
     setup = Setup(
@@ -110,7 +114,9 @@ def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
         decode_sequence=_MILLISECONDS * sequence,
         decode_block=_MILLISECONDS * block,
         basis=basis,
-        bend=_bend(made, one - sequence * few, sequence) if 0 < amounts.share < 1 and shape.experts else (),
+        bend=_bend(made, one - sequence * few, sequence)
+        if 0 < amounts.share < 1 and shape.experts
+        else (),
     )
 
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.parameter_count import default_inner, has_modal_experts, is_tied, parameters_of
+from gaudi_launch.models.parameter_count import (
+    default_inner,
+    has_modal_experts,
+    is_tied,
+    parameters_of,
+)
 
 # gate, up and down: the matrices of one routed expert
 _GATED = 3

@@ -140,13 +140,21 @@ def simulate_times(
     ``delay``: seconds that the API server and the client add to each request before the engine has
     it.
     """
-    run = MixedRun(limits, cost, concurrency) if limits.mixed_steps else _Run(limits, cost, concurrency)
+    run = (
+        MixedRun(limits, cost, concurrency)
+        if limits.mixed_steps
+        else _Run(limits, cost, concurrency)
+    )
     run.serve(requests, rate, delay)
     return _times_of(run)
 
 
 def serve(
-    requests: Sequence[tuple[float, int, int]], limits: EngineLimits, cost: StepTime, *, concurrency: int
+    requests: Sequence[tuple[float, int, int]],
+    limits: EngineLimits,
+    cost: StepTime,
+    *,
+    concurrency: int,
 ) -> tuple[Shapes, Times]:
     """Return what `simulate` and `simulate_times` do, of one closed loop."""
     if limits.mixed_steps:
@@ -161,7 +169,9 @@ def serve(
 def _times_of(run: MixedRun | _Run) -> Times:
     import numpy as np
 
-    return Times(np.asarray(run.came), np.asarray(run.first), np.asarray(run.done), np.asarray(run.made))
+    return Times(
+        np.asarray(run.came), np.asarray(run.first), np.asarray(run.done), np.asarray(run.made)
+    )
 
 
 class _Sequence:
@@ -206,12 +216,19 @@ class _Run:
         self.done: list[float] = []
         self.made: list[int] = []
 
-    def serve(self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float = 0.0) -> Shapes:
+    def serve(
+        self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float = 0.0
+    ) -> Shapes:
         limits = self.limits
         longest = min(limits.max_model_len - 1, limits.longest_query)
         capacity = limits.num_blocks * limits.block_size
         arrivals = deque(
-            (time / rate + delay, tokens, min(output, limits.max_model_len - tokens, capacity - tokens), number)
+            (
+                time / rate + delay,
+                tokens,
+                min(output, limits.max_model_len - tokens, capacity - tokens),
+                number,
+            )
             for number, (time, tokens, output) in enumerate(requests)
             if 0 < tokens <= longest and output > 0 and tokens < capacity
         )
@@ -220,11 +237,16 @@ class _Run:
         now = 0.0
         while arrivals or self.waiting or self.running:
             while arrivals and (
-                len(self.running) + len(self.waiting) < self.most if self.closed else arrivals[0][0] <= now
+                len(self.running) + len(self.waiting) < self.most
+                if self.closed
+                else arrivals[0][0] <= now
             ):
                 time, tokens, output, number = arrivals.popleft()
                 self.waiting.append((tokens, output, number))
-                self.came[number], self.made[number] = (now if self.closed else time - delay), output
+                self.came[number], self.made[number] = (
+                    (now if self.closed else time - delay),
+                    output,
+                )
             batch = self._take()
             if batch:
                 now += self._prefill(batch)
@@ -256,7 +278,9 @@ class _Run:
             tokens = waiting[0][0]
             padded = -(-max(longest, tokens) // block) * block
             needed = tokens // block + 1
-            if (batch and padded * (len(batch) + 1) > limits.max_num_batched_tokens) or needed > free:
+            if (
+                batch and padded * (len(batch) + 1) > limits.max_num_batched_tokens
+            ) or needed > free:
                 break
             free -= needed
             longest = max(longest, tokens)
@@ -313,7 +337,10 @@ class _Run:
         """
         opening, ending, decodes, blocks = self.opening, self.ending, self.decodes, self.blocks
         size, most = self.limits.block_size, self.limits.num_blocks
-        fixed, per_block = float(self.cost.decode(len(self.running), 0)) / 1000, self.cost.decode_block / 1000
+        fixed, per_block = (
+            float(self.cost.decode(len(self.running), 0)) / 1000,
+            self.cost.decode_block / 1000,
+        )
         key = len(self.running) * (most + 1)
         far = False
         for step in range(self.step + 1, self.step + 1 + _ARRAYS_PAY):
@@ -337,8 +364,13 @@ class _Run:
         import numpy as np
 
         most, steps = self.limits.num_blocks, min(self.ending) - self.step
-        fixed, per_block = float(self.cost.decode(len(self.running), 0)) / 1000, self.cost.decode_block / 1000
-        opened = np.asarray(self.opening)[np.arange(self.step + 1, self.step + steps) % self.limits.block_size]
+        fixed, per_block = (
+            float(self.cost.decode(len(self.running), 0)) / 1000,
+            self.cost.decode_block / 1000,
+        )
+        opened = np.asarray(self.opening)[
+            np.arange(self.step + 1, self.step + steps) % self.limits.block_size
+        ]
         blocks = np.concatenate(([self.blocks], opened)).cumsum()
         clock = np.concatenate(([now], fixed + per_block * blocks)).cumsum()[1:]
         stops = np.flatnonzero((blocks[1:] > most) | (clock[:-1] >= until))
@@ -394,14 +426,18 @@ def merge(parts: Iterable[tuple[float, Shapes]], cost: StepTime) -> Shapes:
     scaled = [(share / max(shapes.milliseconds(cost), 1e-9), shapes) for share, shapes in parts]
 
     def phase(name: str) -> Weighted:
-        pieces: list[tuple[float, Weighted]] = [(factor, getattr(shapes, name)) for factor, shapes in scaled]
+        pieces: list[tuple[float, Weighted]] = [
+            (factor, getattr(shapes, name)) for factor, shapes in scaled
+        ]
         return weighted(
             np.concatenate([piece.batch for _, piece in pieces]),
             np.concatenate([piece.size for _, piece in pieces]),
             np.concatenate([factor * piece.weight for factor, piece in pieces]),
         )
 
-    behind = [Continued(s.continued.query, s.continued.context, f * s.continued.weight) for f, s in scaled]
+    behind = [
+        Continued(s.continued.query, s.continued.context, f * s.continued.weight) for f, s in scaled
+    ]
     return Shapes(phase("prompt"), phase("decode"), merge_continued(behind))
 
 

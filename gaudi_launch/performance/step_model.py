@@ -218,7 +218,9 @@ def decode(amounts: Amounts, rates: Rates, batch: Any, context: Any) -> Parts:
     """
     speed = rates.bandwidth * rates.bandwidth_share
     kv = batch * context * amounts.kv * (1 + rates.multi_head) / speed
-    arithmetic = batch * amounts.operations * _narrow(amounts, rates) / (rates.peak * rates.decode_share)
+    arithmetic = (
+        batch * amounts.operations * _narrow(amounts, rates) / (rates.peak * rates.decode_share)
+    )
     waiting, launching = _between_cards(amounts, rates, batch)
     return Parts(
         weights=_weights(amounts, rates, batch),

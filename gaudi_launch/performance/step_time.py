@@ -41,7 +41,9 @@ class StepTime:
 
     def prefill(self, batch: Any, tokens: Any) -> Any:
         """Return the milliseconds of a prefill step; numbers or numpy arrays."""
-        return self.prefill_fixed + batch * tokens * (self.prefill_token + self.prefill_attention * tokens)
+        return self.prefill_fixed + batch * tokens * (
+            self.prefill_token + self.prefill_attention * tokens
+        )
 
     def chunk(self, batch: Any, tokens: Any, context: Any) -> Any:
         """Return milliseconds of a prefill step after ``context`` cached tokens.
@@ -70,7 +72,11 @@ class StepTime:
 
     def constants(self) -> dict[str, float]:
         """Return every constant by name, in milliseconds."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _NOT_CONSTANTS}
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in _NOT_CONSTANTS
+        }
 
     def with_constants(self, changes: Mapping[str, float | str]) -> StepTime:
         """Return a copy with some constants replaced.
@@ -86,14 +92,21 @@ class StepTime:
                 values[name] = -1.0
             if name not in known or not 0 <= values[name] < 1e6:
                 raise LaunchError(
-                    "warmup.bad_constant", ExitCode.USAGE, name=name, found=str(text), known=", ".join(known)
+                    "warmup.bad_constant",
+                    ExitCode.USAGE,
+                    name=name,
+                    found=str(text),
+                    known=", ".join(known),
                 )
         if not values:
             return self
         # a line that the user gives is straight
         given = any(name.startswith("decode_") for name in values)
         changed = StepTime(**{**known, **values}, basis=self.basis, bend=() if given else self.bend)
-        if changed.prefill_fixed + changed.prefill_token <= 0 or changed.decode_fixed + changed.decode_block <= 0:
+        if (
+            changed.prefill_fixed + changed.prefill_token <= 0
+            or changed.decode_fixed + changed.decode_block <= 0
+        ):
             raise LaunchError("warmup.free_steps", ExitCode.USAGE)
         return replace(changed, basis=f"{self.basis}, {', '.join(values)} given")
 
@@ -112,5 +125,8 @@ def constants_of(words: Iterable[str]) -> dict[str, str]:
 
 ONE_CARD_8B = StepTime()
 EIGHT_CARDS_32B = StepTime(
-    prefill_token=0.038, prefill_attention=3.9e-7, decode_block=0.0021, basis="32B bf16, eight cards"
+    prefill_token=0.038,
+    prefill_attention=3.9e-7,
+    decode_block=0.0021,
+    basis="32B bf16, eight cards",
 )

@@ -43,7 +43,9 @@ def picture(points: Sequence[Point], title: str, ending: str) -> bytes:
         high = [point.throughput.high for point in points]
         axis.fill_between(sequences, low, high, color=BLUE, alpha=0.2, label=label("plot.range"))
         expected = [point.throughput.expected for point in points]
-        axis.plot(sequences, expected, color=BLUE, marker="o", markersize=4, label=label("plot.expected"))
+        axis.plot(
+            sequences, expected, color=BLUE, marker="o", markersize=4, label=label("plot.expected")
+        )
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         plain_numbers(axis.yaxis)

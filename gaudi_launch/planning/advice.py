@@ -28,17 +28,25 @@ def advice(context: Context, settings: Sequence[Setting], memory: MemoryPlan) ->
 
 
 def _lengths(context: Context, settings: Sequence[Setting]) -> list[Message]:
-    request, limits, longest = context.request, context.limits, context.model.max_position_embeddings
+    request, limits, longest = (
+        context.request,
+        context.limits,
+        context.model.max_position_embeddings,
+    )
     found = []
     if request.input_range and request.output_range:
         # the guide's rule: -l is larger than the sum of input and output
         total = request.input_range[1] + request.output_range[1]
         if total > limits.max_model_len:
             found.append(message("plan.length_rule", total=total, length=limits.max_model_len))
-    allowed = request.environment.get(_LONGER) or next((s.value for s in settings if s.name == _LONGER), None)
+    allowed = request.environment.get(_LONGER) or next(
+        (s.value for s in settings if s.name == _LONGER), None
+    )
     over = longest is not None and limits.max_model_len > longest
     if request.tuning == "reference" and over and allowed not in ("1", "true"):
-        found.append(message("plan.reference_too_long", found=limits.max_model_len, longest=longest))
+        found.append(
+            message("plan.reference_too_long", found=limits.max_model_len, longest=longest)
+        )
     return found
 
 
@@ -69,4 +77,8 @@ def _heads(context: Context) -> list[Message]:
     model, cards = context.model, len(context.placement.modules)
     if not model.kv_heads or model.mla_rank or cards <= model.kv_heads:
         return []
-    return [message("plan.kv_replicated", heads=model.kv_heads, cards=cards, times=cards // model.kv_heads)]
+    return [
+        message(
+            "plan.kv_replicated", heads=model.kv_heads, cards=cards, times=cards // model.kv_heads
+        )
+    ]

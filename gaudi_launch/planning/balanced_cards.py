@@ -90,7 +90,9 @@ def _because(count: int, speeds: Sequence[CountedSpeed]) -> Message:
     return message("placement.balanced_fewest", cards=count, more=more, gain=share[more])
 
 
-def speeds_of(request: Request, host: Host, model: Model, engine: Engine) -> tuple[CountedSpeed, ...]:
+def speeds_of(
+    request: Request, host: Host, model: Model, engine: Engine
+) -> tuple[CountedSpeed, ...]:
     """Return the speed of each number of free cards that fit the model.
 
     Return nothing for an engine that contains another, for models that generate no text, and where
@@ -121,7 +123,9 @@ def _speed(context: Context, engine: Engine, count: int) -> CountedSpeed | None:
     if made is None:
         return None
     ask, rules = division(context.model, context.limits, (), engine, context.request.args)
-    memory = divide_card(context.model, count, made.dtype, made.accelerator.usable_bytes, ask, rules)
+    memory = divide_card(
+        context.model, count, made.dtype, made.accelerator.usable_bytes, ask, rules
+    )
     if memory is None or not verdict(memory, ask)[0] or too_tight(memory, ask) is not None:
         return None
     load = load_in(context, memory.blocks)

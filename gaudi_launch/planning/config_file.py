@@ -38,7 +38,9 @@ def named_file(args: EngineArgs) -> str | None:
     if len(given) > 1 or not path:
         raise LaunchError("plan.config_one", ExitCode.USAGE, option=CONFIG)
     if given[0].attached:
-        raise LaunchError("plan.config_attached", ExitCode.USAGE, found=given[0].words[0], path=path)
+        raise LaunchError(
+            "plan.config_attached", ExitCode.USAGE, found=given[0].words[0], path=path
+        )
     if not path.endswith(_ENDINGS):
         raise LaunchError("plan.config_ending", ExitCode.USAGE, path=path)
     return path
@@ -82,7 +84,9 @@ def _mapping(path: str, text: str) -> Mapping[Any, Any]:
         why = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise LaunchError("plan.config_text", ExitCode.USAGE, path=path, why=why) from None
     if not isinstance(document, dict):
-        raise LaunchError("plan.config_mapping", ExitCode.USAGE, path=path, found=type(document).__name__)
+        raise LaunchError(
+            "plan.config_mapping", ExitCode.USAGE, path=path, found=type(document).__name__
+        )
     return document
 
 

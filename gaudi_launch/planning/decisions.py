@@ -39,14 +39,24 @@ class Decisions:
         exported = self._environment.get(name, "")
         if exported and user_wins and STRENGTH.index(source) > STRENGTH.index("environment"):
             beaten = () if exported == value else (Overridden(value, source),)
-            chosen = Setting(name, exported, "env", "environment", message("plan.exported"), "", beaten)
+            chosen = Setting(
+                name, exported, "env", "environment", message("plan.exported"), "", beaten
+            )
         else:
-            beaten = (Overridden(exported, "environment"),) if exported and exported != value else ()
+            beaten = (
+                (Overridden(exported, "environment"),) if exported and exported != value else ()
+            )
             chosen = Setting(name, value, "env", source, reason, origin, beaten)
         self._settings[("env", name)] = chosen
 
     def option(
-        self, name: str, value: str | None, reason: Message, *, source: Source = "computed", origin: str = ""
+        self,
+        name: str,
+        value: str | None,
+        reason: Message,
+        *,
+        source: Source = "computed",
+        origin: str = "",
     ) -> None:
         """Propose an engine option; a weaker proposal never replaces a stronger one."""
         fresh = Setting(name, value, "option", source, reason, origin)
@@ -84,4 +94,6 @@ class Decisions:
 def _beat(winner: Setting, loser: Setting) -> Setting:
     if loser.value == winner.value or loser.value is None:
         return replace(winner, beaten=(*winner.beaten, *loser.beaten))
-    return replace(winner, beaten=(*winner.beaten, Overridden(loser.value, loser.source), *loser.beaten))
+    return replace(
+        winner, beaten=(*winner.beaten, Overridden(loser.value, loser.source), *loser.beaten)
+    )

@@ -219,11 +219,15 @@ class Engine(ABC):
         """Return the engine that runs the model: this one, or the inner one."""
         return self if self.inner is None else self.inner.innermost
 
-    def first(self, request: Request, placement: Placement, host: Host) -> tuple[Request, Placement]:
+    def first(
+        self, request: Request, placement: Placement, host: Host
+    ) -> tuple[Request, Placement]:
         """Return the request and the cards of one replica, for which `inner` is planned."""
         return request, placement
 
-    def wrap(self, plan: Plan, request: Request, placement: Placement, host: Host, model: Model) -> Plan:
+    def wrap(
+        self, plan: Plan, request: Request, placement: Placement, host: Host, model: Model
+    ) -> Plan:
         """Return the deployment's plan, made from the plan of one replica of `inner`."""
         return plan
 

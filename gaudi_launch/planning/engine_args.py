@@ -214,7 +214,9 @@ def engine_args(
     ``place`` is our option after which a start script puts the user's arguments. Ours before it
     stay, as the script sends them twice: the user's come later and count.
     """
-    made = EngineArgs(table, tuple(head), (), read_words(tuple(user), table), file=read_words(tuple(file), table))
+    made = EngineArgs(
+        table, tuple(head), (), read_words(tuple(user), table), file=read_words(tuple(file), table)
+    )
     in_file = {argument.name: argument.text for argument in made.file}
     taken = {argument.name for argument in made.user}
     before: list[Argument] = []
@@ -230,7 +232,9 @@ def engine_args(
     return replace(made, ours=tuple(before), tail=tuple(after))
 
 
-def split_argv(argv: Sequence[str], *, table: OptionTable = GENERIC, user: Sequence[str] = ()) -> EngineArgs:
+def split_argv(
+    argv: Sequence[str], *, table: OptionTable = GENERIC, user: Sequence[str] = ()
+) -> EngineArgs:
     """Return a finished command as its parts.
 
     ``user`` are the arguments in it that the user wrote. The head ends before the first option that
@@ -333,7 +337,9 @@ def _find_long(word: str, table: OptionTable) -> Argument | None:
         return None
     values = (value,) if equals else ()
     if dot and (spelling is None or table.spellings[spelling].count != "0"):
-        return replace(_argument(spelling or name, word, table), key=key, values=values, attached=bool(equals))
+        return replace(
+            _argument(spelling or name, word, table), key=key, values=values, attached=bool(equals)
+        )
     return replace(_argument(spelling or name, word, table), values=values, attached=bool(equals))
 
 
@@ -360,7 +366,9 @@ def _find_short(word: str, table: OptionTable) -> Argument | None:
         return replace(_argument(word[:2], word, table), values=(word[2:],), attached=True)
     if _NEGATIVE.fullmatch(word) or " " in word:
         return None
-    return replace(_argument(written, word, table), values=(value,) if equals else (), attached=bool(equals))
+    return replace(
+        _argument(written, word, table), values=(value,) if equals else (), attached=bool(equals)
+    )
 
 
 def _argument(spelling: str, word: str, table: OptionTable) -> Argument:

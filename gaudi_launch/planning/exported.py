@@ -18,7 +18,9 @@ from gaudi_launch.profiles import engine_reads
 from gaudi_launch.redact import is_secret_name, redact_text
 
 # for the engine and the libraries below it; the rest of an environment is not kept
-_KEPT = re.compile(r"^(VLLM|HABANA|PT|HCCL|HF|HUGGINGFACE|MODELSCOPE|RAY|OMP|GLOO|ENABLE|INC|QUANT|TRANSFORMERS)_")
+_KEPT = re.compile(
+    r"^(VLLM|HABANA|PT|HCCL|HF|HUGGINGFACE|MODELSCOPE|RAY|OMP|GLOO|ENABLE|INC|QUANT|TRANSFORMERS)_"
+)
 # common spellings of yes; some readers accept only "true"
 _YES = ("1", "yes", "y", "on", "t")
 # paths of programs and libraries on this machine; the Gaudi ones are those that the driver's
@@ -35,15 +37,25 @@ SECRETS = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API
 
 def local_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the machine's variables that an engine needs to start from any shell."""
-    return {name: value for name, value in environment.items() if _HERE.match(name) and not _SECRET.search(name)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if _HERE.match(name) and not _SECRET.search(name)
+    }
 
 
 def engine_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the user's variables for the engine, never secret ones."""
-    return {name: value for name, value in environment.items() if _KEPT.match(name) and not _SECRET.search(name)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if _KEPT.match(name) and not _SECRET.search(name)
+    }
 
 
-def check_exported(environment: Mapping[str, str], engine: str, settings: Sequence[Setting] = ()) -> list[Message]:
+def check_exported(
+    environment: Mapping[str, str], engine: str, settings: Sequence[Setting] = ()
+) -> list[Message]:
     """Return warnings for exported values that this engine misreads.
 
     ``engine`` is the name of its profile, which lists the accepted values, with the source; what
@@ -52,7 +64,9 @@ def check_exported(environment: Mapping[str, str], engine: str, settings: Sequen
     Raises LaunchError (USAGE) for a value that would break it. An empty export counts as none.
     """
     warnings = []
-    replaced = {each.name for each in settings if each.kind == "env" and each.source != "environment"}
+    replaced = {
+        each.name for each in settings if each.kind == "env" and each.source != "environment"
+    }
     for name, kind in engine_reads(engine).items():
         value = environment.get(name, "").strip()
         if not value or name in replaced:
@@ -63,13 +77,17 @@ def check_exported(environment: Mapping[str, str], engine: str, settings: Sequen
         elif isinstance(kind, list):
             if value not in kind:
                 words = ", ".join(kind)
-                raise LaunchError("plan.exported_word", ExitCode.USAGE, name=name, found=value, known=words)
+                raise LaunchError(
+                    "plan.exported_word", ExitCode.USAGE, name=name, found=value, known=words
+                )
         elif not _fits(value, kind):
             raise LaunchError(f"plan.exported_{kind}", ExitCode.USAGE, name=name, found=value)
     return warnings
 
 
-def inherited(environment: Mapping[str, str], table: str, settings: Sequence[Setting]) -> list[Setting]:
+def inherited(
+    environment: Mapping[str, str], table: str, settings: Sequence[Setting]
+) -> list[Setting]:
     """Return a setting for each exported variable that only the engine reads.
 
     Those in ``settings`` are left out. ``table`` names the engine's `variable_table`. A variable
@@ -81,7 +99,9 @@ def inherited(environment: Mapping[str, str], table: str, settings: Sequence[Set
         value = environment.get(name, "")
         if not value or name in decided or _is_secret(name, value):
             continue
-        found.append(Setting(name, value, "env", "environment", message("plan.exported_read"), place))
+        found.append(
+            Setting(name, value, "env", "environment", message("plan.exported_read"), place)
+        )
     return found
 
 
@@ -99,7 +119,9 @@ def overridden(settings: Sequence[Setting]) -> list[Message]:
         if not lost or lost[0].lower() == used.lower() or _is_secret(setting.name, lost[0]):
             continue
         why = setting.reason.render()
-        warnings.append(message("plan.exported_lost", name=setting.name, found=lost[0], used=used, why=why))
+        warnings.append(
+            message("plan.exported_lost", name=setting.name, found=lost[0], used=used, why=why)
+        )
     return warnings
 
 

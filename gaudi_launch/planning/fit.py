@@ -45,7 +45,13 @@ def divided(
 
 
 def drawn_up(
-    engine: Engine, request: Request, accelerator: Accelerator, model: Model, *, cards: int, dtype: str
+    engine: Engine,
+    request: Request,
+    accelerator: Accelerator,
+    model: Model,
+    *,
+    cards: int,
+    dtype: str,
 ) -> Division:
     """Return the settings and the division of ``plan -n cards``.
 
@@ -55,11 +61,15 @@ def drawn_up(
     if dtype == "fp8" and not accelerator.has_fp8:
         raise LaunchError("fit.no_fp8", ExitCode.MACHINE, card=accelerator.title)
     host = Host(
-        cards=tuple(Card(n, n, accelerator.names[0]) for n in range(cards)), product=accelerator.id, origin="fit"
+        cards=tuple(Card(n, n, accelerator.names[0]) for n in range(cards)),
+        product=accelerator.id,
+        origin="fit",
     )
     request = replace(request, cards=cards)
     if dtype in _NAMED and dtype != model.quantization:
-        request = replace(request, dtype=dtype, quant_file=_calibrated(model, engine) if dtype == "fp8" else None)
+        request = replace(
+            request, dtype=dtype, quant_file=_calibrated(model, engine) if dtype == "fp8" else None
+        )
     limits = engine.limits(request, host, model)
     context = Context(request, host, model, Placement(tuple(range(cards))), limits)
     settings = tuple(engine.propose(context).settings)
@@ -67,7 +77,9 @@ def drawn_up(
     return Division(demand, rules, settings, context)
 
 
-def card_row(drawn: Division, model: Model, accelerator: Accelerator, cards: int, dtype: str) -> FitRow:
+def card_row(
+    drawn: Division, model: Model, accelerator: Accelerator, cards: int, dtype: str
+) -> FitRow:
     """Return the memory of one of ``cards``, divided so, with the verdict."""
     return fit(model, accelerator.usable_bytes, [cards], [dtype], drawn.demand, drawn.rules).rows[0]
 

@@ -33,4 +33,6 @@ def check_host_memory(context: Context, decisions: Decisions) -> None:
         return
     available = host.memory_available_mib
     if available is not None and needed > available << 20:
-        decisions.warn("plan.host_memory_low", needed=shown, available=f"{available / _MIB_PER_GIB:.1f}")
+        decisions.warn(
+            "plan.host_memory_low", needed=shown, available=f"{available / _MIB_PER_GIB:.1f}"
+        )

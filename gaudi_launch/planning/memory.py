@@ -116,14 +116,21 @@ def memory_for(
             found,
             (dtype, other),
             # the KV cache type of calibrated weights, where the card has 8-bit floats
-            ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration))) if may_quantise else None,
+            ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration)))
+            if may_quantise
+            else None,
             rules,
         ),
     )
 
 
 def type_on_card(
-    model: Model, settings: Sequence[Setting], engine: Engine, args: EngineArgs = NO_ARGS, *, fp8: bool = False
+    model: Model,
+    settings: Sequence[Setting],
+    engine: Engine,
+    args: EngineArgs = NO_ARGS,
+    *,
+    fp8: bool = False,
 ) -> str:
     """Return the type that the weights have on the card, which decides their size."""
     dtype = "fp8" if fp8 else _dtype(model, _DecidedOptions(settings, args))
@@ -144,7 +151,11 @@ def memory_in(context: Context, settings: Sequence[Setting], engine: Engine) -> 
 
 
 def division(
-    model: Model, limits: Limits, settings: Sequence[Setting], engine: Engine, args: EngineArgs = NO_ARGS
+    model: Model,
+    limits: Limits,
+    settings: Sequence[Setting],
+    engine: Engine,
+    args: EngineArgs = NO_ARGS,
 ) -> tuple[card_memory.ServingDemand, sizing.MemoryRules]:
     """Return how an engine with these settings divides any card."""
     decided, variables = _DecidedOptions(settings, args), variables_of(settings)
@@ -152,7 +163,8 @@ def division(
         max_model_len=limits.max_model_len,
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=limits.max_num_batched_tokens,
-        longest_prompt=decided.whole("VLLM_PROMPT_SEQ_BUCKET_MAX") or min(limits.input_max, limits.max_model_len),
+        longest_prompt=decided.whole("VLLM_PROMPT_SEQ_BUCKET_MAX")
+        or min(limits.input_max, limits.max_model_len),
         utilization=decided.share("--gpu-memory-utilization", 0.9),
         reserved=decided.share("VLLM_GRAPH_RESERVED_MEM", 0.1),
         eager=decided.has("--enforce-eager"),
@@ -184,7 +196,10 @@ def _remedies(
         divided = card_memory.divide_card(model, n, asked[0], found.card, asked[1], rules)
         if not sizing.divides(model, n) or divided is None:
             return False
-        return card_memory.verdict(divided, asked[1])[0] and card_memory.too_tight(divided, asked[1]) is None
+        return (
+            card_memory.verdict(divided, asked[1])[0]
+            and card_memory.too_tight(divided, asked[1]) is None
+        )
 
     def fewest(asked: tuple[str, card_memory.ServingDemand]) -> int | None:
         return next((n for n in (2, 4, 8) if cards < n <= most_cards and works(n, asked)), None)

@@ -43,7 +43,9 @@ def name_warning(asked: str, model: Model, known: KnownNames) -> Message | None:
             return message("plan.name_sizeless_near", model=asked, nearest=nearest)
         return message("plan.name_sizeless", model=asked)
     if nearest:
-        return message("plan.name_assumed_near", model=asked, profile=known.profile, nearest=nearest)
+        return message(
+            "plan.name_assumed_near", model=asked, profile=known.profile, nearest=nearest
+        )
     return message("plan.name_assumed", model=asked, profile=known.profile)
 
 

@@ -24,7 +24,9 @@ def number(flag: str, text: str, least: int = 1, most: int = _MOST) -> int:
     word = text.strip()
     value = int(word) if word.isascii() and word.isdigit() and len(word) <= 10 else -1
     if not least <= value <= most:
-        raise LaunchError("plan.number", ExitCode.USAGE, flag=flag, found=text, least=least, most=most)
+        raise LaunchError(
+            "plan.number", ExitCode.USAGE, flag=flag, found=text, least=least, most=most
+        )
     return value
 
 
@@ -61,7 +63,9 @@ def seconds(flag: str, text: str, *, least: float = 1, most: float = _MOST) -> f
     """
     value = read_time(text)
     if value is None or not least <= value <= most:
-        raise LaunchError("plan.time", ExitCode.USAGE, flag=flag, found=text, least=f"{least:g}", most=f"{most:g}")
+        raise LaunchError(
+            "plan.time", ExitCode.USAGE, flag=flag, found=text, least=f"{least:g}", most=f"{most:g}"
+        )
     return value
 
 
@@ -101,11 +105,15 @@ def ranges(inputs: str | None, outputs: str | None, *, short: bool = True) -> Ra
     Raises LaunchError (USAGE).
     """
     given = {
-        name: text.removesuffix(",") for name, text in (("input", inputs), ("output", outputs)) if text is not None
+        name: text.removesuffix(",")
+        for name, text in (("input", inputs), ("output", outputs))
+        if text is not None
     }
     found = {name: pair(f"-{name[0]}", text, short=short) for name, text in given.items()}
     return Ranges(
-        found.get("input"), found.get("output"), tuple(name for name, text in given.items() if "," not in text)
+        found.get("input"),
+        found.get("output"),
+        tuple(name for name, text in given.items() if "," not in text),
     )
 
 
@@ -133,7 +141,9 @@ def fraction(flag: str, text: str, least: float, most: float, strict: bool = Fal
     word = text.strip()
     plain = re.fullmatch(r"[0-9]+(\.[0-9]+)?" if strict else r"[0-9]+(\.[0-9]*)?|\.[0-9]+", word)
     if not (plain and len(word) < 20 and least <= float(word) <= most):
-        raise LaunchError("plan.fraction", ExitCode.USAGE, flag=flag, found=text, least=least, most=most)
+        raise LaunchError(
+            "plan.fraction", ExitCode.USAGE, flag=flag, found=text, least=least, most=most
+        )
     return word
 
 

@@ -56,7 +56,12 @@ _WORDS = (
     _Word("max_num_batched_tokens", ("--max-num-batched-tokens",), "-t", tokens),
     _Word("max_num_seqs", ("--max-num-seqs",), "-b", _seqs),
     _Word("max_prefill_seqs", ("--max-num-prefill-seqs",), "--max-prefill-seqs", _seqs),
-    _Word("cards", ("--tensor-parallel-size", "-tp"), "-n", lambda name, text: number(name, text, 1, 64)),
+    _Word(
+        "cards",
+        ("--tensor-parallel-size", "-tp"),
+        "-n",
+        lambda name, text: number(name, text, 1, 64),
+    ),
     _Word("port", ("--port",), "-p", read_port),
     _Word("host", ("--host",), "-u", _text),
     _Word("served_name", ("--served-model-name",), "--served-name", _text),
@@ -82,7 +87,9 @@ def with_user_args(settings: Sequence[Setting], args: EngineArgs) -> tuple[Setti
     shown: dict[str, Setting] = {}
     for name, argument in own.items():
         listed, value = (name, None) if argument.positional else args.in_force(name)
-        shown[name] = Setting(listed, value, "option", "flag", _reason(name, value, name in written))
+        shown[name] = Setting(
+            listed, value, "option", "flag", _reason(name, value, name in written)
+        )
     merged: list[Setting] = []
     places: dict[str, int] = {}
     for setting in settings:
@@ -137,7 +144,9 @@ def overruled_flags(proposed: Sequence[Setting], request: Request) -> tuple[str,
     Those that the request names already are left out.
     """
     args, found = request.args, []
-    replaced = {name for word in _WORDS for name in word.names} if request.tuning == "auto" else set()
+    replaced = (
+        {name for word in _WORDS for name in word.names} if request.tuning == "auto" else set()
+    )
     written = {argument.name for argument in (*args.file, *args.user)}
     for setting in proposed:
         name = args.canonical(setting.name) if setting.kind == "option" else ""
@@ -151,7 +160,11 @@ def overruled_flags(proposed: Sequence[Setting], request: Request) -> tuple[str,
 
 def sent_options(settings: Sequence[Setting]) -> list[tuple[str, str | None]]:
     """Return the options that are sent to the engine, as name and value."""
-    return [(setting.name, setting.value) for setting in settings if setting.kind == "option" and setting.sent]
+    return [
+        (setting.name, setting.value)
+        for setting in settings
+        if setting.kind == "option" and setting.sent
+    ]
 
 
 def with_own_words(request: Request, identity: EngineIdentity, lacks: Collection[str]) -> Request:

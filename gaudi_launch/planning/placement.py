@@ -94,7 +94,11 @@ def check_named(modules: tuple[int, ...], wanted: int) -> None:
     _no_doubles(modules, "-m")
     if len(modules) != wanted:
         raise LaunchError(
-            "placement.count_differs", ExitCode.USAGE, cards=wanted, count=len(modules), modules=_list(modules)
+            "placement.count_differs",
+            ExitCode.USAGE,
+            cards=wanted,
+            count=len(modules),
+            modules=_list(modules),
         )
 
 
@@ -118,9 +122,13 @@ def choose(
     if not host.cards:
         if host.origin == "live":
             raise LaunchError("placement.no_cards", ExitCode.MACHINE, why=_notes(host))
-        raise LaunchError("placement.no_cards_of", ExitCode.MACHINE, machine=host.origin, why=_notes(host))
+        raise LaunchError(
+            "placement.no_cards_of", ExitCode.MACHINE, machine=host.origin, why=_notes(host)
+        )
     if not host.modules:
-        raise LaunchError("placement.no_modules", ExitCode.MACHINE, cards=len(host.cards), why=_notes(host))
+        raise LaunchError(
+            "placement.no_modules", ExitCode.MACHINE, cards=len(host.cards), why=_notes(host)
+        )
     reasons: list[Message] = []
     warnings: list[Message] = []
     if modules is not None:
@@ -129,7 +137,11 @@ def choose(
         outside = [module for module in chosen if visible is not None and module not in visible]
         if outside:
             warnings.append(
-                message("placement.outside_visible", modules=_list(outside), visible=_list(visible or ()))
+                message(
+                    "placement.outside_visible",
+                    modules=_list(outside),
+                    visible=_list(visible or ()),
+                )
             )
     else:
         chosen = _best(host, wanted, visible, reasons)
@@ -159,7 +171,10 @@ def _check(host: Host, modules: tuple[int, ...]) -> tuple[int, ...]:
     unknown = [module for module in modules if module not in host.modules]
     if unknown:
         raise LaunchError(
-            "placement.unknown_modules", ExitCode.MACHINE, modules=_list(unknown), known=_list(host.modules)
+            "placement.unknown_modules",
+            ExitCode.MACHINE,
+            modules=_list(unknown),
+            known=_list(host.modules),
         )
     busy = [module for module in modules if module not in host.free_modules]
     if busy:
@@ -173,7 +188,9 @@ def _check(host: Host, modules: tuple[int, ...]) -> tuple[int, ...]:
     return modules
 
 
-def _best(host: Host, wanted: int, visible: tuple[int, ...] | None, reasons: list[Message]) -> tuple[int, ...]:
+def _best(
+    host: Host, wanted: int, visible: tuple[int, ...] | None, reasons: list[Message]
+) -> tuple[int, ...]:
     """Return the best free set of this many modules."""
     allowed = host.modules if visible is None else tuple(m for m in host.modules if m in visible)
     free = tuple(module for module in host.free_modules if module in allowed)
@@ -209,11 +226,19 @@ def _best(host: Host, wanted: int, visible: tuple[int, ...] | None, reasons: lis
 
 
 def _too_few(
-    host: Host, wanted: int, allowed: tuple[int, ...], free: tuple[int, ...], visible: tuple[int, ...] | None
+    host: Host,
+    wanted: int,
+    allowed: tuple[int, ...],
+    free: tuple[int, ...],
+    visible: tuple[int, ...] | None,
 ) -> LaunchError:
     if wanted > len(host.modules):
         return LaunchError(
-            "placement.too_many", ExitCode.MACHINE, cards=wanted, count=len(host.modules), known=_list(host.modules)
+            "placement.too_many",
+            ExitCode.MACHINE,
+            cards=wanted,
+            count=len(host.modules),
+            known=_list(host.modules),
         )
     used = [module for module in allowed if module not in free]
     if visible is not None and wanted > len(allowed):
@@ -293,15 +318,29 @@ def _warn(host: Host, chosen: tuple[int, ...], warnings: list[Message], *, asked
         warnings.append(message("placement.large", cards=count, most=LARGEST_JOB))
     if _groups_of(host, chosen) > 1:
         word = "placement.crossing_asked" if asked and count in (2, 4) else "placement.crossing"
-        warnings.append(message(word, modules=_list(chosen), groups="; ".join(_list(g) for g in host.groups)))
-    elif asked and count in (2, 4) and tuple(sorted(chosen)) not in documented_sets(count, host.modules):
+        warnings.append(
+            message(word, modules=_list(chosen), groups="; ".join(_list(g) for g in host.groups))
+        )
+    elif (
+        asked
+        and count in (2, 4)
+        and tuple(sorted(chosen)) not in documented_sets(count, host.modules)
+    ):
         sets = documented_sets(count, host.modules)
         warnings.append(
-            message("placement.not_documented", modules=_list(chosen), sets="; ".join(_list(s) for s in sets))
+            message(
+                "placement.not_documented",
+                modules=_list(chosen),
+                sets="; ".join(_list(s) for s in sets),
+            )
         )
-    nodes = {card.numa_node for m in chosen if (card := host.card(m)) and card.numa_node is not None}
+    nodes = {
+        card.numa_node for m in chosen if (card := host.card(m)) and card.numa_node is not None
+    }
     if len(nodes) > 1 and count < len(host.modules):
-        warnings.append(message("placement.nodes", modules=_list(chosen), nodes=_list(sorted(nodes))))
+        warnings.append(
+            message("placement.nodes", modules=_list(chosen), nodes=_list(sorted(nodes)))
+        )
     unknown = [m for m in chosen if (card := host.card(m)) and card.busy is None]
     if unknown:
         warnings.append(message("placement.not_sure", modules=_list(unknown)))
@@ -318,7 +357,10 @@ def share_cpus(host: Host) -> dict[int, tuple[int, ...]]:
     for members, pool in _pools(host):
         cores = _cores(pool, host.cpu_siblings)
         for place, module in enumerate(members):
-            first, last = place * len(cores) // len(members), (place + 1) * len(cores) // len(members)
+            first, last = (
+                place * len(cores) // len(members),
+                (place + 1) * len(cores) // len(members),
+            )
             mine = cores[first:last] or cores[first : first + 1]
             shares[module] = tuple(sorted(cpu for core in mine for cpu in core))
     return shares
@@ -364,7 +406,8 @@ def holders(host: Host, modules: Iterable[int]) -> str:
         if card is None:
             continue
         who = ", ".join(
-            f"{h.command or '?'} (pid {h.pid}{', ' + h.user if h.user else ''})" for h in card.holders[:3]
+            f"{h.command or '?'} (pid {h.pid}{', ' + h.user if h.user else ''})"
+            for h in card.holders[:3]
         )
         sign = card.busy_because or "?"
         if card.busy_because == "memory" and card.memory_used_mib is not None:

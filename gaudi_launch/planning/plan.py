@@ -23,7 +23,12 @@ Source = Literal["flag", "environment", "profile", "computed", "engine"]
 # strongest first; a stronger source always wins
 STRENGTH: tuple[Source, ...] = ("flag", "environment", "profile", "computed", "engine")
 
-_CHOICES = ("placement.fewest", "placement.balanced", "placement.balanced_most", "placement.balanced_fewest")
+_CHOICES = (
+    "placement.fewest",
+    "placement.balanced",
+    "placement.balanced_most",
+    "placement.balanced_fewest",
+)
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,9 @@ class Plan:
     num_blocks: int | None = None
     kv_cache: Message | None = None
     dtype: str = "bfloat16"
-    reference_differences: tuple[Message, ...] = ()  # reference tuning only: differences from the scripts
+    reference_differences: tuple[
+        Message, ...
+    ] = ()  # reference tuning only: differences from the scripts
     skips_warmup: bool = False  # by -s, or by the exported variable
 
     @property
@@ -243,7 +250,10 @@ class Plan:
             }
         if self.estimate is not None:
             document["estimate"] = {
-                "warmup_seconds": {"low": self.estimate.low_seconds, "high": self.estimate.high_seconds},
+                "warmup_seconds": {
+                    "low": self.estimate.low_seconds,
+                    "high": self.estimate.high_seconds,
+                },
                 "basis": self.estimate.basis.render(),
             }
         return document

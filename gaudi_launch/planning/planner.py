@@ -22,7 +22,12 @@ from gaudi_launch.planning.exported import inherited, overridden, skips_warmup
 from gaudi_launch.planning.exposure import open_warning
 from gaudi_launch.planning.memory import MemoryPlan, memory_in
 from gaudi_launch.planning.option_table import option_table
-from gaudi_launch.planning.passthrough import overruled_flags, refuse_more_cards, with_options, with_user_args
+from gaudi_launch.planning.passthrough import (
+    overruled_flags,
+    refuse_more_cards,
+    with_options,
+    with_user_args,
+)
 from gaudi_launch.planning.plan import Command, EngineIdentity, Estimate, Placement, Plan, Setting
 from gaudi_launch.planning.precision import weight_type
 from gaudi_launch.planning.request import Request
@@ -74,11 +79,16 @@ def _decide(
         one, share = engine.first(request, placement, host)
         replica = _decide(one, host, model, inner, share, measured)
         return engine.wrap(replica, request, placement, host, model)
-    unsupported = check_support(engine.support(model, request.args, request.environment), force=request.force)
+    unsupported = check_support(
+        engine.support(model, request.args, request.environment), force=request.force
+    )
     drawn = draft(request, host, model, engine, placement or place(request, host, engine))
     context, settings, memory = drawn.context, drawn.settings, drawn.memory
     asked = engine.check_features(request) if request.tuning == "auto" else ()
-    placement, warnings = context.placement, [*_ended(engine), *asked, *unsupported, *drawn.warnings]
+    placement, warnings = (
+        context.placement,
+        [*_ended(engine), *asked, *unsupported, *drawn.warnings],
+    )
     found = buckets_of(engine, settings, context, warnings, memory.num_blocks)
     strategy, buckets = found if found is not None else ("", None)
     command = engine.command(drawn.proposed, context)
@@ -86,7 +96,9 @@ def _decide(
     differences: tuple[Message, ...] = ()
     if request.tuning == "reference" and command.container is None:
         # the scripts bind no CPUs unless the cards were named and share a NUMA node
-        cpus = placement.cpus if request.modules is not None and len(placement.numa_nodes) == 1 else ()
+        cpus = (
+            placement.cpus if request.modules is not None and len(placement.numa_nodes) == 1 else ()
+        )
         command = replace(command, cpus=cpus, memory_node=command.memory_node if cpus else None)
         differences = engine.script_differences(request, host, placement, command)
     return Plan(
@@ -115,9 +127,14 @@ def refuse_options(request: Request, host: Host, model: Model, engine: Engine) -
     Also (USAGE) for options of simulated cards with real ones.
     """
     simulated = engine.innermost.identity.simulated
-    for flag, is_given in (("--time-scale", request.time_scale is not None), ("--fault", request.faults)):
+    for flag, is_given in (
+        ("--time-scale", request.time_scale is not None),
+        ("--fault", request.faults),
+    ):
         if is_given and not simulated:
-            raise LaunchError("simulated.only", ExitCode.USAGE, flag=flag, engine=engine.identity.label)
+            raise LaunchError(
+                "simulated.only", ExitCode.USAGE, flag=flag, engine=engine.identity.label
+            )
     engine.refuse(request, host, model)
 
 
@@ -142,7 +159,9 @@ class Draft:
     proposed: tuple[Setting, ...]
 
 
-def draft(request: Request, host: Host, model: Model, engine: Engine, placement: Placement) -> Draft:
+def draft(
+    request: Request, host: Host, model: Model, engine: Engine, placement: Placement
+) -> Draft:
     """Return the settings of one engine (without an inner one) on these cards.
 
     Raises LaunchError for an impossible request.
@@ -181,7 +200,9 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
     return replace(placement, reasons=(request.chosen_because, *placement.reasons))
 
 
-def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]) -> MemoryPlan:
+def _memory(
+    engine: Engine, settings: Sequence[Setting], context: Context, warnings: list[Message]
+) -> MemoryPlan:
     """Return a card's memory.
 
     Auto tuning refuses what cannot start, and suggests what would.
@@ -192,7 +213,11 @@ def _memory(engine: Engine, settings: Sequence[Setting], context: Context, warni
         would = _list(found.remedies)
         if request.tuning == "auto" and not request.force:
             raise LaunchError(
-                "fit.plan_refused", ExitCode.MACHINE, cards=cards, why=found.message.render(), would=would
+                "fit.plan_refused",
+                ExitCode.MACHINE,
+                cards=cards,
+                why=found.message.render(),
+                would=would,
             )
         warnings.append(found.message)
     elif found.tight is not None:
@@ -271,7 +296,16 @@ def _estimate(
 
 def model_json(model: Model) -> Mapping[str, Any]:
     """Return the ``model`` object of a plan."""
-    names = ("path", "name", "source", "architecture", "model_type", "parameters", "weight_bytes", "dtype")
+    names = (
+        "path",
+        "name",
+        "source",
+        "architecture",
+        "model_type",
+        "parameters",
+        "weight_bytes",
+        "dtype",
+    )
     more = ("quantization", "moe", "experts", "layers", "heads", "kv_heads", "head_dim", "mla_rank")
     last = ("max_position_embeddings", "remote_code")
     return {name: getattr(model, name) for name in (*names, *more, *last)}

@@ -29,7 +29,11 @@ def runs_fp8(request: Request, model: Model) -> bool:
 
     By our options or the engine's ``--quantization``, or because they are stored so.
     """
-    return asked_fp8(request) or request.args.last("--quantization") in _BY_WORD or model.quantization == "fp8"
+    return (
+        asked_fp8(request)
+        or request.args.last("--quantization") in _BY_WORD
+        or model.quantization == "fp8"
+    )
 
 
 def weight_type(request: Request, model: Model) -> str:

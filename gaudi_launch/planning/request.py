@@ -59,9 +59,13 @@ class Request:
     faults: tuple[str, ...] = ()  # --fault: of simulated cards, as typed
     force: bool = False
     scripts_dir: str | None = None  # the folder of the start scripts, which contains QUANT_CONFIG
-    quant_file: QuantFile | None = None  # the result of the search for fp8 files on this machine; not an option
+    quant_file: QuantFile | None = (
+        None  # the result of the search for fp8 files on this machine; not an option
+    )
     stamp: str = ""  # the time that the scripts put into file names, as `date +%F-%H-%M-%S`
-    files_dir: str = ""  # the folder for the engine's files (its bucket file); "": no file is possible
+    files_dir: str = (
+        ""  # the folder for the engine's files (its bucket file); "": no file is possible
+    )
     bucket_file: str | None = None  # the text of the file of VLLM_BUCKETING_FROM_FILE
     # the folder into which `setup --scale-out` installed libfabric on this machine; "": none
     libfabric_root: str = ""

@@ -32,16 +32,22 @@ def with_scale_out(proposal: Proposal, context: Context, engine: str) -> Proposa
         return proposal
     root = request.environment.get(ROOT) or request.libfabric_root
     if not root:
-        return replace(proposal, warnings=(*proposal.warnings, _missing(engine, len(placement.modules))))
+        return replace(
+            proposal, warnings=(*proposal.warnings, _missing(engine, len(placement.modules)))
+        )
     if request.tuning == "reference":
         return proposal
     decisions = Decisions(request.environment)
     decisions.env(ROOT, root, message("plan.libfabric_root"), origin=_ORIGIN)
     exported = request.environment.get(LIBRARIES, "")
-    ours = [folder for folder in (f"{root}/lib", _WRAPPER_FOLDER) if folder not in exported.split(":")]
+    ours = [
+        folder for folder in (f"{root}/lib", _WRAPPER_FOLDER) if folder not in exported.split(":")
+    ]
     if ours:
         value = ":".join([*ours, *([exported] if exported else [])])
-        decisions.env(LIBRARIES, value, message("plan.libfabric_libraries"), origin=_ORIGIN, user_wins=False)
+        decisions.env(
+            LIBRARIES, value, message("plan.libfabric_libraries"), origin=_ORIGIN, user_wins=False
+        )
     return replace(proposal, settings=(*proposal.settings, *decisions.settings()))
 
 

@@ -57,7 +57,9 @@ def with_secret_moved(request: Request, *, into_file: bool = False) -> Request:
         return request
     if entries:
         kept += [CONFIG, SECRET_FILE]
-    return replace(request, extra=tuple(kept), environment=environment, secret_options=_as_yaml(entries))
+    return replace(
+        request, extra=tuple(kept), environment=environment, secret_options=_as_yaml(entries)
+    )
 
 
 def is_secret_file(value: str | None) -> bool:
@@ -98,7 +100,9 @@ def _refuse(argument: Argument) -> None:
     if not argument.values:
         return
     if option is not None and option.secret:
-        raise LaunchError("plan.secret_several", ExitCode.USAGE, option=option.name, variable=option.variable)
+        raise LaunchError(
+            "plan.secret_several", ExitCode.USAGE, option=option.name, variable=option.variable
+        )
     if has_secret(argument):
         raise LaunchError("plan.secret_argument", ExitCode.USAGE, option=argument.shown)
 

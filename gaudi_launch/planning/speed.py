@@ -114,4 +114,6 @@ def speed_of(made: PlannedSetup, load: Load, *, measured: bool = True) -> Predic
     """Return the prediction, with the constants that were learned on this host."""
     from gaudi_launch.performance.prediction import knowledge_of, predict
 
-    return predict(made.setup, made.shape, load, knowledge_of(made.setup.generation), measured=measured)
+    return predict(
+        made.setup, made.shape, load, knowledge_of(made.setup.generation), measured=measured
+    )

@@ -106,7 +106,13 @@ def default_root(cache_dir: Path) -> Path:
 
 
 def with_cache(
-    plan: Plan, request: Request, host: Host, cache_dir: Path, *, look: bool = True, machine_root: Path = Path("/")
+    plan: Plan,
+    request: Request,
+    host: Host,
+    cache_dir: Path,
+    *,
+    look: bool = True,
+    machine_root: Path = Path("/"),
 ) -> Cached | None:
     """Return the plan with its cache; None where there is none to manage.
 
@@ -116,34 +122,56 @@ def with_cache(
     read.
     """
     exported = request.environment.get(VARIABLE)
-    if request.tuning == "reference" or not plan.placement.modules or plan.container is not None or exported:
+    if (
+        request.tuning == "reference"
+        or not plan.placement.modules
+        or plan.container is not None
+        or exported
+    ):
         return None
-    root = Path(request.cache_dir).expanduser().absolute() if request.cache_dir else default_root(cache_dir)
+    root = (
+        Path(request.cache_dir).expanduser().absolute()
+        if request.cache_dir
+        else default_root(cache_dir)
+    )
     parts = parts_of(plan, host, _quant_config(plan) if look else None)
     wanted = plan.buckets or _NONE
     if look:
         use = cache_root.look_up(root, parts, wanted)
     else:
-        use = cache_root.Use("miss", parts.key, root / parts.key, wanted, message("cache.not_looked"))
+        use = cache_root.Use(
+            "miss", parts.key, root / parts.key, wanted, message("cache.not_looked")
+        )
     local = (
-        cache_dir / "recipes-local" / parts.key if look and is_network(file_system(root, machine_root)) else None
+        cache_dir / "recipes-local" / parts.key
+        if look and is_network(file_system(root, machine_root))
+        else None
     )
     return Cached(_rewrite(plan, request, use, root, local, look), parts, root, use, local)
 
 
 def without_cache(command: Command) -> Command:
     """Return the command of an engine that keeps no compiled graphs."""
-    return replace(command, env={name: value for name, value in command.env.items() if name != VARIABLE})
+    return replace(
+        command, env={name: value for name, value in command.env.items() if name != VARIABLE}
+    )
 
 
-def _rewrite(plan: Plan, request: Request, use: cache_root.Use, root: Path, local: Path | None, look: bool) -> Plan:
+def _rewrite(
+    plan: Plan, request: Request, use: cache_root.Use, root: Path, local: Path | None, look: bool
+) -> Plan:
     graphs = plan.buckets.graphs if plan.buckets else 0
     held, measured = (use.ledger.bytes, use.ledger.buckets.graphs) if use.ledger else (0, 0)
     limit = size_limit(graphs, _free(local or root) if look else 1 << 50, held, measured)
     folder = local or use.folder
     source: Source = "flag" if request.cache_dir else "computed"
     setting = Setting(
-        VARIABLE, f"{folder},false,{limit.mib}", "env", source, limit.reason, "docs: Runtime Environment Variables"
+        VARIABLE,
+        f"{folder},false,{limit.mib}",
+        "env",
+        source,
+        limit.reason,
+        "docs: Runtime Environment Variables",
     )
     settings = [s for s in plan.settings if (s.kind, s.name) != ("env", VARIABLE)]
     warnings = list(plan.warnings)
@@ -174,7 +202,12 @@ def _estimate(plan: Plan, use: cache_root.Use) -> Estimate | None:
 
     The shares are published ones.
     """
-    if plan.estimate is None or plan.buckets is None or use.state == "miss" or not plan.buckets.graphs:
+    if (
+        plan.estimate is None
+        or plan.buckets is None
+        or use.state == "miss"
+        or not plan.buckets.graphs
+    ):
         return plan.estimate
     new = use.new.graphs / plan.buckets.graphs
     dtype = next((s.value for s in plan.settings if s.name == "--quantization"), None)
@@ -184,7 +217,11 @@ def _estimate(plan: Plan, use: cache_root.Use) -> Estimate | None:
     return Estimate(
         plan.estimate.low_seconds * factor,
         plan.estimate.high_seconds * factor,
-        message("cache.estimate", basis=plan.estimate.basis.render(), warm=plan.buckets.graphs - use.new.graphs),
+        message(
+            "cache.estimate",
+            basis=plan.estimate.basis.render(),
+            warm=plan.buckets.graphs - use.new.graphs,
+        ),
     )
 
 

@@ -17,8 +17,23 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
 from gaudi_launch.recipe_cache.key_locks import held, in_use, lock_path
-from gaudi_launch.recipe_cache.ledger import Ledger, LedgerError, ledger_path, read_ledger, touched, write_ledger
-from gaudi_launch.recipe_cache.manifest import Findings, files_path, read_list, size_of, verify, walk, write_list
+from gaudi_launch.recipe_cache.ledger import (
+    Ledger,
+    LedgerError,
+    ledger_path,
+    read_ledger,
+    touched,
+    write_ledger,
+)
+from gaudi_launch.recipe_cache.manifest import (
+    Findings,
+    files_path,
+    read_list,
+    size_of,
+    verify,
+    walk,
+    write_list,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +103,9 @@ def entries(root: Path, *, sizes: bool = True) -> list[CacheEntry]:
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("cache.unreadable", ExitCode.FAILED, path=str(root), why=why) from None
-    keys = sorted({name.split(".")[0] for name in names if is_ours(name) and not name.startswith(".")})
+    keys = sorted(
+        {name.split(".")[0] for name in names if is_ours(name) and not name.startswith(".")}
+    )
     found = []
     for key in keys:
         trouble = ""
@@ -114,7 +131,11 @@ def find(root: Path, key: str) -> CacheEntry:
 
     Raises LaunchError when none or several do.
     """
-    matching = [entry for entry in entries(root, sizes=False) if entry.key.startswith(key.lower())] if key else []
+    matching = (
+        [entry for entry in entries(root, sizes=False) if entry.key.startswith(key.lower())]
+        if key
+        else []
+    )
     if len(matching) != 1:
         id = "cache.ambiguous_key" if matching else "cache.no_such_key"
         known = ", ".join(entry.key for entry in matching or entries(root, sizes=False)) or "-"
@@ -128,20 +149,29 @@ def look_up(root: Path, parts: KeyParts, wanted: Buckets, num_blocks: int | None
     try:
         ledger = read_ledger(root, key)
     except LedgerError as error:
-        return Use("miss", key, root / key, wanted, message("cache.miss_ledger", key=key, why=str(error)))
+        return Use(
+            "miss", key, root / key, wanted, message("cache.miss_ledger", key=key, why=str(error))
+        )
     if ledger is None:
         if flat_files(root):
             return Use("partial", key, root, wanted, message("cache.flat", path=str(root)))
         return _nearest(root, parts, wanted)
     folder = folder_of(root, ledger, key)
-    new = Buckets(_missing(wanted.prompt, ledger.buckets.prompt), _missing(wanted.decode, ledger.buckets.decode))
-    if not folder.is_dir() or not any(True for _ in walk(folder, is_ours if folder == root else None)):
+    new = Buckets(
+        _missing(wanted.prompt, ledger.buckets.prompt),
+        _missing(wanted.decode, ledger.buckets.decode),
+    )
+    if not folder.is_dir() or not any(
+        True for _ in walk(folder, is_ours if folder == root else None)
+    ):
         return Use("miss", key, folder, wanted, message("cache.miss_empty", key=key), ledger=ledger)
     if not ledger.complete:
         because = message("cache.interrupted", key=key)
     elif new.graphs:
         because = message("cache.partial", new=new.graphs, graphs=wanted.graphs)
-    elif num_blocks is not None and ledger.num_blocks is not None and num_blocks != ledger.num_blocks:
+    elif (
+        num_blocks is not None and ledger.num_blocks is not None and num_blocks != ledger.num_blocks
+    ):
         # HabanaAI/vllm-fork pull 1054: another number of KV blocks compiled two large graphs again
         because = message("cache.other_blocks", was=ledger.num_blocks, now=num_blocks)
     else:
@@ -167,7 +197,9 @@ def _nearest(root: Path, parts: KeyParts, wanted: Buckets) -> Use:
     if not near:
         return Use("miss", parts.key, folder, wanted, message("cache.miss_first"))
     words = "; ".join(f"{d.name} {d.was or '-'} -> {d.now or '-'}" for d in near)
-    return Use("miss", parts.key, folder, wanted, message("cache.miss_differs", differences=words), near)
+    return Use(
+        "miss", parts.key, folder, wanted, message("cache.miss_differs", differences=words), near
+    )
 
 
 @dataclass
@@ -235,7 +267,11 @@ class Session:
 
 @contextlib.contextmanager
 def opened(
-    root: Path, parts: KeyParts, wanted: Buckets, num_blocks: int | None = None, wait_seconds: float = 0.0
+    root: Path,
+    parts: KeyParts,
+    wanted: Buckets,
+    num_blocks: int | None = None,
+    wait_seconds: float = 0.0,
 ) -> Iterator[Session]:
     """Lock the directory of these parts while an engine runs on it.
 
@@ -251,10 +287,15 @@ def opened(
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("cache.not_writable", ExitCode.FAILED, path=str(root), why=why) from None
-    with held(root, key, exclusive=False, wait_seconds=wait_seconds), contextlib.ExitStack() as fill:
+    with (
+        held(root, key, exclusive=False, wait_seconds=wait_seconds),
+        contextlib.ExitStack() as fill,
+    ):
         use = look_up(root, parts, wanted, num_blocks)
         if use.state != "hit":
-            fill.enter_context(held(root, key, exclusive=True, wait_seconds=wait_seconds, fill=True))
+            fill.enter_context(
+                held(root, key, exclusive=True, wait_seconds=wait_seconds, fill=True)
+            )
             # the launch that was waited for may have filled it
             use = look_up(root, parts, wanted, num_blocks)
             if use.state == "hit":
@@ -263,7 +304,9 @@ def opened(
             yield _begin(root, parts, use, fill.close)
         except OSError as error:
             why = error.strerror or str(error)
-            raise LaunchError("cache.not_writable", ExitCode.FAILED, path=str(root), why=why) from None
+            raise LaunchError(
+                "cache.not_writable", ExitCode.FAILED, path=str(root), why=why
+            ) from None
 
 
 def _begin(root: Path, parts: KeyParts, use: Use, filled: Callable[[], None]) -> Session:
@@ -281,7 +324,11 @@ def _begin(root: Path, parts: KeyParts, use: Use, filled: Callable[[], None]) ->
 
 
 def _drop_empty(folder: Path, root: Path) -> tuple[str, ...]:
-    names = [name for name, status in walk(folder, is_ours if folder == root else None) if not status.st_size]
+    names = [
+        name
+        for name, status in walk(folder, is_ours if folder == root else None)
+        if not status.st_size
+    ]
     for name in names:
         (folder / name).unlink(missing_ok=True)
     return tuple(names)
@@ -306,7 +353,9 @@ def adopt(root: Path, parts: KeyParts, warmed: Buckets) -> Ledger:
 
 def check(root: Path, entry: CacheEntry, *, quick: bool) -> Findings:
     """Compare one key's files with its list."""
-    return verify(root, entry.key, entry.folder, quick=quick, skip=is_ours if entry.folder == root else None)
+    return verify(
+        root, entry.key, entry.folder, quick=quick, skip=is_ours if entry.folder == root else None
+    )
 
 
 def repair(root: Path, entry: CacheEntry, findings: Findings) -> tuple[str, ...]:

@@ -96,7 +96,9 @@ class KeyParts:
         """
         known = {f.name for f in fields(cls)}
         variables = document.get("variables", {})
-        if not isinstance(variables, dict) or not isinstance(document.get("tensor_parallel", 1), int):
+        if not isinstance(variables, dict) or not isinstance(
+            document.get("tensor_parallel", 1), int
+        ):
             raise ValueError("not the parts of a recipe cache key")
         texts: dict[str, Any] = {
             name: value if name == "tensor_parallel" else str(value)
@@ -147,7 +149,9 @@ def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyPa
         quantization=hashlib.sha256(quant_config).hexdigest()[:16] if quant_config else "",
         mode="lazy" if env.get("PT_HPU_LAZY_MODE") == "1" else "compile",
         variables={
-            **{name: value for name, value in env.items() if not _INDIFFERENT_VARIABLES.match(name)},
+            **{
+                name: value for name, value in env.items() if not _INDIFFERENT_VARIABLES.match(name)
+            },
             **graph_options,
         },
     )

@@ -21,16 +21,22 @@ def lock_path(root: Path, key: str, *, fill: bool = False) -> Path:
 
 
 @contextlib.contextmanager
-def held(root: Path, key: str, *, exclusive: bool, wait_seconds: float = 0.0, fill: bool = False) -> Iterator[None]:
+def held(
+    root: Path, key: str, *, exclusive: bool, wait_seconds: float = 0.0, fill: bool = False
+) -> Iterator[None]:
     """Lock a key: shared to use it, exclusive to repair or remove it.
 
     ``fill``: the lock for filling it. Raises LaunchError ``cache.in_use`` when another process has
     it for longer than ``wait_seconds``.
     """
     try:
-        handle = os.open(lock_path(root, key, fill=fill), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        handle = os.open(
+            lock_path(root, key, fill=fill), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
+        )
     except OSError as error:
-        raise LaunchError("cache.no_lock", ExitCode.FAILED, path=str(root), why=error.strerror or "") from None
+        raise LaunchError(
+            "cache.no_lock", ExitCode.FAILED, path=str(root), why=error.strerror or ""
+        ) from None
     try:
         try:
             taken = locks.try_take(handle, shared=not exclusive, wait_seconds=wait_seconds)

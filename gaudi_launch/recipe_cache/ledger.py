@@ -73,7 +73,9 @@ class Ledger:
         if not isinstance(document, dict):
             raise LedgerError("it is not a JSON object")
         if document.get("schema") != SCHEMA:
-            raise LedgerError(f"its schema is {document.get('schema')!r}, this program reads {SCHEMA}")
+            raise LedgerError(
+                f"its schema is {document.get('schema')!r}, this program reads {SCHEMA}"
+            )
         try:
             parts = KeyParts.from_json(document["parts"])
             ledger = cls(
@@ -92,7 +94,9 @@ class Ledger:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise LedgerError(f"a field is missing or of the wrong kind ({error})") from None
         if document.get("key") != parts.key:
-            raise LedgerError(f"its key {document.get('key')!r} is not that of its parts ({parts.key})")
+            raise LedgerError(
+                f"its key {document.get('key')!r} is not that of its parts ({parts.key})"
+            )
         return ledger
 
 
@@ -135,7 +139,9 @@ def write_ledger(root: Path, ledger: Ledger) -> None:
 
     Raises OSError (disk full, read-only); the old one is then unchanged.
     """
-    write_whole(ledger_path(root, ledger.key), json.dumps(ledger.to_json(), indent=1).encode() + b"\n")
+    write_whole(
+        ledger_path(root, ledger.key), json.dumps(ledger.to_json(), indent=1).encode() + b"\n"
+    )
 
 
 def touched(ledger: Ledger, now: float) -> Ledger:

@@ -20,7 +20,20 @@ from gaudi_launch.recipe_cache.manifest import walk
 _log = logging.getLogger(__name__)
 
 # /proc/mounts names; fuse.* covers sshfs, ceph-fuse, juicefs, s3fs and the like
-_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs", "afs", "9p"}
+_NETWORK = {
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "ceph",
+    "glusterfs",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "afs",
+    "9p",
+}
 _LOCAL_FUSE = {"fuse.fuse-overlayfs", "fuseblk", "fusectl"}
 
 
@@ -45,7 +58,9 @@ class Copied:
     bytes: int
 
 
-def copy_new(source: Path, target: Path, progress: Callable[[int, int], None] | None = None) -> Copied:
+def copy_new(
+    source: Path, target: Path, progress: Callable[[int, int], None] | None = None
+) -> Copied:
     """Copy every file that the target lacks or has in another size.
 
     Each file appears atomically. Raises OSError (disk full): the target then contains only complete

@@ -31,7 +31,9 @@ class Findings:
 
         Unlisted files are recipes of a later run.
         """
-        return not (self.missing or self.empty or self.wrong_size or self.wrong_content or self.foreign)
+        return not (
+            self.missing or self.empty or self.wrong_size or self.wrong_content or self.foreign
+        )
 
     @property
     def bad(self) -> tuple[str, ...]:
@@ -39,7 +41,9 @@ class Findings:
         return tuple(sorted({*self.empty, *self.wrong_size, *self.wrong_content}))
 
 
-def walk(folder: Path, skip: Callable[[str], bool] | None = None) -> Iterator[tuple[str, os.stat_result]]:
+def walk(
+    folder: Path, skip: Callable[[str], bool] | None = None
+) -> Iterator[tuple[str, os.stat_result]]:
     """Yield every non-directory below a folder: (name relative to it, lstat).
 
     Links are not followed. ``skip`` names entries of the top level to leave out (our files in an
@@ -111,7 +115,9 @@ def write_list(
         if not S_ISREG(status.st_mode) or not status.st_size or "\n" in name or "\t" in name:
             continue
         before = known.get(name)
-        same = before is not None and before[0] == status.st_size and before[2] == status.st_mtime_ns
+        same = (
+            before is not None and before[0] == status.st_size and before[2] == status.st_mtime_ns
+        )
         digest = before[1] if same and before is not None else checksum(folder / name)
         lines.append(f"{name}\t{status.st_size}\t{digest}\t{status.st_mtime_ns}\n")
         total += status.st_size
@@ -145,7 +151,9 @@ def _lines(root: Path, key: str) -> dict[str, str]:
         text = files_path(root, key).read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return {}
-    return {name: rest for name, tab, rest in (line.partition("\t") for line in text.split("\n")) if tab}
+    return {
+        name: rest for name, tab, rest in (line.partition("\t") for line in text.split("\n")) if tab
+    }
 
 
 def verify(

@@ -20,7 +20,13 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.recipe_cache.cache_root import CacheEntry, is_ours
 from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
 from gaudi_launch.recipe_cache.key_locks import held
-from gaudi_launch.recipe_cache.ledger import Ledger, LedgerError, read_ledger, write_ledger, write_whole
+from gaudi_launch.recipe_cache.ledger import (
+    Ledger,
+    LedgerError,
+    read_ledger,
+    write_ledger,
+    write_whole,
+)
 from gaudi_launch.recipe_cache.manifest import checksum, files_path, read_list, write_list
 
 _log = logging.getLogger(__name__)
@@ -37,7 +43,9 @@ _SPARE_BYTES = 16 << 20
 Progress = Callable[[int, int], None]
 
 
-def export(root: Path, entry: CacheEntry, target: Path, progress: Progress | None = None) -> tuple[int, int]:
+def export(
+    root: Path, entry: CacheEntry, target: Path, progress: Progress | None = None
+) -> tuple[int, int]:
     """Write one key to a file; return (files, bytes). The file appears atomically.
 
     Raises LaunchError when the key has no valid ledger, or the file cannot be written.
@@ -53,7 +61,9 @@ def export(root: Path, entry: CacheEntry, target: Path, progress: Progress | Non
         part.replace(target)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("cache.export_failed", ExitCode.FAILED, path=str(target), why=why) from None
+        raise LaunchError(
+            "cache.export_failed", ExitCode.FAILED, path=str(target), why=why
+        ) from None
     finally:
         part.unlink(missing_ok=True)
     return counted
@@ -99,12 +109,19 @@ def differences(ledger: Ledger, here: KeyParts) -> tuple[KeyDifference, ...]:
     return tuple(
         difference
         for difference in ledger.parts.differences(here)
-        if difference.name in ("product", "stepping", "driver") and difference.was and difference.now
+        if difference.name in ("product", "stepping", "driver")
+        and difference.was
+        and difference.now
     )
 
 
 def import_(
-    root: Path, source: Path, here: KeyParts, *, force: bool = False, progress: Progress | None = None
+    root: Path,
+    source: Path,
+    here: KeyParts,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
 ) -> Ledger:
     """Import a key into a root; return its ledger.
 
@@ -124,15 +141,21 @@ def import_(
             different = differences(ledger, here)
             if different and not force:
                 words = "; ".join(f"{d.name} {d.was} -> {d.now}" for d in different)
-                raise LaunchError("cache.import_differs", ExitCode.MACHINE, path=str(source), differences=words)
+                raise LaunchError(
+                    "cache.import_differs", ExitCode.MACHINE, path=str(source), differences=words
+                )
             if read_or_none(root, ledger.key) is not None and not force:
-                raise LaunchError("cache.import_exists", ExitCode.FAILED, key=ledger.key, path=str(root))
+                raise LaunchError(
+                    "cache.import_exists", ExitCode.FAILED, key=ledger.key, path=str(root)
+                )
             _check_room(root, listed, source)
             with held(root, ledger.key, exclusive=True):
                 _unpack(tar, root, ledger, listed, source, progress)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("cache.import_failed", ExitCode.FAILED, path=str(source), why=why) from None
+        raise LaunchError(
+            "cache.import_failed", ExitCode.FAILED, path=str(source), why=why
+        ) from None
     return ledger
 
 
@@ -153,7 +176,12 @@ class _Listed:
         self.files: dict[str, tuple[int, str]] = {}
         for line in content.decode("utf-8", "surrogateescape").split("\n"):
             fields = line.split("\t")
-            if len(fields) == 4 and fields[1].isascii() and fields[1].isdecimal() and len(fields[1]) < 20:
+            if (
+                len(fields) == 4
+                and fields[1].isascii()
+                and fields[1].isdecimal()
+                and len(fields[1]) < 20
+            ):
                 self.files[fields[0]] = (int(fields[1]), fields[2])
 
     @property
@@ -208,7 +236,9 @@ def _opened(source: Path) -> Iterator[tuple[tarfile.TarFile, _Bounded]]:
             with tarfile.open(fileobj=cast("IO[bytes]", bounded), mode="r|") as tar:
                 yield tar, bounded
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
-        raise LaunchError("cache.import_damaged", ExitCode.FAILED, path=str(source), why=str(error)) from None
+        raise LaunchError(
+            "cache.import_damaged", ExitCode.FAILED, path=str(source), why=str(error)
+        ) from None
 
 
 def _head(tar: tarfile.TarFile, source: Path) -> tuple[Ledger, bytes]:
@@ -216,17 +246,31 @@ def _head(tar: tarfile.TarFile, source: Path) -> tuple[Ledger, bytes]:
     for expected in (_LEDGER, _LIST):
         member = tar.next()
         file = tar.extractfile(member) if member is not None and member.isfile() else None
-        if member is None or file is None or member.name != expected or member.size > _MOST_LEDGER_BYTES:
-            raise LaunchError("cache.import_not_ours", ExitCode.USAGE, path=str(source), why=f"no {expected}")
+        if (
+            member is None
+            or file is None
+            or member.name != expected
+            or member.size > _MOST_LEDGER_BYTES
+        ):
+            raise LaunchError(
+                "cache.import_not_ours", ExitCode.USAGE, path=str(source), why=f"no {expected}"
+            )
         contents.append(file.read())
     try:
         return Ledger.from_json(json.loads(contents[0])), contents[1]
     except (LedgerError, ValueError, RecursionError) as error:
-        raise LaunchError("cache.import_not_ours", ExitCode.USAGE, path=str(source), why=str(error)) from None
+        raise LaunchError(
+            "cache.import_not_ours", ExitCode.USAGE, path=str(source), why=str(error)
+        ) from None
 
 
 def _unpack(
-    tar: tarfile.TarFile, root: Path, ledger: Ledger, listed: _Listed, source: Path, progress: Progress | None
+    tar: tarfile.TarFile,
+    root: Path,
+    ledger: Ledger,
+    listed: _Listed,
+    source: Path,
+    progress: Progress | None,
 ) -> None:
     fresh = root / f".{ledger.key}.import-{time.time_ns()}"
     try:
@@ -263,7 +307,9 @@ def _safe(member: tarfile.TarInfo, source: Path) -> str:
     inside = path.parts[1:]
     plain = member.isreg() and path.parts[:1] == ("recipes",) and inside and ".." not in inside
     if not plain or path.is_absolute() or "\0" in member.name:
-        raise LaunchError("cache.import_unsafe", ExitCode.FAILED, path=str(source), name=repr(member.name))
+        raise LaunchError(
+            "cache.import_unsafe", ExitCode.FAILED, path=str(source), name=repr(member.name)
+        )
     return "/".join(inside)
 
 

@@ -32,7 +32,9 @@ class SizeLimit:
     too_small: bool
 
 
-def size_limit(graphs: int, free_bytes: int, held_bytes: int = 0, measured_graphs: int = 0) -> SizeLimit:
+def size_limit(
+    graphs: int, free_bytes: int, held_bytes: int = 0, measured_graphs: int = 0
+) -> SizeLimit:
     """Return a limit that a plan's graphs cannot exceed, within 90 % of free disk.
 
     ``held_bytes`` in ``measured_graphs`` graphs are of an earlier fill: they give the size of a
@@ -69,14 +71,21 @@ def to_prune(
     ``here`` has the product and driver of this machine: keys of another one are stale.
     """
     candidates = sorted(
-        (entry for entry in found if not entry.in_use), key=lambda e: e.ledger.last_used if e.ledger else 0.0
+        (entry for entry in found if not entry.in_use),
+        key=lambda e: e.ledger.last_used if e.ledger else 0.0,
     )
     doomed: dict[str, Doomed] = {}
     for entry in candidates:
         used = entry.ledger.last_used if entry.ledger else 0.0
         if older_seconds is not None and now - used > older_seconds:
-            doomed[entry.key] = Doomed(entry, message("cache.prune_old", days=round((now - used) / 86400)))
-        elif here is not None and entry.ledger is not None and (why := _stale(entry.ledger.parts, here)):
+            doomed[entry.key] = Doomed(
+                entry, message("cache.prune_old", days=round((now - used) / 86400))
+            )
+        elif (
+            here is not None
+            and entry.ledger is not None
+            and (why := _stale(entry.ledger.parts, here))
+        ):
             doomed[entry.key] = Doomed(entry, why)
     if max_bytes is not None:
         total = sum(entry.bytes for entry in candidates if entry.key not in doomed)

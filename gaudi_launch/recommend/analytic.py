@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gaudi_launch.capacity.replica import Replica, ReplicaQuestion, replica
-from gaudi_launch.models.card_memory import CardMemory, ServingDemand, divide_card, too_tight, verdict
+from gaudi_launch.models.card_memory import (
+    CardMemory,
+    ServingDemand,
+    divide_card,
+    too_tight,
+    verdict,
+)
 from gaudi_launch.models.sizing import BLOCK
 from gaudi_launch.performance.balance import balanced
 from gaudi_launch.performance.scaling import Speed, step_time
@@ -77,7 +83,11 @@ class Group:
         rules = self.searched.engine.innermost.memory_rules({})
         sample = self.sample
         found = divide_card(self.case.model, sample.cards, sample.dtype, card, self.demand, rules)
-        if found is None or not verdict(found, self.demand)[0] or too_tight(found, self.demand) is not None:
+        if (
+            found is None
+            or not verdict(found, self.demand)[0]
+            or too_tight(found, self.demand) is not None
+        ):
             return None
         return found
 
@@ -87,12 +97,16 @@ class Group:
         sample = self.sample
         scheduling = self.searched.engine.innermost.scheduling
         product = self.case.pool.accelerator
-        return step_time(self.case.model, sample.cards, sample.dtype, product, self.kv_dtype, scheduling)
+        return step_time(
+            self.case.model, sample.cards, sample.dtype, product, self.kv_dtype, scheduling
+        )
 
     def replica(self, candidate: Candidate) -> Replica | None:
         """Return a candidate's replica without bucket padding; None if unfit."""
         engine = self.searched.engine.innermost
-        demand = replace(self.demand, max_num_seqs=candidate.batch, max_num_batched_tokens=candidate.tokens)
+        demand = replace(
+            self.demand, max_num_seqs=candidate.batch, max_num_batched_tokens=candidate.tokens
+        )
         made = replica(
             ReplicaQuestion(
                 model=self.case.model,
@@ -188,9 +202,13 @@ class Forecaster:
             return self._judged(candidate, cycle, cycles[-1], None)
         within = [cycle for cycle in cycles if self._miss(cycle) <= 1.0]
         most = within[-1] if within else cycles[0]
-        return self._judged(candidate, most, replace(most, rate=most.rate * _MOST_LOAD), self.goal.demand)
+        return self._judged(
+            candidate, most, replace(most, rate=most.rate * _MOST_LOAD), self.goal.demand
+        )
 
-    def _judged(self, candidate: Candidate, cycle: _Cycle, full: _Cycle, demand: float | None) -> Forecast:
+    def _judged(
+        self, candidate: Candidate, cycle: _Cycle, full: _Cycle, demand: float | None
+    ) -> Forecast:
         rate = full.rate
         most = self.case.pool.most_replicas(candidate.cards)
         each = cycle.count if self.goal.clients else rate
@@ -215,7 +233,9 @@ class Forecaster:
             spare=made,
             length=candidate.length,
             # for a given load the most that a card carries decides between equal numbers of cards
-            balance=per_card if demand is not None else balanced(per_card, ttft=full.ttft, tpot=full.tpot),
+            balance=per_card
+            if demand is not None
+            else balanced(per_card, ttft=full.ttft, tpot=full.tpot),
         )
         miss = self._miss(cycle)
         if most is not None and least > most:

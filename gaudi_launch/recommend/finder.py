@@ -78,7 +78,10 @@ class Recommendation:
 
 
 def find(
-    case: SearchCase, goal: Goal, progress: Progress | None = None, measured: Sequence[Measured] = ()
+    case: SearchCase,
+    goal: Goal,
+    progress: Progress | None = None,
+    measured: Sequence[Measured] = (),
 ) -> Recommendation:
     """Return the best configuration for ``goal``.
 
@@ -89,7 +92,9 @@ def find(
     if not able.candidates:
         raise LaunchError("recommend.nothing_fits", ExitCode.MACHINE, **_nothing(case))
     forecaster = Forecaster(case, goal)
-    forecasts = [forecaster.forecast(candidate, able.group(candidate)) for candidate in able.candidates]
+    forecasts = [
+        forecaster.forecast(candidate, able.group(candidate)) for candidate in able.candidates
+    ]
     chosen = [each.candidate for each in survivors(forecasts, _SIMULATED, _OF_EACH)]
     simulation = Simulation(case, goal, measured)
     total = len(chosen) + _NEIGHBOURS + _PLANNED + _FRONT
@@ -99,7 +104,9 @@ def find(
         show(len(quick), total)
     quick = _climbed(simulation, quick, able, lambda done: show(min(done, total - 1), total))
     begun = min(len(quick), total - _PLANNED - _FRONT)
-    exact = _planned(simulation, quick, able, lambda done: show(min(begun + done, total - 1), total))
+    exact = _planned(
+        simulation, quick, able, lambda done: show(min(begun + done, total - 1), total)
+    )
     show(total, total)
     ranked = sorted(exact, key=place)
     winner = _settled(simulation, ranked)
@@ -112,7 +119,9 @@ def find(
         runner_up=_runner_up(winner, ranked),
         trials=tuple(ranked),
         front=front(exact),
-        sensitivity=_sensitivity(simulation, winner, _Known(quick, exact), able) if winner is not None else (),
+        sensitivity=_sensitivity(simulation, winner, _Known(quick, exact), able)
+        if winner is not None
+        else (),
         searched=len(able.candidates),
         simulated=len(quick),
         evidence=evidence,
@@ -133,7 +142,9 @@ def _climbed(
     climbed: set[Candidate] = set()
     while True:
         ranked = sorted(known.values(), key=place)
-        open_ones = [trial.candidate for trial in ranked[:_CLIMBING] if trial.candidate not in climbed]
+        open_ones = [
+            trial.candidate for trial in ranked[:_CLIMBING] if trial.candidate not in climbed
+        ]
         if not open_ones:
             return ranked
         climbed.add(open_ones[0])
@@ -216,7 +227,9 @@ def _with_short_start(
     made: list[Trial] = []
     first = min(found, key=place)
     if first.missed == ("start",):
-        made += [simulation.exact(each) for each in with_fewer_graphs(simulation.case, first.candidate)]
+        made += [
+            simulation.exact(each) for each in with_fewer_graphs(simulation.case, first.candidate)
+        ]
     expected = _Graphs([*found, *made])
 
     def lateness(trial: Trial) -> float:
@@ -363,7 +376,9 @@ class _Known:
         return objective(goal, one.served) / objective(goal, own.served)
 
 
-def _sensitivity(simulation: Simulation, winner: Trial, known: _Known, able: Fitting) -> tuple[Sensitivity, ...]:
+def _sensitivity(
+    simulation: Simulation, winner: Trial, known: _Known, able: Fitting
+) -> tuple[Sensitivity, ...]:
     """Return the effect of other values, by equally short simulations."""
     candidate, goal = winner.candidate, simulation.goal
     searched = simulation.case.engine(candidate.engine)
@@ -377,9 +392,13 @@ def _sensitivity(simulation: Simulation, winner: Trial, known: _Known, able: Fit
         for value in dict.fromkeys(getattr(trial.candidate, field) for trial in ranked):
             if value == getattr(base, field):
                 continue
-            others = [trial.candidate for trial in ranked if getattr(trial.candidate, field) == value]
+            others = [
+                trial.candidate for trial in ranked if getattr(trial.candidate, field) == value
+            ]
             # the best of them, whatever else changes with it
-            other = next((each for each in others if known.knows(goal, each) and each in known.quick), None)
+            other = next(
+                (each for each in others if known.knows(goal, each) and each in known.quick), None
+            )
             if other is not None:
                 found.append(Sensitivity(field, str(value), known.factor(goal, other, base)))
     found += _other_engines(simulation, known.quick[base])
@@ -388,8 +407,14 @@ def _sensitivity(simulation: Simulation, winner: Trial, known: _Known, able: Fit
             continue
         if other not in known.quick:
             known.quick[other] = simulation.quick(other, able.group(other))
-        field = next(name for name in ("batch", "prompts", "tokens") if getattr(other, name) != getattr(base, name))
-        found.append(Sensitivity(field, str(getattr(other, field)), known.factor(goal, other, base)))
+        field = next(
+            name
+            for name in ("batch", "prompts", "tokens")
+            if getattr(other, name) != getattr(base, name)
+        )
+        found.append(
+            Sensitivity(field, str(getattr(other, field)), known.factor(goal, other, base))
+        )
     return tuple(found)
 
 

@@ -18,7 +18,9 @@ def front(trials: Iterable[Trial]) -> tuple[Trial, ...]:
 
     Of tokens per second and card against time per token.
     """
-    known = [trial for trial in trials if trial.served is not None and not set(trial.missed) & {"start"}]
+    known = [
+        trial for trial in trials if trial.served is not None and not set(trial.missed) & {"start"}
+    ]
     found: list[Trial] = []
     most = 0.0
     for trial in sorted(known, key=_by_time):
@@ -43,7 +45,9 @@ class RateCards:
     trial: Trial
 
 
-def cards_for_rates(case: SearchCase, trials: Sequence[Trial], rate: float = 0.0) -> tuple[RateCards, ...]:
+def cards_for_rates(
+    case: SearchCase, trials: Sequence[Trial], rate: float = 0.0
+) -> tuple[RateCards, ...]:
     """Return the fewest cards for rates around ``rate``.
 
     0: around what the first one carries.

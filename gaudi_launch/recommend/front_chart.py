@@ -19,15 +19,31 @@ def picture(found: Recommendation, title: str, ending: str) -> bytes:
             speed.scatter(*zip(*others, strict=True), color=GREY, s=18, label=label("plot.others"))
         best = points(found.front)
         if best:
-            speed.plot(*zip(*best, strict=True), color=BLUE, marker="o", markersize=4, label=label("plot.front"))
+            speed.plot(
+                *zip(*best, strict=True),
+                color=BLUE,
+                marker="o",
+                markersize=4,
+                label=label("plot.front"),
+            )
         if found.winner is not None:
             answer = points([found.winner])
-            speed.scatter(*zip(*answer, strict=True), color=GREEN, s=60, marker="*", label=label("plot.answer"))
+            speed.scatter(
+                *zip(*answer, strict=True),
+                color=GREEN,
+                s=60,
+                marker="*",
+                label=label("plot.answer"),
+            )
         speed.legend(loc="best")
         dress(cards, label("plot.cards"), label("plot.requests_per_s"), label("plot.cards"))
         rates = cards_for_rates(found.case, found.trials, found.goal.rate)
         cards.step(
-            [each.rate for each in rates], [each.cards for each in rates], color=BLUE, where="post", marker="o"
+            [each.rate for each in rates],
+            [each.cards for each in rates],
+            color=BLUE,
+            where="post",
+            marker="o",
         )
         return made.rendered(ending)
 

@@ -180,7 +180,9 @@ def _prompts(searched: SearchedEngine, batch: int) -> tuple[int, ...]:
     return tuple(each for each in PROMPTS if each <= batch)
 
 
-def _budgets(case: SearchCase, searched: SearchedEngine, batch: int, prompts: int, length: int) -> tuple[int, ...]:
+def _budgets(
+    case: SearchCase, searched: SearchedEngine, batch: int, prompts: int, length: int
+) -> tuple[int, ...]:
     """Return the tokens per step to try.
 
     An engine without mixed steps needs the longest prompt in one.
@@ -228,7 +230,11 @@ def with_fewer_graphs(case: SearchCase, candidate: Candidate) -> list[Candidate]
     searched = case.engine(candidate.engine)
     engine, request = searched.engine.innermost, searched.request
     found: list[Candidate] = []
-    if request.padding_limit is None and request.reduce is None and takes(engine, "--padding-limit"):
+    if (
+        request.padding_limit is None
+        and request.reduce is None
+        and takes(engine, "--padding-limit")
+    ):
         found.append(replace(candidate, padding=COARSE))
     given = request.args.has("--enable-prefix-caching")
     if candidate.prefix_caching and not given and engine.prefix_arguments(on=False):

@@ -148,7 +148,9 @@ class Simulation:
             return replace(trial, why_not=message("capacity.takes_none", length=length))
         return self._judged(trial, served)
 
-    def _unloaded(self, candidate: Candidate, simulated: ReplicaLoad, requests: int) -> Served | None:
+    def _unloaded(
+        self, candidate: Candidate, simulated: ReplicaLoad, requests: int
+    ) -> Served | None:
         """Return what replicas do with as many clients as they serve at once.
 
         For the lowest latency with one client.
@@ -211,7 +213,9 @@ class Simulation:
             found.append(trial.candidate.cards * max(1, math.ceil(self.goal.demand / each - 1e-9)))
         return found[0], found[1]
 
-    def _of_load(self, candidate: Candidate, load: LoadPoint, replicas: int, full: LoadPoint) -> Served:
+    def _of_load(
+        self, candidate: Candidate, load: LoadPoint, replicas: int, full: LoadPoint
+    ) -> Served:
         per_node = self.case.pool.cards_per_node
         return Served(
             replicas=replicas,

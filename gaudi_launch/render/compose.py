@@ -9,13 +9,21 @@ from typing import Any
 from gaudi_launch.engines.docker_command import GAUDI_WORDS, SCALE_OUT_CAPABILITIES
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render import yaml_text
-from gaudi_launch.render.docker import HEALTH_RETRIES, HEALTH_SECONDS, STOP_SECONDS, ULIMITS, health_words
+from gaudi_launch.render.docker import (
+    HEALTH_RETRIES,
+    HEALTH_SECONDS,
+    STOP_SECONDS,
+    ULIMITS,
+    health_words,
+)
 from gaudi_launch.render.plan_container import about_cards, required, visible
 from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.text import comments
 
 
-def render(container: Container, name: str, head: Sequence[str], dockerfile: str | None) -> Rendered:
+def render(
+    container: Container, name: str, head: Sequence[str], dockerfile: str | None
+) -> Rendered:
     """Return compose.yaml with one service.
 
     ``dockerfile`` builds an image that is not published.
@@ -39,9 +47,14 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
         service["network_mode"] = "host"
     if container.cpus:
         service["cpuset"] = container.cpus
-    service["ulimits"] = {limit: {"soft": soft, "hard": hard} for limit, (soft, hard) in ULIMITS.items()}
+    service["ulimits"] = {
+        limit: {"soft": soft, "hard": hard} for limit, (soft, hard) in ULIMITS.items()
+    }
     cards = visible(container)
-    values: dict[str, str | None] = {**cards, **{k: _plain(v) for k, v in sorted(container.env.items())}}
+    values: dict[str, str | None] = {
+        **cards,
+        **{k: _plain(v) for k, v in sorted(container.env.items())},
+    }
     service["environment"] = values | {secret: _secret(secret) for secret in container.secrets}
     service["volumes"] = [
         {
@@ -72,7 +85,9 @@ def render(container: Container, name: str, head: Sequence[str], dockerfile: str
         "services": {name: {key: value for key, value in service.items() if value != []}},
     }
     body = yaml_text.dump(document)
-    return Rendered({"compose.yaml": "\n".join(comments(head)) + "\n" + body}, notes=about_cards(container))
+    return Rendered(
+        {"compose.yaml": "\n".join(comments(head)) + "\n" + body}, notes=about_cards(container)
+    )
 
 
 def _plain(words: str) -> str:

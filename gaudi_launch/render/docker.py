@@ -54,7 +54,11 @@ def run_words(container: Container, name: str) -> tuple[str, ...]:
 
 
 def render(
-    container: Container, name: str, head: Sequence[str], dockerfile: str | None, files: Mapping[str, str]
+    container: Container,
+    name: str,
+    head: Sequence[str],
+    dockerfile: str | None,
+    files: Mapping[str, str],
 ) -> Rendered:
     """Return one command as a script.
 
@@ -79,4 +83,8 @@ def render(
         lines.append(f"mkdir -p -- {' '.join(folders)}")
     lines += written(files)
     lines += ["", *array("words", words), f'exec {program} "${{words[@]}}" "$@"']
-    return Rendered({"docker.sh": "\n".join(lines) + "\n"}, frozenset({"docker.sh"}), notes=about_cards(container))
+    return Rendered(
+        {"docker.sh": "\n".join(lines) + "\n"},
+        frozenset({"docker.sh"}),
+        notes=about_cards(container),
+    )

@@ -31,9 +31,20 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
     # vllm/utils/argparse_utils.py
     if plan.engine.config_file:
         model, options, rest = as_config(plan.args)
-        body = yaml.safe_dump(options, allow_unicode=True, sort_keys=False, width=1 << 20) if options else "{}\n"
+        body = (
+            yaml.safe_dump(options, allow_unicode=True, sort_keys=False, width=1 << 20)
+            if options
+            else "{}\n"
+        )
         files["config.yml"] = "\n".join(comments(heading(plan))) + "\n" + body
-        words = [_vllm(plan.command.argv[0]), "serve", *([model] if model else []), "--config", "config.yml", *rest]
+        words = [
+            _vllm(plan.command.argv[0]),
+            "serve",
+            *([model] if model else []),
+            "--config",
+            "config.yml",
+            *rest,
+        ]
         lines += [f"# {line}" for line in shlex.join(words).splitlines()]
     lines += exports(plan.command.env)
     lines += [f"unset {name}" for name in plan.command.unset]

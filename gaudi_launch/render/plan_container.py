@@ -101,7 +101,9 @@ def container_of(
     args = plan.args
     refuse_secrets(args)
     everything = {**engine_variables(environment or {}), **plan.command.env}
-    env = {name: value for name, value in everything.items() if name not in (*_RUNTIMES_OWN, *SECRETS)}
+    env = {
+        name: value for name, value in everything.items() if name not in (*_RUNTIMES_OWN, *SECRETS)
+    }
     ports: tuple[tuple[int, int], ...] = ()
     url = plan.url
     if own_network:
@@ -181,7 +183,9 @@ def about_cards(container: Container) -> tuple[Message, ...]:
     """Return the notes about the cards' numbers in a rendered file."""
     if not container.indices:
         return ()
-    modules, indices = (",".join(map(str, numbers)) for numbers in (container.modules, container.indices))
+    modules, indices = (
+        ",".join(map(str, numbers)) for numbers in (container.modules, container.indices)
+    )
     return (message("render.indices", modules=modules, indices=indices),)
 
 
@@ -249,7 +253,10 @@ def _hub_home(plan: Plan, env: Mapping[str, str], environment: Mapping[str, str]
 
 
 def _covers(outer: Mount, inner: Mount) -> bool:
-    inside = outer.source != inner.source and PurePosixPath(outer.source) in PurePosixPath(inner.source).parents
+    inside = (
+        outer.source != inner.source
+        and PurePosixPath(outer.source) in PurePosixPath(inner.source).parents
+    )
     return inside and (not outer.read_only or inner.read_only)
 
 

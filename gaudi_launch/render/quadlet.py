@@ -16,7 +16,13 @@ from gaudi_launch.engines.docker_command import SCALE_OUT_CAPABILITIES
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.render.docker import HEALTH_RETRIES, HEALTH_SECONDS, STOP_SECONDS, ULIMITS, health_words
+from gaudi_launch.render.docker import (
+    HEALTH_RETRIES,
+    HEALTH_SECONDS,
+    STOP_SECONDS,
+    ULIMITS,
+    health_words,
+)
 from gaudi_launch.render.plan_container import about_cards, visible
 from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.systemd_quoting import command, description, environment
@@ -26,7 +32,9 @@ RUNTIME = "/usr/bin/habana-container-runtime"
 _LEAST_PODMAN = "4.8"
 
 
-def render(container: Container, name: str, head: Sequence[str], dockerfile: str | None) -> Rendered:
+def render(
+    container: Container, name: str, head: Sequence[str], dockerfile: str | None
+) -> Rendered:
     """Return NAME.container, and a Containerfile for an unpublished image.
 
     Raises LaunchError (USAGE) for an empty argument and a lone semicolon: Quadlet ends its line at
@@ -139,4 +147,6 @@ def _mount(mount: Mount) -> str:
 
 
 def _field(words: str) -> str:
-    return '"' + words.replace('"', '""') + '"' if any(mark in words for mark in ',"\r\n') else words
+    return (
+        '"' + words.replace('"', '""') + '"' if any(mark in words for mark in ',"\r\n') else words
+    )

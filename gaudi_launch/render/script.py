@@ -56,7 +56,11 @@ def as_they_stand(words: Iterable[str]) -> list[str]:
 
 def exports(env: Mapping[str, str]) -> list[str]:
     """Return ``export`` lines, sorted by name."""
-    return [f"export {name}={_quoted(value)}" for name, value in sorted(env.items()) if name not in SECRETS]
+    return [
+        f"export {name}={_quoted(value)}"
+        for name, value in sorted(env.items())
+        if name not in SECRETS
+    ]
 
 
 def asked(secrets: Sequence[str]) -> list[str]:

@@ -14,7 +14,13 @@ from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.messages import message
 from gaudi_launch.planning.exported import SECRETS
 from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render.plan_container import no_container, refuse_secrets, required, secrets_of, start_seconds
+from gaudi_launch.render.plan_container import (
+    no_container,
+    refuse_secrets,
+    required,
+    secrets_of,
+    start_seconds,
+)
 from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.script import folders_of
 from gaudi_launch.render.systemd_quoting import command, description, environment
@@ -87,7 +93,9 @@ def render(
         lines.append(f"User={run_as}")
     if plan.command.working_dir:
         lines.append(f"WorkingDirectory={description(plan.command.working_dir)}")
-    env = {variable: value for variable, value in plan.command.env.items() if variable not in SECRETS}
+    env = {
+        variable: value for variable, value in plan.command.env.items() if variable not in SECRETS
+    }
     lines += environment(env)
     if secrets:
         optional = "" if required(secrets) else "-"

@@ -35,4 +35,8 @@ def environment(env: Mapping[str, str]) -> list[str]:
 
 def description(words: str) -> str:
     """Return a line that is text only: no specifiers, one line."""
-    return "".join(mark if mark.isprintable() else "?" for mark in words).replace("%", "%%").rstrip("\\")
+    return (
+        "".join(mark if mark.isprintable() else "?" for mark in words)
+        .replace("%", "%%")
+        .rstrip("\\")
+    )

@@ -77,4 +77,6 @@ def with_files(plan: Plan, folder: Path) -> tuple[Plan, Mapping[str, str]]:
         env={name: moved.get(value, value) for name, value in plan.command.env.items()},
         files={moved[path]: content for path, content in plan.command.files.items()},
     )
-    return replace(plan, command=command), {Path(path).name: content for path, content in command.files.items()}
+    return replace(plan, command=command), {
+        Path(path).name: content for path, content in command.files.items()
+    }

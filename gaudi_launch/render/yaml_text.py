@@ -41,7 +41,12 @@ _Dumper.add_representer(str, _text)
 def dump(document: Any) -> str:
     """Return one document, keys in the order given, without a ``---`` line."""
     text: str = yaml.dump(
-        document, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1 << 20
+        document,
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=False,
+        allow_unicode=True,
+        width=1 << 20,
     )
     return text
 

@@ -63,7 +63,11 @@ class CalibrationWatcher(Protocol):
 
 
 def calibrate(
-    request: CalibrationRequest, tools: CalibrationTools, watcher: CalibrationWatcher, *, again: bool = False
+    request: CalibrationRequest,
+    tools: CalibrationTools,
+    watcher: CalibrationWatcher,
+    *,
+    again: bool = False,
 ) -> QuantFile:
     """Calibrate, or continue where an earlier run stopped.
 
@@ -133,7 +137,9 @@ def _run(
         status = run_step(phase.argv, env, places.work, log, watcher.progress, tools.quiet_seconds)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("calibrate.not_started", ExitCode.ENGINE, python=phase.argv[0], why=why) from None
+        raise LaunchError(
+            "calibrate.not_started", ExitCode.ENGINE, python=phase.argv[0], why=why
+        ) from None
     last = "\n".join(last_lines(log))
     if status is None:
         raise LaunchError(
@@ -146,11 +152,21 @@ def _run(
         )
     if status != 0:
         raise LaunchError(
-            "calibrate.failed", ExitCode.ENGINE, phase=phase.name, status=status, log=str(log), detail=last
+            "calibrate.failed",
+            ExitCode.ENGINE,
+            phase=phase.name,
+            status=status,
+            log=str(log),
+            detail=last,
         )
     if missing := _missing(phase, places, request):
         raise LaunchError(
-            "calibrate.no_output", ExitCode.ENGINE, phase=phase.name, path=missing, log=str(log), detail=last
+            "calibrate.no_output",
+            ExitCode.ENGINE,
+            phase=phase.name,
+            path=missing,
+            log=str(log),
+            detail=last,
         )
 
 
@@ -162,7 +178,9 @@ def _missing(phase: CalibrationPhase, places: Places, request: CalibrationReques
     made = places.unified if phase.name == "unify" else places.made(phase.name)
     if made is not None:
         return "" if made.is_dir() and any(made.iterdir()) else str(made)
-    return next(iter(read_quant_file(places.config("quant"), request.cards, "calibrated").missing), "")
+    return next(
+        iter(read_quant_file(places.config("quant"), request.cards, "calibrated").missing), ""
+    )
 
 
 def _place(made: Path, measurements: Path) -> None:

@@ -66,7 +66,10 @@ def check_docker(*, needs_cards: bool) -> None:
 
 def has_image(image: str, seconds: float = _SECONDS) -> bool:
     """Return True if the image is on this machine; False without docker."""
-    return shutil.which("docker") is not None and _ask("image", "inspect", image, seconds=seconds).returncode == 0
+    return (
+        shutil.which("docker") is not None
+        and _ask("image", "inspect", image, seconds=seconds).returncode == 0
+    )
 
 
 def image_of(engine: Engine) -> str | None:
@@ -108,14 +111,20 @@ def _folders(container: Container) -> None:
             there = path.exists()
         except OSError as error:
             why = error.strerror or str(error)
-            raise LaunchError("docker.folder_failed", ExitCode.MACHINE, path=str(path), why=why) from None
+            raise LaunchError(
+                "docker.folder_failed", ExitCode.MACHINE, path=str(path), why=why
+            ) from None
         if not there:
-            raise LaunchError("docker.no_folder", ExitCode.USAGE, path=str(path), target=mount.target)
+            raise LaunchError(
+                "docker.no_folder", ExitCode.USAGE, path=str(path), target=mount.target
+            )
         if mount.read_only:
             _links(path)
     config = _outside(container, container.env.get("QUANT_CONFIG", ""))
     if config is not None and not config.is_file():
-        raise LaunchError("docker.no_folder", ExitCode.USAGE, path=str(config), target="QUANT_CONFIG")
+        raise LaunchError(
+            "docker.no_folder", ExitCode.USAGE, path=str(config), target="QUANT_CONFIG"
+        )
 
 
 def _links(folder: Path) -> None:
@@ -130,7 +139,11 @@ def _links(folder: Path) -> None:
     for entry in entries:
         if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
             raise LaunchError(
-                "docker.link", ExitCode.USAGE, path=str(entry), target=str(entry.resolve()), folder=str(folder)
+                "docker.link",
+                ExitCode.USAGE,
+                path=str(entry),
+                target=str(entry.resolve()),
+                folder=str(folder),
             )
 
 
@@ -150,9 +163,13 @@ def _fetch(image: str, say: Say) -> None:
 
     say(text("docker.fetching", image=image))
     # its progress goes to stderr, where ours is
-    done = interrupt.run(["docker", "pull", image], streams=interrupt.Streams(output=sys.stderr, errors=None))
+    done = interrupt.run(
+        ["docker", "pull", image], streams=interrupt.Streams(output=sys.stderr, errors=None)
+    )
     if done.returncode != 0:
-        raise LaunchError("docker.fetch_failed", ExitCode.MACHINE, image=image, status=done.returncode)
+        raise LaunchError(
+            "docker.fetch_failed", ExitCode.MACHINE, image=image, status=done.returncode
+        )
 
 
 def _ask(*words: str, seconds: float = _SECONDS) -> subprocess.CompletedProcess[str]:
@@ -161,7 +178,9 @@ def _ask(*words: str, seconds: float = _SECONDS) -> subprocess.CompletedProcess[
     except subprocess.TimeoutExpired:
         raise LaunchError("docker.slow", ExitCode.MACHINE, seconds=seconds) from None
     except OSError as error:
-        raise LaunchError("docker.no_answer", ExitCode.MACHINE, why=error.strerror or str(error)) from None
+        raise LaunchError(
+            "docker.no_answer", ExitCode.MACHINE, why=error.strerror or str(error)
+        ) from None
 
 
 def _last(answer: subprocess.CompletedProcess[str]) -> str:

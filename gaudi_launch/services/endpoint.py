@@ -32,7 +32,9 @@ class Target:
     @property
     def label(self) -> str:
         """Return a short name for files and titles."""
-        return self.name or (urlsplit(self.url).netloc.rpartition("@")[2].replace(":", "-") or "server")
+        return self.name or (
+            urlsplit(self.url).netloc.rpartition("@")[2].replace(":", "-") or "server"
+        )
 
     @property
     def tokenizer(self) -> str | None:
@@ -77,7 +79,13 @@ def _base(text: str) -> str:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port, parts = None, None, urlsplit("")
-    if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
+    if (
+        parts.scheme not in ("http", "https")
+        or not host
+        or parts.username
+        or parts.query
+        or parts.fragment
+    ):
         raise LaunchError("measure.bad_url", ExitCode.USAGE, found=text)
     host = _ANY.get(host, f"[{host}]" if ":" in host else host)
     path = parts.path.rstrip("/").removesuffix("/v1")

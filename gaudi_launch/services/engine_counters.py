@@ -122,8 +122,12 @@ def rates(before: EngineCounters, after: EngineCounters, seconds: float) -> Engi
     return EngineRates(
         tokens_per_second=None if generated is None else generated / seconds,
         prompt_tokens_per_second=None if prompted is None else prompted / seconds,
-        ttft_seconds=_mean(_grown(before.ttft_sum, after.ttft_sum), _grown(before.ttft_count, after.ttft_count)),
-        tpot_seconds=_mean(_grown(before.tpot_sum, after.tpot_sum), _grown(before.tpot_count, after.tpot_count)),
+        ttft_seconds=_mean(
+            _grown(before.ttft_sum, after.ttft_sum), _grown(before.ttft_count, after.ttft_count)
+        ),
+        tpot_seconds=_mean(
+            _grown(before.tpot_sum, after.tpot_sum), _grown(before.tpot_count, after.tpot_count)
+        ),
     )
 
 

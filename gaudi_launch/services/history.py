@@ -90,7 +90,9 @@ class HistoryRing:
     """The history of one service, open for writing. Raises sqlite3.Error."""
 
     def __init__(self, folder: Path) -> None:
-        self._data = sqlite3.connect(folder / FILE_NAME, timeout=_LOCK_SECONDS, check_same_thread=False)
+        self._data = sqlite3.connect(
+            folder / FILE_NAME, timeout=_LOCK_SECONDS, check_same_thread=False
+        )
         # a crash of the machine may lose the last rows; each insert is then cheap
         self._data.execute("PRAGMA synchronous = OFF")
         self._data.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -142,7 +144,9 @@ class HistoryRing:
 
 def read_rows(folder: Path, since: float) -> list[HistoryRow]:
     """Return the rows from a time on, oldest first; empty without a readable history."""
-    found = _query(folder, f"SELECT at, power_w, {_JOINED} FROM samples WHERE at >= ? ORDER BY at", (since,))
+    found = _query(
+        folder, f"SELECT at, power_w, {_JOINED} FROM samples WHERE at >= ? ORDER BY at", (since,)
+    )
     return [
         HistoryRow(at, power, EngineCounters(**dict(zip(COUNTER_FIELDS, values, strict=True))))
         for at, power, *values in found
@@ -152,7 +156,8 @@ def read_rows(folder: Path, since: float) -> list[HistoryRow]:
 def read_energy(folder: Path) -> list[DayEnergy]:
     """Return the energy of each day, oldest first; empty without a readable history."""
     return [
-        DayEnergy(*row) for row in _query(folder, "SELECT day, joules, tokens, seconds FROM energy ORDER BY day")
+        DayEnergy(*row)
+        for row in _query(folder, "SELECT day, joules, tokens, seconds FROM energy ORDER BY day")
     ]
 
 
@@ -234,7 +239,9 @@ def written(
 ) -> Iterator[None]:
     """Write the history of an engine in the background while the block runs."""
     stop = threading.Event()
-    thread = threading.Thread(target=_write, args=(folder, url, modules, every, read, stop), daemon=True)
+    thread = threading.Thread(
+        target=_write, args=(folder, url, modules, every, read, stop), daemon=True
+    )
     thread.start()
     try:
         yield

@@ -19,7 +19,12 @@ from gaudi_launch.services.probe import listener, port_free
 from gaudi_launch.services.process import detach
 from gaudi_launch.services.state import registry
 from gaudi_launch.services.state.job import ServiceJob
-from gaudi_launch.services.state.reservation import check_address, free_port, reserve, reserve_address
+from gaudi_launch.services.state.reservation import (
+    check_address,
+    free_port,
+    reserve,
+    reserve_address,
+)
 
 
 def check_model(model: Model, request: Request) -> None:
@@ -28,12 +33,23 @@ def check_model(model: Model, request: Request) -> None:
     Raises LaunchError (MODEL) unless forced.
     """
     if model.files_missing and not request.force:
-        shown = ", ".join(model.files_missing[:5]) + (" ..." if len(model.files_missing) > 5 else "")
+        shown = ", ".join(model.files_missing[:5]) + (
+            " ..." if len(model.files_missing) > 5 else ""
+        )
         raise LaunchError(
-            "serve.model_incomplete", ExitCode.MODEL, path=model.path, count=len(model.files_missing), files=shown
+            "serve.model_incomplete",
+            ExitCode.MODEL,
+            path=model.path,
+            count=len(model.files_missing),
+            files=shown,
         )
     folder = Path(model.path).expanduser()
-    if not request.force and folder.is_dir() and not request.args.has("--load-format") and not has_weights(folder):
+    if (
+        not request.force
+        and folder.is_dir()
+        and not request.args.has("--load-format")
+        and not has_weights(folder)
+    ):
         raise LaunchError("serve.no_weights", ExitCode.MODEL, path=model.path)
 
 
@@ -71,7 +87,9 @@ def _check_free(host: str, port: int) -> None:
         free = port_free(host, port)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("serve.bad_host", ExitCode.MACHINE, host=host, port=port, why=why) from None
+        raise LaunchError(
+            "serve.bad_host", ExitCode.MACHINE, host=host, port=port, why=why
+        ) from None
     if not free:
         raise LaunchError(
             "serve.port_taken",
@@ -82,7 +100,9 @@ def _check_free(host: str, port: int) -> None:
         )
 
 
-def start_detached(job: ServiceJob, plan: Mapping[str, Any] | None, environment: Mapping[str, str]) -> None:
+def start_detached(
+    job: ServiceJob, plan: Mapping[str, Any] | None, environment: Mapping[str, str]
+) -> None:
     """Reserve the name and the cards of a job, and pass it to a detached launcher.
 
     Raises LaunchError when the name, a card or the port is taken, or docker cannot start the job's

@@ -119,7 +119,9 @@ def probe(
         return _probe_pooled(base_url, timeout, api_key, name)
     if isinstance(answer, str) or answer.status != 200 or not _holds(answer.document, "choices"):
         return Readiness(False, "completion", _why(answer, "/v1/completions"), name)
-    return Readiness(True, "ready", "", name, "/v1/completions", _no_chat(base_url, timeout, api_key, name))
+    return Readiness(
+        True, "ready", "", name, "/v1/completions", _no_chat(base_url, timeout, api_key, name)
+    )
 
 
 def probe_health(base_url: str, timeout: float = 5.0) -> Readiness:
@@ -141,7 +143,12 @@ def _no_chat(base_url: str, timeout: float, api_key: str | None, name: str) -> s
     "" also where it does not answer. A model without a chat template has completions only;
     deepseek_r1 was seen to refuse every chat of a model without its reasoning tokens.
     """
-    question = {"model": name, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1, "temperature": 0}
+    question = {
+        "model": name,
+        "messages": [{"role": "user", "content": "1"}],
+        "max_tokens": 1,
+        "temperature": 0,
+    }
     answer = ask(f"{base_url}{CHAT}", min(timeout, _CHAT_SECONDS), api_key, question)
     if isinstance(answer, str) or answer.status < 400:
         return ""
@@ -155,7 +162,9 @@ def _sentence(document: Any) -> str:
     for found in (document.get("error"), document.get("message"), document.get("detail")):
         words = found.get("message") if isinstance(found, dict) else found
         if isinstance(words, str) and words.strip():
-            return "".join(letter if letter.isprintable() else " " for letter in words.strip()[:300])
+            return "".join(
+                letter if letter.isprintable() else " " for letter in words.strip()[:300]
+            )
     return ""
 
 
@@ -168,7 +177,11 @@ def _probe_pooled(base_url: str, timeout: float, api_key: str | None, name: str)
         answer = ask(f"{base_url}{path}", timeout, api_key, pooled_question(task, name, ("1", "1")))
         if not isinstance(answer, str) and not_served(answer.status, answer.body):
             continue
-        if isinstance(answer, str) or answer.status != 200 or not _holds(answer.document, "data", "results"):
+        if (
+            isinstance(answer, str)
+            or answer.status != 200
+            or not _holds(answer.document, "data", "results")
+        ):
             return Readiness(False, "completion", _why(answer, path), name)
         return Readiness(True, "ready", "", name, path)
     # chat, speech or images alone: it is enough that the model is listed
@@ -287,7 +300,12 @@ def ask(
 
 
 def _exchange(
-    opener: OpenerDirector, url: str, body: bytes | None, headers: dict[str, str], timeout: float, most_bytes: int
+    opener: OpenerDirector,
+    url: str,
+    body: bytes | None,
+    headers: dict[str, str],
+    timeout: float,
+    most_bytes: int,
 ) -> ProbeResult | str:
     try:
         with opener.open(Request(url, data=body, headers=headers), timeout=timeout) as response:
@@ -357,7 +375,13 @@ def _opener(url: str, limit: _Limit, verify: bool) -> OpenerDirector:
             return self.do_open(SecureConnection, request, context=context)
 
     opener = OpenerDirector()
-    for handler in (Handler, HTTPDefaultErrorHandler, HTTPErrorProcessor, UnknownHandler, _NoRedirect):
+    for handler in (
+        Handler,
+        HTTPDefaultErrorHandler,
+        HTTPErrorProcessor,
+        UnknownHandler,
+        _NoRedirect,
+    ):
         opener.add_handler(handler())
     if url.lower().startswith("https:"):
         opener.add_handler(SecureHandler(context=context))
@@ -418,7 +442,12 @@ def listener(port: int) -> str:
     try:
         for connection in psutil.net_connections(kind="tcp"):
             local = connection.laddr
-            if connection.status == psutil.CONN_LISTEN and connection.pid and local and local.port == port:
+            if (
+                connection.status == psutil.CONN_LISTEN
+                and connection.pid
+                and local
+                and local.port == port
+            ):
                 return f"{psutil.Process(connection.pid).name()} [{connection.pid}]"
     except psutil.Error as error:
         _log.debug("the connections are not known: %s", error)

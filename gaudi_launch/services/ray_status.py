@@ -64,7 +64,11 @@ def running(name: str | None) -> RunningRay:
         names = [store.check_name(name)]
     else:
         folder = store.services_dir()
-        names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
+        names = (
+            sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+            if folder.is_dir()
+            else []
+        )
     found = [each for each in map(_running, names) if each is not None]
     if len(found) != 1:
         shown = ", ".join(each.name for each in found) or "-"
@@ -99,7 +103,9 @@ def read(service: RunningRay) -> RayStatus:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _failed(service, "no application") from None
     message = str(facts.get("message") or "")
-    return RayStatus(service.name, service.url, service.dashboard, application, status, message, deployments)
+    return RayStatus(
+        service.name, service.url, service.dashboard, application, status, message, deployments
+    )
 
 
 def _deployment(name: str, facts: dict[str, Any]) -> Deployment:

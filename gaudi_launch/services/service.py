@@ -35,7 +35,6 @@ from gaudi_launch.services.state.job import ServiceJob
 from gaudi_launch.services.state.orphans import MARK
 from gaudi_launch.services.state.recorder import Recorder
 
-
 LOG = "engine.log"
 
 # seconds before the first, second, ... restart after a failure; the last one is repeated
@@ -49,7 +48,12 @@ Say = Callable[[str], None]
 
 
 def run(
-    job: ServiceJob, watcher: Watcher, environment: Mapping[str, str], say: Say, *, once: bool = False
+    job: ServiceJob,
+    watcher: Watcher,
+    environment: Mapping[str, str],
+    say: Say,
+    *,
+    once: bool = False,
 ) -> EngineOutcome:
     """Start the engine and stay until it ends finally; return the last outcome.
 
@@ -147,7 +151,9 @@ class _Lives:
         self.restarts += 1
         seconds = BACK_OFF[min(self.row, len(BACK_OFF)) - 1]
         pause = f"{seconds:.0f}"
-        self.say(text("services.again", cause=cause, seconds=pause, count=self.row, most=MOST_RESTARTS))
+        self.say(
+            text("services.again", cause=cause, seconds=pause, count=self.row, most=MOST_RESTARTS)
+        )
         self.recorder.again(self.restarts, seconds)
         self.signals.wait(seconds)
 

@@ -43,7 +43,9 @@ class Stopped:
     deaf: tuple[Orphan, ...] = ()
 
 
-def stop(service: ServiceRecord, drain_seconds: float, say: Callable[[str, float], None]) -> Stopped:
+def stop(
+    service: ServiceRecord, drain_seconds: float, say: Callable[[str, float], None]
+) -> Stopped:
     """Stop a service and all its processes.
 
     ``say`` gets what is waited for (``drain`` with the requests running, ``end`` with seconds).
@@ -80,7 +82,9 @@ def still_busy(modules: Sequence[int]) -> list[int]:
     for pause in _LET_GO_SECONDS:
         time.sleep(pause)
         host = load(None)
-        busy = [module for module in modules if (card := host.card(module)) is not None and card.busy]
+        busy = [
+            module for module in modules if (card := host.card(module)) is not None and card.busy
+        ]
         if not busy:
             break
     return busy
@@ -129,7 +133,9 @@ def _end_launcher(service: ServiceRecord, say: Callable[[str, float], None]) -> 
     # one that is just being started has not recorded its pid yet
     while (launcher := find(service.name).launcher) is None:
         if time.monotonic() - begin > _SIGN_SECONDS:
-            raise LaunchError("services.no_launcher", ExitCode.FAILED, name=service.name, path=str(service.folder))
+            raise LaunchError(
+                "services.no_launcher", ExitCode.FAILED, name=service.name, path=str(service.folder)
+            )
         time.sleep(_POLL_SECONDS)
     asked = False
     killed = False
@@ -141,8 +147,12 @@ def _end_launcher(service: ServiceRecord, say: Callable[[str, float], None]) -> 
             elif waited > _LAUNCHER_SECONDS and not killed:
                 killed = launcher.send(signal.SIGKILL)
         except PermissionError:
-            raise LaunchError("services.not_ours", ExitCode.FAILED, name=service.name, pid=launcher.pid) from None
+            raise LaunchError(
+                "services.not_ours", ExitCode.FAILED, name=service.name, pid=launcher.pid
+            ) from None
         if waited > _LAUNCHER_SECONDS + 10:
-            raise LaunchError("services.not_ending", ExitCode.FAILED, name=service.name, pid=launcher.pid)
+            raise LaunchError(
+                "services.not_ending", ExitCode.FAILED, name=service.name, pid=launcher.pid
+            )
         say("end", waited)
         time.sleep(_POLL_SECONDS)

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.gateway.gateway_settings import Balance, GatewaySettings, RequestLimits, Tls, UserLimits
+from gaudi_launch.gateway.gateway_settings import (
+    Balance,
+    GatewaySettings,
+    RequestLimits,
+    Tls,
+    UserLimits,
+)
 from gaudi_launch.planning.yaml_file import line_of, read_text
 from gaudi_launch.services.state import store
 
@@ -109,9 +115,12 @@ def parse_stack(content: str, path: Path) -> StackFile:
         name=document.get("name") or _slug(path.stem)[:24].rstrip("-._"),
         gateway=_gateway(gateway, path.absolute().parent),
         models=tuple(
-            _model(entry, line_of(tree, ("models", number))) for number, entry in enumerate(document["models"])
+            _model(entry, line_of(tree, ("models", number)))
+            for number, entry in enumerate(document["models"])
         ),
-        lines={key: line_of(tree, ("gateway", key)) for key in ("port", "keys-file", "tls", "users")},
+        lines={
+            key: line_of(tree, ("gateway", key)) for key in ("port", "keys-file", "tls", "users")
+        },
     )
     _check_names(found)
     _check_order(found)
@@ -135,7 +144,12 @@ def _refuse_repeated(path: Path, tree: Any) -> None:
         name = str(key.value)
         if name in seen:
             raise LaunchError(
-                "stack.repeated", ExitCode.USAGE, path=str(path), line=line, name=name, first=seen[name]
+                "stack.repeated",
+                ExitCode.USAGE,
+                path=str(path),
+                line=line,
+                name=name,
+                first=seen[name],
             )
         seen[name] = line
         _refuse_repeated(path, value)
@@ -154,7 +168,12 @@ def _check(path: Path, document: Any, tree: Any) -> None:
     if problem.keyword == "additionalProperties":
         known = ", ".join(_known_at(schema("stack"), problem.path))
         raise LaunchError(
-            "stack.unknown_entry", ExitCode.USAGE, path=str(path), line=line, found=problem.entry, known=known
+            "stack.unknown_entry",
+            ExitCode.USAGE,
+            path=str(path),
+            line=line,
+            found=problem.entry,
+            known=known,
         )
     why = sentence(problem).render().rstrip(".。")
     raise LaunchError("stack.bad", ExitCode.USAGE, path=str(path), line=line, why=why)
@@ -227,11 +246,15 @@ def _check_names(stack: StackFile) -> None:
         about: dict[str, Any] = {"path": str(stack.path), "line": model.line}
         for name in model.names:
             if name in lines:
-                raise LaunchError("stack.twice", ExitCode.USAGE, **about, name=name, first=lines[name])
+                raise LaunchError(
+                    "stack.twice", ExitCode.USAGE, **about, name=name, first=lines[name]
+                )
             lines[name] = model.line
         for service in stack.services_of(model):
             if service in services:
-                raise LaunchError("stack.same_service", ExitCode.USAGE, **about, name=model.name, service=service)
+                raise LaunchError(
+                    "stack.same_service", ExitCode.USAGE, **about, name=model.name, service=service
+                )
             services[service] = model.line
 
 
@@ -243,7 +266,11 @@ def _check_order(stack: StackFile) -> None:
             if name not in known:
                 shown = {"found": name, "known": ", ".join(known)}
                 raise LaunchError(
-                    "stack.unknown_after", ExitCode.USAGE, path=str(stack.path), line=model.line, **shown
+                    "stack.unknown_after",
+                    ExitCode.USAGE,
+                    path=str(stack.path),
+                    line=model.line,
+                    **shown,
                 )
     start_order(stack)
 
@@ -261,7 +288,9 @@ def start_order(stack: StackFile) -> tuple[tuple[StackModel, ...], ...]:
         group = tuple(model for model in left if done.issuperset(model.after))
         if not group:
             names = ", ".join(model.name for model in left)
-            raise LaunchError("stack.circle", ExitCode.USAGE, path=str(stack.path), line=left[0].line, names=names)
+            raise LaunchError(
+                "stack.circle", ExitCode.USAGE, path=str(stack.path), line=left[0].line, names=names
+            )
         groups.append(group)
         done.update(model.name for model in group)
         left = [model for model in left if model not in group]

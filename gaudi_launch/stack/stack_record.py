@@ -73,10 +73,16 @@ def _texts(value: object) -> dict[str, str]:
 
 def write_record(record: StackRecord) -> None:
     """Replace the record. Raises LaunchError (FAILED) where it cannot be written."""
-    document = {"path": record.path, "services": dict(record.services), "models": dict(record.models)}
+    document = {
+        "path": record.path,
+        "services": dict(record.services),
+        "models": dict(record.models),
+    }
     folder = stacks_dir() / record.name
     if not store.write(folder, _FILE, document):
-        raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=os.strerror(28))
+        raise LaunchError(
+            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=os.strerror(28)
+        )
 
 
 def records() -> tuple[StackRecord, ...]:
@@ -101,10 +107,14 @@ def held(name: str) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(
+            folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
+        raise LaunchError(
+            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=why
+        ) from None
     try:
         if not locks.try_ofd(handle):
             raise LaunchError("stack.locked", ExitCode.USAGE, name=name)

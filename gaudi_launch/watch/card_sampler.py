@@ -78,7 +78,9 @@ class LiveSource:
             return None
         key = tuple(arguments)
         if self._call is None or not self._call.is_alive():
-            self._call = threading.Thread(target=self._ask, args=(self._shared, key, most_age), daemon=True)
+            self._call = threading.Thread(
+                target=self._ask, args=(self._shared, key, most_age), daemon=True
+            )
             self._call.start()
         self._call.join(self._wait_seconds)
         return self._known.get(key)
@@ -247,7 +249,9 @@ class CardSampler:
                 queries.append((("-n", "link", "-i", card.bus), _LINK_SECONDS))
         return self._latest_due(queries)
 
-    def _latest_due(self, queries: Sequence[tuple[tuple[str, ...], float]]) -> tuple[tuple[str, ...], float] | None:
+    def _latest_due(
+        self, queries: Sequence[tuple[tuple[str, ...], float]]
+    ) -> tuple[tuple[str, ...], float] | None:
         """Return the query that is the most overdue by its period; None when none is."""
         found, overdue = None, 1.0
         for query, period in queries:
@@ -274,7 +278,9 @@ class CardSampler:
                 continue
             grown = None
             if known is not None:
-                grown = tuple(name for name in now if now[name] > known.counters.get(name, now[name]))
+                grown = tuple(
+                    name for name in now if now[name] > known.counters.get(name, now[name])
+                )
             self._throttle[index] = _Throttle(now, grown)
 
     def _table(self) -> Table | None:
@@ -363,7 +369,9 @@ def _values(reading: Card | HlSmiRow) -> dict[str, Any]:
 
 def _identity(host: Host, card: Card) -> CardSample:
     """Return a card without what changes each second."""
-    group = next((number for number, modules in enumerate(host.groups) if card.module in modules), None)
+    group = next(
+        (number for number, modules in enumerate(host.groups) if card.module in modules), None
+    )
     owner = next((holder.command for holder in card.holders if holder.command), None)
     return CardSample(
         module=card.module,

@@ -58,7 +58,11 @@ def panels() -> tuple[DashboardPanel, ...]:
                 (_gauge("service_requests_waiting"), "{{service}} waiting"),
             ),
         ),
-        DashboardPanel("Generated tokens per second", "short", ((_rate("service_generated_tokens"), _BY_SERVICE),)),
+        DashboardPanel(
+            "Generated tokens per second",
+            "short",
+            ((_rate("service_generated_tokens"), _BY_SERVICE),),
+        ),
         DashboardPanel("TTFT", "s", ((_mean("service_ttft_seconds"), _BY_SERVICE),)),
         DashboardPanel("TPOT", "s", ((_mean("service_tpot_seconds"), _BY_SERVICE),)),
         DashboardPanel("KV cache", "percentunit", ((_gauge("service_kv_use_ratio"), _BY_SERVICE),)),
@@ -70,14 +74,21 @@ def panels() -> tuple[DashboardPanel, ...]:
                 (_rate("service_run_time_compiles"), "{{service}} compiles"),
             ),
         ),
-        DashboardPanel("Utilisation of cards", "percentunit", ((_gauge("card_utilization_ratio"), _BY_CARD),)),
+        DashboardPanel(
+            "Utilisation of cards", "percentunit", ((_gauge("card_utilization_ratio"), _BY_CARD),)
+        ),
         DashboardPanel("Memory of cards", "bytes", ((_gauge("card_memory_used_bytes"), _BY_CARD),)),
         DashboardPanel(
             "Power of cards",
             "watt",
-            ((_gauge("card_power_watts"), _BY_CARD), (_gauge("card_power_cap_watts"), _BY_CARD + " limit")),
+            (
+                (_gauge("card_power_watts"), _BY_CARD),
+                (_gauge("card_power_cap_watts"), _BY_CARD + " limit"),
+            ),
         ),
-        DashboardPanel("Temperature of cards", "celsius", ((_gauge("card_temperature_celsius"), _BY_CARD),)),
+        DashboardPanel(
+            "Temperature of cards", "celsius", ((_gauge("card_temperature_celsius"), _BY_CARD),)
+        ),
         DashboardPanel(
             "Faults of cards",
             "short",
@@ -90,12 +101,21 @@ def panels() -> tuple[DashboardPanel, ...]:
         DashboardPanel(
             "Joules per generated token",
             "joule",
-            ((f"{_rate('service_energy_joules')} / {_rate('service_generated_tokens')}", _BY_SERVICE),),
+            (
+                (
+                    f"{_rate('service_energy_joules')} / {_rate('service_generated_tokens')}",
+                    _BY_SERVICE,
+                ),
+            ),
         ),
         DashboardPanel(
-            "CPU use of NUMA nodes", "percentunit", ((_gauge("node_cpu_use_ratio"), "{{instance}} {{node}}"),)
+            "CPU use of NUMA nodes",
+            "percentunit",
+            ((_gauge("node_cpu_use_ratio"), "{{instance}} {{node}}"),),
         ),
-        DashboardPanel("Free disk", "bytes", ((_gauge("disk_free_bytes"), "{{instance}} {{use}}"),)),
+        DashboardPanel(
+            "Free disk", "bytes", ((_gauge("disk_free_bytes"), "{{instance}} {{use}}"),)
+        ),
     )
 
 
@@ -110,13 +130,20 @@ def dashboard() -> dict[str, Any]:
         "editable": True,
         "refresh": "15s",
         "time": {"from": "now-1h", "to": "now"},
-        "templating": {"list": [_source(), _choice("instance", "cards_read"), _choice("service", "service_up")]},
+        "templating": {
+            "list": [_source(), _choice("instance", "cards_read"), _choice("service", "service_up")]
+        },
         "panels": [_panel(number, panel) for number, panel in enumerate(panels())],
     }
 
 
 def _source() -> dict[str, Any]:
-    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
+    return {
+        "name": "datasource",
+        "label": "Data source",
+        "type": "datasource",
+        "query": "prometheus",
+    }
 
 
 def _choice(label: str, metric: str) -> dict[str, Any]:
@@ -140,10 +167,20 @@ def _panel(number: int, panel: DashboardPanel) -> dict[str, Any]:
         "type": "timeseries",
         "title": panel.title,
         "datasource": _SOURCE,
-        "gridPos": {"x": number % 2 * _WIDTH, "y": number // 2 * _HEIGHT, "w": _WIDTH, "h": _HEIGHT},
+        "gridPos": {
+            "x": number % 2 * _WIDTH,
+            "y": number // 2 * _HEIGHT,
+            "w": _WIDTH,
+            "h": _HEIGHT,
+        },
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
         "targets": [
-            {"refId": chr(ord("A") + place), "datasource": _SOURCE, "expr": query, "legendFormat": legend}
+            {
+                "refId": chr(ord("A") + place),
+                "datasource": _SOURCE,
+                "expr": query,
+                "legendFormat": legend,
+            }
             for place, (query, legend) in enumerate(panel.queries)
         ],
     }

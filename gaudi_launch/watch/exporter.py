@@ -229,7 +229,9 @@ def _add_state(families: Families, service: ServiceRecord) -> None:
     families.add("service_restarts", _number(state.get("restarts")) or 0.0, name)
 
 
-def _add_engine(families: Families, service: ServiceSample, counters: EngineCounters | None) -> None:
+def _add_engine(
+    families: Families, service: ServiceSample, counters: EngineCounters | None
+) -> None:
     """Add what a service's engine counts, under the service's name."""
     name = service.name
     families.add("service_power_watts", service.power_w, name)
@@ -291,7 +293,9 @@ def _phase_seconds(phases: object) -> dict[str, float]:
     """Return seconds of the ended phases by name, summed: a phase can come twice."""
     found: dict[str, float] = {}
     for entry in phases if isinstance(phases, list) else []:
-        begin, end = (entry.get("begin"), entry.get("end")) if isinstance(entry, dict) else (None, None)
+        begin, end = (
+            (entry.get("begin"), entry.get("end")) if isinstance(entry, dict) else (None, None)
+        )
         if _is_number(begin) and _is_number(end):
             name = str(entry.get("name"))
             found[name] = found.get(name, 0.0) + max(0.0, end - begin)

@@ -99,7 +99,9 @@ def listen(host: str, port: int, registry: CollectorRegistry) -> _Server:
     """
     from prometheus_client import make_wsgi_app
 
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    family, _, _, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
     kind = type("_FamilyServer", (_Server,), {"address_family": family})
     server: _Server = kind((str(address[0]), port), _Handler)
     server.set_app(with_head(make_wsgi_app(registry)))

@@ -31,11 +31,17 @@ def monitoring_files(targets: Sequence[str]) -> Rendered:
     scrape = {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
         "rule_files": [RULES],
-        "scrape_configs": [{"job_name": "gaudi-launch", "static_configs": [{"targets": list(targets)}]}],
+        "scrape_configs": [
+            {"job_name": "gaudi-launch", "static_configs": [{"targets": list(targets)}]}
+        ],
     }
     files = {
         RULES: documents([dump(rule_groups())], [made]),
         DASHBOARD: json.dumps(dashboard(), indent=2) + "\n",
-        SCRAPE: documents([dump(scrape)], [f"{made} Each target runs: gaudi-launch exporter -u ADDRESS"]),
+        SCRAPE: documents(
+            [dump(scrape)], [f"{made} Each target runs: gaudi-launch exporter -u ADDRESS"]
+        ),
     }
-    return Rendered(files, notes=(message("monitoring.exporter"), message("monitoring.grafana", file=DASHBOARD)))
+    return Rendered(
+        files, notes=(message("monitoring.exporter"), message("monitoring.grafana", file=DASHBOARD))
+    )

@@ -33,7 +33,9 @@ Read = Callable[[str, float], EngineCounters | None]
 class ServiceSampler:
     """Samples services, as often as it is called."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, read: Read = counters_of) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, read: Read = counters_of
+    ) -> None:
         self._clock = clock
         self._read = read
         self._engines: dict[str, _Engine] = {}
@@ -145,7 +147,9 @@ def from_record(service: ServiceRecord) -> ServiceSample:
     )
 
 
-def with_counters(base: ServiceSample, now: EngineCounters | None, recent: EngineRates) -> ServiceSample:
+def with_counters(
+    base: ServiceSample, now: EngineCounters | None, recent: EngineRates
+) -> ServiceSample:
     """Return a sample with its engine's numbers, where it answers."""
     if now is None:
         return base

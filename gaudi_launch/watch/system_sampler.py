@@ -66,10 +66,14 @@ class SystemSampler:
         return self._disks.found()
 
 
-def _use(before: Mapping[int, tuple[int, int]], now: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+def _use(
+    before: Mapping[int, tuple[int, int]], now: Mapping[int, tuple[int, int]]
+) -> dict[int, tuple[int, int]]:
     """Return busy and all ticks of each CPU since the reading before."""
     return {
-        cpu: (busy - before[cpu][0], total - before[cpu][1]) for cpu, (busy, total) in now.items() if cpu in before
+        cpu: (busy - before[cpu][0], total - before[cpu][1])
+        for cpu, (busy, total) in now.items()
+        if cpu in before
     }
 
 
@@ -125,4 +129,6 @@ def _disk(use: str, place: Path) -> DiskSample | None:
     except OSError as error:
         _log.debug("the disk of %s is not read: %s", use, error)
         return None
-    return DiskSample(use, str(place), state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize)
+    return DiskSample(
+        use, str(place), state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize
+    )

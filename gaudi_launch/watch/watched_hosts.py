@@ -47,7 +47,9 @@ class _Latest:
 class WatchedHost:
     """One host: sampled here, or read from its own `top` over ssh."""
 
-    def __init__(self, member: Member | None, machine: str | None, *, interval: float, timeout: float) -> None:
+    def __init__(
+        self, member: Member | None, machine: str | None, *, interval: float, timeout: float
+    ) -> None:
         """Prepare a host; ``member`` None is this machine, or the one of ``machine``.
 
         Raises LaunchError (USAGE) for an unknown machine.
@@ -94,7 +96,9 @@ class WatchedHost:
         from gaudi_launch.cluster import ssh
 
         try:
-            output = ssh.words(_bare(self._member), [*_command(self._member), "--once"], self._timeout)
+            output = ssh.words(
+                _bare(self._member), [*_command(self._member), "--once"], self._timeout
+            )
             return self._named(_hosts_of(output)[0])
         except ssh.RemoteError as error:
             why = error.why.render()
@@ -119,7 +123,11 @@ class WatchedHost:
 
     def _put(self, sample: HostSample) -> None:
         with self._latest.lock:
-            self._latest.sample, self._latest.at, self._latest.problem = sample, time.monotonic(), None
+            self._latest.sample, self._latest.at, self._latest.problem = (
+                sample,
+                time.monotonic(),
+                None,
+            )
 
     def _fail(self, problem: str) -> None:
         with self._latest.lock:

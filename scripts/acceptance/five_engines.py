@@ -58,21 +58,33 @@ def launcher(*words: str) -> list[str]:
 def start(scale: float) -> None:
     """Start all services and wait until each is ready."""
     for number, (model, cards) in enumerate(SERVICES):
-        command = launcher("serve", model, "--engine", "simulated", "-n", str(cards), "--name", f"five{number}")
+        command = launcher(
+            "serve", model, "--engine", "simulated", "-n", str(cards), "--name", f"five{number}"
+        )
         command += ["-p", str(_PORT + number), "--time-scale", str(scale), "--detach", "--no-wait"]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     for number in range(len(SERVICES)):
-        subprocess.run(launcher("wait", f"five{number}", "--timeout", str(_READY_SECONDS)), check=True)
+        subprocess.run(
+            launcher("wait", f"five{number}", "--timeout", str(_READY_SECONDS)), check=True
+        )
 
 
 def ask(number: int, text: str, answers: Answers) -> None:
     """Send one request to a service and record its times."""
     model, _ = SERVICES[number]
-    body = {"model": model, "prompt": text, "max_tokens": _OUTPUT, "ignore_eos": True, "stream": True}
+    body = {
+        "model": model,
+        "prompt": text,
+        "max_tokens": _OUTPUT,
+        "ignore_eos": True,
+        "stream": True,
+    }
     connection = http.client.HTTPConnection("127.0.0.1", _PORT + number, timeout=300)
     began, times = time.perf_counter(), []
     try:
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        connection.request(
+            "POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"}
+        )
         for line in connection.getresponse():
             if line.startswith(b"data: {"):
                 times.append(time.perf_counter())
@@ -106,7 +118,9 @@ def load(rate: float, seconds: float) -> Answers:
 
 def status_of(number: int) -> dict[str, Any]:
     """Return the object of ``status --json`` of a service."""
-    done = subprocess.run(launcher("status", f"five{number}", "--json"), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        launcher("status", f"five{number}", "--json"), capture_output=True, text=True, check=True
+    )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -141,7 +155,9 @@ def main() -> int:
         began = time.monotonic()
         try:
             start(given.scale)
-            print(f"{len(SERVICES)} services ready after {time.monotonic() - began:.0f} s, {memory_gib():.1f} GiB")
+            print(
+                f"{len(SERVICES)} services ready after {time.monotonic() - began:.0f} s, {memory_gib():.1f} GiB"
+            )
             answers = load(given.rate, given.seconds)
             # the engines write their records every five seconds of steps
             runs = [status_of(number)["simulated_run"] for number in range(len(SERVICES))]

@@ -92,7 +92,9 @@ async def ask(server: Server, number: int, tokens: int) -> Stream:
     stream = Stream()
     body = json.dumps(
         {
-            "messages": [{"role": "user", "content": f"Request {number}. " + "Write a long story. " * 20}],
+            "messages": [
+                {"role": "user", "content": f"Request {number}. " + "Write a long story. " * 20}
+            ],
             "model": server.model,
             "max_tokens": tokens,
             "stream": True,
@@ -127,7 +129,9 @@ async def ask(server: Server, number: int, tokens: int) -> Stream:
     return stream
 
 
-async def drive(server: Server, load: Load, at: dict[int, int] | None = None) -> tuple[list[Stream], float]:
+async def drive(
+    server: Server, load: Load, at: dict[int, int] | None = None
+) -> tuple[list[Stream], float]:
     """Send the load; return the answers and the seconds that all took.
 
     ``at`` are processes that are killed after a number of answers.
@@ -138,7 +142,9 @@ async def drive(server: Server, load: Load, at: dict[int, int] | None = None) ->
     async def one(number: int) -> None:
         async with turns:
             try:
-                answers.append(await asyncio.wait_for(ask(server, number, load.tokens), _REQUEST_SECONDS))
+                answers.append(
+                    await asyncio.wait_for(ask(server, number, load.tokens), _REQUEST_SECONDS)
+                )
             except asyncio.TimeoutError:
                 answers.append(Stream())
             pid = (at or {}).get(len(answers))
@@ -180,7 +186,9 @@ def fakes(count: int, model: str) -> Iterator[list[tuple[Server, subprocess.Pope
         for _ in range(count):
             port = free_port()
             words = ["--port", str(port), "--model", model, "--gap", str(_GAP_SECONDS)]
-            process = subprocess.Popen([sys.executable, str(FAKE), *words], stdout=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                [sys.executable, str(FAKE), *words], stdout=subprocess.PIPE, text=True
+            )
             running.append((Server(port, model), process))
             assert process.stdout is not None
             process.stdout.readline()
@@ -195,7 +203,17 @@ def fakes(count: int, model: str) -> Iterator[list[tuple[Server, subprocess.Pope
 def simulated() -> Iterator[Server]:
     """Yield vLLM's server with simulated cards, as a service."""
     port, name = free_port(), "acceptance-engine"
-    command = [sys.executable, "-m", "gaudi_launch", "serve", "demo", "-n", "1", "--engine", "simulated"]
+    command = [
+        sys.executable,
+        "-m",
+        "gaudi_launch",
+        "serve",
+        "demo",
+        "-n",
+        "1",
+        "--engine",
+        "simulated",
+    ]
     words = ["--detach", "--name", name, "-p", str(port), "-l", "2048", "--no-doctor", "--quiet"]
     subprocess.run([*command, *words], check=True, stdout=sys.stderr)
     try:
@@ -233,7 +251,9 @@ def overhead(engine: Server, load: Load, runs: int) -> dict[str, object]:
     return {
         "added_ttft_ms": statistics.median(b.ttft_ms - a.ttft_ms for a, b in pairs),
         "added_e2e_ms": statistics.median(b.e2e_ms - a.e2e_ms for a, b in pairs),
-        "lost_throughput": statistics.median(1 - b.tokens_per_second / a.tokens_per_second for a, b in pairs),
+        "lost_throughput": statistics.median(
+            1 - b.tokens_per_second / a.tokens_per_second for a, b in pairs
+        ),
         "failed": sum(a.failed + b.failed for a, b in pairs),
         "load": asdict(load),
         "runs": [{"direct": asdict(a), "gateway": asdict(b)} for a, b in pairs],
@@ -276,9 +296,15 @@ def main() -> int:
         os.environ["XDG_STATE_HOME"] = state
         lost = killed(60 if options.short else 200)
     if options.json:
-        print(json.dumps({"schema": 1, "engine": options.engine, "overhead": added, "killed": lost}, indent=1))
+        print(
+            json.dumps(
+                {"schema": 1, "engine": options.engine, "overhead": added, "killed": lost}, indent=1
+            )
+        )
     else:
-        print(f"added at p50: TTFT {added['added_ttft_ms']:.2f} ms, E2E {added['added_e2e_ms']:.2f} ms")
+        print(
+            f"added at p50: TTFT {added['added_ttft_ms']:.2f} ms, E2E {added['added_e2e_ms']:.2f} ms"
+        )
         print(f"lost throughput: {100 * float(str(added['lost_throughput'])):.2f} %")
         print(f"an engine killed: {lost}")
     times = (float(str(added["added_ttft_ms"])), float(str(added["added_e2e_ms"])))

@@ -54,19 +54,34 @@ class Case:
 
 
 CASES = {
-    "setup": Case(("setup", "vllm-fork@1.22", "--python", "{home}/bin/python3"), "python3", "-m venv"),
+    "setup": Case(
+        ("setup", "vllm-fork@1.22", "--python", "{home}/bin/python3"), "python3", "-m venv"
+    ),
     "cluster-up": Case(
-        ("cluster", "up", "-w", "Qwen/Qwen3-8B", "--hosts", "a.invalid,b.invalid", "--engine", "vllm-gaudi"),
+        (
+            "cluster",
+            "up",
+            "-w",
+            "Qwen/Qwen3-8B",
+            "--hosts",
+            "a.invalid,b.invalid",
+            "--engine",
+            "vllm-gaudi",
+        ),
         "ssh",
     ),
     "cluster-status": Case(("cluster", "status", "--name", "demo"), "ssh"),
-    "cluster-down": Case(("cluster", "down", "--name", "demo", "--hosts", "a.invalid,b.invalid"), "ssh"),
+    "cluster-down": Case(
+        ("cluster", "down", "--name", "demo", "--hosts", "a.invalid,b.invalid"), "ssh"
+    ),
     "kube-status": Case(("kube", "status"), "kubectl"),
     "kube-logs": Case(("kube", "logs", "demo"), "kubectl"),
     "devices": Case(("devices",), "hl-smi", first_ends=True),
     "doctor": Case(("doctor",), "hl-smi", first_ends=True),
     "plan": Case(("plan", "-w", "Qwen/Qwen3-8B", "-n", "1"), "hl-smi", first_ends=True),
-    "cache-sync": Case(("cache", "sync", _KEY, "user@a.invalid", "--run", "--cache", "{home}/recipes"), "rsync"),
+    "cache-sync": Case(
+        ("cache", "sync", _KEY, "user@a.invalid", "--run", "--cache", "{home}/recipes"), "rsync"
+    ),
 }
 
 
@@ -110,7 +125,9 @@ def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
         assert command.stderr is not None
         said = ""
         # the debug log has a program's arguments before it is started
-        while not ("run [" in said and case.program in said and case.only in said.replace("', '", " ")):
+        while not (
+            "run [" in said and case.program in said and case.only in said.replace("', '", " ")
+        ):
             said = command.stderr.readline()
             if not said:
                 break
@@ -179,7 +196,9 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     chance = random.Random()
     cases = sys.argv[3:] or list(CASES)
-    draws = [chance.uniform(0.0, _SPREADS_SECONDS[n % len(_SPREADS_SECONDS)]) for n in range(moments)]
+    draws = [
+        chance.uniform(0.0, _SPREADS_SECONDS[n % len(_SPREADS_SECONDS)]) for n in range(moments)
+    ]
 
     def one(number: int) -> Result:
         return interrupt(number, Path(place), cases[number % len(cases)], draws[number])

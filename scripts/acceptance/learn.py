@@ -50,8 +50,21 @@ def command(*arguments: str, state: str) -> str:
 def bench(name: str, load: Load, file: Path, state: str) -> dict[str, Any]:
     """Return one run as `bench --json` prints it."""
     clients, prompt, answer, requests = (str(number) for number in load)
-    options = ("-i", prompt, "-o", answer, "--concurrency", clients, "--requests", requests, "--tool", "builtin")
-    found: dict[str, Any] = json.loads(command("bench", name, *options, "--save", str(file), "--json", state=state))
+    options = (
+        "-i",
+        prompt,
+        "-o",
+        answer,
+        "--concurrency",
+        clients,
+        "--requests",
+        requests,
+        "--tool",
+        "builtin",
+    )
+    found: dict[str, Any] = json.loads(
+        command("bench", name, *options, "--save", str(file), "--json", state=state)
+    )
     return found
 
 
@@ -60,7 +73,9 @@ def shortened(loads: tuple[Load, ...]) -> tuple[Load, ...]:
     return tuple((*load[:3], max(_FEWEST, _SHORT_ROUNDS * load[0])) for load in loads)
 
 
-def measure(name: str, folder: str, loads: tuple[tuple[Load, ...], tuple[Load, ...]], repeats: int) -> list[Any]:
+def measure(
+    name: str, folder: str, loads: tuple[tuple[Load, ...], tuple[Load, ...]], repeats: int
+) -> list[Any]:
     """Learn from the first loads; return the runs of each of the others."""
     learned, others = loads
     files = []
@@ -72,7 +87,9 @@ def measure(name: str, folder: str, loads: tuple[tuple[Load, ...], tuple[Load, .
     runs: list[list[dict[str, Any]]] = [[] for _ in others]
     for repeat in range(repeats):
         for number, load in enumerate(others):
-            runs[number].append(bench(name, load, Path(folder) / f"other-{number}-{repeat}.json", folder))
+            runs[number].append(
+                bench(name, load, Path(folder) / f"other-{number}-{repeat}.json", folder)
+            )
     return runs
 
 
@@ -93,7 +110,9 @@ def compare(loads: tuple[Load, ...], runs: list[Any]) -> dict[str, float]:
             middle = statistics.median(values)
             errors[measure].append(abs(expected[measure] / middle - 1))
             each = ", ".join(f"{value:.4g}" for value in values)
-            print(f"{load} {measure}: predicted {expected[measure]:.4g}, measured {middle:.4g} (runs: {each})")
+            print(
+                f"{load} {measure}: predicted {expected[measure]:.4g}, measured {middle:.4g} (runs: {each})"
+            )
     return {measure: statistics.median(found) for measure, found in errors.items()}
 
 

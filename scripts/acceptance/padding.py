@@ -33,8 +33,12 @@ POINTS = 0.01
 _SHARED = 1024
 _GROUPS = 8
 _SECONDS = 3600
-_CHAT = EngineLimits(64, 1, 2048, 4096, 3600, 16, 2048, 16, 512, mixed_steps=True, cache_blocks=3600)
-_LONG = EngineLimits(128, 1, 2048, 16384, 10800, 1, 14336, 4, 2048, mixed_steps=True, cache_blocks=3600)
+_CHAT = EngineLimits(
+    64, 1, 2048, 4096, 3600, 16, 2048, 16, 512, mixed_steps=True, cache_blocks=3600
+)
+_LONG = EngineLimits(
+    128, 1, 2048, 16384, 10800, 1, 14336, 4, 2048, mixed_steps=True, cache_blocks=3600
+)
 
 
 def case_of(limits: EngineLimits, shared: int) -> dict[str, Any]:
@@ -91,7 +95,9 @@ def main() -> int:
         cases = [case_of(limits, shared) for _, limits, shared in rows]
         file.write_text(json.dumps({"cases": cases}), encoding="utf-8")
         command = [str(python_path()), str(CLOCK), str(file)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=_SECONDS, check=True)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=_SECONDS, check=True
+        )
     wrong = 0
     for (name, limits, shared), record in zip(rows, json.loads(done.stdout), strict=True):
         found = planned(CoverageQuestion(CONTEXT_LADDER, limits), BucketGoal(), ONE_CARD_8B)
@@ -100,7 +106,9 @@ def main() -> int:
         real = met(record, limits, found.file)
         far = not shared and abs(real - printed.overhead) > POINTS
         wrong += far
-        print(f"{name:28} plan {100 * printed.overhead:.2f} %, scheduler {100 * real:.2f} %{' FAR' if far else ''}")
+        print(
+            f"{name:28} plan {100 * printed.overhead:.2f} %, scheduler {100 * real:.2f} %{' FAR' if far else ''}"
+        )
     print(f"{wrong} figures beyond one point")
     return 1 if wrong else 0
 

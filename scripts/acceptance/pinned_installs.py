@@ -89,7 +89,9 @@ def answer(output: str) -> str:
 def packages_of(file: Path) -> list[str]:
     """Return the packages of a constraints file."""
     lines = file.read_text(encoding="utf-8").splitlines()
-    return sorted({line.partition("==")[0] for line in lines if "==" in line and not line.startswith("#")})
+    return sorted(
+        {line.partition("==")[0] for line in lines if "==" in line and not line.startswith("#")}
+    )
 
 
 def installer(python: str, uv: str | None) -> tuple[str, ...]:
@@ -113,12 +115,18 @@ def try_file(file: Path, uv: str | None) -> dict[str, Any] | None:
         if done.returncode:
             print("\n".join(done.stdout.splitlines()[-15:]))
             return None
-        unmet = re.findall(r"^\S+ \S+ requires (\S+), which is not installed", run(*pip, "check").stdout, re.M)
-        wrong = [line for line in run(*pip, "check").stdout.splitlines() if " has requirement " in line]
+        unmet = re.findall(
+            r"^\S+ \S+ requires (\S+), which is not installed", run(*pip, "check").stdout, re.M
+        )
+        wrong = [
+            line for line in run(*pip, "check").stdout.splitlines() if " has requirement " in line
+        ]
         names = json.dumps(packages_of(file))
         imports = answer(run(python, "-c", _IMPORTS, text_in=names).stdout)
         imported, failed = json.loads(imports)
-        version = " ".join(run(uv or python, *(() if uv else ("-m", "pip")), "--version").stdout.split()[:2])
+        version = " ".join(
+            run(uv or python, *(() if uv else ("-m", "pip")), "--version").stdout.split()[:2]
+        )
         metrics = answer(run(python, "-c", _METRICS).stdout)
         listed = json.loads(run(*pip, "list", "--format", "json").stdout)
         installed = len([each for each in listed if each["name"] not in ("pip", "setuptools")])
@@ -154,7 +162,9 @@ def main() -> int:
         document = json.loads(RECORD.read_text(encoding="utf-8"))
         document["tried"] = dict(sorted({**document["tried"], name: found}.items()))
         RECORD.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        print(f"{name}: {found['installed']} installed, {found['imported']} imported, metrics {found['metrics']}")
+        print(
+            f"{name}: {found['installed']} installed, {found['imported']} imported, metrics {found['metrics']}"
+        )
     return status
 
 

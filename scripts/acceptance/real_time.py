@@ -37,9 +37,17 @@ def launcher(*words: str) -> list[str]:
 
 def ask(number: int) -> None:
     """Send one request and read its answer as a stream."""
-    body = {"model": MODEL, "prompt": f"{number} " * 60, "max_tokens": _OUTPUT, "ignore_eos": True, "stream": True}
+    body = {
+        "model": MODEL,
+        "prompt": f"{number} " * 60,
+        "max_tokens": _OUTPUT,
+        "ignore_eos": True,
+        "stream": True,
+    }
     connection = http.client.HTTPConnection("127.0.0.1", _PORT, timeout=300)
-    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    connection.request(
+        "POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"}
+    )
     for _ in connection.getresponse():
         pass
     connection.close()

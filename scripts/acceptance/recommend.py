@@ -49,7 +49,10 @@ MODELS = (
 # options that make a space small enough for all of it to be simulated
 SMALL: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
     ({"dtype": "bf16", "max_prefill_seqs": "1", "cards": "1"}, {"goal": "balanced"}),
-    ({"dtype": "bf16", "max_prefill_seqs": "4", "max_num_batched_tokens": "4096"}, {"goal": "throughput"}),
+    (
+        {"dtype": "bf16", "max_prefill_seqs": "4", "max_num_batched_tokens": "4096"},
+        {"goal": "throughput"},
+    ),
     ({"dtype": "fp8", "max_num_batched_tokens": "8192", "cards": "2"}, {"goal": "cost"}),
     ({"dtype": "bf16", "max_num_seqs": "64", "cards": "1"}, {"goal": "latency", "rate": "5/s"}),
     ({"dtype": "bf16", "max_prefill_seqs": "1"}, {"rate": "30/s", "ttft": "1s", "tpot": "60ms"}),
@@ -59,7 +62,9 @@ SMALL: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
 def case_of(model: str, launch: dict[str, str], given: dict[str, str]) -> RecommendCase:
     """Return a case for Gaudi2 servers."""
     options = {"input_range": "100,1000", "output_range": "20,200", **launch}
-    return cases.read(LaunchOptions(model=model, **options), RecommendOptions(accelerator="gaudi2", **given))  # type: ignore[arg-type]
+    return cases.read(
+        LaunchOptions(model=model, **options), RecommendOptions(accelerator="gaudi2", **given)
+    )  # type: ignore[arg-type]
 
 
 def drawn(count: int, seed: int = 1) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
@@ -85,7 +90,9 @@ def exhaustive(model: str, launch: dict[str, str], given: dict[str, str]) -> flo
     """Return the answer's objective as a share of the best of the complete space."""
     case = case_of(model, launch, given)
     simulation = Simulation(case.search, case.goal)
-    everything = [simulation.settled(simulation.exact(each)) for each in fitting(case.search).candidates]
+    everything = [
+        simulation.settled(simulation.exact(each)) for each in fitting(case.search).candidates
+    ]
     top = best(case.goal, everything)
     found = find(case.search, case.goal)
     if top is None or found.winner is None:
@@ -96,7 +103,11 @@ def exhaustive(model: str, launch: dict[str, str], given: dict[str, str]) -> flo
 def meets_targets(answer: Recommended, seed: int = OTHER_SEED) -> bool:
     """Return True if the answer meets its targets with requests of another seed."""
     found, options = answer.found, answer.case.options
-    assert found.winner is not None and found.winner.served is not None and found.winner.replica is not None
+    assert (
+        found.winner is not None
+        and found.winner.served is not None
+        and found.winner.replica is not None
+    )
     inputs, outputs = (_pair(text) for text in (options.input_range, options.output_range))
     made, goal = found.winner.replica, found.goal
     traffic = from_ranges(inputs, outputs, seed)
@@ -108,7 +119,11 @@ def meets_targets(answer: Recommended, seed: int = OTHER_SEED) -> bool:
         most = most_requests(traffic, made.limits, made.cost)
         assert most is not None, "it served the requests of the first seed"
         load = load_at(replica, each / most, most)
-    pairs = ((load.ttft, goal.targets.ttft), (load.tpot, goal.targets.tpot), (load.e2e, goal.targets.e2e))
+    pairs = (
+        (load.ttft, goal.targets.ttft),
+        (load.tpot, goal.targets.tpot),
+        (load.e2e, goal.targets.e2e),
+    )
     return all(most is None or value <= most for value, most in pairs)
 
 
@@ -126,9 +141,9 @@ def refused(answer: Recommended) -> str:
     candidate = winner.candidate
     lengths = ServedLengths(str(candidate.length), str(candidate.batch))
     engine = answer.plan.engine.label
-    row = fit(FitOptions(model.path, str(candidate.cards), "gaudi2", candidate.dtype, engine, lengths)).table.rows[
-        0
-    ]
+    row = fit(
+        FitOptions(model.path, str(candidate.cards), "gaudi2", candidate.dtype, engine, lengths)
+    ).table.rows[0]
     if not row.fits:
         return row.reason.render()
     for each in support(SupportOptions(model.path, engine=engine, accelerator="gaudi2")).rows:
@@ -235,7 +250,9 @@ def main() -> int:
         if given.only in (None, name):
             begun = time.process_time()
             good = check(given.cases)
-            print(f"{name}: {'passed' if good else 'FAILED'} in {time.process_time() - begun:.0f} s of CPU")
+            print(
+                f"{name}: {'passed' if good else 'FAILED'} in {time.process_time() - begun:.0f} s of CPU"
+            )
             failed += [] if good else [name]
     return 1 if failed else 0
 

@@ -97,9 +97,13 @@ def scheduled(comparisons: list[Comparison]) -> list[dict[str, float]]:
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "cases.json"
-        file.write_text(json.dumps({"cases": [each.to_case() for each in comparisons]}), encoding="utf-8")
+        file.write_text(
+            json.dumps({"cases": [each.to_case() for each in comparisons]}), encoding="utf-8"
+        )
         command = [str(python_path()), str(CLOCK), str(file)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=_SECONDS, check=True)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=_SECONDS, check=True
+        )
     found = []
     for comparison, record in zip(comparisons, json.loads(done.stdout), strict=True):
         output = np.asarray([output for _, _, output in comparison.requests])
@@ -130,8 +134,13 @@ def of_traces(folder: Path) -> list[Comparison]:
         ("mooncake-conversation", _EIGHT_CARDS, EIGHT_CARDS_32B),
     ):
         with gzip.open(folder / f"{name}.csv.gz", "rt", encoding="utf-8") as lines:
-            rows = [(int(row["input_tokens"]), int(row["output_tokens"])) for row in csv.DictReader(lines)]
-        found += at_shares(name, [row for row in rows if sum(row) <= limits.max_model_len], limits, cost, _COUNT)
+            rows = [
+                (int(row["input_tokens"]), int(row["output_tokens"]))
+                for row in csv.DictReader(lines)
+            ]
+        found += at_shares(
+            name, [row for row in rows if sum(row) <= limits.max_model_len], limits, cost, _COUNT
+        )
     return found
 
 
@@ -142,7 +151,10 @@ def made_up() -> list[Comparison]:
     """
     chance = random.Random(5)
     lengths = [
-        (min(6000, 1 + int(chance.lognormvariate(6.5, 1.0))), min(1500, 2 + int(chance.lognormvariate(4.5, 0.8))))
+        (
+            min(6000, 1 + int(chance.lognormvariate(6.5, 1.0))),
+            min(1500, 2 + int(chance.lognormvariate(4.5, 0.8))),
+        )
         for _ in range(4000)
     ]
     small = replace(_ONE_CARD, num_blocks=220, max_num_seqs=48)
@@ -185,7 +197,10 @@ def record(file: Path, comparisons: list[Comparison], theirs: list[dict[str, flo
         rows.append(
             {
                 "name": comparison.name,
-                "case": {**comparison.to_case(), "requests": [list(each) for each in comparison.requests]},
+                "case": {
+                    **comparison.to_case(),
+                    "requests": [list(each) for each in comparison.requests],
+                },
                 "figures": {name: round(value, 6) for name, value in found.items()},
             }
         )
@@ -195,7 +210,9 @@ def record(file: Path, comparisons: list[Comparison], theirs: list[dict[str, flo
 
 def main() -> int:
     reader = argparse.ArgumentParser(description=__doc__)
-    reader.add_argument("--traces", type=Path, default=Path(__file__).parents[3] / "shared" / "traces")
+    reader.add_argument(
+        "--traces", type=Path, default=Path(__file__).parents[3] / "shared" / "traces"
+    )
     reader.add_argument("--short", action="store_true")
     reader.add_argument("--record", type=Path)
     given = reader.parse_args()

@@ -39,7 +39,16 @@ def command(*arguments: str, state: str) -> str:
 
 def tune(state: str, load: list[str], asked: argparse.Namespace, *more: str) -> dict[str, Any]:
     """Return the answer of one search."""
-    words = ["tune", "demo", "--minutes", asked.minutes, "--candidates", asked.candidates, *load, "--json"]
+    words = [
+        "tune",
+        "demo",
+        "--minutes",
+        asked.minutes,
+        "--candidates",
+        asked.candidates,
+        *load,
+        "--json",
+    ]
     found: dict[str, Any] = json.loads(command(*words, *more, state=state))
     for start in found["starts"]:
         rates = ", ".join(f"{run['output_tokens_per_second']:.1f}" for run in start["runs"])
@@ -54,7 +63,10 @@ def is_proved(found: dict[str, Any], state: str) -> bool:
         return False
     rows = json.loads(command("bench", "compare", *found["compare"], "--json", state=state))["rows"]
     (rate,) = [row for row in rows if row["name"] == "output_rate"]
-    print(f"  bench compare: {rate['before']:.1f} -> {rate['after']:.1f} tokens/s: {rate['verdict']}", flush=True)
+    print(
+        f"  bench compare: {rate['before']:.1f} -> {rate['after']:.1f} tokens/s: {rate['verdict']}",
+        flush=True,
+    )
     return bool(rate["verdict"] == "better")
 
 
@@ -80,7 +92,10 @@ def is_no_worse(plan: str, state: str, load: list[str], port: str) -> bool:
         best += rates(state, load, port, "--plan", plan)
     before, after = statistics.median(default), statistics.median(best)
     noise = max((max(each) - min(each)) / 2 / statistics.median(each) for each in (default, best))
-    print(f"  default {before:.1f}, answer {after:.1f} tokens/s, repeats differ by {noise:.0%}", flush=True)
+    print(
+        f"  default {before:.1f}, answer {after:.1f} tokens/s, repeats differ by {noise:.0%}",
+        flush=True,
+    )
     return after >= before * (1 - noise)
 
 

@@ -96,7 +96,10 @@ def make_scheduler(case: Case, folder: Path) -> Any:
 
     (folder / "config.json").write_text(json.dumps(_CONFIG), encoding="utf-8")
     model = ModelConfig(
-        model=str(folder), skip_tokenizer_init=True, max_model_len=case.max_model_len, dtype="bfloat16"
+        model=str(folder),
+        skip_tokenizer_init=True,
+        max_model_len=case.max_model_len,
+        dtype="bfloat16",
     )
     scheduling = SchedulerConfig(
         max_num_seqs=case.max_num_seqs,
@@ -108,7 +111,10 @@ def make_scheduler(case: Case, folder: Path) -> Any:
     )
     cache = CacheConfig(block_size=case.block_size, enable_prefix_caching=case.prefix_caching)
     config = VllmConfig(
-        model_config=model, scheduler_config=scheduling, cache_config=cache, device_config=DeviceConfig("cpu")
+        model_config=model,
+        scheduler_config=scheduling,
+        cache_config=cache,
+        device_config=DeviceConfig("cpu"),
     )
     # the CPU's platform has switched it off and may have cut the budget
     config.scheduler_config.async_scheduling = case.ahead
@@ -118,11 +124,15 @@ def make_scheduler(case: Case, folder: Path) -> Any:
     # one block is the null block
     blocks = case.num_blocks + 1
     config.cache_config.num_gpu_blocks = blocks
-    spec = FullAttentionSpec(block_size=case.block_size, num_kv_heads=1, head_size=64, dtype=torch.bfloat16)
+    spec = FullAttentionSpec(
+        block_size=case.block_size, num_kv_heads=1, head_size=64, dtype=torch.bfloat16
+    )
     layer = "model.layers.0.self_attn.attn"
     tensors: list[Any] = []
     kv = KVCacheConfig(
-        num_blocks=blocks, kv_cache_tensors=tensors, kv_cache_groups=[KVCacheGroupSpec([layer], spec)]
+        num_blocks=blocks,
+        kv_cache_tensors=tensors,
+        kv_cache_groups=[KVCacheGroupSpec([layer], spec)],
     )
     kind = AsyncScheduler if case.ahead else Scheduler
     return kind(
@@ -229,7 +239,9 @@ class Engine:
             executed = output.total_num_scheduled_tokens > 0
             start = max(self.now, self.free)
             self.free = start + self.seconds(output)
-            parts = {name for name in output.num_scheduled_tokens if self.requests[name].is_prefill_chunk}
+            parts = {
+                name for name in output.num_scheduled_tokens if self.requests[name].is_prefill_chunk
+            }
             self.queue.append(Step(self.free, output, frozenset(parts)))
             depth = 2 if self.case.ahead else 1
             if len(self.queue) < depth and (executed or self.scheduler.has_requests()):

@@ -24,7 +24,11 @@ def removed(found: EnginesDiff) -> dict[str, tuple[str, bool]]:
 
 def test_without_a_model_only_names_are_compared() -> None:
     found = engines_diff("vllm-fork@1.22", "vllm-gaudi@0.26", NO_PLAN)
-    assert (found.left.label, found.right.label, found.plans) == ("vllm-fork@1.22", "vllm-gaudi@0.26.0", None)
+    assert (found.left.label, found.right.label, found.plans) == (
+        "vllm-fork@1.22",
+        "vllm-gaudi@0.26.0",
+        None,
+    )
     assert removed(found)["--max-num-prefill-seqs"] == ("VLLM_PROMPT_BS_BUCKET_MAX", False)
     assert removed(found)["--swap-space"] == ("", False)
     changed = {each.name: (each.left, each.right) for each in found.options.changed}
@@ -60,7 +64,11 @@ def test_a_plan_names_what_it_uses() -> None:
 
 def test_an_image_has_no_list_of_names() -> None:
     found = engines_diff("tgi@3.3.5", "vllm-gaudi@0.26", QWEN)
-    assert (found.left.label, found.options, found.variables) == ("tgi@3.3.5", NamesDiff((), (), ()), None)
+    assert (found.left.label, found.options, found.variables) == (
+        "tgi@3.3.5",
+        NamesDiff((), (), ()),
+        None,
+    )
     assert found.plans is not None and found.plans.left.plan is not None
     assert found.plans.caches == ()
 
@@ -95,7 +103,9 @@ def test_a_refusal_is_an_answer() -> None:
     found = engines_diff("vllm-fork@1.21", "vllm-gaudi@0.26", options)
     assert found.plans is not None
     assert found.plans.left.refused is None
-    assert found.plans.right.refused is not None and found.plans.right.refused.id == "gaudi.no_option"
+    assert (
+        found.plans.right.refused is not None and found.plans.right.refused.id == "gaudi.no_option"
+    )
     assert found.plans.settings == ()
 
 
@@ -110,7 +120,10 @@ def test_a_refusal_is_an_answer() -> None:
 def test_problems_concern_the_versions_and_the_plan(
     left: str, right: str, options: LaunchOptions, expected: set[str]
 ) -> None:
-    found = {each.problem.id: (each.in_left, each.in_right) for each in engines_diff(left, right, options).problems}
+    found = {
+        each.problem.id: (each.in_left, each.in_right)
+        for each in engines_diff(left, right, options).problems
+    }
     assert expected <= set(found)
     if options is QWEN:
         assert set(found) == expected

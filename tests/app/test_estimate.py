@@ -21,7 +21,11 @@ RECORD: dict[str, Any] = {
 def test_a_service_is_predicted_by_its_record() -> None:
     found = of_record(RECORD, LOAD)
     assert found is not None
-    assert (found.case.setup.cards, found.case.setup.engine, found.case.setup.math) == (1, "v0", "bf16")
+    assert (found.case.setup.cards, found.case.setup.engine, found.case.setup.math) == (
+        1,
+        "v0",
+        "bf16",
+    )
 
 
 def test_more_cards_are_faster() -> None:

@@ -73,8 +73,13 @@ class Site:
 def site(gateway_engines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     limited = (UserLimits("bob", RequestLimits(requests_per_minute=4, concurrent=2)),)
-    settings = GatewaySettings(port=unused_port(), keys_file=keys_file(folder), user_limits=limited, body_mib=2)
-    with pytest.MonkeyPatch.context() as environment, engines("aps", "aps", ["b", "org/b"]) as found:
+    settings = GatewaySettings(
+        port=unused_port(), keys_file=keys_file(folder), user_limits=limited, body_mib=2
+    )
+    with (
+        pytest.MonkeyPatch.context() as environment,
+        engines("aps", "aps", ["b", "org/b"]) as found,
+    ):
         environment.setenv("XDG_STATE_HOME", str(folder))
         first, second, third = found
         backends = [
@@ -148,11 +153,15 @@ def test_a_form_is_routed_by_its_field(site: Site) -> None:
         ("/pooling", {"input": "x"}),
     ],
 )
-def test_every_kind_of_model_has_its_paths(site: Site, path: str, document: dict[str, object]) -> None:
+def test_every_kind_of_model_has_its_paths(
+    site: Site, path: str, document: dict[str, object]
+) -> None:
     assert site.ask({**document, "model": "b"}, path=path).status == 200
 
 
-@pytest.mark.parametrize("path", ["/sleep", "/v1/load_lora_adapter", "/collective_rpc", "/fake", "/v1/models/x"])
+@pytest.mark.parametrize(
+    "path", ["/sleep", "/v1/load_lora_adapter", "/collective_rpc", "/fake", "/v1/models/x"]
+)
 def test_no_other_path_reaches_an_engine(site: Site, path: str) -> None:
     before = [engine.seen()["requests"] for engine in (site.first, site.second, site.third)]
     assert site.ask(chat("b"), path=path).status == 404
@@ -184,7 +193,11 @@ def test_a_request_of_unknown_length_is_routed(site: Site) -> None:
     pieces = [b'{"prompt": "', b"a " * 20_000, b'", "max_tokens": 1, "model": "b"}']
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
     connection.request(
-        "POST", "/v1/completions", iter(pieces), {"Authorization": "Bearer sk-alice"}, encode_chunked=True
+        "POST",
+        "/v1/completions",
+        iter(pieces),
+        {"Authorization": "Bearer sk-alice"},
+        encode_chunked=True,
     )
     assert connection.getresponse().status == 200
     connection.close()
@@ -198,7 +211,10 @@ def test_tokens_come_one_by_one(site: Site) -> None:
 
 
 def test_a_key_is_needed_and_never_reaches_an_engine(site: Site) -> None:
-    assert [site.ask(chat("b", tokens=1), key=key).status for key in (None, "wrong", "sk-alice ", "alice")] == [
+    assert [
+        site.ask(chat("b", tokens=1), key=key).status
+        for key in (None, "wrong", "sk-alice ", "alice")
+    ] == [
         401,
         401,
         200,
@@ -237,10 +253,15 @@ def test_the_turns_of_a_conversation_stay_on_an_engine(site: Site) -> None:
         where = []
         for turn in range(4):
             before = site.first.seen()["requests"]
-            assert site.ask({"model": "p", "messages": messages, "max_tokens": 1, "stream": True}).complete
+            assert site.ask(
+                {"model": "p", "messages": messages, "max_tokens": 1, "stream": True}
+            ).complete
             where.append(site.first.seen()["requests"] - before)
             # one that HAProxy still counts would be half of the load
-            until(lambda: _IDLE in call(site.port, path="/metrics").body.decode(), "no request of the model")
+            until(
+                lambda: _IDLE in call(site.port, path="/metrics").body.decode(),
+                "no request of the model",
+            )
             messages = [
                 *messages,
                 {"role": "assistant", "content": "w0"},
@@ -249,7 +270,9 @@ def test_the_turns_of_a_conversation_stay_on_an_engine(site: Site) -> None:
         assert len(set(where)) == 1
 
 
-def test_a_failure_before_the_first_byte_is_tried_elsewhere_and_one_after_it_is_not(site: Site) -> None:
+def test_a_failure_before_the_first_byte_is_tried_elsewhere_and_one_after_it_is_not(
+    site: Site,
+) -> None:
     assert site.ask(chat("a", user="drop")).status == 502
     before = [engine.seen()["requests"] for engine in (site.first, site.second)]
     broken = site.ask(chat("a", user="die:3"))
@@ -293,7 +316,11 @@ def test_requests_survive_an_engine_that_is_killed(prefill: float, gateway_engin
         assert [answered for answered in failed if not answered.begun] == []
         assert len(failed) <= 8
         first.start()
-        until(lambda: call(port, chat("a", tokens=1)).complete and first.seen()["requests"], "used again", 20)
+        until(
+            lambda: call(port, chat("a", tokens=1)).complete and first.seen()["requests"],
+            "used again",
+            20,
+        )
 
 
 def config_of(process: psutil.Process) -> str:
@@ -307,16 +334,24 @@ def test_an_end_of_the_gateway_is_repaired_by_its_launcher(
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
     settings = GatewaySettings(port=unused_port())
     with running("gw", [backend("a", *pair)], settings, gateway_engines) as port:
-        large, child = sorted(psutil.Process(int(find("gw").state["pid"])).children(), key=config_of)[::-1]
+        large, child = sorted(
+            psutil.Process(int(find("gw").state["pid"])).children(), key=config_of
+        )[::-1]
         assert (config_of(large), config_of(child)) == ("large.cfg", "haproxy.cfg")
         # one that stayed for a while is replaced without touching the other
         time.sleep(max(0.0, 2.5 - (time.time() - large.create_time())))
         large.send_signal(signal.SIGKILL)
-        until(lambda: call(port, chat("a", "a " * 100_000, tokens=1)).complete, "an answer to a large request")
+        until(
+            lambda: call(port, chat("a", "a " * 100_000, tokens=1)).complete,
+            "an answer to a large request",
+        )
         assert child.is_running()
         assert find("gw").state.get("restarts") == 0
         child.send_signal(signal.SIGKILL)
-        until(lambda: find("gw").state.get("restarts") == 1 and find("gw").phase == "ready", "restarted")
+        until(
+            lambda: find("gw").state.get("restarts") == 1 and find("gw").phase == "ready",
+            "restarted",
+        )
         until(lambda: call(port, chat("a", tokens=1)).complete, "an answer")
         before = find("gw").state["pid"]
         restart("gw", 0, Silent())
@@ -328,12 +363,17 @@ def test_an_end_of_the_gateway_is_repaired_by_its_launcher(
             *psutil.Process(int(find("gw").state["pid"])).children(recursive=True),
         ]
     assert [
-        process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        process
+        for process in family
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     ] == []
 
 
 def test_new_settings_end_no_request(
-    pair: list[FakeEngine], gateway_engines: Path, monkeypatch: pytest.MonkeyPatch, own_folders: Path
+    pair: list[FakeEngine],
+    gateway_engines: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own_folders: Path,
 ) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
     first, second = pair
@@ -342,15 +382,24 @@ def test_new_settings_end_no_request(
     with running("gw", [backend("a", first)], settings, gateway_engines) as port:
         assert call(port, chat("x", tokens=1), key="sk-alice").status == 404
         with ThreadPoolExecutor(4) as pool:
-            long = [pool.submit(call, port, chat("a", tokens=100), key="sk-alice") for _ in range(4)]
+            long = [
+                pool.submit(call, port, chat("a", tokens=100), key="sk-alice") for _ in range(4)
+            ]
             until(lambda: first.seen()["running"] == 4, "4 requests")
             keys_file(own_folders, "alice sk-alice\ncarol sk-carol\n")
-            gateway.renew("gw", [backend("a", first, aliases=("x",)), backend("y", second)], settings)
-            until(lambda: call(port, chat("a", tokens=1), key="sk-carol").complete, "a key of the new file")
+            gateway.renew(
+                "gw", [backend("a", first, aliases=("x",)), backend("y", second)], settings
+            )
+            until(
+                lambda: call(port, chat("a", tokens=1), key="sk-carol").complete,
+                "a key of the new file",
+            )
             assert first.seen()["running"] == 4
             assert [each.result().complete for each in long] == [True] * 4
         assert call(port, chat("a", tokens=1), key="sk-bob").status == 401
-        names = [entry["id"] for entry in call(port, path="/v1/models", key="sk-carol").document["data"]]
+        names = [
+            entry["id"] for entry in call(port, path="/v1/models", key="sk-carol").document["data"]
+        ]
         assert names == ["a", "x", "y"]
         with pytest.raises(LaunchError) as raised:
             gateway.renew("gw", [backend("a", first)], GatewaySettings(port=1))
@@ -396,7 +445,9 @@ def test_clients_speak_tls_and_the_launcher_finds_it_ready(
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
     name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
     words = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name)
-    made = subprocess.run([*words, "-keyout", str(key), "-out", str(certificate)], capture_output=True)
+    made = subprocess.run(
+        [*words, "-keyout", str(key), "-out", str(certificate)], capture_output=True
+    )
     if made.returncode:
         pytest.skip("openssl makes no certificate here")
     settings = GatewaySettings(port=unused_port(), tls=Tls(certificate, key))
@@ -406,13 +457,17 @@ def test_clients_speak_tls_and_the_launcher_finds_it_ready(
         gateway.start("gw", [backend("a", *pair)], settings)
         try:
             waiting.until_ready("gw", 60)
-            until(lambda: call(settings.port, chat("a"), tls=context).complete, "an answer over TLS")
+            until(
+                lambda: call(settings.port, chat("a"), tls=context).complete, "an answer over TLS"
+            )
             assert call(settings.port, chat("a")).status in (0, 400)
         finally:
             end(find("gw"), 0, Silent())
 
 
-def test_files_of_users_are_only_theirs(pair: list[FakeEngine], gateway_engines: Path, own_folders: Path) -> None:
+def test_files_of_users_are_only_theirs(
+    pair: list[FakeEngine], gateway_engines: Path, own_folders: Path
+) -> None:
     settings = GatewaySettings(port=unused_port(), keys_file=keys_file(own_folders))
     with running("gw", [backend("a", *pair)], settings, gateway_engines):
         folder = store.service_dir("gw")
@@ -424,7 +479,9 @@ def test_files_of_users_are_only_theirs(pair: list[FakeEngine], gateway_engines:
         assert stat.S_IMODE((folder / "gateway" / "users.map").stat().st_mode) == 0o600
         assert stat.S_IMODE((folder / "gateway" / "answerer.sock").stat().st_mode) == 0o600
         arguments = Counter(
-            word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or ()
+            word
+            for process in psutil.process_iter(["cmdline"])
+            for word in process.info["cmdline"] or ()
         )
         assert [word for word in arguments if "sk-alice" in word] == []
 

@@ -18,7 +18,12 @@ from gaudi_launch.performance.prediction import Load
 from gaudi_launch.services.endpoint import Target
 from gaudi_launch.services.state import store
 
-SHAPE = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
+SHAPE = {
+    "hidden_size": 576,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+}
 LOG = (
     "Engine 000: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: {made} tokens/s, "
     "Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: 1.0%, Prefix cache hit rate: 0.0%\n"
@@ -111,7 +116,10 @@ def service(plan: dict[str, Any], log: Path) -> None:
 
 def test_a_run_gives_ttft_tpot_and_throughput(plan: dict[str, Any], tmp_path: Path) -> None:
     found = read_result(Path(bench(tmp_path / "run.json", plan)), "")
-    rows = [(each.measure, each.input, each.output, each.batch, each.value) for each in found.measurements]
+    rows = [
+        (each.measure, each.input, each.output, each.batch, each.value)
+        for each in found.measurements
+    ]
     assert rows == [
         ("ttft", 100.0, 50.0, 8.0, 0.2),
         ("tpot", 100.0, 50.0, 8.0, 0.02),
@@ -137,11 +145,19 @@ def test_a_run_of_unknown_load_is_not_used(
     assert (found.measurements, found.why_not and found.why_not.id) == ((), why)
 
 
-def test_a_log_gives_a_step_time_for_each_number_of_sequences(plan: dict[str, Any], tmp_path: Path) -> None:
+def test_a_log_gives_a_step_time_for_each_number_of_sequences(
+    plan: dict[str, Any], tmp_path: Path
+) -> None:
     log = tmp_path / "engine.log"
     lines = [
         LOG.format(prompt=0.0, made=made, running=running, waiting=waiting)
-        for made, running, waiting in ((100.0, 4, 0), (80.0, 4, 0), (20.0, 4, 0), (50.0, 1, 0), (1.0, 9, 3))
+        for made, running, waiting in (
+            (100.0, 4, 0),
+            (80.0, 4, 0),
+            (20.0, 4, 0),
+            (50.0, 1, 0),
+            (1.0, 9, 3),
+        )
     ]
     # prompts took a part of this interval
     lines.append(LOG.format(prompt=500.0, made=30.0, running=4, waiting=0))
@@ -163,7 +179,9 @@ def test_a_metrics_page_gives_the_mean_time_per_token(plan: dict[str, Any], tmp_
     assert found.value == pytest.approx(0.05)
 
 
-def test_predictions_of_this_host_follow_and_reset_ends_it(plan: dict[str, Any], tmp_path: Path) -> None:
+def test_predictions_of_this_host_follow_and_reset_ends_it(
+    plan: dict[str, Any], tmp_path: Path
+) -> None:
     load = Load("concurrency", 100, 50, 8)
     assert of_record(plan, load) is None
     outcome = learn([bench(tmp_path / "run.json", plan)], "")
@@ -192,4 +210,10 @@ def test_a_log_gives_its_warm_up_once(plan: dict[str, Any], tmp_path: Path) -> N
     service(plan, log)
     assert [read_result(log, "").why_not is not None for _ in range(2)] == [True, True]
     (found,) = read_measured(state_dir() / FILE_NAME)
-    assert (found.model, found.cards, found.dtype, found.graphs, found.seconds) == ("demo", 1, "float32", 4, 9.0)
+    assert (found.model, found.cards, found.dtype, found.graphs, found.seconds) == (
+        "demo",
+        1,
+        "float32",
+        4,
+        9.0,
+    )

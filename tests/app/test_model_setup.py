@@ -47,7 +47,12 @@ class User(Gaudi):
     def call(self, command: str, *words: str) -> tuple[int, str, str]:
         argv = [sys.executable, "-m", "gaudi_launch", command, "--python", str(self.python), *words]
         done = subprocess.run(
-            argv, env=self.environment, capture_output=True, text=True, timeout=GENEROUS, check=False
+            argv,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=GENEROUS,
+            check=False,
         )
         return done.returncode, done.stdout, done.stderr
 
@@ -127,11 +132,16 @@ def test_deepseek_r1_in_one_command(user: User, hub: Hub, free_port: int, tmp_pa
     for number, name in enumerate(SHARDS, 1):
         assert read_shard(converted / name) == {
             WEIGHT: ("F8_E4M3", conversion_table().tobytes()),
-            f"{WEIGHT}_scale_inv": ("F32", (np.float32(number / 10) * np.float32(448) / np.float32(240)).tobytes()),
+            f"{WEIGHT}_scale_inv": (
+                "F32",
+                (np.float32(number / 10) * np.float32(448) / np.float32(240)).tobytes(),
+            ),
         }
     assert (converted / "configuration_deepseek.py").is_file()
     quant = data / "measurements" / MEASURED / "maxabs_quant_g2.json"
-    assert json.loads(quant.read_text())["dump_stats_path"] == str(quant.parent / "inc_measure_output")
+    assert json.loads(quant.read_text())["dump_stats_path"] == str(
+        quant.parent / "inc_measure_output"
+    )
     sent = json.loads((user.state / "gaudi-launch" / "services" / "r1" / "plan.json").read_text())
     assert sent["argv"][sent["argv"].index("--model") + 1] == str(converted)
     assert sent["argv"][sent["argv"].index("--served-model-name") + 1] == R1
@@ -143,7 +153,9 @@ def test_deepseek_r1_in_one_command(user: User, hub: Hub, free_port: int, tmp_pa
     assert {state for _, state in states(plan_of(user, *WORDS))} == {"done"}
     # the source may go once it is converted
     shutil.rmtree(weights)
-    stale = quant.with_name("inc_measure_output_hooks_maxabs_ACT_MAXABS_HW_WEIGHTS_PCS_MAXABS_POW2_0_8.npz")
+    stale = quant.with_name(
+        "inc_measure_output_hooks_maxabs_ACT_MAXABS_HW_WEIGHTS_PCS_MAXABS_POW2_0_8.npz"
+    )
     stale.write_bytes(b"of another setting")
     process = user.start(*WORDS, "-p", str(free_port), "--name", "r1")
     assert ready_lines(process)[0].startswith("Ready after ")
@@ -176,7 +188,12 @@ def test_the_disk_is_asked_before_anything_is_fetched(user: User, hub: Hub, tmp_
         ("deepseek_r1", ("-w", R1, "-n", "8", "-q"), 5, "--trust-remote-code"),
         ("1.21", WORDS, 2, "-q"),
         ("deepseek_r1", ("-w", R1, "-n", "4", "-q", "--trust-remote-code"), 2, "8"),
-        ("1.21", ("-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8"), 5, "gaudi-launch calibrate Qwen/Qwen3-8B -n 1"),
+        (
+            "1.21",
+            ("-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8"),
+            5,
+            "gaudi-launch calibrate Qwen/Qwen3-8B -n 1",
+        ),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_fetched(
@@ -204,7 +221,9 @@ def test_a_folder_of_the_user_is_converted_beside_it(user: User, hub: Hub, tmp_p
     gaudi3 = ("--machine", "simulated:gaudi3-oam")
     code, out, _ = user.call("plan", "-w", str(folder), "--trust-remote-code", "--json", *gaudi3)
     assert code == 3 and json.loads(out)["error"]["id"] == "plan.deepseek_platform"
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("DeepSeek")) == ["DeepSeek-R1"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("DeepSeek")) == [
+        "DeepSeek-R1"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def test_every_value_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "modules"), [("0-3", (0, 1, 2, 3)), ("6-7,0", (6, 7, 0)), ("5-5", (5,)), ("0, 2-3", (0, 2, 3))]
+    ("text", "modules"),
+    [("0-3", (0, 1, 2, 3)), ("6-7,0", (6, 7, 0)), ("5-5", (5,)), ("0, 2-3", (0, 2, 3))],
 )
 def test_modules_may_be_ranges(text: str, modules: tuple[int, ...]) -> None:
     assert read(LaunchOptions("m", modules=text)).modules == modules
@@ -73,13 +74,17 @@ def test_a_range_that_cannot_be_is_refused(text: str) -> None:
     assert refused.value.exit_code == ExitCode.USAGE
 
 
-@pytest.mark.parametrize(("text", "dtype"), [("bf16", "bfloat16"), ("fp16", "float16"), ("fp8", "fp8")])
+@pytest.mark.parametrize(
+    ("text", "dtype"), [("bf16", "bfloat16"), ("fp16", "float16"), ("fp8", "fp8")]
+)
 def test_short_names_of_data_types(text: str, dtype: str) -> None:
     assert read(LaunchOptions("m", dtype=text)).dtype == dtype
 
 
 def test_what_is_not_given_is_left_to_the_plan() -> None:
-    assert read(LaunchOptions("m")) == Request("m", environment={"A": "b"}, files_dir="/files", stamp="now")
+    assert read(LaunchOptions("m")) == Request(
+        "m", environment={"A": "b"}, files_dir="/files", stamp="now"
+    )
 
 
 def test_one_number_of_reduce_is_both_only_where_the_scripts_read_it_so() -> None:

@@ -92,7 +92,9 @@ def test_lengths_that_were_not_given_are_assumed_and_stated() -> None:
 
 
 def test_given_options_stay_and_searched_ones_are_added() -> None:
-    case = case_of({"cards": "2", "input_range": "64,512", "output_range": "8,64", "max_num_seqs": "48"})
+    case = case_of(
+        {"cards": "2", "input_range": "64,512", "output_range": "8,64", "max_num_seqs": "48"}
+    )
     sample = next(samples(case.search))
     launch = launch_options(case, replace(sample, batch=48, prompts=4, tokens=4096, dtype="fp8"))
     assert serve_command(launch) == (
@@ -102,7 +104,9 @@ def test_given_options_stay_and_searched_ones_are_added() -> None:
 
 
 def test_an_argument_after_the_dashes_is_binding() -> None:
-    case = case_of({"extra": ("--max-num-seqs", "24", "--seed", "1"), "dtype": "bf16", "cards": "1"})
+    case = case_of(
+        {"extra": ("--max-num-seqs", "24", "--seed", "1"), "dtype": "bf16", "cards": "1"}
+    )
     answer = solve(case)
     assert answer.plan is not None and answer.launch is not None
     assert answer.plan.args.last("--max-num-seqs") == "24"
@@ -137,8 +141,12 @@ def test_fit_accepts_the_answer_and_capacity_needs_no_fewer_cards() -> None:
     lengths = ServedLengths(str(candidate.length), str(candidate.batch))
     options = FitOptions(SMALL, str(candidate.cards), "gaudi2", "bf16", plan.engine.label, lengths)
     assert [row.fits for row in fit(options).table.rows] == [True]
-    words = CapacityOptions(inputs="100,1000", outputs="20,200", dtype="bf16", accelerator="gaudi2", **LOAD)  # type: ignore[arg-type]
-    fleet = capacity.solve(read_capacity(SMALL, replace(words, cards=str(candidate.cards)), None)).chosen
+    words = CapacityOptions(
+        inputs="100,1000", outputs="20,200", dtype="bf16", accelerator="gaudi2", **LOAD
+    )  # type: ignore[arg-type]
+    fleet = capacity.solve(
+        read_capacity(SMALL, replace(words, cards=str(candidate.cards)), None)
+    ).chosen
     assert fleet is not None and fleet.fleet is not None
     assert winner.served.cards <= fleet.fleet.cards
 

@@ -34,7 +34,13 @@ class Case:
     ranges: bool = True
 
     def __str__(self) -> str:
-        words = (self.model.split("/")[1], str(self.cards), self.accelerator, self.dtype, self.engine)
+        words = (
+            self.model.split("/")[1],
+            str(self.cards),
+            self.accelerator,
+            self.dtype,
+            self.engine,
+        )
         return " ".join(word for word in words if word)
 
 
@@ -67,7 +73,9 @@ CASES = [
 
 def of_fit(case: Case) -> fit.FitResult:
     lengths = fit.ServedLengths(LENGTH, CLIENTS, INPUT, OUTPUT)
-    options = fit.FitOptions(case.model, str(case.cards), case.accelerator, case.dtype, case.engine, lengths)
+    options = fit.FitOptions(
+        case.model, str(case.cards), case.accelerator, case.dtype, case.engine, lengths
+    )
     return fit.fit(options)
 
 
@@ -164,7 +172,12 @@ def test_the_fewest_cards_are_the_same(model: str) -> None:
     lengths = fit.ServedLengths(LENGTH, CLIENTS, INPUT, OUTPUT)
     found = fit.fit(fit.FitOptions(model, "", "gaudi2", lengths=lengths)).table.smallest_n
     words = capacity.CapacityOptions(
-        concurrency="1", inputs=INPUT, outputs=OUTPUT, length=LENGTH, accelerator="gaudi2", requests=CLIENTS
+        concurrency="1",
+        inputs=INPUT,
+        outputs=OUTPUT,
+        length=LENGTH,
+        accelerator="gaudi2",
+        requests=CLIENTS,
     )
     chosen = solve(capacity.read(model, words, None)).chosen
     assert (chosen.cards if chosen is not None else None) == found

@@ -35,7 +35,13 @@ def _own_folders(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path:
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "best.yaml"
     made, _ = prepare.plan(OPTIONS)
-    saved_plan.write(path, OPTIONS, made, goal="balanced", traffic=SavedTraffic("512,1024", "128", concurrency="8"))
+    saved_plan.write(
+        path,
+        OPTIONS,
+        made,
+        goal="balanced",
+        traffic=SavedTraffic("512,1024", "128", concurrency="8"),
+    )
     return path
 
 
@@ -95,7 +101,9 @@ def test_another_engine_version_is_listed(file: Path) -> None:
     now = saved_plan.hash_of(prepare.plan(OPTIONS)[0])
     assert now == saved_plan.read(file).hash
     (line,) = said(saved(file))
-    assert line.startswith("best.yaml was planned for vllm-gaudi@0.11.0; this plan is for vllm-gaudi@")
+    assert line.startswith(
+        "best.yaml was planned for vllm-gaudi@0.11.0; this plan is for vllm-gaudi@"
+    )
 
 
 def test_cards_that_are_not_free_are_listed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,14 +148,23 @@ def test_a_bad_file_is_reported_with_its_line(
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("force-it", "1"), ("trust-remote-code", "yes"), ("max-num-seqs", ["4"]), ("max-num-seqs", True)],
+    [
+        ("force-it", "1"),
+        ("trust-remote-code", "yes"),
+        ("max-num-seqs", ["4"]),
+        ("max-num-seqs", True),
+    ],
 )
-def test_an_option_of_another_form_is_reported_with_its_line(key: str, value: Any, file: Path) -> None:
+def test_an_option_of_another_form_is_reported_with_its_line(
+    key: str, value: Any, file: Path
+) -> None:
     change(file, "options", key, to=value)
     with pytest.raises(LaunchError) as error:
         saved_plan.read(file)
     lines = file.read_text(encoding="utf-8").splitlines()
-    line = next(number for number, text in enumerate(lines, 1) if text.strip().startswith(f"{key}:"))
+    line = next(
+        number for number, text in enumerate(lines, 1) if text.strip().startswith(f"{key}:")
+    )
     assert (error.value.id, error.value.text.values["line"]) == ("saved.bad", line)
 
 
@@ -160,8 +177,15 @@ def test_a_bad_value_of_an_option_is_that_options_error(file: Path) -> None:
 
 def test_the_schema_has_every_option() -> None:
     known = set(saved_plan.saved_fields())
-    assert set(schema("plan")["properties"]["options"]["properties"]) == {*known, "engine-arguments"}
-    named = {field.name for field in fields(LaunchOptions) if (option_of(field) or 0) and field.name != "extra"}
+    assert set(schema("plan")["properties"]["options"]["properties"]) == {
+        *known,
+        "engine-arguments",
+    }
+    named = {
+        field.name
+        for field in fields(LaunchOptions)
+        if (option_of(field) or 0) and field.name != "extra"
+    }
     assert named - set(saved_plan.saved_fields().values()) == {"machine", "plan_file", "force"}
 
 
@@ -187,12 +211,17 @@ def test_another_file_is_not_replaced(file: Path, tmp_path: Path) -> None:
 
 def test_render_takes_a_saved_plan(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = file.parent / "out"
-    assert run(["render", "script", "--plan", str(file), "--machine", MACHINE, "--to", str(target)]) == 0
+    assert (
+        run(["render", "script", "--plan", str(file), "--machine", MACHINE, "--to", str(target)])
+        == 0
+    )
     script = target.read_text(encoding="utf-8")
     assert "--max-num-seqs 64" in " ".join(script.split())
 
 
-def test_the_plan_command_saves_and_names_the_command(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_command_saves_and_names_the_command(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = file.parent / "mine.yaml"
     assert run(["plan", MODEL, "--machine", MACHINE, "-b", "16", "--save", str(target)]) == 0
     assert f"gaudi-launch serve --plan {target}" in capsys.readouterr().err
@@ -206,15 +235,25 @@ def test_the_plan_command_saves_and_names_the_command(file: Path, capsys: pytest
 def test_bench_takes_the_saved_load_and_address(file: Path) -> None:
     case = prepare_bench((), BenchOptions(plan_file=file))
     assert case.found.url == "http://127.0.0.1:30001"
-    assert (case.numbers.input, case.numbers.output, case.numbers.concurrency) == ((512, 1024), (128, 128), 8)
+    assert (case.numbers.input, case.numbers.output, case.numbers.concurrency) == (
+        (512, 1024),
+        (128, 128),
+        8,
+    )
     assert case.differences == ()
 
 
 def test_the_load_that_is_given_to_bench_wins(file: Path) -> None:
     case = prepare_bench(("127.0.0.1:9",), BenchOptions(plan_file=file, rate="2", output="64"))
-    assert (case.found.url, case.numbers.rate, case.numbers.concurrency) == ("http://127.0.0.1:9", 2.0, None)
+    assert (case.found.url, case.numbers.rate, case.numbers.concurrency) == (
+        "http://127.0.0.1:9",
+        2.0,
+        None,
+    )
     assert (case.numbers.input, case.numbers.output) == ((512, 1024), (64, 64))
-    assert [each.render() for each in case.differences] == ["--output 64 is given and replaces 128 of best.yaml"]
+    assert [each.render() for each in case.differences] == [
+        "--output 64 is given and replaces 128 of best.yaml"
+    ]
 
 
 def test_a_plan_without_a_load_is_refused_by_bench(file: Path) -> None:
@@ -224,12 +263,31 @@ def test_a_plan_without_a_load_is_refused_by_bench(file: Path) -> None:
     assert error.value.id == "saved.no_traffic"
 
 
-def test_recommend_saves_its_answer_for_one_replica(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recommend_saves_its_answer_for_one_replica(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = file.parent / "found.yaml"
-    words = ["recommend", "Qwen/Qwen3-8B", "--machine", MACHINE, "-i", "512", "-o", "128", "--for", "cost"]
-    assert run([*words, "--concurrency", "256", "-d", "bfloat16", "--save", str(target), "--json"]) == 0
+    words = [
+        "recommend",
+        "Qwen/Qwen3-8B",
+        "--machine",
+        MACHINE,
+        "-i",
+        "512",
+        "-o",
+        "128",
+        "--for",
+        "cost",
+    ]
+    assert (
+        run([*words, "--concurrency", "256", "-d", "bfloat16", "--save", str(target), "--json"])
+        == 0
+    )
     answer = json.loads(capsys.readouterr().out)
     found = saved_plan.read(target)
     replicas = answer["winner"]["served"]["replicas"]
-    assert (found.goal, found.traffic) == ("cost", SavedTraffic("512", "128", concurrency=str(-(-256 // replicas))))
+    assert (found.goal, found.traffic) == (
+        "cost",
+        SavedTraffic("512", "128", concurrency=str(-(-256 // replicas))),
+    )
     assert said(saved(target)) == []

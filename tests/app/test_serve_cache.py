@@ -53,7 +53,9 @@ def planned(user: Gaudi, *words: str) -> dict[str, Any]:
     return command(user, "plan", "--python", str(user.python), *words)
 
 
-def test_the_second_start_is_a_hit_and_its_estimate_follows(gaudi: Gaudi, model: Path, tmp_path: Path) -> None:
+def test_the_second_start_is_a_hit_and_its_estimate_follows(
+    gaudi: Gaudi, model: Path, tmp_path: Path
+) -> None:
     root = tmp_path / "recipes"
     words = ("-w", str(model), "-n", "2", "-c", str(root))
     cold = planned(gaudi, *words)
@@ -70,9 +72,13 @@ def test_the_second_start_is_a_hit_and_its_estimate_follows(gaudi: Gaudi, model:
     assert command(gaudi, "cache", "verify", "-c", str(root))["sound"]
 
 
-def test_other_cards_share_the_key_and_other_counts_do_not(gaudi: Gaudi, model: Path, tmp_path: Path) -> None:
+def test_other_cards_share_the_key_and_other_counts_do_not(
+    gaudi: Gaudi, model: Path, tmp_path: Path
+) -> None:
     words = ("-w", str(model), "-c", str(tmp_path / "recipes"))
-    keys = [planned(gaudi, *words, "-m", cards)["cache"]["key"] for cards in ("0,1", "4,5", "0,1,2,3")]
+    keys = [
+        planned(gaudi, *words, "-m", cards)["cache"]["key"] for cards in ("0,1", "4,5", "0,1,2,3")
+    ]
     assert keys[0] == keys[1] != keys[2]
 
 
@@ -84,7 +90,9 @@ def test_two_services_use_one_key_at_once(gaudi: Gaudi, model: Path, tmp_path: P
         assert ready_lines(process)[0].startswith("Ready after ")
     (row,) = command(gaudi, "cache", "list", "-c", str(tmp_path / "recipes"))["entries"]
     assert row["in_use"]
-    pruned = command(gaudi, "cache", "prune", "--max-size", "0", "--yes", "-c", str(tmp_path / "recipes"))
+    pruned = command(
+        gaudi, "cache", "prune", "--max-size", "0", "--yes", "-c", str(tmp_path / "recipes")
+    )
     assert pruned["removed"] == []
     for process in both:
         process.send_signal(signal.SIGINT)
@@ -108,7 +116,9 @@ def test_a_launch_killed_in_its_warm_up_claims_nothing(
     assert planned(gaudi, *words)["cache"]["state"] == "hit"
 
 
-def test_a_network_disk_is_copied_to_and_fro(gaudi: Gaudi, model: Path, machine: Path, tmp_path: Path) -> None:
+def test_a_network_disk_is_copied_to_and_fro(
+    gaudi: Gaudi, model: Path, machine: Path, tmp_path: Path
+) -> None:
     root = tmp_path / "nfs"
     root.mkdir()
     shutil.rmtree(machine)
@@ -126,13 +136,17 @@ def test_a_network_disk_is_copied_to_and_fro(gaudi: Gaudi, model: Path, machine:
     assert planned(gaudi, *words)["cache"]["state"] == "hit"
 
 
-def test_skipping_warm_up_without_a_hit_says_what_compiles(gaudi: Gaudi, model: Path, tmp_path: Path) -> None:
+def test_skipping_warm_up_without_a_hit_says_what_compiles(
+    gaudi: Gaudi, model: Path, tmp_path: Path
+) -> None:
     plan = planned(gaudi, "-w", str(model), "-c", str(tmp_path / "recipes"), "-s")
     (warning,) = [w for w in plan["warnings"] if w["id"] == "cache.skip_incomplete"]
     assert str(plan["buckets"]["graphs"]) in warning["message"]
 
 
-def test_a_flat_folder_of_the_scripts_works_unchanged(gaudi: Gaudi, model: Path, tmp_path: Path) -> None:
+def test_a_flat_folder_of_the_scripts_works_unchanged(
+    gaudi: Gaudi, model: Path, tmp_path: Path
+) -> None:
     root = tmp_path / "old"
     root.mkdir()
     (root / "graph_1.recipe").write_bytes(b"old")
@@ -142,20 +156,31 @@ def test_a_flat_folder_of_the_scripts_works_unchanged(gaudi: Gaudi, model: Path,
     assert (plan["cache"]["state"], plan["cache"]["folder"]) == ("hit", str(root))
 
 
-def test_reference_tuning_keeps_the_scripts_value(gaudi: Gaudi, model: Path, tmp_path: Path) -> None:
+def test_reference_tuning_keeps_the_scripts_value(
+    gaudi: Gaudi, model: Path, tmp_path: Path
+) -> None:
     plan = planned(gaudi, "-w", str(model), "-c", "/data/cache", "--tuning", "reference")
-    assert plan["env"]["PT_HPU_RECIPE_CACHE_CONFIG"] == "/data/cache,false,16384" and plan["cache"] is None
+    assert (
+        plan["env"]["PT_HPU_RECIPE_CACHE_CONFIG"] == "/data/cache,false,16384"
+        and plan["cache"] is None
+    )
 
 
 @pytest.mark.parametrize("kind", ["file", "missing-parent"])
-def test_a_cache_that_cannot_be_used_costs_no_service(gaudi: Gaudi, model: Path, tmp_path: Path, kind: str) -> None:
+def test_a_cache_that_cannot_be_used_costs_no_service(
+    gaudi: Gaudi, model: Path, tmp_path: Path, kind: str
+) -> None:
     root = tmp_path / "blocked"
     root.write_text("a file")
-    err = serve_once(gaudi, "-w", str(model), "-c", str(root if kind == "file" else root / "deeper"))
+    err = serve_once(
+        gaudi, "-w", str(model), "-c", str(root if kind == "file" else root / "deeper")
+    )
     assert "is disabled" in err
 
 
-def test_warmup_run_fills_the_cache_and_the_estimate_learns(gaudi: Gaudi, model: Path, tmp_path: Path) -> None:
+def test_warmup_run_fills_the_cache_and_the_estimate_learns(
+    gaudi: Gaudi, model: Path, tmp_path: Path
+) -> None:
     words = ("-w", str(model), "-n", "2", "-c", str(tmp_path / "recipes"))
     before = planned(gaudi, *words)["estimate"]
     done = subprocess.run(
@@ -186,5 +211,10 @@ def test_warmup_run_fills_the_cache_and_the_estimate_learns(gaudi: Gaudi, model:
     # 4 graphs took a second here: measured, not published
     assert after["estimate"]["warmup_seconds"]["high"] < before["warmup_seconds"]["high"]
     (kept,) = json.loads((gaudi.state / "gaudi-launch/warmup-times.json").read_text())["warmups"]
-    assert (kept["engine"], kept["model"], kept["cards"], kept["graphs"]) == ("vllm-fork@1.21", "Small", 2, 4)
+    assert (kept["engine"], kept["model"], kept["cards"], kept["graphs"]) == (
+        "vllm-fork@1.21",
+        "Small",
+        2,
+        4,
+    )
     assert "read graph_1.recipe" in serve_once(gaudi, *words)

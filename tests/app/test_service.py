@@ -18,7 +18,9 @@ from tests.support.waiting import GENEROUS
 
 
 @pytest.fixture
-def options(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LaunchOptions]:
+def options(
+    tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LaunchOptions]:
     """Options of a model on a machine in a folder, with an engine that starts in a moment."""
     machine = tmp_path / "machine"
     write_tree("hls2", machine)
@@ -31,10 +33,16 @@ def options(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) 
     yield LaunchOptions(str(model), cards="2", port="30777", python=str(python))
 
 
-def test_started_waited_for_and_stopped(options: LaunchOptions, capfd: pytest.CaptureFixture[str]) -> None:
+def test_started_waited_for_and_stopped(
+    options: LaunchOptions, capfd: pytest.CaptureFixture[str]
+) -> None:
     with serve(options, name="api", check_machine=False) as service:
         service.wait_ready(GENEROUS)
-        assert (service.name, service.status, service.url) == ("api", "ready", "http://127.0.0.1:30777")
+        assert (service.name, service.status, service.url) == (
+            "api",
+            "ready",
+            "http://127.0.0.1:30777",
+        )
         assert len(service.plan.placement.modules) == 2
         assert service.log.stat().st_size > 0
     assert service.status == "stopped"
@@ -57,7 +65,9 @@ def failed(service: Service, timeout: float) -> LaunchError:
     return error.value
 
 
-def test_time_that_is_over_leaves_the_service(options: LaunchOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_that_is_over_leaves_the_service(
+    options: LaunchOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRIVIAL_DO", "hang")
     with serve(options, name="api", check_machine=False) as service:
         error = failed(service, 0.3)

@@ -16,14 +16,18 @@ from gaudi_launch.services.state import registry, store
 
 
 @pytest.fixture
-def two_versions(own_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def two_versions(
+    own_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, Path]:
     """The embedded engine in two versions, the second one in force."""
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path / "engines"))
     folders = tmp_path / "engines" / "cpu", tmp_path / "engines" / "cpu+2"
     for folder in folders:
         (folder / "bin").mkdir(parents=True)
         (folder / "bin" / "python").symlink_to(sys.executable)
-        (folder / "gaudi-launch.json").write_text(json.dumps({"vllm": folder.name}), encoding="utf-8")
+        (folder / "gaudi-launch.json").write_text(
+            json.dumps({"vllm": folder.name}), encoding="utf-8"
+        )
         cpu_install.versions().put_in_force(folder)
     return folders
 
@@ -32,11 +36,17 @@ def record(name: str, python: Path) -> None:
     """Write the plan of a service."""
     folder = store.service_dir(name)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "plan.json").write_text(json.dumps({"engine": {"python": str(python)}}), encoding="utf-8")
-    (folder / "state.json").write_text(json.dumps({"schema": 1, "phase": "ready"}), encoding="utf-8")
+    (folder / "plan.json").write_text(
+        json.dumps({"engine": {"python": str(python)}}), encoding="utf-8"
+    )
+    (folder / "state.json").write_text(
+        json.dumps({"schema": 1, "phase": "ready"}), encoding="utf-8"
+    )
 
 
-def test_only_running_services_of_the_replaced_version_are_named(two_versions: tuple[Path, Path]) -> None:
+def test_only_running_services_of_the_replaced_version_are_named(
+    two_versions: tuple[Path, Path],
+) -> None:
     first, second = two_versions
     record("old", first / "bin" / "python")
     record("new", second / "bin" / "python")
@@ -47,7 +57,9 @@ def test_only_running_services_of_the_replaced_version_are_named(two_versions: t
     assert done.python == engines_dir() / "cpu.current" / "bin" / "python"
 
 
-def test_a_version_that_another_user_runs_is_known_by_its_lock(two_versions: tuple[Path, Path]) -> None:
+def test_a_version_that_another_user_runs_is_known_by_its_lock(
+    two_versions: tuple[Path, Path],
+) -> None:
     second = two_versions[1]
     with in_use(str(second / "bin" / "python"), engines_dir()):
         done = setup.roll_back(None)

@@ -42,7 +42,11 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def write(
-    tmp_path: Path, own_folders: Path, pids: Path, gateway_engines: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    own_folders: Path,
+    pids: Path,
+    gateway_engines: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Write]:
     """Return what writes stack.yaml beside a model, on a machine with an engine's stand-in.
 
@@ -63,7 +67,9 @@ def write(
     path = tmp_path / "stack.yaml"
 
     def made(content: str) -> Path:
-        path.write_text(content.replace("PORT", port).replace("PYTHON", str(python)), encoding="utf-8")
+        path.write_text(
+            content.replace("PORT", port).replace("PYTHON", str(python)), encoding="utf-8"
+        )
         return path
 
     yield made
@@ -101,7 +107,9 @@ def up(path: Path) -> tuple[tuple[str, ...], list[str]]:
     return started, reporter.lines
 
 
-def test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing(write: Write, tmp_path: Path, pids: Path) -> None:
+def test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing(
+    write: Write, tmp_path: Path, pids: Path
+) -> None:
     keys_file(tmp_path)
     path = write(TWO)
     names = ("stack-gateway", "stack-a", "stack-a-2", "stack-b")
@@ -112,17 +120,25 @@ def test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing(write: Write, t
     own = [line.split()[0] for line in lines if line.startswith(("The", "stack-"))]
     assert own == ["The", "stack-b", "stack-b", *["stack-a", "stack-a-2"] * 2]
     cards = {name: find(name).modules for name in names}
-    assert cards == {"stack-gateway": (), "stack-a": (4, 5), "stack-a-2": (6, 7), "stack-b": (0, 1, 2, 3)}
+    assert cards == {
+        "stack-gateway": (),
+        "stack-a": (4, 5),
+        "stack-a-2": (6, 7),
+        "stack-b": (0, 1, 2, 3),
+    }
     port = port_of(path)
     assert {
-        model: call(port, chat(model, stream=False), key="sk-alice").status for model in ("a", "org/a", "b")
+        model: call(port, chat(model, stream=False), key="sk-alice").status
+        for model in ("a", "org/a", "b")
     } == {
         "a": 200,
         "org/a": 200,
         "b": 200,
     }
     assert call(port, chat("a"), key="wrong").status == 401
-    assert {service.url.partition(":3")[0] for service in services() if service.modules} == {"http://127.0.0.1"}
+    assert {service.url.partition(":3")[0] for service in services() if service.modules} == {
+        "http://127.0.0.1"
+    }
 
     # up twice changes nothing
     before = {name: begun(name) for name in names}
@@ -135,7 +151,9 @@ def test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing(write: Write, t
     launcher.send(signal.SIGTERM)
     until(lambda: not find("stack-b").alive, "the end of stack-b")
     assert up(path)[0] == ("stack-b",)
-    assert {name: begun(name) == before[name] for name in names} == {name: name != "stack-b" for name in names}
+    assert {name: begun(name) == before[name] for name in names} == {
+        name: name != "stack-b" for name in names
+    }
     assert find("stack-b").modules == (0, 1, 2, 3)
     until(lambda: call(port, chat("b", stream=False), key="sk-bob").status == 200, "an answer of b")
 
@@ -153,7 +171,9 @@ def test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing(write: Write, t
     assert stack.down(str(path), Silent(), 0).services == ()
 
 
-def test_a_failed_model_is_reported_and_the_others_stay(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_model_is_reported_and_the_others_stay(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRIVIAL_DO", "die")
     path = write(
         'schema: 1\ngateway: {port: PORT}\nmodels:\n- name: a\n  model: ./Small\n  restart: "no"\n'
@@ -197,23 +217,34 @@ MODEL = "models:\n- name: a\n  model: ./Small\n  options: {cards: 1, python: PYT
         (HEAD + MODEL.replace("cards: 1", "max-model-len: abc"), 5, ExitCode.USAGE),
         (HEAD + MODEL.replace("./Small", "./None"), 5, ExitCode.MODEL),
         (
-            HEAD + MODEL.replace("cards: 1", "modules: 1").replace("./Small", "./Small\n  replicas: 2"),
+            HEAD
+            + MODEL.replace("cards: 1", "modules: 1").replace("./Small", "./Small\n  replicas: 2"),
             5,
             ExitCode.USAGE,
         ),
         (HEAD + MODEL.replace("cards: 1", "engine-arguments: [--api-key, x]"), 5, ExitCode.USAGE),
     ],
 )
-def test_bad_input_starts_nothing(write: Write, content: str, line: int, code: ExitCode, tmp_path: Path) -> None:
+def test_bad_input_starts_nothing(
+    write: Write, content: str, line: int, code: ExitCode, tmp_path: Path
+) -> None:
     path = write(content)
     with pytest.raises(LaunchError) as raised:
         stack.up(path, Silent(), no_doctor=True)
-    assert (raised.value.exit_code, raised.value.text.values["line"]) == (code, line), str(raised.value)
+    assert (raised.value.exit_code, raised.value.text.values["line"]) == (code, line), str(
+        raised.value
+    )
     assert f"{path}, line {line}: " in str(raised.value)
-    assert (services(), stack.ps(), (tmp_path / "state/gaudi-launch/stacks").exists()) == ([], (), False)
+    assert (services(), stack.ps(), (tmp_path / "state/gaudi-launch/stacks").exists()) == (
+        [],
+        (),
+        False,
+    )
 
 
-def test_keys_of_engines_and_taken_names_are_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_engines_and_taken_names_are_refused(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(HEAD + MODEL)
     monkeypatch.setenv("VLLM_API_KEY", "sk")
     with pytest.raises(LaunchError) as raised:
@@ -250,7 +281,11 @@ def test_more_cards_than_there_are_write_nothing(tmp_path: Path, own_folders: Pa
     path = tmp_path / "site.yaml"
     with pytest.raises(LaunchError) as raised:
         stack.init(["Qwen/Qwen3-8B"] * 9, stack.InitOptions(path, machine="simulated:hls2"))
-    assert (raised.value.id, raised.value.exit_code, path.exists()) == ("stack.too_few", ExitCode.MACHINE, False)
+    assert (raised.value.id, raised.value.exit_code, path.exists()) == (
+        "stack.too_few",
+        ExitCode.MACHINE,
+        False,
+    )
 
 
 def test_simulated_cards_are_none_of_this_machine(tmp_path: Path, own_folders: Path) -> None:

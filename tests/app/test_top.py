@@ -34,7 +34,10 @@ def test_what_cannot_be_watched_is_refused(values: dict[str, Any], id: str) -> N
 def test_hosts_come_from_the_option_or_an_inventory(tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yaml"
     inventory.write_text("schema: 1\nhosts: [one, {name: two, ssh: admin@two}]\n")
-    assert [host.name for host in top.watched(WatchRequest(inventory=str(inventory)))] == ["one", "two"]
+    assert [host.name for host in top.watched(WatchRequest(inventory=str(inventory)))] == [
+        "one",
+        "two",
+    ]
     assert [host.name for host in top.watched(WatchRequest(hosts="a,b@c"))] == ["a", "c"]
 
 

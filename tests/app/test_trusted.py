@@ -21,12 +21,16 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.request import Request
 
 INSTALLED = Installed("/engine/python", "vllm-fork@1.21", {}, {"extension_kind": "1.21"})
-REQUEST = Request(model="/m/x", cards=2, engine="vllm-fork@1.21", max_num_seqs=8, max_model_len=4096)
+REQUEST = Request(
+    model="/m/x", cards=2, engine="vllm-fork@1.21", max_num_seqs=8, max_model_len=4096
+)
 OTHER = Buckets([[1, 128, 0]], [[1, 1, 128]])
 
 
 def prepared(installed: Installed | None = INSTALLED) -> Prepared:
-    return Prepared(REQUEST, make("hls2"), Model("/m/x", "x"), find("vllm-fork@1.21", installed), installed)
+    return Prepared(
+        REQUEST, make("hls2"), Model("/m/x", "x"), find("vllm-fork@1.21", installed), installed
+    )
 
 
 def answering(
@@ -35,7 +39,9 @@ def answering(
     """Let the engine answer so; None: with our own arithmetic. The questions are kept."""
     asked: list[tuple[Any, ...]] = []
 
-    def ask_engine(python: str | Path, package: str, env: Any, arguments: Any) -> introspect.IntrospectedBuckets:
+    def ask_engine(
+        python: str | Path, package: str, env: Any, arguments: Any
+    ) -> introspect.IntrospectedBuckets:
         asked.append((python, package))
         return answer or introspect.IntrospectedBuckets(
             engine_buckets(PLAIN_GRID, "linear", env, arguments), "linear"
@@ -58,7 +64,9 @@ def test_another_list_is_believed_and_said(monkeypatch: pytest.MonkeyPatch) -> N
     assert plan.buckets == OTHER and plan.warnings[-1].id == "plan.engine_buckets"
 
 
-def test_an_engine_that_would_stop_is_refused_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_would_stop_is_refused_before_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     why = message("warmup_engine.ask_refused", error="ValueError: math domain error")
     answering(monkeypatch, introspect.IntrospectedBuckets(None, why=why, failed=True))
     with pytest.raises(LaunchError) as refused:
@@ -67,7 +75,9 @@ def test_an_engine_that_would_stop_is_refused_before_the_start(monkeypatch: pyte
 
 
 def test_no_answer_and_no_extension_leave_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = answering(monkeypatch, introspect.IntrospectedBuckets(None, why=message("common.interrupted")))
+    asked = answering(
+        monkeypatch, introspect.IntrospectedBuckets(None, why=message("common.interrupted"))
+    )
     plan = prepared().plan()
     assert prepared().trusted(plan) == plan
     assert prepared(None).trusted(plan) == plan and len(asked) == 1
@@ -79,7 +89,9 @@ def of_plugin(
     """A plan for an installed plugin that answers so; None: as our arithmetic does, for the file it was given."""
     asked: list[Any] = []
 
-    def ask_engine(python: str | Path, package: str, env: Any, arguments: Any) -> introspect.IntrospectedBuckets:
+    def ask_engine(
+        python: str | Path, package: str, env: Any, arguments: Any
+    ) -> introspect.IntrospectedBuckets:
         asked.append(arguments["bucket_file"])
         return answer or introspect.IntrospectedBuckets(
             engine_buckets(CONTEXT_LADDER, "file", env, arguments), "file"
@@ -88,12 +100,21 @@ def of_plugin(
     monkeypatch.setattr(introspect, "ask_engine", ask_engine)
     installed = Installed("/e/python", "vllm-gaudi", {}, {"plugin": "0.26.0", "vllm": "0.26.0"})
     request = Request(
-        model="/m/x", engine="vllm-gaudi", max_num_seqs=8, max_model_len=4096, files_dir="/c", **wishes
+        model="/m/x",
+        engine="vllm-gaudi",
+        max_num_seqs=8,
+        max_model_len=4096,
+        files_dir="/c",
+        **wishes,
     )
-    return Prepared(request, make("hls2"), Model("/m/x", "x"), find("auto", installed), installed), asked
+    return Prepared(
+        request, make("hls2"), Model("/m/x", "x"), find("auto", installed), installed
+    ), asked
 
 
-def test_the_plugin_is_asked_with_the_file_that_goes_with_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plugin_is_asked_with_the_file_that_goes_with_the_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     prepared_, asked = of_plugin(monkeypatch, None)
     plan = prepared_.plan()
     assert prepared_.trusted(plan) == plan and asked == list(plan.command.files.values())

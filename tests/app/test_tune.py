@@ -33,7 +33,9 @@ SPEEDS = [10.0, 40.0, 20.0, 30.0, 50.0]
 class Bench:
     """A clock, and measurements that take time on it; some candidates fail."""
 
-    def __init__(self, speeds: Sequence[float], *, seconds: float = 10.0, scatter: float = 0.0) -> None:
+    def __init__(
+        self, speeds: Sequence[float], *, seconds: float = 10.0, scatter: float = 0.0
+    ) -> None:
         self.speeds = speeds
         self.seconds = seconds
         self.scatter = scatter
@@ -44,7 +46,9 @@ class Bench:
         return self.now
 
     def measure(self, state: TuneState, trial: TuneTrial, left: float) -> TuneStart:
-        self.trials.append((trial.candidate, trial.round, trial.requests, trial.repeats, trial.last))
+        self.trials.append(
+            (trial.candidate, trial.round, trial.requests, trial.repeats, trial.last)
+        )
         self.now += self.seconds
         speed = self.speeds[trial.candidate]
         figures = tuple(
@@ -52,7 +56,9 @@ class Bench:
             for repeat in range(trial.repeats)
         )
         requests = trial.requests * trial.repeats
-        start = TuneStart(trial.candidate, trial.round, trial.last, self.seconds, self.seconds, requests)
+        start = TuneStart(
+            trial.candidate, trial.round, trial.last, self.seconds, self.seconds, requests
+        )
         return replace(start, figures=figures) if speed else replace(start, why="it died")
 
 
@@ -62,7 +68,8 @@ def figure(file: str, speed: float) -> TuneFigure:
 
 def state(folder: Path, count: int = len(SPEEDS)) -> TuneState:
     made = tuple(
-        TuneCandidate(str(n), LaunchOptions(model="m", max_num_seqs=str(n + 1)), 1, "") for n in range(count)
+        TuneCandidate(str(n), LaunchOptions(model="m", max_num_seqs=str(n + 1)), 1, "")
+        for n in range(count)
     )
     return TuneState(folder, "throughput", SavedTraffic("256", "64", concurrency="8"), 16, made)
 
@@ -130,7 +137,10 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     assert sorted([*first.trials, *again.trials]) == sorted(once.trials)
     assert tune.decide(done.state)[0].candidate == tune.decide(complete.state)[0].candidate
     finished = Bench(SPEEDS)
-    assert tune.search(done.state, finished.measure, 1e6, finished.clock).state.starts == done.state.starts
+    assert (
+        tune.search(done.state, finished.measure, 1e6, finished.clock).state.starts
+        == done.state.starts
+    )
     assert finished.trials == []
 
 
@@ -142,7 +152,9 @@ def test_the_state_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_candidates_start_with_the_given_plan_and_differ() -> None:
     found = candidates(
-        LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", extra=("--max-num-seqs", "1")),
+        LaunchOptions(
+            model="Qwen/Qwen3-8B", machine="simulated:hls2", extra=("--max-num-seqs", "1")
+        ),
         clients=16,
         most=6,
     )
@@ -152,10 +164,15 @@ def test_candidates_start_with_the_given_plan_and_differ() -> None:
 
 
 def test_options_before_the_dashes_stay() -> None:
-    options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="2", max_num_seqs="8")
+    options = LaunchOptions(
+        model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="2", max_num_seqs="8"
+    )
     found = candidates(options, clients=16, most=6)
     assert {(one.options.cards, one.options.max_num_seqs) for one in found} == {("2", "8")}
-    assert without_searched(replace(options, extra=("--max-num-seqs=4", "--seed", "1"))).extra == ("--seed", "1")
+    assert without_searched(replace(options, extra=("--max-num-seqs=4", "--seed", "1"))).extra == (
+        "--seed",
+        "1",
+    )
 
 
 class User:
@@ -166,7 +183,11 @@ class User:
         self.pids.touch()
         self.state = tmp_path / "state"
         self.environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(("VLLM_", "HABANA_", "PT_HPU"))},
+            **{
+                k: v
+                for k, v in os.environ.items()
+                if not k.startswith(("VLLM_", "HABANA_", "PT_HPU"))
+            },
             "XDG_STATE_HOME": str(self.state),
             "XDG_CACHE_HOME": str(tmp_path / "cache"),
             "XDG_DATA_HOME": str(tmp_path / "data"),
@@ -227,7 +248,9 @@ def test_ctrl_c_leaves_nothing_running_and_resume_continues(user: User) -> None:
     assert process.returncode == 130, out + err
     assert user.alive() == []
     assert user.json("ps", "--json")["services"] == []
-    found = user.json(*user.words, "--minutes", "20", "--resume", "--json", "--", "--max-num-seqs", "1")
+    found = user.json(
+        *user.words, "--minutes", "20", "--resume", "--json", "--", "--max-num-seqs", "1"
+    )
     assert found["complete"] and user.alive() == []
 
 

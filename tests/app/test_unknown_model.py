@@ -27,7 +27,20 @@ COMMANDS = {
     "fit": ("fit", TYPO, "--accelerator", "gaudi2", "--engine", "vllm-fork@1.21"),
     "migrate": ("migrate", f"bash start_gaudi_vllm_server.sh -w {TYPO} -n 4", *MACHINE),
     "render": ("render", "script", *OPTIONS),
-    "capacity": ("capacity", TYPO, "--accelerator", "gaudi2", "--rate", "0.1", "-i", "64", "-o", "16", "-n", "4"),
+    "capacity": (
+        "capacity",
+        TYPO,
+        "--accelerator",
+        "gaudi2",
+        "--rate",
+        "0.1",
+        "-i",
+        "64",
+        "-o",
+        "16",
+        "-n",
+        "4",
+    ),
     "cluster plan": ("cluster", "plan", "-w", TYPO, "--hosts", "a=simulated:hls2,b=simulated:hls2"),
 }
 
@@ -52,7 +65,9 @@ def test_json_has_the_warning(name: str, capsys: pytest.CaptureFixture[str]) -> 
     assert [each["id"] for each in document[key]].count("plan.name_assumed_near") == 1
 
 
-def test_unknown_sizes_are_stated_and_memory_was_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_sizes_are_stated_and_memory_was_not_checked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["plan", "-w", "acme/Never-Heard-Of", *MACHINE, "--json"]) == 0
     found = [each["id"] for each in json.loads(capsys.readouterr().out)["warnings"]]
     assert found.count("plan.name_sizeless") == 1

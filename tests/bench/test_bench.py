@@ -36,7 +36,17 @@ def test_a_second_run_is_not_answered_from_the_cache_of_prefixes(
     runs, texts = [], []
     for name in ("a", "b"):
         with serving() as (url, manner):
-            words = ("-i", "40,60", "-o", "2", "--requests", "5", "--save", str(tmp_path / name), *seed)
+            words = (
+                "-i",
+                "40,60",
+                "-o",
+                "2",
+                "--requests",
+                "5",
+                "--save",
+                str(tmp_path / name),
+                *seed,
+            )
             assert bench(capsys, url, *words)[0] == 0
         runs.append(run_file.load(tmp_path / name))
         texts.append({q["messages"][0]["content"] for q in manner.questions if q.get("stream")})
@@ -49,7 +59,9 @@ def test_a_second_run_is_not_answered_from_the_cache_of_prefixes(
 def test_a_run_is_measured_and_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     with serving(first=0.05, gap=0.02) as (url, manner):
-        code, found = bench(capsys, url, "-i", "40,60", "-o", "5", "--requests", "12", "--save", str(file))
+        code, found = bench(
+            capsys, url, "-i", "40,60", "-o", "5", "--requests", "12", "--save", str(file)
+        )
     assert (code, found["schema"], found["tool"], found["form"], found["file"]) == (
         0,
         1,
@@ -71,13 +83,19 @@ def test_a_run_is_measured_and_kept(capsys: pytest.CaptureFixture[str], tmp_path
     assert summary["tpot"]["p50"] == pytest.approx(statistics.median(paces), abs=1e-5)
     assert len(saved.samples) == 12
     # the texts have just the lengths that were asked for, and no two begin alike
-    assert [sample.input for sample in saved.samples] == [sample.wanted_input for sample in saved.samples]
+    assert [sample.input for sample in saved.samples] == [
+        sample.wanted_input for sample in saved.samples
+    ]
     asked = [q["messages"][0]["content"] for q in manner.questions if q.get("stream")]
-    assert {len(text.split()) + FIXED for text in asked} <= set(range(40, 61)) and len(set(asked)) == 12
+    assert {len(text.split()) + FIXED for text in asked} <= set(range(40, 61)) and len(
+        set(asked)
+    ) == 12
     assert all(q["ignore_eos"] for q in manner.questions if q.get("stream"))
 
 
-def test_arrivals_are_not_held_back_by_slow_answers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_arrivals_are_not_held_back_by_slow_answers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """One place in the server, and no answer before the last of ten arrivals in 0.45 s: whoever waits for answers
     would never send the second. The last of them is answered a second after all came, and that is what its user
     has waited."""
@@ -85,7 +103,9 @@ def test_arrivals_are_not_held_back_by_slow_answers(capsys: pytest.CaptureFixtur
     rows = "\n".join(f"{0.05 * number},20,1" for number in range(10))
     trace.write_text(f"t_seconds,input_tokens,output_tokens\n{rows}\n")
     with serving(first=0.1, at_once=1, hold=10) as (url, _):
-        code, found = bench(capsys, url, "--trace", str(trace), "--save", str(tmp_path / "own.json"))
+        code, found = bench(
+            capsys, url, "--trace", str(trace), "--save", str(tmp_path / "own.json")
+        )
     assert code == 0
     samples = run_file.load(tmp_path / "own.json").samples
     assert [round(sample.at, 2) for sample in samples] == [round(0.05 * n, 2) for n in range(10)]
@@ -98,23 +118,43 @@ def test_arrivals_are_not_held_back_by_slow_answers(capsys: pytest.CaptureFixtur
     assert found["summary"]["ttft"]["max"] >= 0.55 and found["summary"]["late"]["max"] >= 0.45
 
 
-def test_without_a_rate_each_waits_for_a_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_without_a_rate_each_waits_for_a_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     file = tmp_path / "run.json"
     with serving(first=0.1) as (url, _):
-        words = ("-i", "20", "-o", "1", "--requests", "6", "--concurrency", "2", "--save", str(file))
+        words = (
+            "-i",
+            "20",
+            "-o",
+            "1",
+            "--requests",
+            "6",
+            "--concurrency",
+            "2",
+            "--save",
+            str(file),
+        )
         code, found = bench(capsys, url, *words)
-    assert (code, found["workload"]["arrivals"], found["workload"]["concurrency"]) == (0, "closed", 2)
+    assert (code, found["workload"]["arrivals"], found["workload"]["concurrency"]) == (
+        0,
+        "closed",
+        2,
+    )
     # three rounds of 0.1 s; nobody's wait for a place counts, so two places have room for all of them one by one
     seconds = found["summary"]["seconds"]
     assert (
         seconds >= 0.3
-        and sum((sample.last or 0) - sample.at for sample in run_file.load(file).samples) <= 2 * seconds
+        and sum((sample.last or 0) - sample.at for sample in run_file.load(file).samples)
+        <= 2 * seconds
     )
 
 
 def test_failures_are_counted_by_kind(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(fail_from=8) as (url, _):
-        code, found = bench(capsys, url, "-i", "20", "-o", "2", "--requests", "10", "--concurrency", "1")
+        code, found = bench(
+            capsys, url, "-i", "20", "-o", "2", "--requests", "10", "--concurrency", "1"
+        )
     assert code == 1 and found["summary"]["failed"] == 6
     assert found["errors"] == [{"error": "status 500", "count": 6, "example": "the engine is dead"}]
     with serving(bad="json") as (url, _):
@@ -127,7 +167,11 @@ def test_failures_are_counted_by_kind(capsys: pytest.CaptureFixture[str]) -> Non
 def test_other_forms(capsys: pytest.CaptureFixture[str], form: str) -> None:
     with serving(form=form, gap=0.002) as (url, manner):
         code, found = bench(capsys, url, "-i", "30", "-o", "4", "--requests", "3")
-    assert (code, found["summary"]["output_tokens"], found["summary"]["input_tokens"]) == (0, 12, 90)
+    assert (code, found["summary"]["output_tokens"], found["summary"]["input_tokens"]) == (
+        0,
+        12,
+        90,
+    )
     assert ("inputs" in manner.questions[-1]) == (form == "old-tgi")
 
 
@@ -158,12 +202,17 @@ def test_a_named_service_and_its_default_file(
     assert KEY not in out + err + saved
     assert (json.loads(saved)["engine"], json.loads(saved)["modules"]) == ("vllm-fork@1.21", [0, 1])
     assert "5 of 5 requests" in out and "完成 5 个请求中的 5 个" in out
-    assert "20 input tokens, 3 output tokens (seed 0)" in out and "输入 20 个 token，输出 3 个" in out
+    assert (
+        "20 input tokens, 3 output tokens (seed 0)" in out and "输入 20 个 token，输出 3 个" in out
+    )
     assert run(["bench", "compare", *map(str, files)]) == 0
     out = capsys.readouterr().out
     assert "time to first token (TTFT) p99" in out and "workloads differ" not in out
     assert run(["bench", "compare", *map(str, files), "--json"]) == 0
-    assert {"rate" in row["name"] for row in json.loads(capsys.readouterr().out)["rows"]} == {True, False}
+    assert {"rate" in row["name"] for row in json.loads(capsys.readouterr().out)["rows"]} == {
+        True,
+        False,
+    }
 
 
 @pytest.mark.parametrize(
@@ -208,7 +257,9 @@ def test_bad_words_change_nothing(
 
 
 @needs_matplotlib
-def test_runs_are_drawn_by_the_ending_of_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_runs_are_drawn_by_the_ending_of_the_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     files = [tmp_path / "one.json", tmp_path / "two.json"]
     picture = tmp_path / "one.png"
     options = ["--tool", "builtin", "-i", "20", "-o", "3", "--requests", "3"]
@@ -277,7 +328,17 @@ def test_control_c_keeps_what_is_done(tmp_path: Path) -> None:
     with serving(gap=0.02) as (url, manner):
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "gaudi_launch", "bench", url, "--tool", "builtin", "--rate", "20"),
+                *(
+                    sys.executable,
+                    "-m",
+                    "gaudi_launch",
+                    "bench",
+                    url,
+                    "--tool",
+                    "builtin",
+                    "--rate",
+                    "20",
+                ),
                 *("--requests", "5000", "-i", "20", "-o", "5", "--save", str(file), "--json"),
             ],
             stdout=subprocess.PIPE,

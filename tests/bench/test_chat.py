@@ -37,7 +37,9 @@ class Terminal:
         """Everything up to the end of the pattern, which must come."""
         deadline = time.monotonic() + seconds
         while (found := re.search(pattern, self.seen)) is None:
-            ready, _, _ = select.select([self.handle], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select(
+                [self.handle], [], [], max(0.0, deadline - time.monotonic())
+            )
             try:
                 piece = os.read(self.handle, 4096) if ready else b""
             except OSError:
@@ -49,7 +51,9 @@ class Terminal:
 
     def until_it_reads(self) -> None:
         """Until it waits for keys: line editing takes them one by one then."""
-        until(lambda: not termios.tcgetattr(self.handle)[3] & termios.ICANON, "the reading of a line")
+        until(
+            lambda: not termios.tcgetattr(self.handle)[3] & termios.ICANON, "the reading of a line"
+        )
 
     def type(self, words: str) -> None:
         os.write(self.handle, words.encode())
@@ -92,7 +96,11 @@ def test_a_talk_with_history_interruption_and_reset() -> None:
             ("assistant", "Paris w1 w2 w3"),
             ("user", "two"),
         ]
-        assert said[4][0] == "assistant" and said[4][1].startswith("Paris w1 w2") and len(said[4][1]) < 400
+        assert (
+            said[4][0] == "assistant"
+            and said[4][1].startswith("Paris w1 w2")
+            and len(said[4][1]) < 400
+        )
         assert said[5] == ("user", "three")
         talk.type("/reset\n")
         talk.until("History cleared[^>]*> ")
@@ -135,12 +143,18 @@ def test_thoughts_are_shown_apart_and_not_told_again() -> None:
         assert "\x1b[90mhmm\x1b[0m\n\nParis w1" in shown
         talk.type("two\n")
         talk.until("w1[^>]*> ")
-        assert [m["content"] for m in manner.questions[-1]["messages"]] == ["one", "Paris w1", "two"]
+        assert [m["content"] for m in manner.questions[-1]["messages"]] == [
+            "one",
+            "Paris w1",
+            "two",
+        ]
         talk.type("\x04")
         assert talk.end() == 0
 
 
-def pipe(url: str, question: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def pipe(
+    url: str, question: str, *words: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, url, *words],
         input=question,
@@ -156,10 +170,18 @@ def test_a_pipe_is_one_question() -> None:
     with serving(pieces=3, thinks=True, key=True) as (url, manner):
         done = pipe(url, "first line\nsecond line\n", VLLM_API_KEY=KEY)
         assert (done.returncode, done.stdout, done.stderr) == (0, "Paris w1 w2\n", "")
-        assert manner.questions[-1]["messages"] == [{"role": "user", "content": "first line\nsecond line"}]
-        assert "max_tokens" not in manner.questions[-1] and "temperature" not in manner.questions[-1]
+        assert manner.questions[-1]["messages"] == [
+            {"role": "user", "content": "first line\nsecond line"}
+        ]
+        assert (
+            "max_tokens" not in manner.questions[-1] and "temperature" not in manner.questions[-1]
+        )
         refused = pipe(url, "a", VLLM_API_KEY="wrong-key")
-    assert refused.returncode == 1 and "VLLM_API_KEY" in refused.stderr and "wrong-key" not in refused.stderr
+    assert (
+        refused.returncode == 1
+        and "VLLM_API_KEY" in refused.stderr
+        and "wrong-key" not in refused.stderr
+    )
 
 
 @pytest.mark.parametrize("form", ["old-tgi", "base"])
@@ -187,7 +209,9 @@ def test_a_pipe_that_fails(manner: dict[str, Any], question: str, code: int, say
 
 def test_control_c_in_a_pipe_is_130() -> None:
     with serving(gap=0.2, pieces=300) as (url, _):
-        process = subprocess.Popen([*COMMAND, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [*COMMAND, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write("hello")
         process.stdin.close()
@@ -203,7 +227,9 @@ def test_a_model_gives_no_orders_to_the_terminal() -> None:
         assert pipe(url, "a").stdout == "]0;titleParis\n"
 
 
-@pytest.mark.parametrize("mark", ["\ud800", "\udfff", "\u202e", "\u2066", "\x1b", "\x9b"], ids=ascii)
+@pytest.mark.parametrize(
+    "mark", ["\ud800", "\udfff", "\u202e", "\u2066", "\x1b", "\x9b"], ids=ascii
+)
 def test_what_cannot_be_written_or_steers_the_terminal_is_left_out(mark: str) -> None:
     assert clean(f"a{mark}b") == "ab"
     clean(f"a{mark}b").encode()

@@ -42,7 +42,9 @@ def test_a_good_server(capsys: pytest.CaptureFixture[str]) -> None:
     assert values["models"] == {"models": ["stand-in"], "longest": 4096, "tgi": False}
     assert values["long"]["input"] == 300
     # 64 words at 5 ms each or, on a busy machine, as many as all of it took
-    assert values["speed"]["output"] == 64 and 64 / took < values["speed"]["tokens_per_second"] < 205
+    assert (
+        values["speed"]["output"] == 64 and 64 / took < values["speed"]["tokens_per_second"] < 205
+    )
     assert manner.questions[-1]["ignore_eos"] is True
 
 
@@ -75,9 +77,15 @@ def test_a_chat_that_is_refused_is_never_ok(capsys: pytest.CaptureFixture[str]) 
         code, found = ask(capsys, url, "--long", "100")
     assert code == 4
     found_verdicts = verdicts(found)
-    assert (found_verdicts["chat"], found_verdicts["stream"], found_verdicts["long"]) == ("fail", "ok", "ok")
+    assert (found_verdicts["chat"], found_verdicts["stream"], found_verdicts["long"]) == (
+        "fail",
+        "ok",
+        "ok",
+    )
     chat = found["checks"][2]
-    sentence = "DeepSeek R1 reasoning parser could not locate think start/end tokens in the tokenizer!"
+    sentence = (
+        "DeepSeek R1 reasoning parser could not locate think start/end tokens in the tokenizer!"
+    )
     assert chat["values"]["refused"] == {"status": 400, "detail": sentence}
     assert f"status 400: {sentence}" in json.dumps(chat)
 
@@ -97,7 +105,11 @@ def test_a_chat_that_is_refused_is_never_ok(capsys: pytest.CaptureFixture[str]) 
     ],
 )
 def test_servers_that_are_not_well(
-    capsys: pytest.CaptureFixture[str], manner: dict[str, Any], code: int, failed: list[str], words: str
+    capsys: pytest.CaptureFixture[str],
+    manner: dict[str, Any],
+    code: int,
+    failed: list[str],
+    words: str,
 ) -> None:
     with serving(**manner) as (url, _):
         got, found = ask(capsys, url, "--long", "100")
@@ -127,7 +139,11 @@ def test_an_answer_in_no_time_tells_nothing_of_streaming(
     ],
 )
 def test_the_speed(
-    pieces: tuple[float, ...], tokens: int, verdict: str, rate: float | None, monkeypatch: pytest.MonkeyPatch
+    pieces: tuple[float, ...],
+    tokens: int,
+    verdict: str,
+    rate: float | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def stream(*_: object) -> protocols.ModelAnswer:
         return protocols.ModelAnswer("x", 1, tokens, True, "length", pieces, 2.0)
@@ -193,7 +209,9 @@ def test_another_model_than_the_plan_says(capsys: pytest.CaptureFixture[str]) ->
         ([], 2, "Missing argument"),
     ],
 )
-def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:
+def test_bad_words(
+    capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str
+) -> None:
     with service("dead", "http://127.0.0.1:9"):
         pass
     with service("starting", "http://127.0.0.1:9", phase="load"):
@@ -233,11 +251,19 @@ def test_the_edge() -> None:
     plan = {"buckets": {"prompt": [[1, 512, 0], [1, 2048, 0]], "decode": []}}
     assert edge(Target("http://a:1", plan=plan), served)[0] == 992
     assert edge(Target("http://a:1", plan=plan), ServerFacts("m", ("m",)))[0] == 2048
-    assert edge(Target("http://a:1", plan={"argv": ["--max-model-len", "600"]}), ServerFacts("m", ("m",)))[0] == 592
+    assert (
+        edge(
+            Target("http://a:1", plan={"argv": ["--max-model-len", "600"]}),
+            ServerFacts("m", ("m",)),
+        )[0]
+        == 592
+    )
     assert edge(Target("http://a:1"), ServerFacts("m", ("m",), longest=131072))[0] == 4096
     assert edge(Target("http://a:1", plan={"buckets": "junk", "argv": 3}), served)[0] == 992
     # the limit that is named is the one that holds
-    tokens, why = edge(Target("http://a:1"), ServerFacts("m", ("m",), longest=2048, longest_input=1024))
+    tokens, why = edge(
+        Target("http://a:1"), ServerFacts("m", ("m",), longest=2048, longest_input=1024)
+    )
     assert (tokens, why.values["limit"]) == (1024, 1024)
     tokens, why = edge(Target("http://a:1"), ServerFacts("m", ("m",), longest=2048))
     assert (tokens, why.values["limit"]) == (2040, 2048)

@@ -26,16 +26,22 @@ def stream(
     url: str, form: protocols.Form = "chat", tokens: int = 6, timeout: float = GENEROUS
 ) -> protocols.ModelAnswer:
     client = Client(url, timeout=timeout)
-    return asyncio.run(protocols.stream(client, form, protocols.ask_one("two words", tokens), "stand-in"))
+    return asyncio.run(
+        protocols.stream(client, form, protocols.ask_one("two words", tokens), "stand-in")
+    )
 
 
 def whole(url: str, form: protocols.Form) -> protocols.ModelAnswer:
     return asyncio.run(
-        protocols.whole(Client(url, timeout=GENEROUS), form, protocols.ask_one("two words", 3), "stand-in")
+        protocols.whole(
+            Client(url, timeout=GENEROUS), form, protocols.ask_one("two words", 3), "stand-in"
+        )
     )
 
 
-@pytest.mark.parametrize(("manner", "form"), [("vllm", "chat"), ("vllm", "completions"), ("old-tgi", "generate")])
+@pytest.mark.parametrize(
+    ("manner", "form"), [("vllm", "chat"), ("vllm", "completions"), ("old-tgi", "generate")]
+)
 def test_each_form_streams_and_answers_whole(manner: str, form: protocols.Form) -> None:
     with serving(form=manner, gap=0.01) as (url, server):
         answer = stream(url, form)
@@ -46,7 +52,12 @@ def test_each_form_streams_and_answers_whole(manner: str, form: protocols.Form) 
         sent = sent_after(server, form)
         assert sent[-1] >= 0.05 and all(a >= b for a, b in zip(answer.pieces, sent, strict=True))
         found = whole(url, form)
-        assert (found.text, found.tokens, found.input, found.pieces) == ("Paris w1 w2", 3, 2 + FIXED, ())
+        assert (found.text, found.tokens, found.input, found.pieces) == (
+            "Paris w1 w2",
+            3,
+            2 + FIXED,
+            (),
+        )
 
 
 def sent_after(manner: Manner, form: protocols.Form) -> list[float]:
@@ -139,7 +150,10 @@ class Raw:
         (b"", "cut"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", "cut"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "protocol"),
-        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n", "status"),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n",
+            "status",
+        ),
     ],
 )
 def test_what_is_no_http(content: bytes, kind: str) -> None:
@@ -163,7 +177,12 @@ def test_the_key_is_sent_and_never_shown() -> None:
     with serving(key=True) as (url, manner):
         good = Client(url, api_key=KEY)
         assert asyncio.run(server.look(good)).model == "stand-in"
-        assert asyncio.run(protocols.stream(good, "chat", protocols.ask_one("a", 2), "stand-in")).tokens == 2
+        assert (
+            asyncio.run(
+                protocols.stream(good, "chat", protocols.ask_one("a", 2), "stand-in")
+            ).tokens
+            == 2
+        )
         bad = Client(url, api_key="wrong\nline")
         with pytest.raises(ServerError) as caught:
             asyncio.run(server.look(bad))
@@ -175,7 +194,18 @@ def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = subprocess.run(
         [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=localhost",
+            ),
             *("-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)),
         ],
         capture_output=True,
@@ -206,10 +236,16 @@ def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.text(st.characters(blacklist_characters="\r\n", codec="utf-8"), min_size=1)), st.data())
+@given(
+    st.lists(st.text(st.characters(blacklist_characters="\r\n", codec="utf-8"), min_size=1)),
+    st.data(),
+)
 def test_events_survive_any_cut(texts: list[str], data: st.DataObject) -> None:
     ends = [data.draw(st.sampled_from(["\n", "\r\n", "\r"])) for _ in texts]
-    whole = "".join(f"data: {text}{end}{end}" for text, end in zip(texts, ends, strict=True)).encode() + b"\n"
+    whole = (
+        "".join(f"data: {text}{end}{end}" for text, end in zip(texts, ends, strict=True)).encode()
+        + b"\n"
+    )
     at = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
     pieces = [whole[a:b] for a, b in zip([0, *at], [*at, len(whole)], strict=True)]
     events = Events()
@@ -270,7 +306,9 @@ def test_what_a_server_says_of_itself() -> None:
     assert found == server.ServerFacts("some/model", ("some/model",), 2048, 1024, True, False)
 
 
-@pytest.mark.parametrize(("manner", "form"), [("vllm", "chat"), ("base", "completions"), ("old-tgi", "generate")])
+@pytest.mark.parametrize(
+    ("manner", "form"), [("vllm", "chat"), ("base", "completions"), ("old-tgi", "generate")]
+)
 def test_the_form_that_answers_is_found(manner: str, form: str) -> None:
     with serving(form=manner) as (url, _):
         client = Client(url)
@@ -287,7 +325,11 @@ def test_texts_have_the_wished_length() -> None:
         return ruler, counted, len(prompt.split())
 
     with serving() as (url, _):
-        assert asyncio.run(lengths(url)) == (server.Ruler(1.0, float(FIXED), True), 777, 777 - FIXED)
+        assert asyncio.run(lengths(url)) == (
+            server.Ruler(1.0, float(FIXED), True),
+            777,
+            777 - FIXED,
+        )
     with serving(usage=False) as (url, _):
         ruler, counted, words = asyncio.run(lengths(url))
     # no count of the server's, but its /tokenize has one

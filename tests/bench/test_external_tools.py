@@ -42,17 +42,50 @@ def test_the_report_of_vllm() -> None:
         "request_rate": 2.7838701926311464,
         "output_rate": 44.54192308209834,
         "total_rate": 222.70961541049172,
-        "ttft": {"mean": 0.193594, "p50": 0.164024, "p90": 0.297443, "p95": 0.318604, "p99": 0.335532},
-        "tpot": {"mean": 0.034332, "p50": 0.033381, "p90": 0.040031, "p95": 0.040965, "p99": 0.041713},
-        "itl": {"mean": 0.034332, "p50": 0.03083, "p90": 0.033979, "p95": 0.039365, "p99": 0.152011},
-        "latency": {"mean": 0.708575, "p50": 0.700074, "p90": 0.759358, "p95": 0.764564, "p99": 0.76873},
+        "ttft": {
+            "mean": 0.193594,
+            "p50": 0.164024,
+            "p90": 0.297443,
+            "p95": 0.318604,
+            "p99": 0.335532,
+        },
+        "tpot": {
+            "mean": 0.034332,
+            "p50": 0.033381,
+            "p90": 0.040031,
+            "p95": 0.040965,
+            "p99": 0.041713,
+        },
+        "itl": {
+            "mean": 0.034332,
+            "p50": 0.03083,
+            "p90": 0.033979,
+            "p95": 0.039365,
+            "p99": 0.152011,
+        },
+        "latency": {
+            "mean": 0.708575,
+            "p50": 0.700074,
+            "p90": 0.759358,
+            "p95": 0.764564,
+            "p99": 0.76873,
+        },
     }
 
 
 def test_the_report_of_guidellm() -> None:
     found = external_tools.guidellm_summary(recorded("guidellm-0.8.1.json"))
-    counts = {name: found[name] for name in ("requests", "completed", "failed", "input_tokens", "output_tokens")}
-    assert counts == {"requests": 6, "completed": 6, "failed": 0, "input_tokens": 564, "output_tokens": 96}
+    counts = {
+        name: found[name]
+        for name in ("requests", "completed", "failed", "input_tokens", "output_tokens")
+    }
+    assert counts == {
+        "requests": 6,
+        "completed": 6,
+        "failed": 0,
+        "input_tokens": 564,
+        "output_tokens": 96,
+    }
     assert found["ttft"] == {
         "mean": 0.283644,
         "p50": 0.27531,
@@ -74,9 +107,18 @@ def test_the_report_of_guidellm() -> None:
             st.lists(inner, max_size=3)
             | st.dictionaries(
                 st.sampled_from(
-                    ["benchmarks", "metrics", "successful", "percentiles", "duration", "request_totals"]
+                    [
+                        "benchmarks",
+                        "metrics",
+                        "successful",
+                        "percentiles",
+                        "duration",
+                        "request_totals",
+                    ]
                 )
-                | st.sampled_from(["time_to_first_token_ms", "mean_ttft_ms", "completed", "num_prompts", "failed"]),
+                | st.sampled_from(
+                    ["time_to_first_token_ms", "mean_ttft_ms", "completed", "num_prompts", "failed"]
+                ),
                 inner,
             )
         ),
@@ -92,18 +134,28 @@ def test_the_words_of_each() -> None:
     words = external_tools.vllm_words("/e/python", LOAD, Path("/t/report.json"))
     assert words[:5] == ["/e/python", "-m", "vllm.entrypoints.cli.main", "bench", "serve"]
     assert words[words.index("--max-concurrency") + 1] == "2" and "--request-rate" not in words
-    rated = external_tools.vllm_words("p", ToolLoad("u", "m", "t", 1, 1, 1, 2.5, None), Path("/t/r.json"))
+    rated = external_tools.vllm_words(
+        "p", ToolLoad("u", "m", "t", 1, 1, 1, 2.5, None), Path("/t/r.json")
+    )
     assert rated[rated.index("--request-rate") + 1] == "2.5" and "--max-concurrency" not in rated
     spec = external_tools.guidellm_config(LOAD, KEY, Path("/t/r.json"))["spec"]
-    assert spec["profile"] == {"kind": "concurrent", "streams": 2} and spec["backend"]["api_key"] == KEY
-    assert "api_key" not in external_tools.guidellm_config(LOAD, None, Path("/t/r.json"))["spec"]["backend"]
+    assert (
+        spec["profile"] == {"kind": "concurrent", "streams": 2}
+        and spec["backend"]["api_key"] == KEY
+    )
+    assert (
+        "api_key"
+        not in external_tools.guidellm_config(LOAD, None, Path("/t/r.json"))["spec"]["backend"]
+    )
     words = external_tools.benchmarker_words(LOAD, Path("/state/results"))
     assert words[-9:] == [
         *("inference-benchmarker", "--tokenizer-name", "org/m", "--model-name", "m"),
         *("--url", "http://h:1", "--profile", "chat"),
     ]
     with pytest.raises(LaunchError):
-        external_tools.benchmarker_words(ToolLoad("u", "m", "/models/m", 1, 1, 1, None, 1), Path("/state"))
+        external_tools.benchmarker_words(
+            ToolLoad("u", "m", "/models/m", 1, 1, 1, None, 1), Path("/state")
+        )
 
 
 def script(path: Path, body: str) -> Path:
@@ -157,7 +209,9 @@ def bench(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[st
 def test_guidellm_is_preferred_and_gets_the_key_unseen(
     capsys: pytest.CaptureFixture[str], keyed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script(keyed / "bin/guidellm", GUIDELLM.replace("DATA", repr(str(DATA / "guidellm-0.8.1.json"))))
+    script(
+        keyed / "bin/guidellm", GUIDELLM.replace("DATA", repr(str(DATA / "guidellm-0.8.1.json")))
+    )
     file = keyed / "run.json"
     with serving(key=True) as (url, _):
         code, found, err = bench(capsys, url, "-i", "64", "-o", "16", "--save", str(file))
@@ -183,16 +237,28 @@ def test_an_older_guidellm_is_passed_over(capsys: pytest.CaptureFixture[str], ke
 
 
 def test_the_engines_own_client(capsys: pytest.CaptureFixture[str], keyed: Path) -> None:
-    python = script(keyed / "engine/python", ENGINE.replace("DATA", repr(str(DATA / "vllm-0.32.0.json"))))
-    plan: dict[str, Any] = {"engine": {"name": "vllm-fork", "version": "1.21", "python": str(python)}}
+    python = script(
+        keyed / "engine/python", ENGINE.replace("DATA", repr(str(DATA / "vllm-0.32.0.json")))
+    )
+    plan: dict[str, Any] = {
+        "engine": {"name": "vllm-fork", "version": "1.21", "python": str(python)}
+    }
     with serving(key=True) as (url, _), service("mine", url, **plan):
         code, found, err = bench(capsys, "mine", "-i", "64", "-o", "16", "--requests", "4")
-        assert (code, found["tool"], found["service"], found["engine"]) == (0, "vllm", "mine", "vllm-fork@1.21")
+        assert (code, found["tool"], found["service"], found["engine"]) == (
+            0,
+            "vllm",
+            "mine",
+            "vllm-fork@1.21",
+        )
         assert found["summary"]["ttft"]["p50"] == 0.164024 and str(python) in err
         assert (found["workload"]["requests"], found["workload"]["concurrency"]) == (4, 4)
         # what it cannot do is not left out in silence
         for word in (("--form", "chat"), ("--stop-early",)):
-            assert bench(capsys, "mine", "-i", "64", "-o", "2", "--requests", "1", *word)[1]["tool"] == "builtin"
+            assert (
+                bench(capsys, "mine", "-i", "64", "-o", "2", "--requests", "1", *word)[1]["tool"]
+                == "builtin"
+            )
             assert run(["bench", "mine", "--tool", "vllm", *word]) == 2
         capsys.readouterr()
         # it would let the answers be cut, and count them
@@ -205,7 +271,9 @@ def test_seconds_are_those_of_a_trace(capsys: pytest.CaptureFixture[str]) -> Non
     assert "--trace" in capsys.readouterr().err
 
 
-def test_the_docker_command_is_printed_not_run(capsys: pytest.CaptureFixture[str], keyed: Path) -> None:
+def test_the_docker_command_is_printed_not_run(
+    capsys: pytest.CaptureFixture[str], keyed: Path
+) -> None:
     with serving(key=True) as (url, _):
         assert run(["bench", url, "--tool", "inference-benchmarker", "--tokenizer", "org/m"]) == 0
     out, err = capsys.readouterr()

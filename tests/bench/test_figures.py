@@ -30,15 +30,35 @@ SAMPLES = (
 
 def test_the_figures_by_hand() -> None:
     found = statistics.summary(SAMPLES)
-    counts = {name: found[name] for name in ("requests", "completed", "failed", "input_tokens", "output_tokens")}
-    assert counts == {"requests": 3, "completed": 2, "failed": 1, "input_tokens": 22, "output_tokens": 5}
+    counts = {
+        name: found[name]
+        for name in ("requests", "completed", "failed", "input_tokens", "output_tokens")
+    }
+    assert counts == {
+        "requests": 3,
+        "completed": 2,
+        "failed": 1,
+        "input_tokens": 22,
+        "output_tokens": 5,
+    }
     # from the first arrival to the last end, the failure's too: 3 s
-    assert (found["seconds"], found["request_rate"], found["output_rate"]) == (3.0, 0.666667, 1.666667)
+    assert (found["seconds"], found["request_rate"], found["output_rate"]) == (
+        3.0,
+        0.666667,
+        1.666667,
+    )
     assert found["total_rate"] == 9.0
     assert (found["ttft"]["mean"], found["ttft"]["max"]) == (1.0, 1.0)
     # 0.4 s over 2 tokens, 0.2 s over 1
     assert (found["tpot"]["mean"], found["itl"]["p50"], found["itl"]["max"]) == (0.2, 0.2, 0.3)
-    assert found["latency"] == {"mean": 1.3, "p50": 1.3, "p90": 1.38, "p95": 1.39, "p99": 1.398, "max": 1.4}
+    assert found["latency"] == {
+        "mean": 1.3,
+        "p50": 1.3,
+        "p90": 1.38,
+        "p95": 1.39,
+        "p99": 1.398,
+        "max": 1.4,
+    }
     assert found["late"]["max"] == 0.5
     assert statistics.errors(SAMPLES) == [("status 500", 1, "dead")]
 
@@ -60,7 +80,12 @@ def test_tokens_over_time_lie_where_they_came() -> None:
 @settings(deadline=None)
 @given(
     st.lists(
-        st.tuples(st.floats(0, 100), st.floats(0.001, 10), st.lists(st.floats(0, 1), max_size=5), st.booleans()),
+        st.tuples(
+            st.floats(0, 100),
+            st.floats(0.001, 10),
+            st.lists(st.floats(0, 1), max_size=5),
+            st.booleans(),
+        ),
         max_size=30,
     )
 )
@@ -83,9 +108,14 @@ def test_figures_hold_together(rows: list[tuple[float, float, list[float], bool]
 
 def run_of(samples: tuple[Sample, ...], **facts: Any) -> BenchRun:
     workload = BenchWorkload(
-        tuple(WorkloadRequest(s.at, s.wanted_input, s.wanted_output) for s in samples), "own", None, "test"
+        tuple(WorkloadRequest(s.at, s.wanted_input, s.wanted_output) for s in samples),
+        "own",
+        None,
+        "test",
     )
-    return BenchRun({"tool": "builtin", **facts}, workload.to_json(), statistics.summary(samples), samples)
+    return BenchRun(
+        {"tool": "builtin", **facts}, workload.to_json(), statistics.summary(samples), samples
+    )
 
 
 def test_a_run_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -99,7 +129,14 @@ def test_a_run_comes_back_from_its_file(tmp_path: Path) -> None:
 
 def test_files_that_are_no_runs(tmp_path: Path) -> None:
     whole = json.loads(json.dumps(run_of(SAMPLES).to_json() | {"samples": [{"at": 0}]}))
-    texts = ["", "[]", "{}", '{"kind": "bench"}', json.dumps(whole), json.dumps(whole | {"samples": 3})]
+    texts = [
+        "",
+        "[]",
+        "{}",
+        '{"kind": "bench"}',
+        json.dumps(whole),
+        json.dumps(whole | {"samples": 3}),
+    ]
     texts += [json.dumps(whole | {"samples": [], "summary": {"ttft": "fast"}}), "[" * 10_000]
     for text in texts:
         (tmp_path / "x.json").write_text(text)
@@ -120,7 +157,10 @@ def many(scale: float, seed: int, count: int = 60) -> tuple[Sample, ...]:
     chance = random.Random(seed)
     samples = []
     for number in range(count):
-        first, gaps = scale * chance.uniform(0.5, 1.5), tuple(scale * chance.uniform(0.02, 0.04) for _ in range(9))
+        first, gaps = (
+            scale * chance.uniform(0.5, 1.5),
+            tuple(scale * chance.uniform(0.02, 0.04) for _ in range(9)),
+        )
         at = 0.5 * number
         samples.append(Sample(at, at, 50, 10, at + first, at + first + sum(gaps), gaps, 50, 10))
     return tuple(samples)
@@ -164,7 +204,11 @@ def test_a_trace_keeps_its_times_and_can_be_cut_and_stretched(tmp_path: Path) ->
     trace = tmp_path / "trace.csv"
     trace.write_text("t_seconds,input_tokens,output_tokens\n5,100,10\n6,200,20\n9,300,30\n")
     own = from_trace(str(trace), rate=None, requests=None, seconds=None, concurrency=None)
-    assert own.requests == (WorkloadRequest(0, 100, 10), WorkloadRequest(1, 200, 20), WorkloadRequest(4, 300, 30))
+    assert own.requests == (
+        WorkloadRequest(0, 100, 10),
+        WorkloadRequest(1, 200, 20),
+        WorkloadRequest(4, 300, 30),
+    )
     assert (own.arrivals, own.to_json()["input_tokens"]) == ("own", 600)
     cut = from_trace(str(trace), rate=None, requests=None, seconds=2, concurrency=3)
     assert (len(cut.requests), cut.concurrency) == (2, 3)
@@ -181,11 +225,18 @@ def test_a_trace_keeps_its_times_and_can_be_cut_and_stretched(tmp_path: Path) ->
 def test_made_up_requests_are_the_same_every_time() -> None:
     one = made_up(requests=500, input=(10, 20), output=(5, 5), rate=10.0, concurrency=None)
     assert one == made_up(requests=500, input=(10, 20), output=(5, 5), rate=10.0, concurrency=None)
-    assert one != made_up(requests=500, input=(10, 20), output=(5, 5), rate=10.0, concurrency=None, seed=1)
-    assert {row.input for row in one.requests} == set(range(10, 21)) and {row.output for row in one.requests} == {5}
+    assert one != made_up(
+        requests=500, input=(10, 20), output=(5, 5), rate=10.0, concurrency=None, seed=1
+    )
+    assert {row.input for row in one.requests} == set(range(10, 21)) and {
+        row.output for row in one.requests
+    } == {5}
     assert 40 < one.requests[-1].at < 62
     assert {
-        row.at for row in made_up(requests=9, input=(1, 1), output=(1, 1), rate=None, concurrency=2).requests
+        row.at
+        for row in made_up(
+            requests=9, input=(1, 1), output=(1, 1), rate=None, concurrency=2
+        ).requests
     } == {0}
 
 
@@ -193,9 +244,17 @@ def test_made_up_requests_are_the_same_every_time() -> None:
 def test_the_picture_shows_both_runs_with_axes_and_units() -> None:
     set_language("en")
     one = texts(plot.picture([("first", many(1.0, 1))], "title", "load", ".svg"))
-    two = texts(plot.picture([("first", many(1.0, 1)), ("second", many(0.5, 2))], "title", "load", ".svg"))
+    two = texts(
+        plot.picture([("first", many(1.0, 1)), ("second", many(0.5, 2))], "title", "load", ".svg")
+    )
     set_language(None)
-    labels = {"title", "load", "TTFT (ms)", "requests answered within this time (%)", "output tokens per second"}
+    labels = {
+        "title",
+        "load",
+        "TTFT (ms)",
+        "requests answered within this time (%)",
+        "output tokens per second",
+    }
     assert labels - set(one) == set()
     assert (one.count("first"), one.count("second")) == (2, 0)
     assert (two.count("first"), two.count("second")) == (2, 2)

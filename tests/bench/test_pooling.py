@@ -75,11 +75,18 @@ def test_a_reranker_reads_its_query_too(capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_verdicts(
-    capsys: pytest.CaptureFixture[str], manner: dict[str, Any], code: int, failed: list[str], id: str
+    capsys: pytest.CaptureFixture[str],
+    manner: dict[str, Any],
+    code: int,
+    failed: list[str],
+    id: str,
 ) -> None:
     with serving(**manner) as (url, _):
         got, found = ask(capsys, url, "--long", "100")
-    assert (got, [name for name, row in found.items() if row["verdict"] == "fail"]) == (code, failed)
+    assert (got, [name for name, row in found.items() if row["verdict"] == "fail"]) == (
+        code,
+        failed,
+    )
     assert id in {row["id"] for row in found.values()}
 
 
@@ -109,13 +116,24 @@ def test_who_wants_words_hears_that_there_are_none(
 @pytest.mark.parametrize(
     ("task", "document", "numbers"),
     [
-        ("embed", {"data": [{"index": 1, "embedding": [3]}, {"index": 0, "embedding": [1, 2]}]}, ((1, 2), (3,))),
+        (
+            "embed",
+            {"data": [{"index": 1, "embedding": [3]}, {"index": 0, "embedding": [1, 2]}]},
+            ((1, 2), (3,)),
+        ),
         ("rerank", {"results": [{"index": 0, "relevance_score": 10**400}]}, ((math.inf,),)),
-        ("pool", {"data": [{"index": 0, "data": [[1, 2], [3, 4]]}, {"index": 0.0, "data": 5}]}, ((1, 2, 3, 4),)),
+        (
+            "pool",
+            {"data": [{"index": 0, "data": [[1, 2], [3, 4]]}, {"index": 0.0, "data": 5}]},
+            ((1, 2, 3, 4),),
+        ),
     ],
 )
 def test_what_is_read(
-    task: str, document: object, numbers: tuple[tuple[float, ...], ...], monkeypatch: pytest.MonkeyPatch
+    task: str,
+    document: object,
+    numbers: tuple[tuple[float, ...], ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from gaudi_launch.bench.client import Reply
 

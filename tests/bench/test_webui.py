@@ -23,7 +23,9 @@ from gaudi_launch.cli.main import run
 from tests.support.stand_in_server import KEY, Manner, serving
 from tests.support.waiting import GENEROUS, until, unused_port
 
-gradio = pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed")
+gradio = pytest.mark.skipif(
+    importlib.util.find_spec("gradio") is None, reason="gradio is not installed"
+)
 
 
 @contextmanager
@@ -42,7 +44,9 @@ def page(url: str, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
         lines = [process.stderr.readline()]
         while lines[-1] and address not in lines[-1]:
             lines.append(process.stderr.readline())
-        assert lines[-1] == f"Chat with stand-in at {address}; Ctrl-C stops the page.\n", "".join(lines)
+        assert lines[-1] == f"Chat with stand-in at {address}; Ctrl-C stops the page.\n", "".join(
+            lines
+        )
         yield address, process
     finally:
         process.kill()
@@ -81,11 +85,18 @@ def browser(profile: Path) -> Iterator[Any]:
 def asked_for(chromium: Any) -> list[str]:
     """Every address that the page asked for, blocked or not."""
     events = (json.loads(entry["message"])["message"] for entry in chromium.get_log("performance"))
-    return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    return [
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
 
 
 def say(chromium: Any, words: str) -> None:
-    from selenium.common.exceptions import ElementNotInteractableException, StaleElementReferenceException
+    from selenium.common.exceptions import (
+        ElementNotInteractableException,
+        StaleElementReferenceException,
+    )
 
     def typed() -> bool:
         """Whether the box took them: while the page is drawn anew, there is none that does."""
@@ -138,12 +149,19 @@ def _picture(chromium: Any, folder: Path) -> None:
 
 
 def _wait_idle(chromium: Any) -> None:
-    until(lambda: not chromium.find_elements("css selector", "button.stop-button:not(.hidden)"), "the end")
+    until(
+        lambda: not chromium.find_elements("css selector", "button.stop-button:not(.hidden)"),
+        "the end",
+    )
 
 
 def _told_history(manner: Manner) -> None:
     said = [(message["role"], message["content"]) for message in manner.questions[-1]["messages"]]
-    assert said[0] == ("system", "be brief") and said[1] == ("user", "one") and said[3] == ("user", "two")
+    assert (
+        said[0] == ("system", "be brief")
+        and said[1] == ("user", "one")
+        and said[3] == ("user", "two")
+    )
     assert said[2][0] == "assistant" and said[2][1].endswith("w1 w2 w3")
 
 
@@ -154,7 +172,11 @@ def _nothing_elsewhere(chromium: Any, address: str) -> None:
     inside = (address, "data:", "blob:", "chrome:", "chrome-untrusted:")
     outside = {url for url in seen if not url.startswith(inside)}
     assert outside <= {"http://elsewhere.example/x.png"}
-    blocked = [entry["message"] for entry in chromium.get_log("browser") if "elsewhere.example" in entry["message"]]
+    blocked = [
+        entry["message"]
+        for entry in chromium.get_log("browser")
+        if "elsewhere.example" in entry["message"]
+    ]
     assert any("Content Security Policy" in line for line in blocked)
 
 
@@ -192,7 +214,10 @@ def test_history_in_gradios_forms() -> None:
         [
             {"role": "user", "content": "a", "metadata": None},
             {"role": "assistant", "content": "hm", "metadata": {"title": "thoughts"}},
-            {"role": "assistant", "content": [{"type": "text", "text": "b"}, {"type": "file", "file": {}}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "text", "text": "b"}, {"type": "file", "file": {}}],
+            },
             {"role": "system", "content": "x"},
             "junk",
             {"role": "user", "content": None},
@@ -214,10 +239,15 @@ def test_thoughts_stand_apart() -> None:
     with serving(thinks=True) as (url, _):
         found = asyncio.run(all_of(url))
     thought = {"role": "assistant", "content": "hmm", "metadata": {"title": "reasoning"}}
-    assert found[0] == [thought] and found[-1] == [thought, {"role": "assistant", "content": "Paris w1"}]
+    assert found[0] == [thought] and found[-1] == [
+        thought,
+        {"role": "assistant", "content": "Paris w1"},
+    ]
 
 
-def test_without_gradio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gradio(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(sys.modules, "gaudi_launch.bench.webui", raising=False)
     monkeypatch.delattr("gaudi_launch.bench.webui", raising=False)
     monkeypatch.setitem(sys.modules, "gradio", None)
@@ -238,7 +268,9 @@ def test_without_gradio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         (["URL", "-u", "no such host"], 3, "Cannot listen on"),
     ],
 )
-def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:
+def test_bad_words(
+    capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str
+) -> None:
     with serving() as (url, _):
         assert run(["webui", *(url if word == "URL" else word for word in words)]) == code
     assert says in capsys.readouterr().err
@@ -248,7 +280,17 @@ def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: i
 def test_a_page_for_everybody_is_said_to_be_one() -> None:
     with serving() as (url, _):
         process = subprocess.Popen(
-            [sys.executable, "-m", "gaudi_launch", "webui", url, "-u", "0.0.0.0", "-p", str(unused_port())],
+            [
+                sys.executable,
+                "-m",
+                "gaudi_launch",
+                "webui",
+                url,
+                "-u",
+                "0.0.0.0",
+                "-p",
+                str(unused_port()),
+            ],
             stderr=subprocess.PIPE,
             text=True,
         )

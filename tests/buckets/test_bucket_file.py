@@ -9,7 +9,12 @@ from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.buckets.lookup import BucketTable
-from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, plan, plan_buckets, script_grid
+from gaudi_launch.buckets.optimiser.bucket_planner import (
+    BucketGoal,
+    plan,
+    plan_buckets,
+    script_grid,
+)
 from gaudi_launch.buckets.strategies import Judged, Strategy, arguments_of, judge, script_ranges
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.performance.step_time import ONE_CARD_8B
@@ -30,7 +35,9 @@ def test_the_plugin_keeps_every_line(prompts: int, length: int, contiguous: bool
     )
     text = bucket_file(plan_buckets(bounds, None), bounds)
     env = {"VLLM_CONTIGUOUS_PA": str(contiguous).lower()}
-    kept = engine_buckets(CONTEXT_LADDER, "file", env, {**arguments_of(bounds), "bucket_file": text})
+    kept = engine_buckets(
+        CONTEXT_LADDER, "file", env, {**arguments_of(bounds), "bucket_file": text}
+    )
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert [str(tuple(bucket)) for bucket in [*kept.prompt, *kept.decode]] == lines
     assert all(query <= length for _, query, _ in kept.prompt)
@@ -70,10 +77,14 @@ def test_parameters_leave_no_hole(engine: str, with_limit: bool, prompts: int) -
     mine, *others = made.comparison
     assert mine.holes is not None and mine.holes.shapes == 0
     assert mine.score is not None and mine.score.outside == 0
-    assert others[0].prompt_graphs + others[0].decode_graphs > mine.prompt_graphs + mine.decode_graphs or (
+    assert others[0].prompt_graphs + others[
+        0
+    ].decode_graphs > mine.prompt_graphs + mine.decode_graphs or (
         others[0].score is not None and others[0].score.overhead > mine.score.overhead
     )
-    assert any(name.endswith("_LIMIT") for name in made.settings) == (with_limit and engine != PLAIN_GRID)
+    assert any(name.endswith("_LIMIT") for name in made.settings) == (
+        with_limit and engine != PLAIN_GRID
+    )
 
 
 @pytest.mark.parametrize("engine", [PLAIN_GRID, EVERY_CONTEXT, FIXED_LENGTHS])
@@ -100,7 +111,10 @@ def test_an_unknown_cache_size_leaves_no_hole() -> None:
     for blocks in (700, 1999, 3500):
         real = limits(num_blocks=blocks)
         arguments = {**arguments_of(real), "max_num_prefill_seqs": 1}
-        assert uncovered(engine_buckets(PLAIN_GRID, "linear", made.settings, arguments), real).shapes == 0
+        assert (
+            uncovered(engine_buckets(PLAIN_GRID, "linear", made.settings, arguments), real).shapes
+            == 0
+        )
 
 
 def test_fewer_graphs_when_asked() -> None:

@@ -16,7 +16,13 @@ from gaudi_launch.buckets.engine_buckets import (
     lookups,
     prompt_buckets,
 )
-from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FAMILIES, FIXED_LENGTHS, PLAIN_GRID
+from gaudi_launch.buckets.families import (
+    CONTEXT_LADDER,
+    EVERY_CONTEXT,
+    FAMILIES,
+    FIXED_LENGTHS,
+    PLAIN_GRID,
+)
 from gaudi_launch.buckets.lookup import Lookup
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import LANGUAGES, catalogue
@@ -38,7 +44,9 @@ def test_records_of_every_algorithm_are_here() -> None:
     }
 
 
-@pytest.mark.parametrize("path", recorded_files(), ids=lambda path: f"{path.parent.parent.parent.name}-{path.name}")
+@pytest.mark.parametrize(
+    "path", recorded_files(), ids=lambda path: f"{path.parent.parent.parent.name}-{path.name}"
+)
 def test_recorded(path: Path) -> None:
     seen = 0
     for record in records(path):
@@ -89,16 +97,31 @@ def _as_recorded(answer: Lookup, asked: dict[str, Any]) -> dict[str, Any]:
     ("engine", "algorithm", "env", "args", "words"),
     [
         (PLAIN_GRID, "linear", {"VLLM_PROMPT_SEQ_BUCKET_MIN": "0"}, {}, "hang: "),
-        (PLAIN_GRID, "linear", {"VLLM_DECODE_BS_BUCKET_STEP": "x"}, {}, "ValueError: invalid literal for int()"),
+        (
+            PLAIN_GRID,
+            "linear",
+            {"VLLM_DECODE_BS_BUCKET_STEP": "x"},
+            {},
+            "ValueError: invalid literal for int()",
+        ),
         (
             FIXED_LENGTHS,
             "linear",
-            {f"VLLM_PROMPT_BS_BUCKET_{name}": value for name, value in (("MIN", "8"), ("STEP", "5"), ("MAX", "8"))},
+            {
+                f"VLLM_PROMPT_BS_BUCKET_{name}": value
+                for name, value in (("MIN", "8"), ("STEP", "5"), ("MAX", "8"))
+            },
             {},
             "ValueError: No buckets could be captured with following config (min, step, max_warmup): "
             "bs:[8, 5, 8], seq:[128, 128, 1024]",
         ),
-        (FIXED_LENGTHS, "linear-limit", {"VLLM_DECODE_BLOCK_BUCKET_STEP": "-1"}, {}, "ZeroDivisionError: "),
+        (
+            FIXED_LENGTHS,
+            "linear-limit",
+            {"VLLM_DECODE_BLOCK_BUCKET_STEP": "-1"},
+            {},
+            "ZeroDivisionError: ",
+        ),
         (FIXED_LENGTHS, "linear-limit", {"VLLM_DECODE_BS_BUCKET_STEP": "-3"}, {}, "hang: "),
         (
             PLAIN_GRID,
@@ -114,7 +137,13 @@ def _as_recorded(answer: Lookup, asked: dict[str, Any]) -> dict[str, Any]:
             {},
             "RuntimeError: VLLM_PROMPT_BS_BUCKET_LIMIT",
         ),
-        (EVERY_CONTEXT, "linear-limit", {"VLLM_MERGED_PREFILL": "1"}, {}, "ValueError: too many values to unpack"),
+        (
+            EVERY_CONTEXT,
+            "linear-limit",
+            {"VLLM_MERGED_PREFILL": "1"},
+            {},
+            "ValueError: too many values to unpack",
+        ),
         (
             EVERY_CONTEXT,
             "exponential",
@@ -144,7 +173,13 @@ def _as_recorded(answer: Lookup, asked: dict[str, Any]) -> dict[str, Any]:
             {"mamba_chunk_size": 300},
             "ValueError: max_num_batched_tokens (2048) must be divisible",
         ),
-        (CONTEXT_LADDER, "file", {}, {"bucket_file": "(4, 1, 64)\n"}, "ValueError: max() arg is an empty sequence"),
+        (
+            CONTEXT_LADDER,
+            "file",
+            {},
+            {"bucket_file": "(4, 1, 64)\n"},
+            "ValueError: max() arg is an empty sequence",
+        ),
         (
             CONTEXT_LADDER,
             "file",
@@ -165,7 +200,12 @@ def test_engine_failures(
 
 def test_repeated_ladder_top_is_one_bucket() -> None:
     """A context ladder cut to its maximum holds it twice; found by running the plugin on random settings."""
-    args = {**SMALL, "max_model_len": 10240, "max_num_batched_tokens": 10240, "num_hpu_blocks": 3782}
+    args = {
+        **SMALL,
+        "max_model_len": 10240,
+        "max_num_batched_tokens": 10240,
+        "num_hpu_blocks": 3782,
+    }
     env = {"VLLM_CONTIGUOUS_PA": "1", "VLLM_MERGED_PREFILL": "true"}
     prompt = prompt_buckets(CONTEXT_LADDER, "exponential", env, args)
     assert [bucket for bucket in prompt if bucket[1] == 512] == [[1, 512, 0], [1, 512, 76]]
@@ -185,7 +225,10 @@ def test_unknown_cache_size() -> None:
     )
     with pytest.raises(LaunchError) as raised:
         engine_buckets(CONTEXT_LADDER, "pad", {}, unknown)
-    assert (raised.value.id, raised.value.exit_code) == ("warmup_engine.blocks_unknown", ExitCode.USAGE)
+    assert (raised.value.id, raised.value.exit_code) == (
+        "warmup_engine.blocks_unknown",
+        ExitCode.USAGE,
+    )
 
 
 @pytest.mark.parametrize(
@@ -215,8 +258,18 @@ def test_refusals(engine: str, algorithm: str, args: dict[str, Any], id: str) ->
         (FIXED_LENGTHS, {"VLLM_EXPONENTIAL_BUCKETING": "true"}, True, "linear-limit"),
         (CONTEXT_LADDER, {}, False, "exponential"),
         (CONTEXT_LADDER, {"VLLM_BUCKETING_STRATEGY": "pad"}, False, "pad"),
-        (CONTEXT_LADDER, {"VLLM_BUCKETING_STRATEGY": "pad", "VLLM_EXPONENTIAL_BUCKETING": "off"}, False, "linear"),
-        (CONTEXT_LADDER, {"VLLM_BUCKETING_STRATEGY": "pad", "VLLM_BUCKETING_FROM_FILE": "b.txt"}, False, "file"),
+        (
+            CONTEXT_LADDER,
+            {"VLLM_BUCKETING_STRATEGY": "pad", "VLLM_EXPONENTIAL_BUCKETING": "off"},
+            False,
+            "linear",
+        ),
+        (
+            CONTEXT_LADDER,
+            {"VLLM_BUCKETING_STRATEGY": "pad", "VLLM_BUCKETING_FROM_FILE": "b.txt"},
+            False,
+            "file",
+        ),
     ],
 )
 def test_algorithm_of(engine: str, env: dict[str, str], with_limit: bool, algorithm: str) -> None:

@@ -47,5 +47,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("env", [{}, {"VLLM_CONTIGUOUS_PA": "true"}])
 def test_a_producible_list_comes_through_whole(env: dict[str, str]) -> None:
-    plan = Buckets([[1, 256, 0], [1, 256, 31], [1, 2048, 8]], [[1, 1, 32], [4, 1, 128], [16, 1, 512]])
+    plan = Buckets(
+        [[1, 256, 0], [1, 256, 31], [1, 2048, 8]], [[1, 1, 32], [4, 1, 128], [16, 1, 512]]
+    )
     assert engine_buckets(CONTEXT_LADDER, "file", env, {**ARGS, "bucket_file": write(plan)}) == plan

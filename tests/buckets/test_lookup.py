@@ -24,7 +24,9 @@ ARGS = {
 
 
 @given(BUCKETS, st.tuples(SIZES, SIZES, SIZES))
-def test_table_is_the_first_entry_that_is_large_enough(buckets: list[Bucket], shape: tuple[int, int, int]) -> None:
+def test_table_is_the_first_entry_that_is_large_enough(
+    buckets: list[Bucket], shape: tuple[int, int, int]
+) -> None:
     first = next((bucket for bucket in sorted(buckets) if holds(bucket, *shape)), None)
     table = BucketTable(buckets)
     assert table.find(*shape) == first
@@ -47,7 +49,9 @@ def test_limited_reaches_its_maximum(low: int, step: int, high: int, limit: floa
 def test_by_configuration_is_not_clipped() -> None:
     rule = lookups(PLAIN_GRID, "linear", {}, ARGS)
     assert rule.prompt(3, 700) == Lookup([4, 768, 0], "warmed")
-    assert rule.prompt(4, 2000) == Lookup([4, 2048, 0], "recompile")  # over the token budget, so never warmed
+    assert rule.prompt(4, 2000) == Lookup(
+        [4, 2048, 0], "recompile"
+    )  # over the token budget, so never warmed
     assert rule.prompt(1, 5000) == Lookup([1, 5120, 0], "recompile")
     assert rule.decode(5, 290) == Lookup([8, 1, 300], "warmed")
     assert rule.decode(5, 301) == Lookup([8, 1, 300], "error")
@@ -66,7 +70,8 @@ def test_deepseek_limit_uses_the_raw_shape() -> None:
 
 def test_fallback_buckets_are_kept_only_when_asked() -> None:
     forgets, keeps = (
-        lookups(EVERY_CONTEXT, "exponential", {}, ARGS, remember=remember) for remember in (False, True)
+        lookups(EVERY_CONTEXT, "exponential", {}, ARGS, remember=remember)
+        for remember in (False, True)
     )
     for rule in (forgets, keeps):
         assert rule.prompt(1, 129, 17) == Lookup([1, 192, 96], "fallback", added=True)

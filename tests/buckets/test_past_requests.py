@@ -60,13 +60,16 @@ def test_json_lines_and_arrays(joint: str | None) -> None:
         {"nothing": 1},
         7,
     ]
-    text = joint.join(json.dumps(row) for row in [*rows]) + "\nbroken {" if joint else json.dumps(rows)
+    text = (
+        joint.join(json.dumps(row) for row in [*rows]) + "\nbroken {" if joint else json.dumps(rows)
+    )
     assert parse_workload(text) == [(0.0, 5, 6), (1.0, 8, 2)]
 
 
 def test_mooncakes_milliseconds() -> None:
     rows = [
-        {"timestamp": at, "input_length": 10, "output_length": 2, "hash_ids": [0, 1]} for at in (27_000, 30_500)
+        {"timestamp": at, "input_length": 10, "output_length": 2, "hash_ids": [0, 1]}
+        for at in (27_000, 30_500)
     ]
     found = parse_workload("\n".join(map(json.dumps, rows)))
     assert found == [(0.0, 10, 2), (3.5, 10, 2)]
@@ -100,10 +103,15 @@ def test_a_running_server() -> None:
         server.server_close()
     with pytest.raises(LaunchError) as caught:
         read_workload(f"http://127.0.0.1:{server.server_port}")
-    assert (caught.value.id, caught.value.exit_code) == ("warmup.metrics_unreachable", ExitCode.FAILED)
+    assert (caught.value.id, caught.value.exit_code) == (
+        "warmup.metrics_unreachable",
+        ExitCode.FAILED,
+    )
 
 
-@pytest.mark.parametrize("content", [b"", b"hello\nworld", b"\x1f\x8bbroken", b"\xff\xfe\x00", b"{}", b"[[1,2]]"])
+@pytest.mark.parametrize(
+    "content", [b"", b"hello\nworld", b"\x1f\x8bbroken", b"\xff\xfe\x00", b"{}", b"[[1,2]]"]
+)
 def test_what_is_no_trace(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "trace"
     path.write_bytes(content)
@@ -112,7 +120,11 @@ def test_what_is_no_trace(tmp_path: Path, content: bytes) -> None:
     assert caught.value.exit_code == ExitCode.USAGE
 
 
-@given(st.text() | st.builds(lambda text: PAGE + text, st.text()) | st.builds(lambda t: CSV + t, st.text()))
+@given(
+    st.text()
+    | st.builds(lambda text: PAGE + text, st.text())
+    | st.builds(lambda t: CSV + t, st.text())
+)
 def test_any_text(text: str) -> None:
     found = parse_workload(text)
     assert found == sorted(found, key=lambda request: request[0])
@@ -128,7 +140,11 @@ def test_every_name_of_a_column_is_documented(page: str) -> None:
 
 def test_the_examples_of_the_documentation_are_read() -> None:
     text = (TOP / "docs" / "traces.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[2] for line in text.split("| form | example |")[1].splitlines() if line.count("|") == 3]
+    rows = [
+        line.split("|")[2]
+        for line in text.split("| form | example |")[1].splitlines()
+        if line.count("|") == 3
+    ]
     table, lines, answers = (re.findall(r"`(.+?)`", row) for row in rows[1:4])
     assert parse_workload("\n".join(table)) == [(0.0, 812, 120)]
     assert [parse_workload(each) for each in (*lines, *answers)] == [[(0.0, 812, 120)]] * 2

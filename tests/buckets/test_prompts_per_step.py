@@ -21,7 +21,9 @@ def limits(lengths: tuple[int, int, int, int], *, mixed: bool, seqs: int = 64) -
 
 
 def choose(lengths: tuple[int, int, int, int], *, mixed: bool) -> PromptsChoice:
-    question = CoverageQuestion(CONTEXT_LADDER if mixed else PLAIN_GRID, limits(lengths, mixed=mixed))
+    question = CoverageQuestion(
+        CONTEXT_LADDER if mixed else PLAIN_GRID, limits(lengths, mixed=mixed)
+    )
     return choose_prompts(question, BucketGoal(), ONE_CARD_8B)
 
 
@@ -29,9 +31,16 @@ def choose(lengths: tuple[int, int, int, int], *, mixed: bool) -> PromptsChoice:
 def test_short_prompts_share_a_step_and_long_ones_do_not(mixed: bool) -> None:
     short, long = choose(SHORT, mixed=mixed), choose(LONG, mixed=mixed)
     assert short.prompts > 1 and short.chosen.time < 0.9 * short.one.time
-    assert (short.reason().id, short.reason().values["count"]) == ("plan.prompts_several", short.prompts)
+    assert (short.reason().id, short.reason().values["count"]) == (
+        "plan.prompts_several",
+        short.prompts,
+    )
     assert long.prompts == 1
-    assert long.reason().id == "plan.prompts_slower" and long.other is not None and long.other.prompts > 1
+    assert (
+        long.reason().id == "plan.prompts_slower"
+        and long.other is not None
+        and long.other.prompts > 1
+    )
 
 
 def test_the_reason_has_the_graphs_of_both_plans() -> None:
@@ -49,7 +58,11 @@ def test_past_requests_count_more_than_the_ranges() -> None:
     question = CoverageQuestion(CONTEXT_LADDER, limits((1, 3000, 1, 1000), mixed=True))
     chats = tuple((0.0, 40 + number % 60, 8 + number % 16) for number in range(400))
     wide = choose_prompts(question, BucketGoal(), ONE_CARD_8B)
-    assert wide.prompts == 1 < choose_prompts(question, BucketGoal(), ONE_CARD_8B, workload=chats).prompts
+    assert (
+        wide.prompts
+        == 1
+        < choose_prompts(question, BucketGoal(), ONE_CARD_8B, workload=chats).prompts
+    )
 
 
 def test_a_step_has_no_more_prompts_than_the_engine_admits_and_its_budget_allows() -> None:
@@ -71,14 +84,26 @@ def test_a_step_has_no_more_prompts_than_the_engine_admits_and_its_budget_allows
 def test_the_gain_is_in_tokens_per_second(other: Tried, id: str, values: dict[str, object]) -> None:
     one = Tried(1, 100.0, 0.2, 40)
     assert PromptsChoice(other, one, None, 32).reason().id == id
-    assert PromptsChoice(other, one, None, 32).reason().values == {"count": 2, "requests": 32, **values}
+    assert PromptsChoice(other, one, None, 32).reason().values == {
+        "count": 2,
+        "requests": 32,
+        **values,
+    }
 
 
 def test_one_prompt_a_step_says_what_more_would_have_given() -> None:
     one = Tried(1, 100.0, 0.2, 40)
     worse = PromptsChoice(one, one, Tried(4, 101.0, 0.2), 32).reason()
-    assert (worse.id, worse.values["percent"], worse.values["other"]) == ("plan.prompts_slower", "-1.0", 4)
+    assert (worse.id, worse.values["percent"], worse.values["other"]) == (
+        "plan.prompts_slower",
+        "-1.0",
+        4,
+    )
     same = PromptsChoice(one, one, Tried(4, 100.01, 0.2), 32).reason()
     assert same.values["percent"] == "+0.0"
     many = PromptsChoice(one, one, Tried(8, 99.0, 0.2, 400), 32).reason()
-    assert (many.id, many.values["percent"], many.values["graphs"]) == ("plan.prompts_graphs", "1.0", 360)
+    assert (many.id, many.values["percent"], many.values["graphs"]) == (
+        "plan.prompts_graphs",
+        "1.0",
+        360,
+    )

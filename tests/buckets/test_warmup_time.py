@@ -30,11 +30,15 @@ def test_measured_wins(tmp_path: Path) -> None:
     other = per_graph("bfloat16", False, measured, engine="vllm-fork@1.21", model="c", cards=1)
     assert (other.basis.id, other.low, other.high) == ("warmup.basis_similar", 2.0 / 1.6, 5.0 * 1.6)
     for differs in ({"engine": "vllm-gaudi"}, {"engine": "vllm-fork@1.21", "dtype": "fp8"}):
-        found = per_graph(differs.get("dtype", "bfloat16"), False, measured, engine=differs["engine"])
+        found = per_graph(
+            differs.get("dtype", "bfloat16"), False, measured, engine=differs["engine"]
+        )
         assert found.basis.id == "warmup.basis_published"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"warmups": 3}', '{"warmups": [1, {"graphs": 0}]}', "\x00"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"warmups": 3}', '{"warmups": [1, {"graphs": 0}]}', "\x00"]
+)
 def test_a_broken_file_is_nothing(tmp_path: Path, text: str) -> None:
     path = tmp_path / "warmup-times.json"
     path.write_text(text)

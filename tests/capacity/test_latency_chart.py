@@ -10,7 +10,11 @@ from gaudi_launch.messages import set_language
 from tests.support.plots import needs_matplotlib, size_of, texts
 
 CURVE = Curve(
-    tuple(LoadPoint(float(at), at / 10, 0.1 * at, 0.001 * at * at, 1.0, 1.0) for at in range(1, 10)), 10.0, 0.0
+    tuple(
+        LoadPoint(float(at), at / 10, 0.1 * at, 0.001 * at * at, 1.0, 1.0) for at in range(1, 10)
+    ),
+    10.0,
+    0.0,
 )
 
 
@@ -31,7 +35,12 @@ def test_the_picture_names_axes_units_targets_and_the_load() -> None:
     both = {"the title", "TTFT (s)", "TPOT (ms)", "load of one replica (requests per second)"}
     assert both - set(words) == set()
     assert both - set(plain) == set()
-    chosen = {"simulated, p90", "target: 0.5 s", "target: 50 ms", "load of each replica: 4 requests/s"}
+    chosen = {
+        "simulated, p90",
+        "target: 0.5 s",
+        "target: 50 ms",
+        "load of each replica: 4 requests/s",
+    }
     assert chosen - set(words) == set()
     assert [word for word in plain if word.startswith(("target", "load of each"))] == []
 

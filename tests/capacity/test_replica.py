@@ -20,7 +20,11 @@ GAUDI2 = accelerators()["gaudi2"]
 
 
 def test_traffic_comes_once_a_second() -> None:
-    for traffic in (from_trace(made_up(800)), from_ranges((5, 50), (1, 9)), from_trace(made_up(800), True)):
+    for traffic in (
+        from_trace(made_up(800)),
+        from_ranges((5, 50), (1, 9)),
+        from_trace(made_up(800), True),
+    ):
         assert traffic.requests[-1][0] == pytest.approx(len(traffic.requests), rel=0.01)
         assert list(traffic.requests) == sorted(traffic.requests)
         # a part of it too, whatever its draws were
@@ -35,7 +39,12 @@ def test_traffic_comes_once_a_second() -> None:
 
 def test_close_to_its_most_more_are_simulated_and_of_long_answers_fewer() -> None:
     short, long = from_ranges((5, 50), (10, 10)), from_ranges((5, 50), (8000, 8000))
-    assert [len(short.part(share, 4.0).requests) for share in (0.02, 0.5, 0.8, 0.9)] == [3000, 3000, 10_000, 40_000]
+    assert [len(short.part(share, 4.0).requests) for share in (0.02, 0.5, 0.8, 0.9)] == [
+        3000,
+        3000,
+        10_000,
+        40_000,
+    ]
     assert [len(long.part(0.9, inside).requests) for inside in (0.1, 4.0, 40.0)] == [500, 500, 5000]
     assert len(from_trace([(0.0, 5, 5)]).part(0.1, 1.0).requests) == 3000
 
@@ -45,7 +54,11 @@ def test_rates_of_a_trace() -> None:
     assert (mean_rate(steady), busiest_minute(steady)) == (1.0, 61 / 60)
     burst = [(0.0, 5, 5)] * 30 + [(300.0, 5, 5)]
     assert (mean_rate(burst), busiest_minute(burst)) == (0.1, 0.5)
-    assert (mean_rate(steady[:1]), mean_rate([(1.0, 5, 5)] * 3), busiest_minute(steady[:30])) == (None, None, None)
+    assert (mean_rate(steady[:1]), mean_rate([(1.0, 5, 5)] * 3), busiest_minute(steady[:30])) == (
+        None,
+        None,
+        None,
+    )
 
 
 def asked(**changes: object) -> ReplicaQuestion:
@@ -69,7 +82,11 @@ def test_a_replica_has_the_memory_of_fit_and_pays_for_the_padding_of_its_buckets
     made, padded = replica(asked()), replica(asked(buckets=coarse))
     assert isinstance(made, Replica) and isinstance(padded, Replica)
     limits = made.limits
-    assert (limits.max_num_seqs, limits.max_num_prefill_seqs, limits.num_blocks > 3000) == (64, 1, True)
+    assert (limits.max_num_seqs, limits.max_num_prefill_seqs, limits.num_blocks > 3000) == (
+        64,
+        1,
+        True,
+    )
     assert (made.padding, padded.padding > 0.5) == (0.0, True)
     plain = step_time(asked().model, 1, "bfloat16", GAUDI2).cost
     assert made.cost == plain
@@ -90,5 +107,7 @@ def test_a_replica_schedules_as_its_engine_does() -> None:
 
 def test_what_does_not_fit_is_no_replica() -> None:
     qwen = known_model("Qwen/Qwen2-72B-Instruct", False)
-    found = replica(asked(model=qwen, demand=ServingDemand(8192), traffic=from_ranges((5, 50), (5, 50))))
+    found = replica(
+        asked(model=qwen, demand=ServingDemand(8192), traffic=from_ranges((5, 50), (5, 50)))
+    )
     assert isinstance(found, Unfit) and found.reason.id == "fit.weights"

@@ -35,7 +35,9 @@ FIXED = StepTime(prefill_fixed=100.0, prefill_token=0.0, prefill_attention=0.0, 
 BY_TOKEN = StepTime(prefill_fixed=0.0, prefill_token=0.1, prefill_attention=0.0, basis="by token")
 
 
-def poisson(count: int, lengths: list[int], output: int, seed: int = 3) -> list[tuple[float, int, int]]:
+def poisson(
+    count: int, lengths: list[int], output: int, seed: int = 3
+) -> list[tuple[float, int, int]]:
     chance = random.Random(seed)
     now, requests = 0.0, []
     for _ in range(count):
@@ -85,7 +87,9 @@ def test_the_number_inside_is_rate_times_stay() -> None:
     # counted at evenly spaced moments, without Little's law
     end = float(times.came[-1])
     moments = [end * (at + 0.5) / 500 for at in range(500)]
-    counted = sum(int(((times.came <= now) & (times.done > now)).sum()) for now in moments) / len(moments)
+    counted = sum(int(((times.came <= now) & (times.done > now)).sum()) for now in moments) / len(
+        moments
+    )
     stay = float((times.done - times.came).mean())
     assert counted == pytest.approx(len(requests) / end * stay, rel=0.05)
 
@@ -107,7 +111,9 @@ def test_refused_requests_have_no_times() -> None:
 def curve_of(ttft: list[float], tpot: list[float]) -> Curve:
     most = 20.0
     rows = zip(SHARES, ttft, tpot, strict=True)
-    return Curve(tuple(LoadPoint(most * s, s, one, each, 100 * s, 1.0) for s, one, each in rows), most, 0.0)
+    return Curve(
+        tuple(LoadPoint(most * s, s, one, each, 100 * s, 1.0) for s, one, each in rows), most, 0.0
+    )
 
 
 LATENCIES = st.lists(st.floats(0.001, 100), min_size=len(SHARES), max_size=len(SHARES))
@@ -115,7 +121,14 @@ CURVES = st.builds(curve_of, LATENCIES, LATENCIES)
 TARGET = st.none() | st.floats(0.0005, 200)
 
 
-@given(CURVES, TARGET, TARGET, st.floats(0.01, 1e6), st.floats(0.01, 1e6), st.sampled_from([1, 2, 3, 8, 16]))
+@given(
+    CURVES,
+    TARGET,
+    TARGET,
+    st.floats(0.01, 1e6),
+    st.floats(0.01, 1e6),
+    st.sampled_from([1, 2, 3, 8, 16]),
+)
 def test_more_rate_never_needs_fewer(
     curve: Curve, ttft: float | None, tpot: float | None, one: float, other: float, cards: int
 ) -> None:
@@ -124,7 +137,11 @@ def test_more_rate_never_needs_fewer(
     if small is None or large is None:
         assert small is large
         return
-    assert small.replicas <= large.replicas and small.nodes <= large.nodes and small.cards <= large.cards
+    assert (
+        small.replicas <= large.replicas
+        and small.nodes <= large.nodes
+        and small.cards <= large.cards
+    )
 
 
 @given(CURVES, st.floats(0.0005, 200), st.floats(0.0005, 200), TARGET, st.floats(0.01, 1e6))
@@ -197,7 +214,9 @@ def test_a_simulated_curve_rises_and_is_whole(seed: int) -> None:
 
 def test_twice_the_speed_carries_twice_the_rate() -> None:
     traffic = from_ranges((50, 2000), (20, 200))
-    half = ONE_CARD_8B.with_constants({name: value / 2 for name, value in ONE_CARD_8B.constants().items()})
+    half = ONE_CARD_8B.with_constants(
+        {name: value / 2 for name, value in ONE_CARD_8B.constants().items()}
+    )
     slow = simulate_curve(traffic, limits(), ONE_CARD_8B, 95)
     quick = simulate_curve(traffic, limits(), half, 95)
     assert slow is not None and quick is not None
@@ -207,5 +226,7 @@ def test_twice_the_speed_carries_twice_the_rate() -> None:
 
 def test_no_request_fits() -> None:
     assert simulate_curve(Traffic(((0.0, 9000, 5),)), limits(), ONE_CARD_8B, 95) is None
-    part = simulate_curve(Traffic(tuple(made_up(60)) + ((99.0, 9000, 5),) * 20), limits(), ONE_CARD_8B, 95)
+    part = simulate_curve(
+        Traffic(tuple(made_up(60)) + ((99.0, 9000, 5),) * 20), limits(), ONE_CARD_8B, 95
+    )
     assert part is not None and part.refused == 0.25

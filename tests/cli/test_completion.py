@@ -38,9 +38,22 @@ def place(tmp_path: Path) -> dict[str, str]:
     own.mkdir(parents=True)
     (own / "mine.yaml").write_text("schema: 1\nname: mine\nmodels:\n  - me/tuned\n")
     for program in PROGRAMS:
-        write_stub(tmp_path / "bin" / program, {}, otherwise=f"open({str(tmp_path / 'started')!r}, 'w').close()")
-    homes = {f"XDG_{kind}_HOME": str(tmp_path / kind.lower()) for kind in ("STATE", "DATA", "CONFIG", "CACHE")}
-    return {**os.environ, **homes, "PATH": str(tmp_path / "bin"), "HOME": str(tmp_path), "GAUDI_LAUNCH_LANG": "en"}
+        write_stub(
+            tmp_path / "bin" / program,
+            {},
+            otherwise=f"open({str(tmp_path / 'started')!r}, 'w').close()",
+        )
+    homes = {
+        f"XDG_{kind}_HOME": str(tmp_path / kind.lower())
+        for kind in ("STATE", "DATA", "CONFIG", "CACHE")
+    }
+    return {
+        **os.environ,
+        **homes,
+        "PATH": str(tmp_path / "bin"),
+        "HOME": str(tmp_path),
+        "GAUDI_LAUNCH_LANG": "en",
+    }
 
 
 def completed(environment: dict[str, str], line: str, shell: str = "bash") -> list[str]:
@@ -48,7 +61,9 @@ def completed(environment: dict[str, str], line: str, shell: str = "bash") -> li
     if shell == "bash":
         for mark in ":@=":
             line = line.replace(mark, f"\n{mark}\n")
-        words = [word for part in line.split(" ") for word in part.split("\n") if word or part == ""]
+        words = [
+            word for part in line.split(" ") for word in part.split("\n") if word or part == ""
+        ]
         variables = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
     else:
         variables = {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
@@ -80,7 +95,9 @@ BASH = {
     "gaudi-launch plan --machine simulated:h": ["hls2"],
     "gaudi-launch plan --machine=simulated:": list(NAMES),
     "gaudi-launch devices --machine s": MACHINES,
-    "gaudi-launch fit x --accelerator gaudi3": [name for name in accelerators() if name.startswith("gaudi3")],
+    "gaudi-launch fit x --accelerator gaudi3": [
+        name for name in accelerators() if name.startswith("gaudi3")
+    ],
     "gaudi-launch profiles show mine": ["mine"],
     "gaudi-launch profiles show mixtral-8x7": ["mixtral-8x7b"],
     "gaudi-launch serve me/": ["me/own", "me/tuned"],
@@ -138,7 +155,9 @@ def test_every_argument_for_a_service_a_model_or_a_profile_has_values() -> None:
 
 def test_the_quick_reading_of_profiles_finds_what_yaml_finds() -> None:
     assert {each.value for each in completion.accelerators()} == set(accelerators())
-    assert {each.value for each in completion.profiles()} == {profile.name for profile in profiles()}
+    assert {each.value for each in completion.profiles()} == {
+        profile.name for profile in profiles()
+    }
     listed = {hub_id for profile in profiles() for hub_id in profile.models}
     assert listed <= {each.value for each in completion.models()}
 
@@ -156,5 +175,7 @@ def test_the_quick_reading_of_profiles_finds_what_yaml_finds() -> None:
         (["g", "serve", "x", "y"], 1, TypedWords(("g", "serve"), 1)),
     ],
 )
-def test_words_that_bash_took_apart_are_put_together(words: list[str], position: int, expected: TypedWords) -> None:
+def test_words_that_bash_took_apart_are_put_together(
+    words: list[str], position: int, expected: TypedWords
+) -> None:
     assert joined_words(words, position) == expected

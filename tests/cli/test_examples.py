@@ -67,7 +67,9 @@ NO_MACHINE = {
 
 
 def test_each_help_ends_with_two_or_three_examples() -> None:
-    assert {path: len(examples_of(path)) for path in PATHS if len(examples_of(path)) not in (2, 3)} == {}
+    assert {
+        path: len(examples_of(path)) for path in PATHS if len(examples_of(path)) not in (2, 3)
+    } == {}
     assert sorted(_EXAMPLES.keys() - set(PATHS)) == []
 
 
@@ -99,7 +101,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path, machine: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(
+    tmp_path: Path, machine: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """A folder to stand in, with all that the examples name."""
     recorded = interface()
     recorded.lay_state(tmp_path)
@@ -139,7 +143,9 @@ def interface() -> ModuleType:
 def a_service(folder: Path, url: str) -> Iterator[None]:
     """A service that answers, with its log."""
     folder.mkdir(parents=True)
-    (folder / "state.json").write_text(json.dumps({"name": "demo", "url": url, "phase": "ready", "served": "m"}))
+    (folder / "state.json").write_text(
+        json.dumps({"name": "demo", "url": url, "phase": "ready", "served": "m"})
+    )
     for log in ("engine.log", "launcher.log"):
         (folder / log).write_text("".join(f"line {number}\n" for number in range(40)))
     with (folder / "lock").open("w+b") as lock:
@@ -163,7 +169,14 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if line == "gaudi-launch why":
         failed = place / "state/gaudi-launch/services/failed"
         failed.mkdir()
-        facts = {"schema": 1, "name": "failed", "phase": "failed", "outcome": "died", "status": 1, "ended": 1.0}
+        facts = {
+            "schema": 1,
+            "name": "failed",
+            "phase": "failed",
+            "outcome": "died",
+            "status": 1,
+            "ended": 1.0,
+        }
         (failed / "state.json").write_text(json.dumps(facts))
         shutil.copy(place / "engine.log", failed / "engine.log")
     if " stop " in line or line.endswith("logs demo -f"):
@@ -187,7 +200,10 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         if part in line and words:
             assert run(shlex.split(words)) == 0
     if "bench compare" in line:
-        assert run(["bench", "demo", "--requests", "4", "-i", "16", "-o", "4", "--save", "after.json"]) == 0
+        assert (
+            run(["bench", "demo", "--requests", "4", "-i", "16", "-o", "4", "--save", "after.json"])
+            == 0
+        )
     if "mine.yaml" in line:
         (place / "mine.yaml").write_text((TOP / "profiles/models/qwen3-8b.yaml").read_text())
 
@@ -208,13 +224,19 @@ def ran(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
     # the hub's library reads its address when it is imported
     command = [sys.executable, "-m", "gaudi_launch", *words]
     environment = {**os.environ, "PYTHONPATH": str(TOP)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=GENEROUS)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=GENEROUS
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_each_example_runs(
-    line: str, place: Path, server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str,
+    place: Path,
+    server: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     prepared(line, place, monkeypatch)
     commands, piped = split(line.replace("http://10.0.0.5:8000", server))

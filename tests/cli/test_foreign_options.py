@@ -19,7 +19,11 @@ pytestmark = pytest.mark.usefixtures("plain_english")
         (("plan", "--model=x"), "--model", "-w"),
         (("plan", "-w", "x", "--tensor-parallel-size", "4"), "--tensor-parallel-size", "-n"),
         (("plan", "-w", "x", "-tp", "4"), "-tp", "-n"),
-        (("serve", "x", "--gpu-memory-utilization", "0.9"), "--gpu-memory-utilization", "--memory-utilization"),
+        (
+            ("serve", "x", "--gpu-memory-utilization", "0.9"),
+            "--gpu-memory-utilization",
+            "--memory-utilization",
+        ),
         (("logs", "x", "--tail", "5"), "--tail", "-n"),
     ],
 )
@@ -30,12 +34,16 @@ def test_another_tools_option_is_named_as_ours(
     assert f"{found} is an option of another tool. Use {ours} here." in capsys.readouterr().err
 
 
-def test_an_option_of_the_engine_belongs_after_two_dashes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_of_the_engine_belongs_after_two_dashes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["plan", "-w", "x", "--enforce-eager"]) == 2
     assert "-- --enforce-eager" in capsys.readouterr().err
 
 
-def test_a_command_without_an_engine_says_nothing_of_two_dashes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_without_an_engine_says_nothing_of_two_dashes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["ps", "--enforce-eager"]) == 2
     assert "-- --enforce-eager" not in capsys.readouterr().err
 
@@ -46,7 +54,17 @@ def test_the_error_keeps_its_id(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_after_two_dashes_the_word_is_the_engines(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["plan", "-w", "Qwen/Qwen3-8B", "--machine", "simulated:hls2", "--json", "--", "-tp", "1"]
+    words = [
+        "plan",
+        "-w",
+        "Qwen/Qwen3-8B",
+        "--machine",
+        "simulated:hls2",
+        "--json",
+        "--",
+        "-tp",
+        "1",
+    ]
     run(words)
     assert "common.foreign_option" not in capsys.readouterr().out
 

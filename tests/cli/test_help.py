@@ -52,7 +52,9 @@ def test_each_command_has_one_line_of_80_columns_in_the_list(
 
 @pytest.mark.parametrize("found", FOUND, ids=[each.path or "program" for each in FOUND])
 def test_completion_is_installed_by_the_program_only(found: FoundCommand) -> None:
-    spellings = {spelling for param in found.command.get_params(found.context) for spelling in param.opts}
+    spellings = {
+        spelling for param in found.command.get_params(found.context) for spelling in param.opts
+    }
     assert ("--install-completion" in spellings) == (found.path == "")
     assert {"-h", "--help"} <= spellings
     assert isinstance(found.command, HelpCommand | HelpGroup)
@@ -66,7 +68,9 @@ def test_no_line_of_text_is_wider_than_the_terminal(
     monkeypatch.setenv("COLUMNS", str(width))
     for path in ("", "serve", "cache", "cache prune", "doctor", "bench", "render kubernetes"):
         text = shown(capsys, *path.split(), "--help", "--lang", language)
-        wide = [line for line in text.splitlines() if cells(line) > width and not _is_one_piece(line)]
+        wide = [
+            line for line in text.splitlines() if cells(line) > width and not _is_one_piece(line)
+        ]
         assert wide == []
 
 
@@ -76,31 +80,52 @@ def _is_one_piece(line: str) -> bool:
 
 
 @pytest.mark.parametrize("path", list(_FIRST))
-def test_the_short_help_shows_the_options_that_matter(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_short_help_shows_the_options_that_matter(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     short = shown(capsys, *path.split(), "--help")
     complete = shown(capsys, *path.split(), "--help-all")
-    spelled = re.findall(r"(?m)^  (?:(-\w), |    )(--[a-z-]+)", short.split("Options:")[1].split("\n\n")[0])
+    spelled = re.findall(
+        r"(?m)^  (?:(-\w), |    )(--[a-z-]+)", short.split("Options:")[1].split("\n\n")[0]
+    )
     named = [short_name if short_name in _FIRST[path] else long for short_name, long in spelled]
     assert named == [*_FIRST[path], "--help-all", "--help"]
     assert len(_FIRST[path]) <= 10
-    every = {spelling for param in ALL[path].command.params for spelling in param.opts if spelling.startswith("--")}
+    every = {
+        spelling
+        for param in ALL[path].command.params
+        for spelling in param.opts
+        if spelling.startswith("--")
+    }
     assert [spelling for spelling in every if f"{spelling}" not in complete] == []
     assert any(spelling not in short for spelling in every)
 
 
 def test_an_option_that_the_short_help_leaves_out_works(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["plan", "-w", "Qwen/Qwen3-8B", "--machine", "simulated:hls2", "--tuning", "reference", "--json"]
+    words = [
+        "plan",
+        "-w",
+        "Qwen/Qwen3-8B",
+        "--machine",
+        "simulated:hls2",
+        "--tuning",
+        "reference",
+        "--json",
+    ]
     assert "--tuning" not in shown(capsys, "plan", "--help").split("Examples:")[0]
     assert run(words) == 0
 
 
 def test_help_all_after_two_dashes_is_the_engines(capsys: pytest.CaptureFixture[str]) -> None:
-    run(["plan", "-w", "Qwen/Qwen3-8B", "--machine", "simulated:hls2", "--json", "--", "--help-all"])
+    run(
+        ["plan", "-w", "Qwen/Qwen3-8B", "--machine", "simulated:hls2", "--json", "--", "--help-all"]
+    )
     assert "Usage:" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("GAUDI_LAUNCH_LANG", "zh"), ("LC_ALL", "zh_CN.UTF-8"), ("LANG", "zh_CN.UTF-8")]
+    ("variable", "value"),
+    [("GAUDI_LAUNCH_LANG", "zh"), ("LC_ALL", "zh_CN.UTF-8"), ("LANG", "zh_CN.UTF-8")],
 )
 def test_the_environment_chooses_the_language(
     variable: str, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -123,7 +148,9 @@ def test_each_help_is_chinese_where_chinese_is_wanted(
 
 
 def test_chinese_help_has_full_width_punctuation() -> None:
-    half = re.compile(r"[\u4e00-\u9fff][,;:!?]|[,;!?] ?[\u4e00-\u9fff]|[\u4e00-\u9fff]\.($|\s)|[\u4e00-\u9fff] ?\(")
+    half = re.compile(
+        r"[\u4e00-\u9fff][,;:!?]|[,;!?] ?[\u4e00-\u9fff]|[\u4e00-\u9fff]\.($|\s)|[\u4e00-\u9fff] ?\("
+    )
     assert [text for text in translations("zh").values() if half.search(text)] == []
 
 
@@ -132,7 +159,9 @@ def test_a_narrow_terminal_has_the_text_below_the_name() -> None:
     page = HelpPage("gaudi-launch x [OPTIONS]", ("Do it.",), (HelpSection("Options", entries),))
     narrow = "Usage: gaudi-launch x\n  [OPTIONS]\n\nDo it.\n\nOptions:\n  -n, --cards N\n      Number of cards.\n"
     assert layout(page, 24, coloured=False) == narrow + "      --force\n      Go."
-    wide = "Usage: gaudi-launch x [OPTIONS]\n\nDo it.\n\nOptions:\n  -n, --cards N  Number of cards.\n"
+    wide = (
+        "Usage: gaudi-launch x [OPTIONS]\n\nDo it.\n\nOptions:\n  -n, --cards N  Number of cards.\n"
+    )
     assert layout(page, 80, coloured=False) == wide + "      --force    Go."
 
 

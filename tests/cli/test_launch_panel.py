@@ -29,7 +29,9 @@ WARMING = LaunchProgress(
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 
-def lines(progress: LaunchProgress, width: int = 80, *, expected: str = "", encoding: str = "utf-8") -> list[str]:
+def lines(
+    progress: LaunchProgress, width: int = 80, *, expected: str = "", encoding: str = "utf-8"
+) -> list[str]:
     """Return the panel 65 s after it was opened."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     out = Console(file=stream, width=width, force_terminal=True)
@@ -53,8 +55,13 @@ def test_before_anything_is_measured_the_expected_time_is_shown() -> None:
 
 
 def test_time_left_in_another_phase_is_not_called_warm_up() -> None:
-    assert "about 9 s left in this phase" in lines(LaunchProgress(phase="load", left_seconds=9.0))[-1]
-    assert "about 9 s of warm-up left" in lines(LaunchProgress(phase="warmup_decode", left_seconds=9.0))[-1]
+    assert (
+        "about 9 s left in this phase" in lines(LaunchProgress(phase="load", left_seconds=9.0))[-1]
+    )
+    assert (
+        "about 9 s of warm-up left"
+        in lines(LaunchProgress(phase="warmup_decode", left_seconds=9.0))[-1]
+    )
 
 
 def test_a_terminal_of_ascii_gets_an_ascii_bar() -> None:

@@ -14,7 +14,17 @@ from gaudi_launch.cli.main import run
 from tests.support.places import TOP
 
 FORBIDDEN = (
-    *("huggingface_hub", "modelscope", "requests", "psutil", "yaml", "numpy", "zstandard", "torch", "vllm"),
+    *(
+        "huggingface_hub",
+        "modelscope",
+        "requests",
+        "psutil",
+        "yaml",
+        "numpy",
+        "zstandard",
+        "torch",
+        "vllm",
+    ),
     *(
         "habana_frameworks",
         *(f"gaudi_launch.{room}" for room in ("planning", "host", "warmup", "engines", "doctor")),
@@ -31,7 +41,9 @@ def test_help_imports_nothing_that_costs(words: list[str]) -> None:
         check=True,
     )
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if "|" in line}
-    heavy = {name for name in imported for bad in FORBIDDEN if name == bad or name.startswith(f"{bad}.")}
+    heavy = {
+        name for name in imported for bad in FORBIDDEN if name == bad or name.startswith(f"{bad}.")
+    }
     assert heavy == set()
 
 
@@ -43,7 +55,9 @@ def test_every_command_in_the_table_has_help(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("words", [["engines"], ["engines", "--json"], ["--lang", "zh", "engines", "--json"]])
+@pytest.mark.parametrize(
+    "words", [["engines"], ["engines", "--json"], ["--lang", "zh", "engines", "--json"]]
+)
 def test_a_full_disk_under_the_output_is_said_in_a_sentence(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -72,7 +86,9 @@ def test_a_path_that_is_not_for_us_is_said_in_a_sentence(
 
 def test_a_closed_output_is_no_bug() -> None:
     words = f"{sys.executable} -m gaudi_launch engines --json"
-    done = subprocess.run(["sh", "-c", f"{words} >&-"], stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", f"{words} >&-"], stderr=subprocess.PIPE, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

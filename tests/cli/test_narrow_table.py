@@ -9,7 +9,9 @@ from rich.console import Console
 
 from gaudi_launch.cli.narrow_table import NarrowTable, narrowed
 
-TABLE = NarrowTable("", ("name", "cards", "reason"), (("one", "2", "it fits"), ("two", "-", "no room left")), (1,))
+TABLE = NarrowTable(
+    "", ("name", "cards", "reason"), (("one", "2", "it fits"), ("two", "-", "no room left")), (1,)
+)
 
 
 def shown(width: int, *, terminal: bool = True) -> list[str]:

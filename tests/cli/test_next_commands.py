@@ -52,4 +52,7 @@ def test_another_command_is_offered_only_setup() -> None:
 def test_programs_get_the_commands_as_a_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert _launch_error(NO_ENGINE, ["calibrate", "x"], True) == 3
     error = json.loads(capsys.readouterr().out)["error"]
-    assert (error["id"], error["commands"]) == ("serve.no_engine", ["gaudi-launch setup vllm-fork@1.22"])
+    assert (error["id"], error["commands"]) == (
+        "serve.no_engine",
+        ["gaudi-launch setup vllm-fork@1.22"],
+    )

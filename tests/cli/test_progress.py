@@ -31,7 +31,9 @@ def clock(monkeypatch: pytest.MonkeyPatch, plain_english: None) -> Clock:
     return made
 
 
-def test_a_line_is_printed_every_ten_seconds(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_is_printed_every_ten_seconds(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
     display = ProgressDisplay()
     for second in range(25):
         clock.now = 1000.0 + second
@@ -127,7 +129,12 @@ display.close()
 def on_terminal(program: str, columns: int) -> str:
     """Run a program and return what it writes to a terminal on stderr."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), "GAUDI_LAUNCH_LANG": "en"}
+    environment = {
+        **os.environ,
+        "TERM": "xterm",
+        "COLUMNS": str(columns),
+        "GAUDI_LAUNCH_LANG": "en",
+    }
     environment.pop("NO_COLOR", None)
     try:
         subprocess.run([sys.executable, "-c", program], stderr=theirs, env=environment, check=True)
@@ -147,9 +154,13 @@ def test_a_terminal_gets_a_bar_and_no_lines() -> None:
 
 
 def test_a_reader_that_goes_away_ends_nothing() -> None:
-    program = "from gaudi_launch.cli.console import say\nfor n in range(9): say('x' * 9)\nprint('done')"
+    program = (
+        "from gaudi_launch.cli.console import say\nfor n in range(9): say('x' * 9)\nprint('done')"
+    )
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=writing, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=writing, check=False
+    )
     os.close(writing)
     assert (done.returncode, done.stdout) == (0, b"done\n")

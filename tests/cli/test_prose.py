@@ -29,12 +29,19 @@ def test_a_sentence_breaks_between_characters() -> None:
 
 def test_no_line_begins_with_a_closing_mark_or_ends_with_an_opening_one() -> None:
     for width in range(16, 60):
-        lines = folded("应为 15000 x 2 MiB（假定值），否则“doctor --fix”可自动处理，“--undo”可撤销。", width)
+        lines = folded(
+            "应为 15000 x 2 MiB（假定值），否则“doctor --fix”可自动处理，“--undo”可撤销。", width
+        )
         assert [line for line in lines if line[0] in "，。）”" or line[-1] in "（“"] == []
 
 
 def test_a_word_wider_than_the_line_is_broken() -> None:
-    assert folded("路径 /models/Qwen2-72B 不存在", 10) == ["路径 ", "/models/Qw", "en2-72B 不", "存在"]
+    assert folded("路径 /models/Qwen2-72B 不存在", 10) == [
+        "路径 ",
+        "/models/Qw",
+        "en2-72B 不",
+        "存在",
+    ]
 
 
 def test_english_is_folded_as_rich_does_it() -> None:

@@ -100,7 +100,11 @@ def test_steps_are_told_to_the_listener_only_inside_it() -> None:
 
     with steps.step("screen.step_plan"):
         pass
-    with steps.shown_by(listener), steps.step("screen.step_machine"), steps.step("screen.step_plan"):
+    with (
+        steps.shown_by(listener),
+        steps.step("screen.step_machine"),
+        steps.step("screen.step_plan"),
+    ):
         pass
     with steps.step("screen.step_plan"):
         pass

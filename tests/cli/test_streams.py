@@ -16,7 +16,16 @@ from gaudi_launch.cli.streams import asks_for_ascii, is_utf, shows
 from tests.support.places import TOP
 
 # variables that decide what a terminal shows; each case has only its own
-DECIDING = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONIOENCODING", "PYTHONUTF8", "TERM", "GAUDI_LAUNCH_LANG", "NO_COLOR")
+DECIDING = (
+    "LC_ALL",
+    "LC_CTYPE",
+    "LANG",
+    "PYTHONIOENCODING",
+    "PYTHONUTF8",
+    "TERM",
+    "GAUDI_LAUNCH_LANG",
+    "NO_COLOR",
+)
 FORCED = (
     {"PYTHONIOENCODING": "ascii"},
     {"LC_ALL": "C"},
@@ -40,7 +49,9 @@ DRAWING = (
 )
 
 
-def ran(words: list[str], place: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+def ran(
+    words: list[str], place: Path, variables: dict[str, str]
+) -> subprocess.CompletedProcess[bytes]:
     inherited = {name: value for name, value in os.environ.items() if name not in DECIDING}
     homes = {f"XDG_{kind}_HOME": str(place / kind) for kind in ("STATE", "DATA", "CONFIG", "CACHE")}
     return subprocess.run(
@@ -63,7 +74,9 @@ def test_a_drawing_has_look_alikes(line: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("variables", FORCED, ids=["encoding", "locale", "old locale"])
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_no_help_fails_for_a_character(language: str, variables: dict[str, str], tmp_path: Path) -> None:
+def test_no_help_fails_for_a_character(
+    language: str, variables: dict[str, str], tmp_path: Path
+) -> None:
     # one process for all commands: each would take half a second
     program = (
         "import os, sys\n"
@@ -88,7 +101,9 @@ def test_no_help_fails_for_a_character(language: str, variables: dict[str, str],
 
 def test_chinese_is_english_where_the_encoding_has_no_chinese(tmp_path: Path) -> None:
     variables = {"PYTHONIOENCODING": "ascii", "GAUDI_LAUNCH_LANG": "zh"}
-    assert ran(["serv"], tmp_path, variables).stderr.startswith(b"gaudi-launch: There is no command 'serv'.")
+    assert ran(["serv"], tmp_path, variables).stderr.startswith(
+        b"gaudi-launch: There is no command 'serv'."
+    )
     gb = ran(["serv"], tmp_path, {"PYTHONIOENCODING": "gb18030", "GAUDI_LAUNCH_LANG": "zh"})
     assert "没有命令" in gb.stderr.decode("gb18030")
 
@@ -106,7 +121,12 @@ def test_a_name_keeps_its_bytes_in_the_locale_c(tmp_path: Path) -> None:
     # bytes that are no UTF-8 come back as they were typed
     odd = subprocess.run(
         [sys.executable, "-m", "gaudi_launch", "inspect", b"/x\xff"],
-        env={**os.environ, "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": str(tmp_path), "GAUDI_LAUNCH_LANG": "en"},
+        env={
+            **os.environ,
+            "LC_ALL": "C.UTF-8",
+            "XDG_STATE_HOME": str(tmp_path),
+            "GAUDI_LAUNCH_LANG": "en",
+        },
         capture_output=True,
         check=False,
         timeout=120,

@@ -33,7 +33,13 @@ class Terminal:
         self.ours, self.theirs = pty.openpty()
         fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(self.theirs)
-        variables = {**os.environ, "HOME": str(home), "TERM": "xterm", "PYTHONPATH": str(TOP), "LANG": "C.UTF-8"}
+        variables = {
+            **os.environ,
+            "HOME": str(home),
+            "TERM": "xterm",
+            "PYTHONPATH": str(TOP),
+            "LANG": "C.UTF-8",
+        }
         for name in ("COLUMNS", "LINES"):
             variables.pop(name, None)
         command = [sys.executable, "-m", "gaudi_launch", "top", *words]

@@ -91,8 +91,12 @@ def test_the_keys_act_on_the_chosen_service(actions: Recorded) -> None:
     assert state.overlay is not None and state.overlay.lines == ["a reason"]
 
 
-@pytest.mark.parametrize(("answer", "calls"), [("y", [("stop", "qwen")]), ("n", []), ("q", []), ("esc", [])])
-def test_a_stop_needs_the_answer_y(actions: Recorded, answer: str, calls: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(
+    ("answer", "calls"), [("y", [("stop", "qwen")]), ("n", []), ("q", []), ("esc", [])]
+)
+def test_a_stop_needs_the_answer_y(
+    actions: Recorded, answer: str, calls: list[tuple[str, str]]
+) -> None:
     state = state_of(HOST)
     assert typed(state, actions, "x", answer) == [True, True]
     assert (actions.calls, state.to_stop) == (calls, "")

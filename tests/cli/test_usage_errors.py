@@ -26,7 +26,9 @@ ERRORS = {
         "(gaudi-launch --help)"
     ),
     "render dockr": "There is no command 'dockr'. Did you mean docker? (gaudi-launch render --help)",
-    "profiles zz": ("There is no command 'zz'. Choose one of list, show, check. (gaudi-launch profiles --help)"),
+    "profiles zz": (
+        "There is no command 'zz'. Choose one of list, show, check. (gaudi-launch profiles --help)"
+    ),
     "ps --jso": "There is no option --jso. Did you mean --json? (gaudi-launch ps --help)",
     "ps --frobnicate": "There is no option --frobnicate. (gaudi-launch ps --help)",
     "plan --enforce-eager": (
@@ -106,7 +108,10 @@ def test_a_wrong_name_is_answered_with_the_nearest(
     line: str, near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(line.split()) == 2
-    assert re.search(rf"Did you mean ([\w., @-]+, )?{re.escape(near)}(,[^?]*)?\?$", capsys.readouterr().err.strip())
+    assert re.search(
+        rf"Did you mean ([\w., @-]+, )?{re.escape(near)}(,[^?]*)?\?$",
+        capsys.readouterr().err.strip(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,11 @@ def test_a_wrong_name_is_answered_with_the_nearest(
     ],
 )
 def test_a_missing_model_is_answered_with_the_nearest(
-    line: str, near: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str,
+    near: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "models" / "Qwen3-8B").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -128,7 +137,9 @@ def test_a_missing_model_is_answered_with_the_nearest(
 
 
 def test_a_model_that_the_hub_does_not_have_is_answered_with_the_nearest() -> None:
-    error = LaunchError("models.not_on_hub", ExitCode.MODEL, model="Qwen/Qwn3-8B", hub="https://huggingface.co")
+    error = LaunchError(
+        "models.not_on_hub", ExitCode.MODEL, model="Qwen/Qwn3-8B", hub="https://huggingface.co"
+    )
     assert suggestion(error) == "Did you mean Qwen/Qwen3-8B, Qwen/Qwen3-32B?"
     offline = LaunchError("models.offline", ExitCode.MODEL, model="Qwen/Qwen3-8B", hub="h", why="w")
     assert suggestion(offline) == ""
@@ -147,7 +158,9 @@ def test_only_names_as_near_as_the_nearest_are_suggested() -> None:
 def test_an_error_without_known_names_suggests_nothing() -> None:
     assert suggestion(LaunchError("plan.no_model", ExitCode.USAGE)) == ""
     assert suggestion(LaunchError("engines.unknown", ExitCode.USAGE, found="abc", known="-")) == ""
-    assert suggestion(LaunchError("engines.unknown", ExitCode.MACHINE, found="cp", known="cpu")) == ""
+    assert (
+        suggestion(LaunchError("engines.unknown", ExitCode.MACHINE, found="cp", known="cpu")) == ""
+    )
 
 
 def test_errors_are_coloured_on_a_terminal_only(

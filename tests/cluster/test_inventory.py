@@ -16,7 +16,9 @@ from tests.support.capacity import refused
 
 
 def test_words() -> None:
-    assert parse_hosts("g1, admin@10.0.0.2=b.json,local", "/opt/python", "docker exec -i 'my box'") == (
+    assert parse_hosts(
+        "g1, admin@10.0.0.2=b.json,local", "/opt/python", "docker exec -i 'my box'"
+    ) == (
         Member("g1", "g1", python="/opt/python", enter=("docker", "exec", "-i", "my box")),
         Member(
             "10.0.0.2",
@@ -92,7 +94,10 @@ def test_bad_words(text: str, id: str) -> None:
         ({"schema": 1, "hosts": [{"ssh": "a", "address": "0.0.0.0"}]}, "cluster.bad_address"),
         ({"schema": 1, "hosts": [{"ssh": "a", "interface": "-x"}]}, "cluster.bad_interface"),
         (
-            {"schema": 1, "hosts": [{"ssh": "a", "address": "10.0.0.1"}, {"ssh": "b", "address": "10.0.0.1"}]},
+            {
+                "schema": 1,
+                "hosts": [{"ssh": "a", "address": "10.0.0.1"}, {"ssh": "b", "address": "10.0.0.1"}],
+            },
             "cluster.twice",
         ),
     ],
@@ -120,20 +125,28 @@ def test_no_text_makes_an_option_of_ssh(text: str) -> None:
         words = ssh_words(member, ["python3", "-"])
         if not member.local:
             assert words[words.index("--") + 1] == member.ssh
-            assert not member.ssh.startswith("-") and not set(member.ssh) & set(" \t\n;&|$`'\"%{}()<>\\*?!#~")
+            assert not member.ssh.startswith("-") and not set(member.ssh) & set(
+                " \t\n;&|$`'\"%{}()<>\\*?!#~"
+            )
 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+    ),
 )
 ROW = st.dictionaries(
-    st.sampled_from(["name", "ssh", "address", "interface", "snapshot", "python", "enter", "launcher", "more"]),
+    st.sampled_from(
+        ["name", "ssh", "address", "interface", "snapshot", "python", "enter", "launcher", "more"]
+    ),
     JSON,
 )
 
 
-@given(JSON | st.fixed_dictionaries({"schema": st.just(1), "hosts": st.lists(ROW | JSON, max_size=3)}))
+@given(
+    JSON | st.fixed_dictionaries({"schema": st.just(1), "hosts": st.lists(ROW | JSON, max_size=3)})
+)
 def test_no_document_ends_in_a_traceback(document: object) -> None:
     try:
         members = parse_inventory(json.loads(json.dumps(document)), "hosts.yaml", Path())

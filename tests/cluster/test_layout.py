@@ -56,7 +56,10 @@ def test_heads_that_do_not_divide_make_stages() -> None:
 def test_engines_side_by_side() -> None:
     assert sizes(choose(LLAMA_405B, V22, 2, 8, LayoutOptions(data=2))) == (8, 1, 2, 0, False)
     four = choose(DEEPSEEK, R1, 4, 8, LayoutOptions(data=2))
-    assert (sizes(four), [w.id for w in four.warnings]) == ((16, 1, 2, 16, True), ["cluster.data_router"])
+    assert (sizes(four), [w.id for w in four.warnings]) == (
+        (16, 1, 2, 16, True),
+        ["cluster.data_router"],
+    )
     with refused("cluster.data"):
         choose(DEEPSEEK, R1, 3, 8, LayoutOptions(data=2))
 
@@ -73,7 +76,9 @@ def test_engines_side_by_side() -> None:
 def test_asked_sizes_must_use_every_card(asked: LayoutOptions) -> None:
     if asked == LayoutOptions(tensor=8):
         assert sizes(choose(DEEPSEEK, R1, 2, 8, asked))[:2] == (8, 2)
-        assert [w.id for w in choose(DEEPSEEK, R1, 2, 8, asked).warnings] == ["cluster.pipeline_untried"]
+        assert [w.id for w in choose(DEEPSEEK, R1, 2, 8, asked).warnings] == [
+            "cluster.pipeline_untried"
+        ]
     elif asked == LayoutOptions(pipeline=16):
         assert sizes(choose(DEEPSEEK, R1, 2, 8, asked))[:2] == (1, 16)
     else:
@@ -91,7 +96,12 @@ def seen(name: str, machine: str = "hls2", **changes: object) -> Seen:
     facts = {"commit": "016b6bd20", "extension_commit": "0bc6b42"}
     installed = Installed("python3", "deepseek_r1", {"vllm": "0.8.5", "ray": "2.43.0"}, facts)
     one = Seen(
-        Member(name, name), make(machine), installed=installed, python="3.10.12", clock=0.0, clock_within=0.1
+        Member(name, name),
+        make(machine),
+        installed=installed,
+        python="3.10.12",
+        clock=0.0,
+        clock_within=0.1,
     )
     return replace(one, **changes)  # type: ignore[arg-type]
 
@@ -104,8 +114,12 @@ def test_equal_hosts_do_not_differ() -> None:
 def test_what_must_not_differ() -> None:
     one = seen("a")
     assert one.installed is not None and one.host is not None
-    other = Installed("python3", "deepseek_r1", {"vllm": "0.8.5", "ray": "2.40.0"}, {"commit": "abc"})
-    host = replace(one.host, driver_version="1.20.1-aaa", kernel="6.8", interfaces=(Interface("eth0", True),))
+    other = Installed(
+        "python3", "deepseek_r1", {"vllm": "0.8.5", "ray": "2.40.0"}, {"commit": "abc"}
+    )
+    host = replace(
+        one.host, driver_version="1.20.1-aaa", kernel="6.8", interfaces=(Interface("eth0", True),)
+    )
     found = compare([one, seen("b", installed=other, host=host, python="3.11.2")])
     assert [(d.level, d.what) for d in found] == [
         ("fail", "driver"),
@@ -129,7 +143,11 @@ def test_hosts_may_have_more_cards_than_are_asked_for() -> None:
 def test_what_is_not_known_is_no_difference() -> None:
     unknown = Seen(Member("b", "b"))
     assert compare([seen("a"), unknown]) == ()
-    broken = seen("c", machine="gaudi3-oam", trouble=message("cluster.unreachable", host="c", ssh="c", why="-"))
+    broken = seen(
+        "c",
+        machine="gaudi3-oam",
+        trouble=message("cluster.unreachable", host="c", ssh="c", why="-"),
+    )
     assert compare([seen("a"), broken]) == ()
 
 
@@ -156,12 +174,21 @@ def test_the_interface_between_hosts() -> None:
     assert reach(member, host(fast, ens), "enp1s0") == ("192.168.7.1", "enp1s0")
     assert reach(member, host(six)) == ("fd00::2", "ib0")
     # the address that ssh was given, if it is the host's
-    assert reach(replace(member, ssh="me@192.168.7.1"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
+    assert reach(replace(member, ssh="me@192.168.7.1"), host(fast, ens)) == (
+        "192.168.7.1",
+        "enp1s0",
+    )
     assert reach(replace(member, ssh="203.0.113.9"), host(fast, ens)) == ("10.0.0.1", "ens8f0")
     # what the inventory says wins, and the other half is found by it
-    assert reach(replace(member, address="192.168.7.1"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
+    assert reach(replace(member, address="192.168.7.1"), host(fast, ens)) == (
+        "192.168.7.1",
+        "enp1s0",
+    )
     assert reach(replace(member, interface="enp1s0"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
-    assert reach(replace(member, address="1.2.3.4", interface="bond0"), None) == ("1.2.3.4", "bond0")
+    assert reach(replace(member, address="1.2.3.4", interface="bond0"), None) == (
+        "1.2.3.4",
+        "bond0",
+    )
     for wrong in (host(), host(bridge), host(fast, replace(ens, default_route=False))):
         with refused("cluster.unreached"):
             reach(member, wrong)

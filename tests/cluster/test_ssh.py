@@ -53,7 +53,10 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_HOSTS", str(tmp_path))
     yield tmp_path
-    left = [Member(path.parent.name, f"me@{path.parent.name}") for path in tmp_path.rglob("service.json")]
+    left = [
+        Member(path.parent.name, f"me@{path.parent.name}")
+        for path in tmp_path.rglob("service.json")
+    ]
     if left:
         lifecycle.down(left, "c", QUICK)
 
@@ -133,7 +136,10 @@ def test_started_once_seen_and_ended_with_all_it_started(tmp_path: Path) -> None
 def test_files_lie_there_before_it_starts(tmp_path: Path) -> None:
     path = tmp_path / "new" / "buckets.txt"
     log = tmp_path / "a" / "gaudi-launch" / "cluster" / "c" / "a" / "service.log"
-    assert ssh.begin(step("a", "cat", str(path), files={str(path): "it's $HOME\n"}), "c/a", {})["exit"] == 0
+    assert (
+        ssh.begin(step("a", "cat", str(path), files={str(path): "it's $HOME\n"}), "c/a", {})["exit"]
+        == 0
+    )
     assert (log.read_text(), path.parent.stat().st_mode & 0o777) == ("it's $HOME\n", 0o700)
     # a folder that others may write into is no place for what an engine reads
     path.parent.chmod(0o777)
@@ -182,7 +188,10 @@ def test_a_host_that_is_gone_keeps_no_other_from_being_cleaned() -> None:
 
 def test_commands_run_to_their_end() -> None:
     ssh.do(HostStep(member("a"), ("true",), WHY), 20)
-    for argv, words in ((("sh", "-c", "echo full disk; exit 3"), "full disk"), (("/no/rsync",), "No such file")):
+    for argv, words in (
+        (("sh", "-c", "echo full disk; exit 3"), "full disk"),
+        (("/no/rsync",), "No such file"),
+    ):
         with pytest.raises(RemoteError) as error:
             ssh.do(HostStep(member("a"), argv, WHY), 20)
         assert error.value.why.id == "cluster.step_failed" and words in error.value.why.render()
@@ -192,7 +201,10 @@ def killed_while_asking(request: dict[str, object], mark: Path) -> int:
     """The process that wrote its id into ``mark`` before the ssh that asked for it was killed."""
     program = f"{Path(agent.__file__).read_text()}\nmain({json.dumps(request)!r})\n"
     with subprocess.Popen(
-        ssh_words(member("a"), ["python3", "-"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ssh_words(member("a"), ["python3", "-"]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as asked:
         assert asked.stdin is not None
         asked.stdin.write(program)
@@ -206,7 +218,14 @@ def test_a_command_ends_with_the_launcher_that_asked_for_it(tmp_path: Path) -> N
     """As when ssh is killed by Ctrl-C in the middle of a copy, or of a start."""
     for what in ("run", "start"):
         argv = ["sh", "-c", f"echo $$ > {tmp_path / what}; exec sleep 300"]
-        more = {"folder": "c/a", "name": "service", "env": {}, "files": {}, "settle": 60, "seconds": 60}
+        more = {
+            "folder": "c/a",
+            "name": "service",
+            "env": {},
+            "files": {},
+            "settle": 60,
+            "seconds": 60,
+        }
         pid = killed_while_asking({"do": what, "argv": argv, **more}, tmp_path / what)
         wait_until(lambda: _session(pid) is None)  # noqa: B023
     assert living("a") is None
@@ -222,7 +241,9 @@ with open({str(mark)!r}, "w") as file:
     print(os.getpid(), file=file)
 time.sleep(300)
 """
-    pid = killed_while_asking({"do": "ready", "url": "http://x", "seconds": 300, "source": held}, mark)
+    pid = killed_while_asking(
+        {"do": "ready", "url": "http://x", "seconds": 300, "source": held}, mark
+    )
     wait_until(lambda: _session(pid) is None)
 
 
@@ -244,7 +265,14 @@ def one_engine(*names: str) -> Cluster:
         for name in names
     )
     layout = Layout(1, 1, len(names), 0, len(names), 1, WHY, "")
-    plan = Plan(EngineIdentity("cpu", "1"), {"path": "m"}, Placement(()), (), engines[0].command, "http://x:1")
+    plan = Plan(
+        EngineIdentity("cpu", "1"),
+        {"path": "m"},
+        Placement(()),
+        (),
+        engines[0].command,
+        "http://x:1",
+    )
     return Cluster("c", layout, engines, (), plan, "m", None, 8850)
 
 
@@ -265,7 +293,9 @@ def test_another_start_does_not_forget_the_first(tmp_path: Path) -> None:
     for hosts in (("b",), ("a", "b"), ("b", "gone")):
         with pytest.raises(LaunchError) as error:
             start_up(one_engine(*hosts), state, QUICK)
-        assert error.value.id == ("cluster.unreachable" if "gone" in hosts else "cluster.runs_already")
+        assert error.value.id == (
+            "cluster.unreachable" if "gone" in hosts else "cluster.runs_already"
+        )
     assert (remembered(state), (state / "service.log").read_text()) == (first, "kept")
     assert (living("a") is not None, living("b")) == (True, None)
     # one that nobody can ask may still run
@@ -320,7 +350,10 @@ def test_status_of_what_is_half_there() -> None:
     ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1)
     state = lifecycle.status(running, None, QUICK)
     assert (state.whole, state.ready, state.ray) == (False, (False,), (None,))
-    assert [(host.name, sorted(host.alive), host.trouble.id if host.trouble else None) for host in state.hosts] == [
+    assert [
+        (host.name, sorted(host.alive), host.trouble.id if host.trouble else None)
+        for host in state.hosts
+    ] == [
         ("a", ["ray", "service"], None),
         ("gone", [], "cluster.unreachable"),
     ]
@@ -328,7 +361,9 @@ def test_status_of_what_is_half_there() -> None:
 
 
 def test_what_is_written_down_comes_back(tmp_path: Path) -> None:
-    places = (Place(Member("a", "me@a", "10.0.0.1", enter=("docker", "exec", "-i", "x")), "10.0.0.1"),)
+    places = (
+        Place(Member("a", "me@a", "10.0.0.1", enter=("docker", "exec", "-i", "x")), "10.0.0.1"),
+    )
     running = RunningCluster("c", True, 8850, 16, (Part(places, "http://10.0.0.1:1"),))
     remember(tmp_path, running)
     assert remembered(tmp_path) == running
@@ -344,7 +379,9 @@ def test_what_is_written_down_comes_back(tmp_path: Path) -> None:
         remembered(tmp_path)
 
 
-def test_this_machine_is_asked_by_this_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_this_machine_is_asked_by_this_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Also where its folder is not on the PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
     document = ssh.snapshot(Member("here", "local"), GENEROUS)

@@ -18,8 +18,23 @@ from gaudi_launch.cluster import steps
 from gaudi_launch.cluster.differences import FolderFacts, Seen
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.layout import Layout
-from gaudi_launch.cluster.parts import Addresses, Cluster, ClusterEngine, Node, PlannedWhole, assemble
-from gaudi_launch.cluster.steps import HostStep, copies, ray_steps, render, render_stop, service_step, ssh_words
+from gaudi_launch.cluster.parts import (
+    Addresses,
+    Cluster,
+    ClusterEngine,
+    Node,
+    PlannedWhole,
+    assemble,
+)
+from gaudi_launch.cluster.steps import (
+    HostStep,
+    copies,
+    ray_steps,
+    render,
+    render_stop,
+    service_step,
+    ssh_words,
+)
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host import snapshot
@@ -39,16 +54,34 @@ def member(name: str, **changes: Any) -> Member:
 
 def cluster(*members: Member) -> Cluster:
     nodes = tuple(
-        Node(one, f"10.0.0.{at}", "ens1", (0, 1), {"VLLM_HOST_IP": f"10.0.0.{at}", "RAY_ADDRESS": "10.0.0.1:8850"})
+        Node(
+            one,
+            f"10.0.0.{at}",
+            "ens1",
+            (0, 1),
+            {"VLLM_HOST_IP": f"10.0.0.{at}", "RAY_ADDRESS": "10.0.0.1:8850"},
+        )
         for at, one in enumerate(members, 1)
     )
     command = Command(("python3", "-m", "engine", "--name", "it's"), {"A": "b c"})
     layout = Layout(4, 1, 1, 0, 2, 2, WHY, "")
     plan = Plan(
-        EngineIdentity("vllm-fork", "1.22"), {"path": "/models/M"}, Placement(()), (), command, "http://x:1"
+        EngineIdentity("vllm-fork", "1.22"),
+        {"path": "/models/M"},
+        Placement(()),
+        (),
+        command,
+        "http://x:1",
     )
     return Cluster(
-        "c", layout, (ClusterEngine(nodes, command, "http://10.0.0.1:1"),), (), plan, "/models/M", "/cache", 8850
+        "c",
+        layout,
+        (ClusterEngine(nodes, command, "http://10.0.0.1:1"),),
+        (),
+        plan,
+        "/models/M",
+        "/cache",
+        8850,
     )
 
 
@@ -67,14 +100,35 @@ def test_ssh_gets_one_quoted_word_behind_the_host() -> None:
 
 def test_ray_starts_in_the_foreground_of_its_own_session() -> None:
     made = cluster(*AB)
-    (head,), (worker,) = ray_steps(made, made.engines[0], True), ray_steps(made, made.engines[0], False)
+    (head,), (worker,) = (
+        ray_steps(made, made.engines[0], True),
+        ray_steps(made, made.engines[0], False),
+    )
     assert head.argv == (
-        *("python3", "-m", "ray.scripts.scripts", "start", "--head", "--port=8850", "--include-dashboard=false"),
-        *("--node-ip-address=10.0.0.1", '--resources={"HPU":2}', "--disable-usage-stats", "--block"),
+        *(
+            "python3",
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            "--head",
+            "--port=8850",
+            "--include-dashboard=false",
+        ),
+        *(
+            "--node-ip-address=10.0.0.1",
+            '--resources={"HPU":2}',
+            "--disable-usage-stats",
+            "--block",
+        ),
     )
     assert worker.argv == (
         *("python3", "-m", "ray.scripts.scripts", "start", "--address=10.0.0.1:8850"),
-        *("--node-ip-address=10.0.0.2", '--resources={"HPU":2}', "--disable-usage-stats", "--block"),
+        *(
+            "--node-ip-address=10.0.0.2",
+            '--resources={"HPU":2}',
+            "--disable-usage-stats",
+            "--block",
+        ),
     )
     assert (head.env, worker.env) == ({"VLLM_HOST_IP": "10.0.0.1"}, {"VLLM_HOST_IP": "10.0.0.2"})
     assert (head.background, head.name, head.secrets) == (True, "ray", ())
@@ -97,11 +151,18 @@ def test_printed_lines_are_shell_words() -> None:
     assert inside[:6] == ["docker", "exec", "-i", "box", "sh", "-c"] and len(inside) == 7
     here = HostStep(Member("l", "local"), ("echo", "a b"), WHY)
     assert shlex.split(render(here, "c")) == ["sh", "-c", "echo 'a b'"]
-    assert [shlex.split(line)[7] for line in render_stop(AB, "c")] == ["admin@a", "admin@b", "admin@b", "admin@a"]
+    assert [shlex.split(line)[7] for line in render_stop(AB, "c")] == [
+        "admin@a",
+        "admin@b",
+        "admin@b",
+        "admin@a",
+    ]
 
 
 def seen(one: Member, model: FolderFacts, recipes: FolderFacts, *tools: str) -> Seen:
-    return Seen(one, folders={"/models/M": model, "/cache": recipes}, tools=tools or ("rsync", "scp"))
+    return Seen(
+        one, folders={"/models/M": model, "/cache": recipes}, tools=tools or ("rsync", "scp")
+    )
 
 
 def test_copies_go_from_the_first_that_has_all_of_it() -> None:
@@ -118,7 +179,16 @@ def test_copies_go_from_the_first_that_has_all_of_it() -> None:
         ],
     )
     assert missing == []
-    rsync = ("rsync", "-a", "--copy-links", "--partial", "--mkpath", "-e", "ssh -o BatchMode=yes", "--")
+    rsync = (
+        "rsync",
+        "-a",
+        "--copy-links",
+        "--partial",
+        "--mkpath",
+        "-e",
+        "ssh -o BatchMode=yes",
+        "--",
+    )
     assert [(c.source, c.target, c.step.argv) for c in found] == [
         ("b", "admin@10.0.0.1", (*rsync, "/models/M/", "admin@10.0.0.1:/models/M/")),
         ("b", "admin@10.0.0.3", (*rsync, "/models/M/", "admin@10.0.0.3:/models/M/")),
@@ -135,7 +205,17 @@ def test_without_rsync_scp_copies() -> None:
         ],
     )
     assert [copy.step.argv for copy in found] == [
-        ("scp", "-r", "-p", "-q", "-o", "BatchMode=yes", "--", "/models/M", "admin@10.0.0.2:/models/")
+        (
+            "scp",
+            "-r",
+            "-p",
+            "-q",
+            "-o",
+            "BatchMode=yes",
+            "--",
+            "/models/M",
+            "admin@10.0.0.2:/models/",
+        )
     ]
 
 
@@ -153,7 +233,12 @@ def test_nobody_has_the_model() -> None:
 def inventory(tmp_path: Path, plain_english: None) -> str:
     path = tmp_path / "cluster.json"
     hosts = [
-        {"name": f"gaudi-{n}", "address": f"192.168.1.10{n}", "interface": "ens8f0", "snapshot": "simulated:hls2"}
+        {
+            "name": f"gaudi-{n}",
+            "address": f"192.168.1.10{n}",
+            "interface": "ens8f0",
+            "snapshot": "simulated:hls2",
+        }
         for n in (1, 6)
     ]
     path.write_text(json.dumps({"schema": 1, "hosts": hosts}))
@@ -165,7 +250,21 @@ SMALL, DEEPSEEK = (*MODEL, "-l", "4096", "-b", "32"), (*MODEL, "-l", "32768", "-
 
 
 def test_deepseek_r1_on_two_nodes(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["cluster", "plan", *DEEPSEEK, "--inventory", inventory, "-c", "/data/cache", "--dry-run"]) == 0
+    assert (
+        run(
+            [
+                "cluster",
+                "plan",
+                *DEEPSEEK,
+                "--inventory",
+                inventory,
+                "-c",
+                "/data/cache",
+                "--dry-run",
+            ]
+        )
+        == 0
+    )
     text = capsys.readouterr().out
     assert text == GOLDEN.read_text()
 
@@ -211,7 +310,9 @@ def test_what_the_guides_scripts_set(inventory: str, capsys: pytest.CaptureFixtu
     assert (shown["layout"]["tensor"], shown["layout"]["expert"]) == (16, 16)
 
 
-def test_a_quantisation_file_of_the_user(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quantisation_file_of_the_user(
+    inventory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, dtype in (("x_bf16kv.json", "auto"), ("x_with_fp8kv_config.json", "fp8_inc")):
         words = ("-q", "--quant-config", f"/data/{name}", "--inventory", inventory, "--json")
         assert run(["cluster", "plan", *SMALL, *words]) == 0
@@ -227,30 +328,53 @@ def test_what_the_user_decided_stays(inventory: str, capsys: pytest.CaptureFixtu
     assert run(["cluster", "plan", *SMALL, *words, "--inventory", inventory, "--json"]) == 0
     engine = json.loads(capsys.readouterr().out)["engines"][0]
     argv = engine["argv"]
-    assert [argv[argv.index(name) + 1] for name in ("--gpu_memory_utilization", "--host", "--port")] == [
+    assert [
+        argv[argv.index(name) + 1] for name in ("--gpu_memory_utilization", "--host", "--port")
+    ] == [
         "0.7",
         "0.0.0.0",
         "9000",
     ]
-    assert (engine["url"], engine["ray_address"]) == ("http://192.168.1.101:9000", "192.168.1.101:7000")
+    assert (engine["url"], engine["ray_address"]) == (
+        "http://192.168.1.101:9000",
+        "192.168.1.101:7000",
+    )
 
 
 def test_pages_in_both_languages(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["cluster", "plan", *SMALL, "--inventory", inventory]) == 0
     page = capsys.readouterr().out
-    for part in ("gaudi-1", "192.168.1.106 (ens8f0)", "Layout: tensor 16", "VLLM_EP_SIZE", "Memory per card"):
+    for part in (
+        "gaudi-1",
+        "192.168.1.106 (ens8f0)",
+        "Layout: tensor 16",
+        "VLLM_EP_SIZE",
+        "Memory per card",
+    ):
         assert part in page
     assert run(["cluster", "plan", *SMALL, "--inventory", inventory, "--lang", "zh"]) == 0
     assert "布局：张量 16" in capsys.readouterr().out
 
 
-def nodes_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[tuple[str, list[int]]], list[str]]:
+def nodes_of(
+    capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[list[tuple[str, list[int]]], list[str]]:
     """(address, modules) of each host, and the ids of what is in the way."""
-    base = ("cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "--json")
+    base = (
+        "cluster",
+        "plan",
+        "-w",
+        "Qwen/Qwen2-72B-Instruct",
+        "--engine",
+        "vllm-fork@1.22",
+        "--json",
+    )
     assert run([*base, *words]) == 0
     shown = json.loads(capsys.readouterr().out)
     nodes = shown["engines"][0]["nodes"]
-    return [(node["address"], node["modules"]) for node in nodes], [one["id"] for one in shown["blockers"]]
+    return [(node["address"], node["modules"]) for node in nodes], [
+        one["id"] for one in shown["blockers"]
+    ]
 
 
 def test_simulated_hosts_are_told_apart(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,17 +389,37 @@ def test_simulated_hosts_are_told_apart(inventory: str, capsys: pytest.CaptureFi
     found = nodes_of(capsys, "--hosts", "10.0.0.7=simulated:hls2,me@fd00::1=simulated:hls2")
     assert found == ([("10.0.0.7", eight), ("fd00::1", eight)], [])
     path = Path(inventory).with_name("addresses.json")
-    hosts = [{"name": name, "address": f"fd00:0::{name}", "snapshot": "simulated:hls2"} for name in "ab"]
+    hosts = [
+        {"name": name, "address": f"fd00:0::{name}", "snapshot": "simulated:hls2"} for name in "ab"
+    ]
     path.write_text(json.dumps({"schema": 1, "hosts": hosts}))
-    assert nodes_of(capsys, "--inventory", str(path)) == ([("fd00::a", eight), ("fd00::b", eight)], [])
+    assert nodes_of(capsys, "--inventory", str(path)) == (
+        [("fd00::a", eight), ("fd00::b", eight)],
+        [],
+    )
     # free cards of one group, and hosts of different sizes where a number is asked for
     two = "10.0.0.7=simulated:gaudi2e-8+busy=2,10.0.0.8=simulated:gaudi2e-4"
-    assert nodes_of(capsys, "--hosts", two, "-n", "4") == ([("10.0.0.7", [4, 5, 6, 7]), ("10.0.0.8", four)], [])
+    assert nodes_of(capsys, "--hosts", two, "-n", "4") == (
+        [("10.0.0.7", [4, 5, 6, 7]), ("10.0.0.8", four)],
+        [],
+    )
 
 
-def test_what_is_in_the_way_names_its_host(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_in_the_way_names_its_host(
+    inventory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     hosts = "10.0.0.7=simulated:hls2,10.0.0.8=simulated:hls2+failed=7"
-    base = ["cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "-n", "4", "--json"]
+    base = [
+        "cluster",
+        "plan",
+        "-w",
+        "Qwen/Qwen2-72B-Instruct",
+        "--engine",
+        "vllm-fork@1.22",
+        "-n",
+        "4",
+        "--json",
+    ]
     assert run([*base, "--hosts", hosts]) == 0
     blockers = json.loads(capsys.readouterr().out)["blockers"]
     assert blockers and all(one["message"].startswith("10.0.0.8: ") for one in blockers)
@@ -330,7 +474,15 @@ def test_wrong_input_is_a_sentence(
     monkeypatch.chdir(Path(inventory).parent)
     host = make("hls2")
     Path("seven.json").write_text(json.dumps(snapshot.to_json(replace(host, cards=host.cards[:7]))))
-    base = ["cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "--json"]
+    base = [
+        "cluster",
+        "plan",
+        "-w",
+        "Qwen/Qwen2-72B-Instruct",
+        "--engine",
+        "vllm-fork@1.22",
+        "--json",
+    ]
     assert run([*base, *words]) == code
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["id"], error["exit_code"]) == (id, code)
@@ -339,7 +491,16 @@ def test_wrong_input_is_a_sentence(
 def test_words_behind_the_dashes_count(capsys: pytest.CaptureFixture[str]) -> None:
     def planned(*words: str) -> dict[str, Any]:
         hosts = "10.0.0.1=simulated:hls2,10.0.0.2=simulated:hls2"
-        base = ["cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "--hosts", hosts]
+        base = [
+            "cluster",
+            "plan",
+            "-w",
+            "Qwen/Qwen2-72B-Instruct",
+            "--engine",
+            "vllm-fork@1.22",
+            "--hosts",
+            hosts,
+        ]
         assert run([*base, "--json", *words]) == 0
         return dict(json.loads(capsys.readouterr().out))
 
@@ -347,8 +508,12 @@ def test_words_behind_the_dashes_count(capsys: pytest.CaptureFixture[str]) -> No
     own = ("--max-model-len", "16K", "--max-num-seqs=8", "--port", "9001")
     theirs = planned("--", *own)
     assert theirs["memory"] == ours["memory"]
-    assert {each["name"] for each in theirs["settings"]} == {each["name"] for each in ours["settings"]}
-    assert [each["beaten"] for each in theirs["settings"]] == [each["beaten"] for each in ours["settings"]]
+    assert {each["name"] for each in theirs["settings"]} == {
+        each["name"] for each in ours["settings"]
+    }
+    assert [each["beaten"] for each in theirs["settings"]] == [
+        each["beaten"] for each in ours["settings"]
+    ]
     stated = {each["name"]: (each["value"], each["source"]) for each in theirs["settings"]}
     assert (stated["--max-model-len"], stated["--max-num-seqs"]) == (("16K", "flag"), ("8", "flag"))
     assert theirs["engines"][0]["url"] == ours["engines"][0]["url"] == "http://10.0.0.1:9001"
@@ -369,11 +534,25 @@ def test_no_such_cluster(inventory: str, capsys: pytest.CaptureFixture[str]) -> 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and all("kill -TERM" in line for line in lines)
     assert run(["cluster", "down", "--hosts", "a,b", "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"schema": 1, "hosts": ["a", "b"], "commands": lines}
+    assert json.loads(capsys.readouterr().out) == {
+        "schema": 1,
+        "hosts": ["a", "b"],
+        "commands": lines,
+    }
 
 
-def test_files_of_the_engine_lie_on_every_host(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-gaudi", "--force", "--inventory", inventory)
+def test_files_of_the_engine_lie_on_every_host(
+    inventory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        "-w",
+        "Qwen/Qwen2-72B-Instruct",
+        "--engine",
+        "vllm-gaudi",
+        "--force",
+        "--inventory",
+        inventory,
+    )
     assert run(["cluster", "plan", *words, "--json"]) == 0
     commands = json.loads(capsys.readouterr().out)["commands"]
     assert len(commands) == 3
@@ -399,11 +578,16 @@ def test_quantisation_files_are_found_in_the_checkout() -> None:
     engine = find("deepseek_r1")
     found = assemble("c", made.layout, PlannedWhole(plan, engine), seen, Addresses(1))
     env = found.engines[0].nodes[1].env
-    assert env["QUANT_CONFIG"] == "/workspace/vllm-fork/scripts/quant_configs/inc_quant_per_channel_bf16kv.json"
+    assert (
+        env["QUANT_CONFIG"]
+        == "/workspace/vllm-fork/scripts/quant_configs/inc_quant_per_channel_bf16kv.json"
+    )
     assert env["INC_MEASUREMENT_DUMP_PATH_PREFIX"] == "/workspace/vllm-fork"
     assert [warning.id for warning in found.warnings] == ["cluster.open_ray"]
     other = replace(seen[1], installed=replace(installed, facts={"source": "/elsewhere"}))
-    differing = assemble("c", made.layout, PlannedWhole(plan, engine), [seen[0], other], Addresses(1))
+    differing = assemble(
+        "c", made.layout, PlannedWhole(plan, engine), [seen[0], other], Addresses(1)
+    )
     assert [warning.id for warning in differing.warnings].count("cluster.relative") == 1
     own = PlannedWhole(plan, engine, frozenset({"QUANT_CONFIG"}))
     mine = assemble("c", made.layout, own, seen, Addresses(1))

@@ -44,8 +44,14 @@ def everything(keep_names: bool) -> str:
     (place / "link.log").unlink(missing_ok=True)
     (place / "link.log").symlink_to("/etc/passwd")
     redactor = Redactor(keep_names, ("gpu-host-7", "ann"))
-    host = {"hostname": "gpu-host-7", "cards": [{"serial": "AM123", "module": 0}], "addresses": ["10.20.30.40"]}
-    files = bundle.contents(host, {"environment": {"http_proxy": "http://u:hunter2@p"}}, {"findings": []}, redactor)
+    host = {
+        "hostname": "gpu-host-7",
+        "cards": [{"serial": "AM123", "module": 0}],
+        "addresses": ["10.20.30.40"],
+    }
+    files = bundle.contents(
+        host, {"environment": {"http_proxy": "http://u:hunter2@p"}}, {"findings": []}, redactor
+    )
     assert set(files) == {
         "host.json",
         "config.json",
@@ -71,10 +77,26 @@ def test_secrets_are_always_gone(keep_names: bool) -> None:
 def test_a_secret_in_the_element_after_its_option_is_gone() -> None:
     place = state_dir() / "services" / "one"
     place.mkdir(parents=True)
-    argv = ["vllm", "serve", "--ssl-keyfile-password", "first-S", "--hf-token", "second-S", "--port", "80"]
-    settings = [{"name": "--ssl-keyfile-password", "value": "first-S"}, {"name": "--port", "value": "80"}]
-    (place / "plan.json").write_text(json.dumps({"argv": argv, "settings": settings, "api_key": ["a", "third-S"]}))
-    (place / "engine.log").write_text("{'api_key': ['a', 'third-S']}\n" + "a" * 30_000 + "\nPASSPHRASE=fourth-S\n")
+    argv = [
+        "vllm",
+        "serve",
+        "--ssl-keyfile-password",
+        "first-S",
+        "--hf-token",
+        "second-S",
+        "--port",
+        "80",
+    ]
+    settings = [
+        {"name": "--ssl-keyfile-password", "value": "first-S"},
+        {"name": "--port", "value": "80"},
+    ]
+    (place / "plan.json").write_text(
+        json.dumps({"argv": argv, "settings": settings, "api_key": ["a", "third-S"]})
+    )
+    (place / "engine.log").write_text(
+        "{'api_key': ['a', 'third-S']}\n" + "a" * 30_000 + "\nPASSPHRASE=fourth-S\n"
+    )
     files = bundle.contents({}, {}, {}, Redactor())
     text = "\n".join(files.values())
     assert "-S" not in text
@@ -82,7 +104,16 @@ def test_a_secret_in_the_element_after_its_option_is_gone() -> None:
 
 
 def test_names_go_by_default_and_stay_when_asked_for() -> None:
-    names = ["gpu-host-7", "ann", "10.20.30.40", "10.20.30.41", "fe80::1ff", "3c:ec:ef", "AM123", "example.org"]
+    names = [
+        "gpu-host-7",
+        "ann",
+        "10.20.30.40",
+        "10.20.30.41",
+        "fe80::1ff",
+        "3c:ec:ef",
+        "AM123",
+        "example.org",
+    ]
     assert [name for name in names if name in everything(False)] == []
     kept = everything(True)
     assert [name for name in names if name not in kept] == []
@@ -91,7 +122,10 @@ def test_names_go_by_default_and_stay_when_asked_for() -> None:
 
 def test_one_name_is_one_word_everywhere() -> None:
     redactor = Redactor(False, ("h7x",))
-    assert redactor.text("h7x 10.0.0.1 h7x 10.0.0.2 10.0.0.1") == "[name-3] [ip-1] [name-3] [ip-2] [ip-1]"
+    assert (
+        redactor.text("h7x 10.0.0.1 h7x 10.0.0.2 10.0.0.1")
+        == "[name-3] [ip-1] [name-3] [ip-2] [ip-1]"
+    )
 
 
 def test_the_file_is_the_owners_only_and_whole(tmp_path: Path) -> None:
@@ -106,7 +140,10 @@ def test_the_file_is_the_owners_only_and_whole(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with tarfile.open(path) as archive:
         content = {m.name: archive.extractfile(m).read().decode() for m in archive}  # type: ignore[union-attr]
-    assert content == {"gaudi-launch-bundle/host.json": "{}\n", "gaudi-launch-bundle/logs/1-a.log": "Ω\n"}
+    assert content == {
+        "gaudi-launch-bundle/host.json": "{}\n",
+        "gaudi-launch-bundle/logs/1-a.log": "Ω\n",
+    }
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 

@@ -44,7 +44,9 @@ def _laptop(facts: DoctorFacts) -> DoctorFacts:
 
 def _link_down(port: int) -> m.Change:
     def ask(arguments: Sequence[str]) -> HlSmiOutput:
-        return HlSmiOutput("".join(f"port {p}:\t{'DOWN' if p == port else 'UP'}\n" for p in range(24)))
+        return HlSmiOutput(
+            "".join(f"port {p}:\t{'DOWN' if p == port else 'UP'}\n" for p in range(24))
+        )
 
     return lambda facts: replace(facts, ask=ask)
 
@@ -52,7 +54,12 @@ def _link_down(port: int) -> m.Change:
 # (check, status, machine, what is different there)
 CASES: list[tuple[str, str, str, m.Change]] = [
     ("cpu.governor", "warn", "hls2+bad-tuning", m.both()),
-    ("cpu.governor", "warn", "hls2", m.settings(governors={"performance": "0-3,8", "powersave": "4-7"})),
+    (
+        "cpu.governor",
+        "warn",
+        "hls2",
+        m.settings(governors={"performance": "0-3,8", "powersave": "4-7"}),
+    ),
     ("cpu.governor", "unknown", "hls2", m.settings(governors={})),
     ("cpu.pstate_driver", "warn", "hls2", m.settings(scaling_drivers={"acpi-cpufreq": "0-159"})),
     ("cpu.pstate_driver", "unknown", "hls2", m.settings(scaling_drivers={})),
@@ -91,23 +98,48 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("memory.hugepages", "ok", "hls2", m.settings(hugepages_total=32, hugepage_kib=1 << 20)),
     ("memory.hugepages", "unknown", "hls2", m.settings(hugepages_total=None)),
     ("memory.hugepages", "ok", "hls2", m.both(m.settings(hugepages_total=1875), m.wants(cards=1))),
-    ("memory.hugepages", "warn", "hls2", m.both(m.settings(hugepages_total=1874), m.wants(cards=1))),
-    ("memory.hugepages", "warn", "hls2", m.both(m.settings(hugepages_total=3749), m.wants(modules=(2, 3)))),
-    ("memory.hugepages", "warn", "hls2", m.both(m.settings(hugepages_total=1875), m.wants(cards=8))),
+    (
+        "memory.hugepages",
+        "warn",
+        "hls2",
+        m.both(m.settings(hugepages_total=1874), m.wants(cards=1)),
+    ),
+    (
+        "memory.hugepages",
+        "warn",
+        "hls2",
+        m.both(m.settings(hugepages_total=3749), m.wants(modules=(2, 3))),
+    ),
+    (
+        "memory.hugepages",
+        "warn",
+        "hls2",
+        m.both(m.settings(hugepages_total=1875), m.wants(cards=8)),
+    ),
     ("memory.hugepages", "warn", "hls2", m.settings(hugepages_total=1875)),
     ("memory.hugepages_free", "warn", "hls2", m.settings(hugepages_free=0)),
     ("memory.hugepages_free", "warn", "hls2", m.settings(hugepages_free=1)),
     ("memory.hugepages_free", "warn", "hls2", m.settings(hugepages_free=1874)),
     ("memory.hugepages_free", "ok", "hls2", m.settings(hugepages_free=1875)),
     ("memory.hugepages_free", "ok", "hls2", m.settings(hugepages_free=4, hugepage_kib=1 << 20)),
-    ("memory.hugepages_free", "warn", "hls2", m.both(m.settings(hugepages_free=1875), m.wants(cards=2))),
+    (
+        "memory.hugepages_free",
+        "warn",
+        "hls2",
+        m.both(m.settings(hugepages_free=1875), m.wants(cards=2)),
+    ),
     ("memory.hugepages_free", "skip", "hls2+bad-tuning", m.both()),
     ("memory.hugepages_free", "unknown", "hls2", m.settings(hugepages_free=None)),
     (
         "memory.hugepages_nodes",
         "warn",
         "hls2",
-        m.host(numa_nodes=(NumaNode(0, (0,), hugepages_total=15000), NumaNode(1, (1,), hugepages_total=0))),
+        m.host(
+            numa_nodes=(
+                NumaNode(0, (0,), hugepages_total=15000),
+                NumaNode(1, (1,), hugepages_total=0),
+            )
+        ),
     ),
     ("memory.hugepages_nodes", "unknown", "hls2", m.host(numa_nodes=())),
     ("memory.transparent_hugepages", "unknown", "hls2", m.settings(transparent_hugepages=None)),
@@ -156,7 +188,12 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("driver.user_space", "warn", "hls2", m.engine(torch_plugin="1.21.0.555")),
     ("driver.user_space", "fail", "hls2", m.host(driver_version="1.24.0-abc")),
     ("driver.user_space", "skip", "hls2", m.engine(torch_plugin=None)),
-    ("driver.image", "warn", "hls2", m.wants(image="gaudi-docker/1.21.0/ubuntu24.04/habanalabs/x:latest")),
+    (
+        "driver.image",
+        "warn",
+        "hls2",
+        m.wants(image="gaudi-docker/1.21.0/ubuntu24.04/habanalabs/x:latest"),
+    ),
     ("driver.image", "fail", "hls2", m.host(driver_version="1.24.0-abc")),
     ("driver.image", "unknown", "hls2", m.wants(image="my/own:latest")),
     ("cards.present", "fail", "hls2", _laptop),
@@ -207,7 +244,12 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("cards.free", "fail", "hls2+busy=3,5", m.wants(cards=8)),
     ("cards.free", "warn", "hls2", m.every_card(**BUSY)),
     ("cards.free", "unknown", "hls2", m.every_card(busy=None)),
-    ("cards.visible", "fail", "hls2", m.settings(environment={"HABANA_RUNTIME_ERROR": "no such device"})),
+    (
+        "cards.visible",
+        "fail",
+        "hls2",
+        m.settings(environment={"HABANA_RUNTIME_ERROR": "no such device"}),
+    ),
     ("cards.visible", "fail", "hls2", m.settings(environment={"HABANA_VISIBLE_MODULES": "0,9"})),
     ("cards.visible", "warn", "hls2+container", lambda f: replace(f, live=True)),
     ("cards.links", "fail", "hls2", _link_down(3)),
@@ -217,17 +259,57 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("network.interfaces", "fail", "hls2", m.both(NODES_2, m.host(interfaces=()))),
     ("network.interfaces", "fail", "gaudi2e-8", m.both(m.wants(cards=8), m.host(interfaces=()))),
     ("network.libfabric", "warn", "hls2", NODES_2),
-    ("network.libfabric", "warn", "hls2", m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1.11.0"))),
-    ("network.libfabric", "unknown", "hls2", m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1"))),
-    ("network.libfabric", "ok", "hls2", m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1.22.0"))),
+    (
+        "network.libfabric",
+        "warn",
+        "hls2",
+        m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1.11.0")),
+    ),
+    (
+        "network.libfabric",
+        "unknown",
+        "hls2",
+        m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1")),
+    ),
+    (
+        "network.libfabric",
+        "ok",
+        "hls2",
+        m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1.22.0")),
+    ),
     ("network.ofi_wrapper", "warn", "gaudi3-pcie", m.wants(cards=8)),
-    ("network.socket_interface", "fail", "hls2", m.settings(environment={"HCCL_SOCKET_IFNAME": "eth7"})),
-    ("network.socket_interface", "fail", "hls2", m.settings(environment={"GLOO_SOCKET_IFNAME": "ens8f1"})),
-    ("network.socket_interface", "ok", "hls2", m.settings(environment={"HCCL_SOCKET_IFNAME": "ens"})),
-    ("network.socket_interface", "ok", "hls2", m.settings(environment={"HCCL_SOCKET_IFNAME": "^docker"})),
+    (
+        "network.socket_interface",
+        "fail",
+        "hls2",
+        m.settings(environment={"HCCL_SOCKET_IFNAME": "eth7"}),
+    ),
+    (
+        "network.socket_interface",
+        "fail",
+        "hls2",
+        m.settings(environment={"GLOO_SOCKET_IFNAME": "ens8f1"}),
+    ),
+    (
+        "network.socket_interface",
+        "ok",
+        "hls2",
+        m.settings(environment={"HCCL_SOCKET_IFNAME": "ens"}),
+    ),
+    (
+        "network.socket_interface",
+        "ok",
+        "hls2",
+        m.settings(environment={"HCCL_SOCKET_IFNAME": "^docker"}),
+    ),
     ("network.port", "fail", "hls2", m.settings(ports=(22, 8000))),
     ("network.port", "unknown", "hls2", m.settings(ports=None)),
-    ("network.proxy", "warn", "hls2", m.settings(environment={"http_proxy": "http://p:1", "no_proxy": "corp"})),
+    (
+        "network.proxy",
+        "warn",
+        "hls2",
+        m.settings(environment={"http_proxy": "http://p:1", "no_proxy": "corp"}),
+    ),
     (
         "network.proxy",
         "ok",
@@ -239,8 +321,18 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("container.runtime", "warn", "hls2+bad-tuning", m.wants(container=False)),
     ("container.runtime", "fail", "hls2+bad-tuning", m.wants(container=True)),
     ("container.runtime", "warn", "hls2", m.settings(runtime_programs=())),
-    ("container.runtime", "warn", "hls2", m.settings(docker_runtimes=None, docker_problem="Expecting value")),
-    ("container.runtime", "unknown", "hls2", m.settings(docker_runtimes=None, docker_problem="unreadable")),
+    (
+        "container.runtime",
+        "warn",
+        "hls2",
+        m.settings(docker_runtimes=None, docker_problem="Expecting value"),
+    ),
+    (
+        "container.runtime",
+        "unknown",
+        "hls2",
+        m.settings(docker_runtimes=None, docker_problem="unreadable"),
+    ),
     ("container.runtime", "skip", "hls2+container", m.both()),
     ("engine.present", "fail", "hls2", m.engine(problem="no answer")),
     ("engine.present", "fail", "hls2", m.engine(vllm=None)),
@@ -262,15 +354,33 @@ CASES: list[tuple[str, str, str, m.Change]] = [
         "engine.bucket_limit",
         "fail",
         "hls2",
-        m.both(m.engine(bucket_limit=False), m.settings(environment={"VLLM_PROMPT_SEQ_BUCKET_LIMIT": "0.25"})),
+        m.both(
+            m.engine(bucket_limit=False),
+            m.settings(environment={"VLLM_PROMPT_SEQ_BUCKET_LIMIT": "0.25"}),
+        ),
     ),
     ("engine.bucket_limit", "skip", "hls2", m.engine(bucket_limit=None)),
     ("engine.gaudi_packages", "skip", "hls2", m.engine(packages=None)),
-    ("engine.gaudi_packages", "skip", "hls2", m.engine(plugin=None, extension=None, torch_plugin=None)),
+    (
+        "engine.gaudi_packages",
+        "skip",
+        "hls2",
+        m.engine(plugin=None, extension=None, torch_plugin=None),
+    ),
     ("engine.gaudi_packages", "fail", "hls2", m.engine(packages=frozenset({"pyhlml"}))),
-    ("engine.gaudi_packages", "warn", "hls2", m.engine(packages=frozenset({"habana-torch-plugin"}))),
+    (
+        "engine.gaudi_packages",
+        "warn",
+        "hls2",
+        m.engine(packages=frozenset({"habana-torch-plugin"})),
+    ),
     ("engine.pins", "skip", "hls2", m.engine(pins=None)),
-    ("engine.pins", "warn", "hls2", m.engine(pins=Pins("f.txt", (("fastapi", "0.137.1", "0.116.1"),)))),
+    (
+        "engine.pins",
+        "warn",
+        "hls2",
+        m.engine(pins=Pins("f.txt", (("fastapi", "0.137.1", "0.116.1"),))),
+    ),
     ("weights.complete", "fail", "hls2", m.weights(problem="No such file or directory")),
     ("weights.complete", "fail", "hls2", m.weights(has_config=False)),
     ("weights.complete", "fail", "hls2", m.weights(missing=("model-00002-of-00004.safetensors",))),
@@ -280,7 +390,12 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("cache.space", "fail", "hls2", m.settings(disks={"cache": Disk("/c", 500, "ext4", True)})),
     ("cache.space", "fail", "hls2", m.settings(disks={"cache": Disk("/c", 50_000, "ext4", False)})),
     ("cache.space", "unknown", "hls2", m.settings(disks={})),
-    ("cache.filesystem", "warn", "hls2", m.settings(disks={"cache": Disk("/c", 50_000, "nfs4", True)})),
+    (
+        "cache.filesystem",
+        "warn",
+        "hls2",
+        m.settings(disks={"cache": Disk("/c", 50_000, "nfs4", True)}),
+    ),
     ("cache.filesystem", "unknown", "hls2", m.settings(disks={})),
     ("cache.conversion", "warn", "hls2", m.settings(disks={"data": Disk("/d", 100, "ext4", True)})),
     ("cache.conversion", "unknown", "hls2", m.settings(disks={})),
@@ -295,9 +410,13 @@ CASES: list[tuple[str, str, str, m.Change]] = [
 
 
 @pytest.mark.parametrize(
-    ("id", "status", "name", "change"), CASES, ids=[f"{c[0]}-{c[1]}-{n}" for n, c in enumerate(CASES)]
+    ("id", "status", "name", "change"),
+    CASES,
+    ids=[f"{c[0]}-{c[1]}-{n}" for n, c in enumerate(CASES)],
 )
-def test_each_machine_gets_the_status_it_deserves(id: str, status: str, name: str, change: m.Change) -> None:
+def test_each_machine_gets_the_status_it_deserves(
+    id: str, status: str, name: str, change: m.Change
+) -> None:
     finding = judge(BY_ID[id], change(m.facts(name)))
     assert (finding.id, finding.status) == (id, status)
     for language in LANGUAGES:
@@ -319,7 +438,9 @@ def test_a_known_good_machine_is_only_ok(name: str) -> None:
     assert len(findings) == len(CHECKS) - 4
 
 
-@pytest.mark.parametrize("variant", ["", "+container", "+no-hl-smi", "+no-sysfs", "+no-driver", "+bad-tuning"])
+@pytest.mark.parametrize(
+    "variant", ["", "+container", "+no-hl-smi", "+no-sysfs", "+no-driver", "+bad-tuning"]
+)
 def test_the_table_is_never_empty_and_unknown_is_never_a_failure(variant: str) -> None:
     facts = m.facts(f"hls2{variant}")
     findings = quick(facts.host, facts.config)
@@ -397,17 +518,26 @@ def test_the_packages_of_an_image_are_in_this_distributions_form(
     os: tuple[str, str], between: str, notes: int
 ) -> None:
     image = "gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest"
-    changed = m.both(m.wants(image=image, container=True), m.settings(os_id=os[0], os_version=os[1], os_like=()))
+    changed = m.both(
+        m.wants(image=image, container=True), m.settings(os_id=os[0], os_version=os[1], os_like=())
+    )
     remedy = judge(BY_ID["driver.image"], changed(m.facts("hls2"))).remedy
     assert remedy is not None and len(remedy.steps) == 2 + notes
     packages = remedy.steps[0].render("en")
-    assert packages.startswith(f"Packages of release 1.24.1: habanalabs-container-runtime{between}1.24.1-482, ")
+    assert packages.startswith(
+        f"Packages of release 1.24.1: habanalabs-container-runtime{between}1.24.1-482, "
+    )
 
 
 def test_a_host_without_a_driver_gets_the_installer_of_the_engines_release() -> None:
     facts = m.facts("hls2+no-driver")
-    installed = replace(facts, wants=Wants(), engine=replace(m.GOOD_ENGINE, torch_plugin="1.22.2.32"))
-    steps = [judge(BY_ID["driver.loaded"], each).remedy for each in (installed, replace(installed, engine=None))]
+    installed = replace(
+        facts, wants=Wants(), engine=replace(m.GOOD_ENGINE, torch_plugin="1.22.2.32")
+    )
+    steps = [
+        judge(BY_ID["driver.loaded"], each).remedy
+        for each in (installed, replace(installed, engine=None))
+    ]
     lines = [each.steps[0].render("en") for each in steps if each is not None]
     assert lines == [
         f"If no driver is installed, install release {release} with Intel's installer: wget -nv "
@@ -498,7 +628,9 @@ def test_serve_is_stopped_by_failures_only() -> None:
 
 
 def test_an_amd_server_gets_no_intel_argument() -> None:
-    facts = m.settings(command_line=("ro",), idle_states={"C6": "0-3"}, grub=())(m.facts("hls2+amd"))
+    facts = m.settings(command_line=("ro",), idle_states={"C6": "0-3"}, grub=())(
+        m.facts("hls2+amd")
+    )
     findings = runner.run(runner.select(levels=("quick", "slow")), facts)
     shown = json.dumps([finding.to_json() for finding in findings])
     assert "amd_iommu" not in shown
@@ -517,7 +649,10 @@ def test_an_assumed_limit_is_called_assumed() -> None:
     hot = judge(BY_ID["cards.temperature"], m.facts("hls2+hot=3"))
     assert "104 C" in hot.message.render("en")
     assert "assumed" in hot.message.render("en")
-    share = judge(BY_ID["memory.hugepages"], m.both(m.settings(hugepages_total=8), m.wants(cards=2))(m.facts()))
+    share = judge(
+        BY_ID["memory.hugepages"],
+        m.both(m.settings(hugepages_total=8), m.wants(cards=2))(m.facts()),
+    )
     assert "3750 x 2 MiB (assumed" in share.message.render("en")
     whole = judge(BY_ID["memory.hugepages"], m.settings(hugepages_total=8)(m.facts()))
     assert "assumed" not in whole.message.render("en")

@@ -44,10 +44,15 @@ def result(id: str, facts: DoctorFacts) -> tuple[str, str]:
 def test_all_reduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HCCL_DEMO_HOME", raising=False)
     assert result("deep.all_reduce", live(tmp_path)) == ("skip", "doctor.deep.no_demo")
-    demo(tmp_path, f"import os, sys\nassert os.environ['HCCL_COMM_ID'] and sys.argv[2] == '8'\n{DEMO}\n")
+    demo(
+        tmp_path,
+        f"import os, sys\nassert os.environ['HCCL_COMM_ID'] and sys.argv[2] == '8'\n{DEMO}\n",
+    )
     finding = judge(BY_ID["deep.all_reduce"], live(tmp_path))
     assert (finding.status, finding.found) == ("ok", "258.209121 GB/s")
-    (tmp_path / "opt/hccl_demo/run_hccl_demo.py").write_text("import sys\nsys.exit('synStatus=26')\n")
+    (tmp_path / "opt/hccl_demo/run_hccl_demo.py").write_text(
+        "import sys\nsys.exit('synStatus=26')\n"
+    )
     finding = judge(BY_ID["deep.all_reduce"], live(tmp_path))
     assert (finding.status, finding.found) == ("fail", "exit 1: synStatus=26")
 
@@ -61,7 +66,10 @@ def test_bandwidths(tmp_path: Path) -> None:
     assert asked.read_text() == "-gaudi2 -c all -rmod parallel -mb -memOnly -dis_mon\n"
     assert result("deep.pcie_bandwidth", facts) == ("ok", "doctor.ok")
     assert asked.read_text() == "-gaudi2 -c all -rmod parallel -t 20 -p -b -dis_mon\n"
-    assert result("deep.pcie_bandwidth", m.host(virtual_machine=True)(facts)) == ("skip", "doctor.deep.virtual")
+    assert result("deep.pcie_bandwidth", m.host(virtual_machine=True)(facts)) == (
+        "skip",
+        "doctor.deep.virtual",
+    )
     user = m.settings(root_user=False)(facts)
     assert result("deep.pcie_bandwidth", user) == ("skip", "doctor.deep.root")
 

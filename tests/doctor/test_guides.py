@@ -19,7 +19,9 @@ from tests.support import doctor_machines as m
         ("anolis", ("rhel", "fedora", "centos"), "grub2-mkconfig"),
     ],
 )
-def test_the_steps_are_those_of_the_distribution(os_id: str, like: tuple[str, ...], step: str) -> None:
+def test_the_steps_are_those_of_the_distribution(
+    os_id: str, like: tuple[str, ...], step: str
+) -> None:
     facts = m.settings(os_id=os_id, os_like=like)(m.facts("hls2+bad-tuning"))
     remedy = judge(next(check for check in CHECKS if check.id == "kernel.iommu"), facts).remedy
     assert remedy is not None

@@ -72,7 +72,9 @@ def test_limits_are_set_by_the_documented_option_and_restored(server: Server) ->
     assert power_limit.undo(ROOT, server) == []
 
 
-def test_each_change_is_in_the_journal_before_it_is_made(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_change_is_in_the_journal_before_it_is_made(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[int] = []
 
     def watching(arguments: Sequence[str]) -> HlSmiOutput:
@@ -83,7 +85,9 @@ def test_each_change_is_in_the_journal_before_it_is_made(server: Server, monkeyp
 
     power_limit.apply(ROOT, power_limit.planned(HOST, 500, [0, 1]), watching)
     assert seen == [1, 2]
-    entry = json.loads(next(line for line in journal.journal_path().read_text().splitlines() if line))
+    entry = json.loads(
+        next(line for line in journal.journal_path().read_text().splitlines() if line)
+    )
     assert entry["cap"] == {"bus": "0000:c1:00.0", "before_w": 900, "after_w": 500}
     # the doctor's own undo changes files only, and leaves these entries to be restored
     assert remedies.undo(ROOT) == []
@@ -93,7 +97,10 @@ def test_each_change_is_in_the_journal_before_it_is_made(server: Server, monkeyp
 def test_two_changes_of_a_card_are_restored_to_the_first_limit(server: Server) -> None:
     power_limit.apply(ROOT, power_limit.planned(HOST, 600, [0]), server)
     later = replace(
-        HOST, cards=tuple(replace(card, power_cap_w=server.caps()[card.module or 0]) for card in HOST.cards)
+        HOST,
+        cards=tuple(
+            replace(card, power_cap_w=server.caps()[card.module or 0]) for card in HOST.cards
+        ),
     )
     power_limit.apply(ROOT, power_limit.planned(later, 500, [0]), server)
     power_limit.undo(ROOT, server)
@@ -109,7 +116,10 @@ def test_a_limit_that_is_right_already_is_not_set(server: Server) -> None:
 def test_a_refusal_is_reported_and_leaves_nothing_to_undo(server: Server) -> None:
     server.refuses = True
     (outcome,) = power_limit.apply(ROOT, power_limit.planned(HOST, 600, [0]), server)
-    assert (outcome.status, outcome.now_w) == ("failed", 900) and "permission denied" in outcome.reason
+    assert (outcome.status, outcome.now_w) == (
+        "failed",
+        900,
+    ) and "permission denied" in outcome.reason
     server.refuses = False
     assert power_limit.undo(ROOT, server) == []
 

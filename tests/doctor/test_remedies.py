@@ -40,7 +40,9 @@ def root(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> 
     simulated.write_tree("gaudi2e-4+bad-tuning", root)
     # two of the CPUs are right already and must not be written
     for cpu in (0, 5):
-        (root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor").write_text("performance\n")
+        (root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor").write_text(
+            "performance\n"
+        )
     (root / "proc/sys/vm/nr_hugepages").chmod(0o640)
     yield root
 
@@ -58,7 +60,9 @@ def tree(root: Path) -> Tree:
 
 def changed(before: Tree, after: Tree) -> set[str]:
     folders = {path for path in after if after[path][1] is None and path not in before}
-    return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} - folders
+    return {
+        path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+    } - folders
 
 
 def statuses(outcomes: list[RemedyOutcome]) -> set[str]:
@@ -77,10 +81,17 @@ def test_fix_changes_exactly_the_named_files_and_undo_restores_them(root: Path) 
     assert changed(before, after) == wanted
     assert after["proc/sys/vm/nr_hugepages"] == (0o640, b"15000\n")
     assert after["etc/sysctl.d/90-gaudi-launch-numa-balancing.conf"][0] == 0o644
-    assert b"kernel.numa_balancing = 0\n" in (after["etc/sysctl.d/90-gaudi-launch-numa-balancing.conf"][1] or b"")
+    assert b"kernel.numa_balancing = 0\n" in (
+        after["etc/sysctl.d/90-gaudi-launch-numa-balancing.conf"][1] or b""
+    )
 
     findings = {f.id: f.status for f in quick(read_host(root), read_live(root))}
-    assert findings["cpu.governor"] == findings["kernel.numa_balancing"] == findings["memory.hugepages"] == "ok"
+    assert (
+        findings["cpu.governor"]
+        == findings["kernel.numa_balancing"]
+        == findings["memory.hugepages"]
+        == "ok"
+    )
 
     assert statuses(remedies.undo(root)) == {"restored"}
     assert tree(root) == before
@@ -130,7 +141,9 @@ else:
 def killed(root: Path, step: int, action: str) -> None:
     """A real process that is killed at this step: odd ones are between journal and write, even ones after it."""
     here = TOP
-    done = subprocess.run([sys.executable, "-c", KILLED, str(root), str(step), action], cwd=here, timeout=GENEROUS)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(root), str(step), action], cwd=here, timeout=GENEROUS
+    )
     assert done.returncode == -signal.SIGKILL
 
 
@@ -257,7 +270,9 @@ def test_what_may_not_be_written_is_known_before_the_first_write(root: Path) -> 
     assert remedies.refused(root, changes) == []
     if os.geteuid() == 0:
         for folder in root.parents:
-            if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+            if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(
+                tempfile.gettempdir()
+            ):
                 folder.chmod(0o755)
         (root / "proc/sys/vm/nr_hugepages").chmod(0o644)
         refused = as_nobody(root, changes)
@@ -280,7 +295,9 @@ def test_a_read_only_mode_survives_the_fix(root: Path) -> None:
     assert tree(root) == before
 
 
-def test_without_a_place_for_the_journal_nothing_is_written(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_place_for_the_journal_nothing_is_written(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blocked = root.parent / "blocked"
     blocked.write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(blocked))

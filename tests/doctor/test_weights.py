@@ -9,7 +9,9 @@ from gaudi_launch.doctor.weights import read_weights
 
 
 def shard(path: Path, size: int = 16) -> None:
-    header = json.dumps({"w": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}).encode()
+    header = json.dumps(
+        {"w": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}
+    ).encode()
     path.write_bytes(len(header).to_bytes(8, "little") + header + b"\0" * size)
 
 
@@ -21,7 +23,13 @@ def test_a_whole_folder_and_its_faults(tmp_path: Path) -> None:
     for name in names:
         shard(tmp_path / name)
     whole = read_weights(str(tmp_path))
-    assert (whole.problem, whole.has_config, whole.files, whole.missing, whole.damaged) == (None, True, 3, (), ())
+    assert (whole.problem, whole.has_config, whole.files, whole.missing, whole.damaged) == (
+        None,
+        True,
+        3,
+        (),
+        (),
+    )
     assert whole.bytes == sum((tmp_path / name).stat().st_size for name in names)
     assert whole.disk is not None and whole.disk.free_mib is not None
 

@@ -19,7 +19,11 @@ ENTRY = ["-m", "vllm.entrypoints.cli.main", "serve"]
 
 def write(folder: Path, python: Path, engine: Path) -> Path:
     """A program ``folder/python``: asks go to ``python`` with a made-up site, serving to ``engine``."""
-    for name, version in (("vllm", "0.26.0"), ("vllm_gaudi", "0.26.0"), ("habana_torch_plugin", "1.24.1.7")):
+    for name, version in (
+        ("vllm", "0.26.0"),
+        ("vllm_gaudi", "0.26.0"),
+        ("habana_torch_plugin", "1.24.1.7"),
+    ):
         info = folder / "site" / f"{name}-{version}.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -31,7 +35,11 @@ def write(folder: Path, python: Path, engine: Path) -> Path:
 
 def buckets(path: str) -> tuple[int, int]:
     """How many prompt and decode buckets the file has, line by line as the plugin reads it."""
-    lines = [line for line in Path(path).read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in Path(path).read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
     found = [ast.literal_eval(line) for line in lines]
     decode = sum(1 for _, query, _ in found if query == 1)
     return len(found) - decode, decode
@@ -55,9 +63,16 @@ def main(site: str, engine: str, words: list[str]) -> None:
     # a pooling model is not warmed up, and has no file
     file = os.environ.get("VLLM_BUCKETING_FROM_FILE")
     for kind, count in zip(("prompt", "decode"), buckets(file) if file else (), strict=False):
-        print(f"INFO 11-21 03:00:00 [common.py:300] Generated {count} {kind} buckets [bs, query, num_blocks]: []")
+        print(
+            f"INFO 11-21 03:00:00 [common.py:300] Generated {count} {kind} buckets [bs, query, num_blocks]: []"
+        )
     print("words:", *words, flush=True)
-    environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    environment = {
+        **os.environ,
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
     os.execve(engine, [engine, *served(words)], environment)
 
 

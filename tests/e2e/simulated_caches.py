@@ -33,7 +33,9 @@ def made(folder: str, kinds: list[dict[str, Any]], *, prefix_caching: bool) -> l
     from vllm.v1.core.kv_cache_utils import get_kv_cache_configs
     from vllm.v1.kv_cache_layout import KVCacheLayout
 
-    model = ModelConfig(model=folder, skip_tokenizer_init=True, max_model_len=4096, dtype="bfloat16")
+    model = ModelConfig(
+        model=folder, skip_tokenizer_init=True, max_model_len=4096, dtype="bfloat16"
+    )
     scheduling = SchedulerConfig(
         max_num_seqs=8, max_num_batched_tokens=2048, max_model_len=4096, is_encoder_decoder=False
     )

@@ -36,7 +36,16 @@ def model(wire: Wire) -> Path:
 
 
 def words_for(wire: Wire, model: Path) -> list[str]:
-    return ["-w", str(model), "--engine", "vllm-fork@1.22", "-n", "2", "--inventory", str(wire.inventory())]
+    return [
+        "-w",
+        str(model),
+        "--engine",
+        "vllm-fork@1.22",
+        "-n",
+        "2",
+        "--inventory",
+        str(wire.inventory()),
+    ]
 
 
 def test_two_hosts_up_a_worker_killed_down(wire: Wire, model: Path) -> None:
@@ -46,12 +55,16 @@ def test_two_hosts_up_a_worker_killed_down(wire: Wire, model: Path) -> None:
     assert (shown["layout"]["tensor"], shown["layout"]["ray"], shown["blockers"]) == (4, True, [])
     # the second host got the model from the first
     copied = {path.name: path.read_bytes() for path in (wire.folder / "b/disk/Tiny").iterdir()}
-    assert copied == {path.name: path.read_bytes() for path in (wire.folder / "a/disk/Tiny").iterdir()}
+    assert copied == {
+        path.name: path.read_bytes() for path in (wire.folder / "a/disk/Tiny").iterdir()
+    }
     assert f"Copy {model} from host-a to host-b" in done.stderr
     # every rank on a card of its own, two on each host, with its host's own variables
     placed = wire.get("/placement")
     assert placed["has_key"] is True
-    seen = sorted((w["ip"], w["HABANA_VISIBLE_MODULES"], w["GLOO_SOCKET_IFNAME"]) for w in placed["workers"])
+    seen = sorted(
+        (w["ip"], w["HABANA_VISIBLE_MODULES"], w["GLOO_SOCKET_IFNAME"]) for w in placed["workers"]
+    )
     a, b = wire.interfaces["a"], wire.interfaces["b"]
     assert seen == [
         (f"{wire.net}.1", "0", a), (f"{wire.net}.1", "1", a), (f"{wire.net}.2", "0", b), (f"{wire.net}.2", "1", b),
@@ -62,7 +75,11 @@ def test_two_hosts_up_a_worker_killed_down(wire: Wire, model: Path) -> None:
     # the key went to the engine alone, by no command line and into no file
     assert {w["VLLM_API_KEY"] for w in placed["workers"]} == {None}
     assert "s3cret-key" not in (wire.folder / "ssh.log").read_text() + done.stdout + done.stderr
-    kept = [path for path in wire.folder.rglob("*") if path.is_file() and b"s3cret-key" in path.read_bytes()]
+    kept = [
+        path
+        for path in wire.folder.rglob("*")
+        if path.is_file() and b"s3cret-key" in path.read_bytes()
+    ]
     assert kept == []
 
     healthy = wire.launch("status", "--json")
@@ -147,7 +164,11 @@ def test_the_printed_commands_do_the_same(wire: Wire, model: Path) -> None:
     lines = [line for line in printed.stdout.splitlines() if not line.startswith("#")]
     starts, stops = lines[:3], lines[3:]
     assert len(stops) == 4 and inventory
-    env = {**os.environ, "PATH": f"{wire.folder / 'bin'}:{os.environ['PATH']}", "FAKE_HOSTS": str(wire.folder)}
+    env = {
+        **os.environ,
+        "PATH": f"{wire.folder / 'bin'}:{os.environ['PATH']}",
+        "FAKE_HOSTS": str(wire.folder),
+    }
     for home in "ab":  # the printed lines name the usual state folder
         (wire.folder / home / ".local").mkdir(exist_ok=True)
     for line in starts:

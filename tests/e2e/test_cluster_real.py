@@ -21,7 +21,9 @@ pytestmark = pytest.mark.e2e
 PLUGIN = Path(__file__).parent / "cpu_on_ray"
 
 
-def test_one_model_over_two_hosts(wire: Wire, engine: Path, tiny_model: Path, ray_python: Path) -> None:
+def test_one_model_over_two_hosts(
+    wire: Wire, engine: Path, tiny_model: Path, ray_python: Path
+) -> None:
     wire.python = engine
     site = wire.folder / "site"
     shutil.rmtree(site)
@@ -29,7 +31,9 @@ def test_one_model_over_two_hosts(wire: Wire, engine: Path, tiny_model: Path, ra
     metadata = site / "cpu_on_ray-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: cpu-on-ray\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[vllm.platform_plugins]\ncpu_on_ray = cpu_on_ray:register\n")
+    (metadata / "entry_points.txt").write_text(
+        "[vllm.platform_plugins]\ncpu_on_ray = cpu_on_ray:register\n"
+    )
     # Ray from the tests' environment, behind everything that the engine's own has
     version = "python{}.{}".format(*embedded_version(engine))
     packages = ray_python.parents[1] / "lib" / version / "site-packages"
@@ -41,7 +45,9 @@ def test_one_model_over_two_hosts(wire: Wire, engine: Path, tiny_model: Path, ra
     inventory = str(wire.inventory())
     refused = wire.launch("plan", *words, "--inventory", inventory)
     assert (refused.returncode, "no Ray executor" in refused.stderr) == (2, True)
-    done = wire.launch("up", *words, "--force", "--inventory", inventory, "--wait", "600", "--json", seconds=700)
+    done = wire.launch(
+        "up", *words, "--force", "--inventory", inventory, "--wait", "600", "--json", seconds=700
+    )
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     assert (shown["layout"]["tensor"], shown["layout"]["hosts"]) == (2, 2)

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.e2e
 def test_a_killed_api_process_is_exit_4_and_leaves_no_core(
     engine: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:
-    serve = Serve(tmp_path, "-w", str(tiny_model), "--engine", "cpu", "-p", str(port), "--name", "tiny")
+    serve = Serve(
+        tmp_path, "-w", str(tiny_model), "--engine", "cpu", "-p", str(port), "--name", "tiny"
+    )
     serving.append(serve)
     serve.ready()
     state = json.loads((tmp_path / "gaudi-launch/services/tiny/state.json").read_text())
@@ -38,7 +40,9 @@ def test_an_engine_that_cannot_load_the_model_is_exit_4_with_its_cause(
     broken = tmp_path / "broken"
     shutil.copytree(tiny_model, broken)
     config = json.loads((broken / "config.json").read_text())
-    (broken / "config.json").write_text(json.dumps({**config, "architectures": ["NobodyKnowsThisForCausalLM"]}))
+    (broken / "config.json").write_text(
+        json.dumps({**config, "architectures": ["NobodyKnowsThisForCausalLM"]})
+    )
     serve = Serve(tmp_path, "-w", str(broken), "--engine", "cpu", "-p", str(port))
     serving.append(serve)
     code, err = serve.wait()
@@ -51,7 +55,9 @@ def test_a_taken_port_is_exit_3_before_anything_starts(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        serve = Serve(tmp_path, "-w", str(tiny_model), "--engine", "cpu", "-p", str(taken.getsockname()[1]))
+        serve = Serve(
+            tmp_path, "-w", str(tiny_model), "--engine", "cpu", "-p", str(taken.getsockname()[1])
+        )
         serving.append(serve)
         code, err = serve.wait()
     assert code == 3 and "is in use" in err

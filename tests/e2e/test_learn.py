@@ -35,5 +35,7 @@ def test_other_loads_are_predicted_after_learning_from_three(port: int) -> None:
     assert "median error" in last, done.stdout + done.stderr
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if done.returncode != 0 and load > 2 * cores:
-        pytest.skip(f"the machine is busy, runs are not repeatable: load {load:.0f} on {cores} cores; {last}")
+        pytest.skip(
+            f"the machine is busy, runs are not repeatable: load {load:.0f} on {cores} cores; {last}"
+        )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -20,7 +20,11 @@ class User:
     """Runs commands next to a service of the same user."""
 
     def __init__(self, state: Path) -> None:
-        self.environment = {**os.environ, "XDG_STATE_HOME": str(state), "http_proxy": "http://127.0.0.1:9"}
+        self.environment = {
+            **os.environ,
+            "XDG_STATE_HOME": str(state),
+            "http_proxy": "http://127.0.0.1:9",
+        }
 
     def run(self, *words: str, question: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -71,7 +75,10 @@ def _answers(port: int) -> None:
     answer = json.loads(ask(port, model="demo"))
     assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
     events = ask(port, model="demo", stream=True).decode().strip().split("\n\n")
-    pieces = [json.loads(e.removeprefix("data: "))["choices"][0]["delta"].get("content") or "" for e in events[:-1]]
+    pieces = [
+        json.loads(e.removeprefix("data: "))["choices"][0]["delta"].get("content") or ""
+        for e in events[:-1]
+    ]
     assert "".join(pieces) == "The capital of France is Paris." and events[-1] == "data: [DONE]"
 
 
@@ -82,15 +89,24 @@ def _check(user: User) -> None:
     assert rows["chat"]["values"]["text"] == "The capital of France is Paris."
     longest = rows["models"]["values"]["longest"]
     # just as long as fits beside the answer, by the server's own count
-    assert rows["long"]["values"]["input"] == longest - 8 and rows["speed"]["values"]["output"] == 64
+    assert (
+        rows["long"]["values"]["input"] == longest - 8 and rows["speed"]["values"]["output"] == 64
+    )
 
 
 def _bench(user: User, folder: Path) -> None:
     trace = folder / "trace.csv"
-    trace.write_text("t_seconds,input_tokens,output_tokens\n0,64,8\n0.5,100,12\n0.6,80,4\n3,9000,9\n")
+    trace.write_text(
+        "t_seconds,input_tokens,output_tokens\n0,64,8\n0.5,100,12\n0.6,80,4\n3,9000,9\n"
+    )
     ours = user.json("bench", "demo", "--trace", str(trace), "--save", str(folder / "ours.json"))
     summary = ours["summary"]
-    assert (ours["tool"], ours["workload"]["left_out"], summary["completed"], summary["failed"]) == (
+    assert (
+        ours["tool"],
+        ours["workload"]["left_out"],
+        summary["completed"],
+        summary["failed"],
+    ) == (
         "builtin",
         1,
         3,

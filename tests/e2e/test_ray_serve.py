@@ -55,16 +55,28 @@ def answer(port: int) -> str:
 
 def metric(port: int, name: str, label: str = "") -> float:
     """A figure of the engine's own page, which is passed on like everything else."""
-    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=GENEROUS) as response:
+    with build_opener(ProxyHandler({})).open(
+        f"http://127.0.0.1:{port}/metrics", timeout=GENEROUS
+    ) as response:
         lines = response.read().decode().splitlines()
-    return float(next(line.split()[-1] for line in lines if line.startswith(name) and label in line))
+    return float(
+        next(line.split()[-1] for line in lines if line.startswith(name) and label in line)
+    )
 
 
 def hang_up(port: int) -> None:
     """Ask for a long streamed answer and go away after its first piece."""
-    body = {"model": "demo", "prompt": "Once", "max_tokens": 1500, "stream": True, "ignore_eos": True}
+    body = {
+        "model": "demo",
+        "prompt": "Once",
+        "max_tokens": 1500,
+        "stream": True,
+        "ignore_eos": True,
+    }
     connection = HTTPConnection("127.0.0.1", port, timeout=GENEROUS)
-    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    connection.request(
+        "POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"}
+    )
     response = connection.getresponse()
     assert response.readline().startswith(b"data: ")
     assert metric(port, "vllm:num_requests_running") == 1
@@ -93,21 +105,37 @@ def test_the_cpu_engine_in_a_replica_answers_streams_and_stops(
     hang_up(port)
     until(lambda: replicas("one") == (1, 1))
     shown = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", "ray", "status"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "gaudi_launch", "ray", "status"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "default: RUNNING" in shown.stdout and "1/1" in shown.stdout
     names = [" ".join(process.cmdline()) for process in serve.family]
-    for part in ("raylet", "gcs_server", "dashboard", "ray::ServeReplica", "vllm.entrypoints", "VLLM::EngineCore"):
+    for part in (
+        "raylet",
+        "gcs_server",
+        "dashboard",
+        "ray::ServeReplica",
+        "vllm.entrypoints",
+        "VLLM::EngineCore",
+    ):
         assert any(part in name for name in names), part
     code, err = serve.end()
     assert code == 130 and err.splitlines()[-1] == "Stopped; no process remains."
     assert serve.alive() == []
     state = json.loads((tmp_path / "gaudi-launch/services/one/state.json").read_text())
-    assert (state["outcome"], state["facts"]["replicas_wanted"], state["facts"]["ray_hpus"]) == ("stopped", 1, 1)
+    assert (state["outcome"], state["facts"]["replicas_wanted"], state["facts"]["ray_hpus"]) == (
+        "stopped",
+        1,
+        1,
+    )
 
 
 @pytest.fixture
-def plain(ray: Path, port: int, tmp_path: Path, serving: list[Serve]) -> Iterator[tuple[Serve, int]]:
+def plain(
+    ray: Path, port: int, tmp_path: Path, serving: list[Serve]
+) -> Iterator[tuple[Serve, int]]:
     """Plain generation in two replicas, answering."""
     words = ("-w", "demo", "--engine", "ray-serve:transformers", "--replicas", "2")
     serve = Serve(tmp_path, *words, "-p", str(port), "--name", "two")
@@ -117,7 +145,9 @@ def plain(ray: Path, port: int, tmp_path: Path, serving: list[Serve]) -> Iterato
     yield serve, port
 
 
-def test_two_replicas_of_plain_generation_and_one_of_them_killed(plain: tuple[Serve, int], tmp_path: Path) -> None:
+def test_two_replicas_of_plain_generation_and_one_of_them_killed(
+    plain: tuple[Serve, int], tmp_path: Path
+) -> None:
     serve, port = plain
     assert answer(port) == PARIS
     text, pieces = streamed(port)
@@ -151,7 +181,9 @@ def test_an_engine_that_cannot_start_is_exit_4_with_its_cause(
     broken.mkdir()
     for file in tiny_model.iterdir():
         (broken / file.name).write_bytes(file.read_bytes())
-    (broken / "config.json").write_text(json.dumps({**config, "architectures": ["NobodyKnowsThisForCausalLM"]}))
+    (broken / "config.json").write_text(
+        json.dumps({**config, "architectures": ["NobodyKnowsThisForCausalLM"]})
+    )
     serve = Serve(tmp_path, "-w", str(broken), "--engine", "ray-serve:cpu", "-p", str(port))
     serving.append(serve)
     code, err = serve.wait()
@@ -162,7 +194,10 @@ def test_ray_itself_accepts_our_config(ray: Path, tmp_path: Path) -> None:
     """Every key of ours is one of this release's, and our list of keys is exactly its list."""
     words = ("-w", str(cpu_install.demo_dir()), "--engine", "ray-serve:cpu", "--replicas", "1..3")
     done = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", "ray", "config", *words], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "gaudi_launch", "ray", "config", *words],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     script = """
 import json, sys, yaml

@@ -19,8 +19,21 @@ from tests.support.waiting import GENEROUS
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("target", ["script", "env"])
-def test_the_real_engine_answers(target: str, engine: Path, tiny_model: Path, port: int, tmp_path: Path) -> None:
-    words = ("-w", str(tiny_model), "--engine", "cpu", "-p", str(port), "-l", "256", "--to", str(tmp_path))
+def test_the_real_engine_answers(
+    target: str, engine: Path, tiny_model: Path, port: int, tmp_path: Path
+) -> None:
+    words = (
+        "-w",
+        str(tiny_model),
+        "--engine",
+        "cpu",
+        "-p",
+        str(port),
+        "-l",
+        "256",
+        "--to",
+        str(tmp_path),
+    )
     clean = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
     done = subprocess.run(
         [sys.executable, "-m", "gaudi_launch", "render", target, *words],
@@ -44,7 +57,9 @@ def test_the_real_engine_answers(target: str, engine: Path, tiny_model: Path, po
         # two engines at once on a busy machine were seen to need more than five minutes
         deadline = time.monotonic() + 900
         while not probe(f"http://127.0.0.1:{port}", timeout=30.0).ready:
-            assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "log").read_text()[-3000:]
+            assert process.poll() is None and time.monotonic() < deadline, (
+                tmp_path / "log"
+            ).read_text()[-3000:]
             time.sleep(0.5)
         family = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)

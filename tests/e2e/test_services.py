@@ -23,7 +23,11 @@ pytestmark = pytest.mark.e2e
 
 class User:
     def __init__(self, state: Path, sockets: Path) -> None:
-        self.environment = {**os.environ, "XDG_STATE_HOME": str(state), "VLLM_RPC_BASE_PATH": str(sockets)}
+        self.environment = {
+            **os.environ,
+            "XDG_STATE_HOME": str(state),
+            "VLLM_RPC_BASE_PATH": str(sockets),
+        }
 
     def call(self, *words: str) -> tuple[int, str, str]:
         done = subprocess.run(
@@ -62,7 +66,18 @@ def sockets() -> Iterator[Path]:
 @pytest.mark.usefixtures("engine")
 def test_a_real_engine_is_kept(tiny_model: Path, port: int, tmp_path: Path, sockets: Path) -> None:
     user = User(tmp_path / "state", sockets)
-    words = ("serve", "-w", str(tiny_model), "--engine", "cpu", "-p", str(port), "--detach", "--name", "demo")
+    words = (
+        "serve",
+        "-w",
+        str(tiny_model),
+        "--engine",
+        "cpu",
+        "-p",
+        str(port),
+        "--detach",
+        "--name",
+        "demo",
+    )
     try:
         code, out, err = user.call(*words, "--restart", "on-failure")
         assert code == 0, err
@@ -81,7 +96,9 @@ def test_a_real_engine_is_kept(tiny_model: Path, port: int, tmp_path: Path, sock
         assert living(family) == [] and not first & set(sockets.iterdir())
         family = launcher.children(recursive=True)
         # a core that hangs outlives the launcher and the server; its title hides its environment
-        (core,) = [process for process in family if "VLLM::EngineCore" in " ".join(process.cmdline())]
+        (core,) = [
+            process for process in family if "VLLM::EngineCore" in " ".join(process.cmdline())
+        ]
         core.suspend()
         for pid in (launcher.pid, user.only()["pid"]):
             os.kill(pid, signal.SIGKILL)
@@ -89,7 +106,9 @@ def test_a_real_engine_is_kept(tiny_model: Path, port: int, tmp_path: Path, sock
         assert code == 0, err
         (stopped,) = json.loads(out)["stopped"]
         # when its group is orphaned the kernel wakes what is stopped and hangs it up, so it may be gone by itself
-        assert {orphan["pid"] for orphan in stopped["orphans"]} <= {process.pid for process in family}
+        assert {orphan["pid"] for orphan in stopped["orphans"]} <= {
+            process.pid for process in family
+        }
         assert living([launcher, *family]) == [] and list(sockets.iterdir()) == []
     finally:
         user.call("stop", "--all", "--drain", "0")

@@ -49,7 +49,18 @@ def json_of(state: Path, *words: str) -> dict[str, Any]:
 def test_a_70b_on_eight_simulated_cards_answers_counts_and_stops(
     engine: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:
-    options = ["--engine", "simulated", "-n", "8", "--time-scale", "500", "-p", str(port), "--name", "70b"]
+    options = [
+        "--engine",
+        "simulated",
+        "-n",
+        "8",
+        "--time-scale",
+        "500",
+        "-p",
+        str(port),
+        "--name",
+        "70b",
+    ]
     serve = Serve(tmp_path, MODEL, *options)
     serving.append(serve)
     assert serve.ready()[0].endswith(f"{MODEL} answers at http://127.0.0.1:{port}\n")
@@ -60,14 +71,18 @@ def test_a_70b_on_eight_simulated_cards_answers_counts_and_stops(
     assert first["choices"][0]["finish_reason"] == "stop"
     form = {"type": "json_schema", "json_schema": {"name": "form", "schema": SCHEMA}}
     _filled(json.loads(ask(port, model=MODEL, max_tokens=300, response_format=form)))
-    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
+    with build_opener(ProxyHandler({})).open(
+        f"http://127.0.0.1:{port}/metrics", timeout=30
+    ) as page:
         metrics = page.read().decode()
     status = json_of(tmp_path, "status", "70b")
     plan = json.loads((tmp_path / "gaudi-launch/services/70b/plan.json").read_text())
     # one block of vLLM's pool is never used
     assert f'num_gpu_blocks="{plan["num_blocks"] + 1}"' in metrics
     assert 'block_size="128"' in metrics and 'enable_prefix_caching="True"' in metrics
-    assert {"warmup_prompt", "warmup_decode", "ready"} <= {phase["name"] for phase in status["phases"]}
+    assert {"warmup_prompt", "warmup_decode", "ready"} <= {
+        phase["name"] for phase in status["phases"]
+    }
     assert status["warmup"]["graphs"] == plan["buckets"]["graphs"]
     code, err = serve.end()
     assert code == 130
@@ -90,7 +105,12 @@ def test_vllm_makes_the_planned_blocks_of_each_kind_of_cache(engine: Path, tmp_p
     script = Path(__file__).with_name("simulated_caches.py")
     done = subprocess.run(
         [str(engine), str(script), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(RUNTIME), "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(RUNTIME),
+            "VLLM_LOGGING_LEVEL": "ERROR",
+            "HF_HUB_OFFLINE": "1",
+        },
         stdout=subprocess.PIPE,
         text=True,
         timeout=300,
@@ -109,7 +129,11 @@ def test_vllm_makes_the_planned_blocks_of_each_kind_of_cache(engine: Path, tmp_p
 
 
 def test_the_readmes_rehearsal_measures_and_draws(engine: Path, port: int, tmp_path: Path) -> None:
-    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "http_proxy": "http://127.0.0.1:9"}
+    environment = {
+        **os.environ,
+        "XDG_STATE_HOME": str(tmp_path),
+        "http_proxy": "http://127.0.0.1:9",
+    }
     lines = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").splitlines()
     serve, bench, stop = (
         shlex.split(line)[1:] for line in lines if "rehearsal" in line and line.startswith("gaudi-")

@@ -36,7 +36,14 @@ def command(state: Path, *words: str) -> str:
 def test_a_rehearsal_is_marked_everywhere_and_a_lost_card_stays_lost(
     engine: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:
-    faults = ("--fault", "compile", "--fault", "slow-card=1", "--fault", f"card-lost=1@{LOST_AFTER}s")
+    faults = (
+        "--fault",
+        "compile",
+        "--fault",
+        "slow-card=1",
+        "--fault",
+        f"card-lost=1@{LOST_AFTER}s",
+    )
     where = ("--machine", "simulated:hls2", "-n", "2", "-p", str(port), "--name", "fails")
     words = (MODEL, "--engine", "simulated", "--time-scale", "500", "--restart", "on-failure")
     serve = Serve(tmp_path, *words, *where, *faults)
@@ -50,7 +57,9 @@ def test_a_rehearsal_is_marked_everywhere_and_a_lost_card_stays_lost(
     assert [(model["id"], model["owned_by"]) for model in models] == [(MODEL, "simulated")]
     saved = tmp_path / "run.json"
     load = ("-i", "64", "-o", "8", "--concurrency", "2", "--requests", "6", "--tool", "builtin")
-    assert "The cards are simulated" in command(tmp_path, "bench", "fails", *load, "--save", str(saved))
+    assert "The cards are simulated" in command(
+        tmp_path, "bench", "fails", *load, "--save", str(saved)
+    )
     assert json.loads(saved.read_text())["simulated"] is True
     assert command(tmp_path, "learn", "--show").startswith("Nothing learned")
     assert command(tmp_path, "learn", str(saved)) == ""

@@ -55,11 +55,17 @@ class Wire:
         self.interfaces = {"a": one, "b": other}
         # what pip would have written beside the packages
         shutil.copytree(ENGINE, self.folder / "site")
-        stand_ins = (("vllm", "0.9.0.1"), ("vllm_hpu_extension", "1.0"), ("habana_torch_plugin", "1.21.0"))
+        stand_ins = (
+            ("vllm", "0.9.0.1"),
+            ("vllm_hpu_extension", "1.0"),
+            ("habana_torch_plugin", "1.21.0"),
+        )
         for package, version in stand_ins:
             metadata = self.folder / "site" / f"{package}-{version}.dist-info" / "METADATA"
             metadata.parent.mkdir()
-            metadata.write_text(f"Metadata-Version: 2.1\nName: {package.replace('_', '-')}\nVersion: {version}\n")
+            metadata.write_text(
+                f"Metadata-Version: 2.1\nName: {package.replace('_', '-')}\nVersion: {version}\n"
+            )
         for name in self.names.values():
             self._ip("netns", "add", name)
         self._ip("link", "add", one, "netns", self.names["a"], "type", "veth", "peer", "name", other,
@@ -122,10 +128,14 @@ class Wire:
             }
             for host, last in (("a", 1), ("b", 2))
         ]
-        path.write_text(json.dumps({"schema": 1, "hosts": [*hosts, *({"ssh": name} for name in more)]}))
+        path.write_text(
+            json.dumps({"schema": 1, "hosts": [*hosts, *({"ssh": name} for name in more)]})
+        )
         return path
 
-    def launch(self, *words: str, seconds: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
+    def launch(
+        self, *words: str, seconds: float = 300, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         env = {
             **os.environ,
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
@@ -143,7 +153,10 @@ class Wire:
     def wait_for_ray(self) -> None:
         script = f"import socket; socket.create_connection(('{self.net}.1', 8850), 1)"
         words = ["ip", "netns", "exec", self.names["a"], sys.executable, "-c", script]
-        until(lambda: subprocess.run(words, capture_output=True, check=False).returncode == 0, "Ray's start")
+        until(
+            lambda: subprocess.run(words, capture_output=True, check=False).returncode == 0,
+            "Ray's start",
+        )
 
     def answers(self, path: str) -> bool:
         """Whether the service has this page by now, or still."""

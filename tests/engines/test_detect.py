@@ -27,12 +27,22 @@ LIMIT = "def warmup_range_with_limit(config): ...\n"
     ("files", "engine", "limit"),
     [
         ({f"{EXTENSION}/bucketing/linear.py": ""}, "vllm-fork@1.21", "false"),
-        ({f"{EXTENSION}/bucketing/linear.py": "", f"{EXTENSION}/features.py": ""}, "vllm-fork@1.22", "false"),
-        ({f"{EXTENSION}/bucketing/linear.py": LIMIT, f"{EXTENSION}/features.py": ""}, "vllm-fork@1.22", "true"),
+        (
+            {f"{EXTENSION}/bucketing/linear.py": "", f"{EXTENSION}/features.py": ""},
+            "vllm-fork@1.22",
+            "false",
+        ),
+        (
+            {f"{EXTENSION}/bucketing/linear.py": LIMIT, f"{EXTENSION}/features.py": ""},
+            "vllm-fork@1.22",
+            "true",
+        ),
         ({f"{EXTENSION}/bucketing.py": LIMIT}, "deepseek_r1", "true"),
     ],
 )
-def test_the_fork_is_told_by_its_files(files: dict[str, str], engine: str, limit: str, tmp_path: Path) -> None:
+def test_the_fork_is_told_by_its_files(
+    files: dict[str, str], engine: str, limit: str, tmp_path: Path
+) -> None:
     common = {"vllm/__init__.py": BOOM, f"{EXTENSION}/__init__.py": BOOM, "torch/__init__.py": BOOM}
     python = interpreter(tmp_path, PACKAGES, {**common, **files})
     found = detect(python)
@@ -63,7 +73,11 @@ def test_other_interpreters(packages: dict[str, str], engine: str, tmp_path: Pat
 
 def test_the_commit_of_a_source_tree(tmp_path: Path) -> None:
     head = "a" * 40
-    files = {"vllm/__init__.py": "", ".git/HEAD": "ref: refs/heads/main\n", ".git/refs/heads/main": head + "\n"}
+    files = {
+        "vllm/__init__.py": "",
+        ".git/HEAD": "ref: refs/heads/main\n",
+        ".git/refs/heads/main": head + "\n",
+    }
     found = detect(interpreter(tmp_path, {}, files))
     assert found is not None
     assert found.facts["commit"] == head

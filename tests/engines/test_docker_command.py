@@ -57,10 +57,14 @@ def test_where_a_port_is_published(address: str, word: str) -> None:
 
 def test_cards_that_the_container_names_itself_are_not_named_twice() -> None:
     words = docker_run(replace(CARDS, env={"HABANA_VISIBLE_DEVICES": "all"}), "here")
-    assert [word for word in words if word.startswith("HABANA_VISIBLE_DEVICES")] == ["HABANA_VISIBLE_DEVICES=all"]
+    assert [word for word in words if word.startswith("HABANA_VISIBLE_DEVICES")] == [
+        "HABANA_VISIBLE_DEVICES=all"
+    ]
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), min_size=1), st.booleans())
+@given(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), min_size=1), st.booleans()
+)
 def test_any_folder_arrives_as_it_is_named(source: str, read_only: bool) -> None:
     container = Container("i", (), mounts=(Mount("/" + source, "/data", read_only),))
     words = docker_run(container, "here")
@@ -70,12 +74,19 @@ def test_any_folder_arrives_as_it_is_named(source: str, read_only: bool) -> None
         assert value.split(":") == wanted
     else:
         # docker reads --mount with a reader of comma-separated values
-        wanted = ["type=bind", f"source=/{source}", "target=/data", *(["readonly"] if read_only else [])]
+        wanted = [
+            "type=bind",
+            f"source=/{source}",
+            "target=/data",
+            *(["readonly"] if read_only else []),
+        ]
         assert next(csv.reader([value])) == wanted
 
 
 def test_indices_are_those_of_the_modules() -> None:
-    host = Host(cards=(Card(index=1, module=4), Card(index=0, module=6), Card(index=None, module=7)))
+    host = Host(
+        cards=(Card(index=1, module=4), Card(index=0, module=6), Card(index=None, module=7))
+    )
     assert card_indices(host, (6, 4)) == (0, 1)
     for module in (7, 5):
         with pytest.raises(LaunchError) as error:

@@ -44,7 +44,9 @@ def test_every_answer_has_a_sentence_and_a_source() -> None:
         for each in answers(version.engine, version.version, version.label):
             assert each.sentence.id in catalogue("en")
             assert bool(each.source) is (each.status != "unknown")
-    assert {row.engine for feature in features() for row in feature.rows} <= {each.engine for each in versions()}
+    assert {row.engine for feature in features() for row in feature.rows} <= {
+        each.engine for each in versions()
+    }
 
 
 def test_a_plan_says_how_a_feature_is_limited_and_nothing_of_a_supported_one() -> None:
@@ -59,10 +61,15 @@ def test_a_plan_says_how_a_feature_is_limited_and_nothing_of_a_supported_one() -
     ("engine", "extra"),
     [
         ("vllm-fork@1.21", ("--kv-transfer-config", "{}")),
-        ("vllm-gaudi@0.26", ("--speculative-config", '{"method": "medusa", "num_speculative_tokens": 3}')),
+        (
+            "vllm-gaudi@0.26",
+            ("--speculative-config", '{"method": "medusa", "num_speculative_tokens": 3}'),
+        ),
     ],
 )
-def test_an_option_whose_feature_is_missing_is_refused_and_forced(engine: str, extra: tuple[str, ...]) -> None:
+def test_an_option_whose_feature_is_missing_is_refused_and_forced(
+    engine: str, extra: tuple[str, ...]
+) -> None:
     with pytest.raises(LaunchError) as caught:
         warned(engine, *extra)
     assert (caught.value.id, caught.value.exit_code) == ("features.refused", ExitCode.USAGE)

@@ -125,7 +125,9 @@ def test_plugin_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("import time\ntime.sleep(60)\n", "warmup_engine.ask_timeout"),
     ],
 )
-def test_no_answer(text: str | None, id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer(
+    text: str | None, id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _package(tmp_path, monkeypatch, {"vllm_hpu_extension/bucketing.py": text} if text else {})
     answer = ask_engine(sys.executable, EXTENSION, {}, ARGS, seconds=2 if "timeout" in id else 30)
     assert answer.buckets is None
@@ -173,7 +175,9 @@ def test_real_engine(engine: str, seed: int, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _random_case(chance: random.Random, family: str) -> tuple[dict[str, str], dict[str, Any]]:
-    length = chance.choice([chance.randint(64, 9000), 4096, 8192, chance.randrange(8192, 40000, 128)])
+    length = chance.choice(
+        [chance.randint(64, 9000), 4096, 8192, chance.randrange(8192, 40000, 128)]
+    )
     args = {
         "max_num_seqs": chance.choice([1, 3, 16, 100, 128, chance.randint(1, 300)]),
         "max_model_len": length,

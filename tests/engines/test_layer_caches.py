@@ -90,13 +90,18 @@ def test_a_version_without_shared_layers_gives_them_a_cache() -> None:
     assert tokens == [6 * row, 4 * row]
 
 
-@pytest.mark.parametrize(("variables", "compressed"), [({}, True), ({"VLLM_MLA_DISABLE": "1"}, False)])
-def test_a_plan_counts_what_the_version_allocates(variables: dict[str, str], compressed: bool) -> None:
+@pytest.mark.parametrize(
+    ("variables", "compressed"), [({}, True), ({"VLLM_MLA_DISABLE": "1"}, False)]
+)
+def test_a_plan_counts_what_the_version_allocates(
+    variables: dict[str, str], compressed: bool
+) -> None:
     engine = registry.find("vllm-gaudi@0.26.0")
     request = Request("moonshotai/Kimi-K2-Instruct")
     limits = engine.limits(request, Host(), KIMI)
     settings = [
-        Setting(name, value, "env", "environment", message("plan.exported")) for name, value in variables.items()
+        Setting(name, value, "env", "environment", message("plan.exported"))
+        for name, value in variables.items()
     ]
     demand, _ = division(KIMI, limits, settings, engine)
     assert demand.cache == CacheRules(compressed=compressed)
@@ -129,10 +134,16 @@ def test_layers_without_a_cache_are_a_limit(
     name: str, version: str, status: SupportStatus, reasons: list[str]
 ) -> None:
     found = support_of(Model(name, name, architecture=name), "vllm-gaudi", version)
-    assert (found.status, [each.id for each in found.reasons], found.refused) == (status, reasons, False)
+    assert (found.status, [each.id for each in found.reasons], found.refused) == (
+        status,
+        reasons,
+        False,
+    )
 
 
 def test_a_profile_without_config_json_has_compact_gdn_too() -> None:
-    model = Model("m", "m", architecture="Qwen3_5MoeForConditionalGeneration", layers=40, attention_layers=10)
+    model = Model(
+        "m", "m", architecture="Qwen3_5MoeForConditionalGeneration", layers=40, attention_layers=10
+    )
     found = support_of(model, "vllm-gaudi", "0.26.0")
     assert [each.id for each in found.reasons] == ["support.compact_gdn"]

@@ -30,25 +30,48 @@ def test_the_table_refuses_what_is_not_in_it() -> None:
         parse("1.21", ["--dtype", "int3"])
 
 
-@pytest.mark.parametrize(("name", "record"), [case for case in records() if case.values[1]["launched"]])
+@pytest.mark.parametrize(
+    ("name", "record"), [case for case in records() if case.values[1]["launched"]]
+)
 def test_the_recorded_argv_is_taken(name: str, record: dict[str, Any]) -> None:
     """The scripts' own argv passes the table, so that the table is a fair judge of ours."""
     parse(SCRIPTS[name][0], record["argv"][2:])
 
 
-_OPTIONAL = ("input_range", "output_range", "max_num_batched_tokens", "scheduler_steps", "reduce", "quant_config")
-_MORE = ("max_prefill_seqs", "memory_utilization", "max_capture_len", "dtype", "no_zero_padding", "no_fused_sdpa")
+_OPTIONAL = (
+    "input_range",
+    "output_range",
+    "max_num_batched_tokens",
+    "scheduler_steps",
+    "reduce",
+    "quant_config",
+)
+_MORE = (
+    "max_prefill_seqs",
+    "memory_utilization",
+    "max_capture_len",
+    "dtype",
+    "no_zero_padding",
+    "no_fused_sdpa",
+)
 
 
 @pytest.mark.parametrize("version", FILES)
 @settings(max_examples=120, deadline=None)
-@given(request_=requests, model=st.sampled_from(MODELS), host=st.sampled_from(sorted(HOSTS)), data=st.data())
+@given(
+    request_=requests,
+    model=st.sampled_from(MODELS),
+    host=st.sampled_from(sorted(HOSTS)),
+    data=st.data(),
+)
 def test_any_request_makes_an_argv_that_the_engine_takes(
     version: str, request_: Request, model: Model, host: str, data: st.DataObject
 ) -> None:
     # most random requests ask for something the version lacks: take some wishes back
     back = data.draw(st.sets(st.sampled_from([*_OPTIONAL, *_MORE, "inc_fp8", "profile"])))
-    blank: dict[str, Any] = {name: False if name.startswith(("no_", "inc", "profile")) else None for name in back}
+    blank: dict[str, Any] = {
+        name: False if name.startswith(("no_", "inc", "profile")) else None for name in back
+    }
     request_ = replace(request_, model=model.path, **blank)
     try:
         plan = make_plan(request_, HOSTS[host], model, find(ENGINES[version]))

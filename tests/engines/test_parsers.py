@@ -58,7 +58,9 @@ def test_deepseek_r1_needs_the_switch_of_its_branch() -> None:
 def test_a_parser_that_the_version_has_not_registered_is_left_out() -> None:
     """1.21 has llama4_json, and llama4_pythonic is younger; glm45 came with 1.22."""
     assert parsers_of("vllm-fork@1.21", "Llama-4-Scout-17B-16E-Instruct", cards=8) == []
-    assert parsers_of("vllm-fork@1.22", "Llama-4-Scout-17B-16E-Instruct", cards=8) == calls("llama4_pythonic")
+    assert parsers_of("vllm-fork@1.22", "Llama-4-Scout-17B-16E-Instruct", cards=8) == calls(
+        "llama4_pythonic"
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,9 @@ def test_an_embedding_model_of_the_family_has_no_chat_to_parse() -> None:
 
 @pytest.mark.parametrize("version", ["1.21", "1.22"])
 def test_the_registered_reasoning_parsers_are_those_of_the_recorded_options(version: str) -> None:
-    rows = json.loads(gzip.decompress((DATA / "parity/cli-options" / f"{FILES[version]}.json.gz").read_bytes()))
+    rows = json.loads(
+        gzip.decompress((DATA / "parity/cli-options" / f"{FILES[version]}.json.gz").read_bytes())
+    )
     (recorded,) = (row["choices"] for row in rows if "--reasoning-parser" in row["flags"])
     table = option_table(f"vllm-fork-{version}")
     assert list(table.spellings["--reasoning-parser"].registered) == recorded

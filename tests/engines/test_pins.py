@@ -46,7 +46,9 @@ def test_a_version_without_a_file_has_nothing_to_compare(version: str) -> None:
 
 
 def test_the_local_part_of_the_engines_version_does_not_count() -> None:
-    assert pins_file(Installed("python3", "vllm-gaudi", {}, {"plugin": "0.26.0+gb059f9c"})) == str(FILE)
+    assert pins_file(Installed("python3", "vllm-gaudi", {}, {"plugin": "0.26.0+gb059f9c"})) == str(
+        FILE
+    )
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"])
@@ -62,7 +64,11 @@ def test_an_engine_without_a_profile_has_no_file() -> None:
 def test_every_line_of_the_shipped_files_is_read() -> None:
     for path in FILE.parent.glob("*.txt"):
         text = path.read_text(encoding="utf-8")
-        lines = {re.split(r"==", line)[0] for line in text.splitlines() if line and not line.startswith("#")}
+        lines = {
+            re.split(r"==", line)[0]
+            for line in text.splitlines()
+            if line and not line.startswith("#")
+        }
         assert set(pins_in(text)) == lines
 
 
@@ -72,5 +78,8 @@ def test_a_package_with_conditions_has_each_of_its_versions() -> None:
 
 
 def test_an_interpreter_that_does_not_answer_is_not_compared(tmp_path: Path) -> None:
-    assert compare_pins(Installed(str(tmp_path / "absent"), "vllm-gaudi", {}, {"plugin": "0.26.0"})) is None
+    assert (
+        compare_pins(Installed(str(tmp_path / "absent"), "vllm-gaudi", {}, {"plugin": "0.26.0"}))
+        is None
+    )
     assert compare_pins(Installed("/bin/true", "vllm-gaudi", {}, {"plugin": "0.26.0"})) is None

@@ -84,17 +84,35 @@ def test_over_several_hosts_only_an_engine_that_was_tried_there_is_assumed() -> 
     plain = Model("m", "Qwen3-8B", architecture="Qwen3ForCausalLM")
     assert registry.name_over_hosts(Request("m"), None, plain, Host) == "vllm-fork@1.21"
     assert registry.name_over_hosts(Request("m"), None, V3, Host) == "deepseek_r1"
-    assert registry.name_over_hosts(Request("m", engine="vllm-gaudi"), None, plain, Host) == "vllm-gaudi"
+    assert (
+        registry.name_over_hosts(Request("m", engine="vllm-gaudi"), None, plain, Host)
+        == "vllm-gaudi"
+    )
 
 
 @pytest.mark.parametrize(
     ("engine", "date"),
-    [("vllm-fork@1.21", "2025-10-28"), ("vllm-fork@1.22", "2025-10-28"), ("vllm-gaudi", None), ("tgi", None)],
+    [
+        ("vllm-fork@1.21", "2025-10-28"),
+        ("vllm-fork@1.22", "2025-10-28"),
+        ("vllm-gaudi", None),
+        ("tgi", None),
+    ],
 )
 def test_an_engine_that_ended_says_so_in_its_plan(
     engine: str, date: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["-w", "Qwen/Qwen3-8B", "--machine", "simulated:hls2", "--engine", engine, "--json", "--lang", "en"]
+    words = [
+        "-w",
+        "Qwen/Qwen3-8B",
+        "--machine",
+        "simulated:hls2",
+        "--engine",
+        engine,
+        "--json",
+        "--lang",
+        "en",
+    ]
     assert run(["plan", *words]) == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     found = [warning["message"] for warning in warnings if warning["id"] == "plan.engine_ended"]
@@ -105,9 +123,14 @@ def test_profiles_name_engines_that_there_are() -> None:
     assert {profile.engine for profile in profiles()} - {""} <= set(registry.ENGINES)
 
 
-@pytest.mark.parametrize("command", [("plan", "--machine", "simulated:hls2", "-n", "8", "-w"), ("fit",)])
+@pytest.mark.parametrize(
+    "command", [("plan", "--machine", "simulated:hls2", "-n", "8", "-w"), ("fit",)]
+)
 def test_plan_and_fit_take_the_same(
-    command: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    command: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert run([*command, "deepseek-ai/DeepSeek-R1-0528", "--json"]) == 0
@@ -120,7 +143,17 @@ def test_plan_and_fit_take_the_same(
 def test_a_release_older_than_the_model_is_told(
     engine: str, told: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["-w", "zai-org/GLM-4.5", "-n", "8", "--machine", "simulated:hls2", "--engine", engine, "--json"]
+    words = [
+        "-w",
+        "zai-org/GLM-4.5",
+        "-n",
+        "8",
+        "--machine",
+        "simulated:hls2",
+        "--engine",
+        engine,
+        "--json",
+    ]
     # 1.21 lacks the class, which refuses the plan
     assert run(["plan", *words, *(["--force"] if told else [])]) == 0
     warnings = {warning["id"] for warning in json.loads(capsys.readouterr().out)["warnings"]}

@@ -25,7 +25,13 @@ from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus, ch
 
 LLAMA = Model("m", "Llama-3.1-8B-Instruct", architecture="LlamaForCausalLM", model_type="llama")
 UNKNOWN = Model("m", "Made-Up-7B", architecture="TotallyUnknownForCausalLM", model_type="made_up")
-GPT_OSS = Model("m", "gpt-oss-120b", architecture="GptOssForCausalLM", model_type="gpt_oss", quantization="mxfp4")
+GPT_OSS = Model(
+    "m",
+    "gpt-oss-120b",
+    architecture="GptOssForCausalLM",
+    model_type="gpt_oss",
+    quantization="mxfp4",
+)
 RELEASES = [(each.engine, each.version) for each in support.versions() if each.complete]
 
 
@@ -38,7 +44,9 @@ def ids(found: ModelSupport) -> list[str]:
 
 
 @pytest.mark.parametrize(("engine", "version"), RELEASES)
-def test_every_version_runs_llama_and_no_version_an_unknown_class(engine: str, version: str) -> None:
+def test_every_version_runs_llama_and_no_version_an_unknown_class(
+    engine: str, version: str
+) -> None:
     assert support_of(LLAMA, engine, version).status is SupportStatus.RUNS
     found = support_of(UNKNOWN, engine, version)
     assert found.status is SupportStatus.NO
@@ -145,10 +153,14 @@ def test_a_version_without_a_list_is_a_warning() -> None:
 def test_an_installed_registry_beats_the_shipped_one(tmp_path: Path) -> None:
     path = tmp_path / "vllm/model_executor/models/registry.py"
     path.parent.mkdir(parents=True)
-    path.write_text('_X = {"TotallyUnknownForCausalLM": ("x", "X")}\n_OLD = {"LlamaForCausalLM": "0.9"}\n')
+    path.write_text(
+        '_X = {"TotallyUnknownForCausalLM": ("x", "X")}\n_OLD = {"LlamaForCausalLM": "0.9"}\n'
+    )
     plugin = tmp_path / "vllm_gaudi/models/__init__.py"
     plugin.parent.mkdir(parents=True)
-    plugin.write_text('def register_model():\n    ModelRegistry.register_model("NewForCausalLM", "a:B")\n')
+    plugin.write_text(
+        'def register_model():\n    ModelRegistry.register_model("NewForCausalLM", "a:B")\n'
+    )
     facts = {"source": str(tmp_path), "plugin_source": str(tmp_path), "plugin": "0.26.0"}
     engine = registry.find("auto", Installed("/p", "vllm-gaudi", {}, facts))
     assert engine.support(UNKNOWN).status is SupportStatus.RUNS
@@ -160,7 +172,9 @@ def installed_plugin(folder: Path, methods: str, transformers: str = "") -> Engi
     """An installed plugin of a version without shipped facts."""
     path = folder / "vllm/model_executor/models/registry.py"
     path.parent.mkdir(parents=True)
-    path.write_text('_X = {"LlamaForCausalLM": ("x", "X"), "TransformersForCausalLM": ("t", "T")}\n')
+    path.write_text(
+        '_X = {"LlamaForCausalLM": ("x", "X"), "TransformersForCausalLM": ("t", "T")}\n'
+    )
     platform = folder / "vllm_gaudi/platform.py"
     platform.parent.mkdir(parents=True)
     platform.write_text(f"class P:\n    supported_quantization: list[str] = {methods}\n")
@@ -198,7 +212,9 @@ def test_the_cpu_engine_answers_by_its_own_registry(tmp_path: Path) -> None:
     path = tmp_path / "vllm/model_executor/models/registry.py"
     path.parent.mkdir(parents=True)
     path.write_text('_X = {"LlamaForCausalLM": ("x", "X")}\n')
-    engine = registry.find("cpu", Installed("/p", "cpu", {}, {"source": str(tmp_path), "vllm": "0.32.0"}))
+    engine = registry.find(
+        "cpu", Installed("/p", "cpu", {}, {"source": str(tmp_path), "vllm": "0.32.0"})
+    )
     assert engine.support(LLAMA).status is SupportStatus.RUNS
     assert engine.support(replace(LLAMA, quantization="fp8")).status is SupportStatus.RUNS
     assert engine.support(UNKNOWN).refused
@@ -236,7 +252,9 @@ GDN = Model(
         ("0.17.1", {}, False),
     ],
 )
-def test_compact_gdn_has_no_prefix_caching(version: str, variables: dict[str, str], limited: bool) -> None:
+def test_compact_gdn_has_no_prefix_caching(
+    version: str, variables: dict[str, str], limited: bool
+) -> None:
     found = support_of(GDN, "vllm-gaudi", version, variables=variables)
     assert ("support.compact_gdn" in ids(found)) is limited
     host = simulated.make("gaudi3-oam")
@@ -272,7 +290,9 @@ def test_sparse_attention_is_said_to_be_dense() -> None:
     model = Model("m", "GLM-5.1", architecture="GlmMoeDsaForCausalLM", config={"index_topk": 2048})
     found = support_of(model, "vllm-gaudi", "0.26.0")
     assert found.status is SupportStatus.LIMITED
-    assert [(reason.id, reason.values["tokens"]) for reason in found.reasons] == [("support.dense", 2048)]
+    assert [(reason.id, reason.values["tokens"]) for reason in found.reasons] == [
+        ("support.dense", 2048)
+    ]
 
 
 def test_validated_models_are_found_by_name() -> None:
@@ -317,24 +337,58 @@ def made_up(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["plan", "warmup", "render script"])
-@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi", "vllm-gaudi@0.19"])
+@pytest.mark.parametrize(
+    "engine", ["vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi", "vllm-gaudi@0.19"]
+)
 def test_commands_refuse_with_exit_5(
     made_up: Path, command: str, engine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = [*command.split(), "-w", str(made_up), "-n", "1", "--engine", engine, "--machine", "simulated:hls2"]
+    argv = [
+        *command.split(),
+        "-w",
+        str(made_up),
+        "-n",
+        "1",
+        "--engine",
+        engine,
+        "--machine",
+        "simulated:hls2",
+    ]
     assert run(argv) == ExitCode.MODEL
     assert "TotallyUnknownForCausalLM" in capsys.readouterr().err
 
 
 def test_plan_continues_with_force(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["plan", "-w", str(made_up), "-n", "1", "--engine", "vllm-gaudi", "--machine", "simulated:hls2"]
+    argv = [
+        "plan",
+        "-w",
+        str(made_up),
+        "-n",
+        "1",
+        "--engine",
+        "vllm-gaudi",
+        "--machine",
+        "simulated:hls2",
+    ]
     assert run([*argv, "--force", "--json"]) == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert "support.forced" in [warning["id"] for warning in warnings]
 
 
-def test_an_unknown_version_names_the_nearest(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["plan", "-w", str(made_up), "-n", "1", "--engine", "vllm-gaudi@0.29", "--machine", "simulated:hls2"]
+def test_an_unknown_version_names_the_nearest(
+    made_up: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = [
+        "plan",
+        "-w",
+        str(made_up),
+        "-n",
+        "1",
+        "--engine",
+        "vllm-gaudi@0.29",
+        "--machine",
+        "simulated:hls2",
+    ]
     assert run(argv) == ExitCode.USAGE
     assert "vllm-gaudi@0.19" in capsys.readouterr().err
 
@@ -355,7 +409,9 @@ def test_the_versions_that_expand_a_method_are_named() -> None:
     assert found.reasons[1].values["known"] == "vllm-gaudi@0.17.1"
 
 
-@pytest.mark.parametrize(("version", "refused"), [("0.14.1", True), ("0.15.1", False), ("0.26.0", False)])
+@pytest.mark.parametrize(
+    ("version", "refused"), [("0.14.1", True), ("0.15.1", False), ("0.26.0", False)]
+)
 def test_a_method_that_vllm_loads_as_another_one_is_that_one(version: str, refused: bool) -> None:
     # vllm/model_executor/layers/quantization/inc: auto-round becomes inc
     model = Model("m", "m", architecture="LlamaForCausalLM", quantization="auto-round")

@@ -45,7 +45,12 @@ def model(tmp_path: Path) -> Path:
     folder = tmp_path / "models" / "Small"
     folder.mkdir(parents=True)
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2}
-    sizes = {"num_attention_heads": 8, "num_key_value_heads": 8, "hidden_size": 256, "vocab_size": 1000}
+    sizes = {
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "hidden_size": 256,
+        "vocab_size": 1000,
+    }
     more = {"max_position_embeddings": 4096, "torch_dtype": "bfloat16"}
     (folder / "config.json").write_text(json.dumps({**config, **sizes, **more}), encoding="utf-8")
     (folder / "pytorch_model.bin").touch()
@@ -68,13 +73,36 @@ def ask(capfd: pytest.CaptureFixture[str], machine: Path) -> Callable[..., Any]:
 
 
 def test_plan_has_its_settings_its_memory_and_its_buckets(ask: Callable[..., Any]) -> None:
-    found = ask("plan", "-w", MODEL, "-n", "2", "-b", "8", "--machine", "simulated:hls2", *TOY, "--", "--fast")
+    found = ask(
+        "plan",
+        "-w",
+        MODEL,
+        "-n",
+        "2",
+        "-b",
+        "8",
+        "--machine",
+        "simulated:hls2",
+        *TOY,
+        "--",
+        "--fast",
+    )
     assert found["engine"] == {"name": "toy", "version": "1.0", "python": None}
     assert found["modules"] == [0, 1]
     assert found["env"]["HABANA_VISIBLE_MODULES"] == "0,1"
     assert found["argv"][1:] == [
         toy_engine.__file__,
-        *("--host", "127.0.0.1", "--port", "30001", "--model", MODEL, "--max-num-seqs", "8", "--fast"),
+        *(
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "30001",
+            "--model",
+            MODEL,
+            "--max-num-seqs",
+            "8",
+            "--fast",
+        ),
     ]
     assert found["buckets"]["strategy"] == "doubling"
     assert found["buckets"]["prompt"] == [[1, 128, 0], [1, 256, 0], [1, 512, 0], [1, 1024, 0]]
@@ -106,9 +134,15 @@ def test_engines_lists_it_with_its_defaults(ask: Callable[..., Any]) -> None:
     [("script", ()), ("env", ()), ("systemd", ()), ("compose", ("--image", "own/toy:1"))],
 )
 def test_render_writes_its_command(
-    target: str, more: tuple[str, ...], machine: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    target: str,
+    more: tuple[str, ...],
+    machine: Path,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
-    code = run(["render", target, "-w", MODEL, "-n", "1", "--machine", "simulated:hls2", *TOY, *more])
+    code = run(
+        ["render", target, "-w", MODEL, "-n", "1", "--machine", "simulated:hls2", *TOY, *more]
+    )
     out, err = capfd.readouterr()
     assert code == 0, err
     assert "HABANA_VISIBLE_" in out
@@ -118,7 +152,19 @@ def test_serve_is_ready_and_is_stopped(
     ask: Callable[..., Any], model: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     port = unused_port()
-    words = ["-w", str(model), "-n", "1", "-p", str(port), "--name", "small", "--no-doctor", "--detach", *TOY]
+    words = [
+        "-w",
+        str(model),
+        "-n",
+        "1",
+        "-p",
+        str(port),
+        "--name",
+        "small",
+        "--no-doctor",
+        "--detach",
+        *TOY,
+    ]
     code = run(["serve", *words])
     assert code == 0, capfd.readouterr().err
     try:
@@ -126,7 +172,11 @@ def test_serve_is_ready_and_is_stopped(
             assert json.load(response)["data"][0]["id"] == str(model)
         capfd.readouterr()
         (service,) = ask("ps")["services"]
-        assert (service["name"], service["engine"], service["phase"]) == ("small", "toy@1.0", "ready")
+        assert (service["name"], service["engine"], service["phase"]) == (
+            "small",
+            "toy@1.0",
+            "ready",
+        )
     finally:
         stopped = run(["stop", "small"])
     capfd.readouterr()
@@ -136,10 +186,24 @@ def test_serve_is_ready_and_is_stopped(
 
 
 def test_a_start_that_failed_is_explained(
-    ask: Callable[..., Any], model: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ask: Callable[..., Any],
+    model: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TOY_DO", "oom")
-    words = ["-w", str(model), "-n", "1", "-p", str(unused_port()), "--name", "small", "--no-doctor", *TOY]
+    words = [
+        "-w",
+        str(model),
+        "-n",
+        "1",
+        "-p",
+        str(unused_port()),
+        "--name",
+        "small",
+        "--no-doctor",
+        *TOY,
+    ]
     assert run(["serve", *words]) == 4
     capfd.readouterr()
     found = ask("why", "small")

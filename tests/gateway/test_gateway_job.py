@@ -56,7 +56,11 @@ def test_new_settings_are_for_a_running_gateway_of_the_same_address() -> None:
     job = gateway_job("gw", BACKENDS, GatewaySettings())
     with registry.hold("gw"):
         store.write(store.service_dir("gw"), "job.json", job.to_json())
-        store.write(store.service_dir("gw"), "state.json", {"name": "gw", "phase": "stopped", "outcome": "stopped"})
+        store.write(
+            store.service_dir("gw"),
+            "state.json",
+            {"name": "gw", "phase": "stopped", "outcome": "stopped"},
+        )
     with pytest.raises(LaunchError) as raised:
         renew("gw", BACKENDS, GatewaySettings(port=1234))
     assert raised.value.id == "gateway.other_address"

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica, GatewaySettings, Tls, check_backends
+from gaudi_launch.gateway.gateway_settings import (
+    Backend,
+    GatewayReplica,
+    GatewaySettings,
+    Tls,
+    check_backends,
+)
 from tests.support.places import TOP
 
 ONE = (GatewayReplica("http://127.0.0.1:9201"),)
@@ -32,7 +38,15 @@ def test_what_cannot_be_routed_to_is_refused(backends: list[Backend], id: str) -
 
 
 def test_names_and_addresses_of_engines_are_accepted() -> None:
-    check_backends([Backend("Qwen/Qwen3-8B", (*ONE, GatewayReplica("http://[::1]:9202")), aliases=("chat", "a:b"))])
+    check_backends(
+        [
+            Backend(
+                "Qwen/Qwen3-8B",
+                (*ONE, GatewayReplica("http://[::1]:9202")),
+                aliases=("chat", "a:b"),
+            )
+        ]
+    )
 
 
 @pytest.mark.parametrize(

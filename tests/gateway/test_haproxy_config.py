@@ -16,12 +16,20 @@ from gaudi_launch.gateway.gateway_settings import (
     Tls,
     UserLimits,
 )
-from gaudi_launch.gateway.haproxy_config import GatewayFiles, gateway_files, haproxy_config, large_config
+from gaudi_launch.gateway.haproxy_config import (
+    GatewayFiles,
+    gateway_files,
+    haproxy_config,
+    large_config,
+)
 from gaudi_launch.messages import set_language
 
 CHAT = Backend(
     "Qwen/Qwen3-8B",
-    (GatewayReplica("http://127.0.0.1:9201", "chat-0"), GatewayReplica("http://127.0.0.1:9202", "chat-1")),
+    (
+        GatewayReplica("http://127.0.0.1:9201", "chat-0"),
+        GatewayReplica("http://127.0.0.1:9202", "chat-1"),
+    ),
     aliases=("chat",),
     balance="prefix",
 )
@@ -41,7 +49,11 @@ def made(settings: GatewaySettings) -> GatewayFiles:
 
 
 def rules(settings: GatewaySettings, word: str) -> list[str]:
-    return [line.strip() for line in haproxy_config((CHAT, EMBED), settings).splitlines() if word in line]
+    return [
+        line.strip()
+        for line in haproxy_config((CHAT, EMBED), settings).splitlines()
+        if word in line
+    ]
 
 
 def test_the_process_gets_its_settings_and_nothing_else() -> None:
@@ -79,9 +91,17 @@ def test_the_answerer_knows_the_service_of_each_engine() -> None:
                 {"url": "http://127.0.0.1:9202", "service": "chat-1"},
             ],
         },
-        {"model": "bge-m3", "aliases": [], "replicas": [{"url": "http://127.0.0.1:9203", "service": ""}]},
+        {
+            "model": "bge-m3",
+            "aliases": [],
+            "replicas": [{"url": "http://127.0.0.1:9203", "service": ""}],
+        },
     ]
-    assert (document["keys_file"], document["services"], document["tls"]) == (str(KEYS), "/state/services", None)
+    assert (document["keys_file"], document["services"], document["tls"]) == (
+        str(KEYS),
+        "/state/services",
+        None,
+    )
 
 
 def test_a_prefix_keeps_conversations_and_load_decides_otherwise() -> None:
@@ -110,13 +130,18 @@ def test_the_process_for_large_requests_has_no_address_and_no_keys() -> None:
 def test_tls_is_on_the_clients_side_only() -> None:
     settings = GatewaySettings(host="::", port=443, tls=Tls(Path("/c.pem"), Path("/k.pem")))
     inner = "bind unix@inner.sock mode 600"
-    assert rules(settings, "bind") == ["bind [::]:443 ssl crt tls.pem alpn h2,http/1.1 ssl-min-ver TLSv1.2", inner]
+    assert rules(settings, "bind") == [
+        "bind [::]:443 ssl crt tls.pem alpn h2,http/1.1 ssl-min-ver TLSv1.2",
+        inner,
+    ]
     assert rules(GatewaySettings(), "bind") == ["bind 127.0.0.1:8000", inner]
 
 
 def test_no_engine_gets_a_key_also_where_the_gateway_needs_none() -> None:
     for settings in (GatewaySettings(), GatewaySettings(keys_file=KEYS)):
-        assert rules(settings, "del-header authorization") == ["http-request del-header authorization"]
+        assert rules(settings, "del-header authorization") == [
+            "http-request del-header authorization"
+        ]
 
 
 def test_limits_are_of_users_so_without_keys_there_are_none() -> None:
@@ -144,7 +169,9 @@ def test_every_answer_of_haproxy_is_an_openai_error(language: str) -> None:
     finally:
         set_language(None)
     texts = [
-        line.split(" string '", 1)[1].rpartition("'")[0] for line in config.splitlines() if " string '" in line
+        line.split(" string '", 1)[1].rpartition("'")[0]
+        for line in config.splitlines()
+        if " string '" in line
     ]
     errors = [json.loads(text)["error"] for text in texts]
     assert len(errors) == 11

@@ -66,7 +66,10 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path = keys_file(tmp_path)
     path.write_bytes(b"alice \xff\xfe\n")
     assert refusal(GatewaySettings(keys_file=path))[0] == "gateway.keys_unreadable"
-    assert refusal(GatewaySettings(keys_file=tmp_path))[0] in ("gateway.keys_unreadable", "gateway.keys_open")
+    assert refusal(GatewaySettings(keys_file=tmp_path))[0] in (
+        "gateway.keys_unreadable",
+        "gateway.keys_open",
+    )
 
 
 def test_limits_of_a_user_without_a_key_are_refused(tmp_path: Path) -> None:
@@ -99,4 +102,6 @@ def test_the_process_reads_the_same_users(tmp_path: Path, content: str) -> None:
 def test_the_process_refuses_the_same_lines(tmp_path: Path, content: str) -> None:
     with pytest.raises(ValueError, match="line 1"):
         users_of(content)
-    assert refusal(GatewaySettings(keys_file=keys_file(tmp_path, content)))[0] == "gateway.keys_line"
+    assert (
+        refusal(GatewaySettings(keys_file=keys_file(tmp_path, content)))[0] == "gateway.keys_line"
+    )

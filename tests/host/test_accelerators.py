@@ -26,7 +26,9 @@ from gaudi_launch.host.accelerators import accelerators, identify
         ("HL-288", "1020", "GAUDI2", "gaudi2e"),
     ],
 )
-def test_identify(product: str | None, pci_id: str | None, device_type: str | None, word: str) -> None:
+def test_identify(
+    product: str | None, pci_id: str | None, device_type: str | None, word: str
+) -> None:
     found = identify(product, pci_id, device_type)
     assert found is not None and found.id == word
 
@@ -50,5 +52,7 @@ def test_every_fact_has_a_source() -> None:
         if accelerator.peak_tflops_bf16 is not None:
             wanted.add("peak_tflops")
         assert wanted <= set(accelerator.sources), accelerator.id
-        assert accelerator.memory_idle_mib < (accelerator.memory_usable_mib or accelerator.memory_total_mib)
+        assert accelerator.memory_idle_mib < (
+            accelerator.memory_usable_mib or accelerator.memory_total_mib
+        )
         assert (accelerator.memory_usable_mib or 0) <= accelerator.memory_total_mib

@@ -34,14 +34,21 @@ def read(texts: dict[str, str], files: dict[str, str] | None = None) -> CardHeal
 
 def test_recorded_output_of_a_good_card() -> None:
     assert read({"-L": RECORDED}) == CardHealth(
-        0, slowdowns=(), violations=None, rows_pending=False, spi="1.12.1", fit="1.12.1", limit_c=None
+        0,
+        slowdowns=(),
+        violations=None,
+        rows_pending=False,
+        spi="1.12.1",
+        fit="1.12.1",
+        limit_c=None,
     )
 
 
 def test_recorded_output_with_a_pending_row_and_a_slow_card() -> None:
     text = RECORDED.replace("Pending                 : No", "Pending                 : Yes")
     text = text.replace(
-        "Thermal Slowdown\n                                        : Not Active", "Thermal Slowdown\n : Active"
+        "Thermal Slowdown\n                                        : Not Active",
+        "Thermal Slowdown\n : Active",
     )
     health = read({"-L": text})
     assert health.rows_pending is True

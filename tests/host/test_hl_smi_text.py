@@ -23,10 +23,23 @@ from tests.support.machines import sample
 from tests.support.places import DATA
 
 
-def rows(product: str, cap: int, total: int, *cards: tuple[str, int, int, int, int, int]) -> tuple[HlSmiRow, ...]:
+def rows(
+    product: str, cap: int, total: int, *cards: tuple[str, int, int, int, int, int]
+) -> tuple[HlSmiRow, ...]:
     """Rows from (bus byte, temperature, power, memory used, utilization, events) by index."""
     return tuple(
-        HlSmiRow(index, product, f"0000:{bus}:00.0", temperature, power, cap, used, total, utilization, events)
+        HlSmiRow(
+            index,
+            product,
+            f"0000:{bus}:00.0",
+            temperature,
+            power,
+            cap,
+            used,
+            total,
+            utilization,
+            events,
+        )
         for index, (bus, temperature, power, used, utilization, events) in enumerate(cards)
     )
 
@@ -96,7 +109,12 @@ TABLES = {
         "1.15.0-c43dc7b",
     ),
     "gaudi2-table-1.15.1-1card": Table(
-        rows("HL-225", 600, 98304, ("19", 29, 93, 768, 0, 0)), (), True, "1.15.1", "49.0.0.0", "1.15.1-62f612b"
+        rows("HL-225", 600, 98304, ("19", 29, 93, 768, 0, 0)),
+        (),
+        True,
+        "1.15.1",
+        "49.0.0.0",
+        "1.15.1-62f612b",
     ),
     "gaudi2-table-1.16.0-busy": Table(
         rows(
@@ -190,7 +208,12 @@ TABLES = {
         "1.23.0-2eae87a",
     ),
     "gaudi3-table-1.18.0-1card": Table(
-        rows("HL-325", 900, 131072, ("21", 43, 264, 672, 0, 0)), (), True, "1.18.0", "53.1.1.1", "1.18.0-ee698fb"
+        rows("HL-325", 900, 131072, ("21", 43, 264, 672, 0, 0)),
+        (),
+        True,
+        "1.18.0",
+        "53.1.1.1",
+        "1.18.0-ee698fb",
     ),
     "gaudi3-table-1.21.0-driver-1.20.1": Table(
         rows(
@@ -250,7 +273,9 @@ def index_module(*pairs: tuple[int, int]) -> tuple[dict[str, str], ...]:
 
 CSV = {
     "docs-Q-index-module-truncated": index_module((3, 6), (1, 4), (2, 7), (0, 5), (4, 2), (6, 0)),
-    "gaudi2e-Q-index-module-1.23": index_module((0, 2), (1, 6), (2, 3), (3, 7), (4, 0), (5, 4), (6, 5), (7, 1)),
+    "gaudi2e-Q-index-module-1.23": index_module(
+        (0, 2), (1, 6), (2, 3), (3, 7), (4, 0), (5, 4), (6, 5), (7, 1)
+    ),
     "gaudi1-Q-csv-nounits-1.18": tuple(
         {
             "name": "HL-205",
@@ -296,7 +321,8 @@ def test_csv_drops_log_lines_units_and_na() -> None:
 
 
 BOTH = tuple(
-    Affinity(m, ((0, 39), (80, 119)) if m < 4 else ((40, 79), (120, 159)), 0 if m < 4 else 1) for m in range(8)
+    Affinity(m, ((0, 39), (80, 119)) if m < 4 else ((40, 79), (120, 159)), 0 if m < 4 else 1)
+    for m in range(8)
 )
 TOPO = {
     "gaudi2-topo-c-N": BOTH,
@@ -402,7 +428,10 @@ def test_any_text(text: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(PIECES | st.text(max_size=40), max_size=30), st.sampled_from(["\n", "\r\n", "\r", "\t", "\0"]))
+@given(
+    st.lists(PIECES | st.text(max_size=40), max_size=30),
+    st.sampled_from(["\n", "\r\n", "\r", "\t", "\0"]),
+)
 def test_any_mixture_of_real_lines(lines: list[str], between: str) -> None:
     _all(between.join(lines))
 

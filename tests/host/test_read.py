@@ -44,7 +44,10 @@ def test_a_written_machine_reads_back_as_the_simulated_one(
 
 
 def facts(host: Host) -> list[tuple[object, ...]]:
-    return [(c.index, c.module, c.product, c.bus, c.numa_node, c.memory_used_mib, c.status) for c in host.cards]
+    return [
+        (c.index, c.module, c.product, c.bus, c.numa_node, c.memory_used_mib, c.status)
+        for c in host.cards
+    ]
 
 
 def test_sysfs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +56,15 @@ def test_sysfs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = load()
     buses = ("19", "b3", "1a", "b4", "33", "cc", "34", "cd")
     assert facts(host) == [
-        (index, module, "HL-225", f"0000:{buses[index]}:00.0", 0 if module < 4 else 1, None, "Operational")
+        (
+            index,
+            module,
+            "HL-225",
+            f"0000:{buses[index]}:00.0",
+            0 if module < 4 else 1,
+            None,
+            "Operational",
+        )
         for index, module in enumerate((3, 7, 2, 6, 1, 5, 0, 4))
     ]
     assert host.product == "gaudi2"
@@ -69,7 +80,9 @@ def test_sysfs_of_the_cards_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for path, text in machine.files.items():
         if path.startswith("sys/bus/pci/devices/"):
             bus, name = path.split("/", 5)[4:]
-            index = next(i for i, card in enumerate(load("simulated:hls2").cards) if card.bus == bus)
+            index = next(
+                i for i, card in enumerate(load("simulated:hls2").cards) if card.bus == bus
+            )
             target = tmp_path / f"sys/class/accel/accel{index}/device/{name}"
         elif path.startswith("sys/class/accel/"):
             target = tmp_path / path
@@ -87,7 +100,9 @@ def test_sysfs_of_the_cards_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert host.sources["cpu_siblings"].startswith("assumed")
 
 
-def test_sysfs_needs_one_question_to_hl_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sysfs_needs_one_question_to_hl_smi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     simulated.write_tree("hls2", tmp_path / "root")
     write_stub(tmp_path / "bin", {"": sample("gaudi2-table-1.22.1")})
     use(monkeypatch, tmp_path / "root", tmp_path / "bin")
@@ -102,10 +117,18 @@ def test_recorded_server(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     host = load()
     topo = {int(module): line for module, line in recorded["topo"].items()}
     assert [(c.index, c.module, c.product, c.numa_node, c.cpus) for c in host.cards] == [
-        (index, m, recorded["name"], int(topo[m]["numa_affinity"]), parse_cpus(topo[m]["cpu_affinity"]))
+        (
+            index,
+            m,
+            recorded["name"],
+            int(topo[m]["numa_affinity"]),
+            parse_cpus(topo[m]["cpu_affinity"]),
+        )
         for index, m in enumerate(recorded["idx2mod"])
     ]
-    assert [c.module for c in sorted(host.cards, key=lambda c: c.module or 0) if c.busy] == recorded["used"]
+    assert [
+        c.module for c in sorted(host.cards, key=lambda c: c.module or 0) if c.busy
+    ] == recorded["used"]
     for card in host.cards:
         if card.busy:
             assert card.holders == (Holder(500 + (card.module or 0), "engine"),)
@@ -118,7 +141,10 @@ def test_recorded_server(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert host.cpu_siblings[first] == core
     assert host.sources["cpu_siblings"].startswith("assumed")
     assert host.sources["numa_nodes"] == "the cards' own nodes and CPUs"
-    assert host.product == {"HL-225": "gaudi2", "HL-288": "gaudi2e", "HL-325L": "gaudi3"}[recorded["name"]]
+    assert (
+        host.product
+        == {"HL-225": "gaudi2", "HL-288": "gaudi2e", "HL-325L": "gaudi3"}[recorded["name"]]
+    )
 
 
 OTHERWISE = {
@@ -132,7 +158,9 @@ OTHERWISE = {
 
 
 @pytest.mark.parametrize("otherwise", OTHERWISE)
-def test_a_stub_that_knows_three_questions(otherwise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stub_that_knows_three_questions(
+    otherwise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recorded = recorded_hosts()["g3-oam"]
     programs = make_recorded(recorded, tmp_path)
     answers = _answers(programs)
@@ -148,12 +176,18 @@ def test_a_stub_that_knows_three_questions(otherwise: str, tmp_path: Path, monke
 def _answers(programs: Path) -> dict[str, str]:
     import json
 
-    line = next(line for line in (programs / "hl-smi").read_text().splitlines() if line.startswith("answers = "))
+    line = next(
+        line
+        for line in (programs / "hl-smi").read_text().splitlines()
+        if line.startswith("answers = ")
+    )
     answers: dict[str, str] = json.loads(line.removeprefix("answers = "))
     return answers
 
 
-def test_a_stub_that_hangs_costs_one_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stub_that_hangs_costs_one_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hl_smi, "SECONDS", 4.0)
     programs = make_recorded(recorded_hosts()["hls2-idle"], tmp_path)
     # the sleeping child keeps the pipe open after its parent is gone
@@ -209,11 +243,13 @@ def test_nothing_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-def test_sysfs_wins_and_the_quarrel_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    simulated.write_tree("gaudi2e-4", tmp_path / "root", {"sys/class/accel/accel0/device/module_id": None})
-    rows = (
-        "index, module_id, bus_id\n0, 1, 0000:2a:00.0\n1, 3, 0000:29:00.0\n2, 3, 0000:ab:00.0\n3, 2, 0000:aa:00.0\n"
+def test_sysfs_wins_and_the_quarrel_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated.write_tree(
+        "gaudi2e-4", tmp_path / "root", {"sys/class/accel/accel0/device/module_id": None}
     )
+    rows = "index, module_id, bus_id\n0, 1, 0000:2a:00.0\n1, 3, 0000:29:00.0\n2, 3, 0000:ab:00.0\n3, 2, 0000:aa:00.0\n"
     rich = "-Q " + ",".join(hl_smi.CARD_FIELDS[0]) + " -f csv"
     write_stub(tmp_path / "bin", {rich: rows})
     use(monkeypatch, tmp_path / "root", tmp_path / "bin")
@@ -226,11 +262,18 @@ def test_sysfs_wins_and_the_quarrel_is_noted(tmp_path: Path, monkeypatch: pytest
 def test_the_same_card_under_another_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bus address decides: after a reboot hl-smi of a container may count in another order."""
     simulated.write_tree("gaudi2e-4+no-hl-smi", tmp_path / "root")
-    lines = sample("gaudi2e-table-1.23.0").replace("0000:2a", "0000:XX").replace("0000:29", "0000:2a")
-    write_stub(tmp_path / "bin", {"": lines.replace("0000:XX", "0000:29").replace("   768MiB", " 90000MiB", 1)})
+    lines = (
+        sample("gaudi2e-table-1.23.0").replace("0000:2a", "0000:XX").replace("0000:29", "0000:2a")
+    )
+    write_stub(
+        tmp_path / "bin",
+        {"": lines.replace("0000:XX", "0000:29").replace("   768MiB", " 90000MiB", 1)},
+    )
     use(monkeypatch, tmp_path / "root", tmp_path / "bin")
     host = load()
-    assert {c.bus: c.memory_used_mib for c in host.cards if c.bus in ("0000:29:00.0", "0000:2a:00.0")} == {
+    assert {
+        c.bus: c.memory_used_mib for c in host.cards if c.bus in ("0000:29:00.0", "0000:2a:00.0")
+    } == {
         "0000:29:00.0": 90000,
         "0000:2a:00.0": 768,
     }
@@ -239,10 +282,16 @@ def test_the_same_card_under_another_index(tmp_path: Path, monkeypatch: pytest.M
 def test_processes_follow_their_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """hl-smi's index 6 is this machine's accel1: the address says so, and the process belongs there."""
     simulated.write_tree("hls2", tmp_path / "root")
-    text = sample("gaudi2-table-1.16.0-busy").replace("0000:b3", "0000:00").replace("0000:43", "0000:b3")
+    text = (
+        sample("gaudi2-table-1.16.0-busy")
+        .replace("0000:b3", "0000:00")
+        .replace("0000:43", "0000:b3")
+    )
     write_stub(tmp_path / "bin", {"": text})
     use(monkeypatch, tmp_path / "root", tmp_path / "bin")
-    assert [(c.index, c.holders) for c in load().cards if c.holders] == [(1, (Holder(618796, "ray::ServeRepli"),))]
+    assert [(c.index, c.holders) for c in load().cards if c.holders] == [
+        (1, (Holder(618796, "ray::ServeRepli"),))
+    ]
 
 
 def test_hl_smi_of_quite_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,14 +300,23 @@ def test_hl_smi_of_quite_another_machine(tmp_path: Path, monkeypatch: pytest.Mon
     write_stub(tmp_path / "bin", {"": sample("gaudi3-table-1.21.0-driver-1.20.1")})
     use(monkeypatch, tmp_path / "root", tmp_path / "bin")
     host = load()
-    assert [(card.index, card.module) for card in host.cards] == list(enumerate((3, 7, 2, 6, 1, 5, 0, 4)))
-    assert "accel0: bus is 0000:19:00.0 by sysfs pci_addr and 0000:e9:00.0" in host.notes["disagreement"]
+    assert [(card.index, card.module) for card in host.cards] == list(
+        enumerate((3, 7, 2, 6, 1, 5, 0, 4))
+    )
+    assert (
+        "accel0: bus is 0000:19:00.0 by sysfs pci_addr and 0000:e9:00.0"
+        in host.notes["disagreement"]
+    )
 
 
 def test_nothing_steers_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    simulated.write_tree("gaudi2e-4", tmp_path / "root", {"sys/class/accel/accel0/device/status": "\x1b[2Jgone"})
+    simulated.write_tree(
+        "gaudi2e-4", tmp_path / "root", {"sys/class/accel/accel0/device/status": "\x1b[2Jgone"}
+    )
     (tmp_path / "root/sys/class/net" / os.fsdecode(b"\xff")).mkdir()
-    write_stub(tmp_path / "bin", {"": sample("gaudi2e-table-1.23.0").replace("HL-288E ", "HL-\x1b[31m")})
+    write_stub(
+        tmp_path / "bin", {"": sample("gaudi2e-table-1.23.0").replace("HL-288E ", "HL-\x1b[31m")}
+    )
     use(monkeypatch, tmp_path / "root", tmp_path / "bin")
     host = load()
     assert (host.cards[0].status, host.cards[0].product) == ("?[2Jgone", "HL-?[31m")
@@ -284,14 +342,19 @@ def test_other_accelerators_are_left_out(tmp_path: Path, monkeypatch: pytest.Mon
     simulated.write_tree(
         "gaudi2e-4+no-hl-smi",
         tmp_path,
-        {"sys/class/accel/accel8/device/vendor": "0x8086", "sys/class/accel/accel9/device/uevent": ""},
+        {
+            "sys/class/accel/accel8/device/vendor": "0x8086",
+            "sys/class/accel/accel9/device/uevent": "",
+        },
     )
     use(monkeypatch, tmp_path)
     assert [card.index for card in load().cards] == [0, 1, 2, 3]
 
 
 def test_two_cards_that_claim_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    simulated.write_tree("gaudi2e-4+no-hl-smi", tmp_path, {"sys/class/accel/accel2/device/module_id": "1"})
+    simulated.write_tree(
+        "gaudi2e-4+no-hl-smi", tmp_path, {"sys/class/accel/accel2/device/module_id": "1"}
+    )
     use(monkeypatch, tmp_path)
     host = load()
     assert host.modules == (0, 2)
@@ -309,17 +372,24 @@ def test_a_watcher_does_not_hold_a_card(tmp_path: Path, monkeypatch: pytest.Monk
     assert [card.index for card in load().cards if card.busy] == [1]
 
 
-def test_a_container_has_the_cards_whose_nodes_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_has_the_cards_whose_nodes_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone: dict[str, str | None] = {f"dev/accel/accel{index}": None for index in (0, 2)}
     simulated.write_tree("hls2+container+no-hl-smi", tmp_path, gone)
     use(monkeypatch, tmp_path)
     host = load()
     assert host.in_container is True
-    assert [(c.index, c.busy_because) for c in host.cards if c.busy] == [(0, "device-node"), (2, "device-node")]
+    assert [(c.index, c.busy_because) for c in host.cards if c.busy] == [
+        (0, "device-node"),
+        (2, "device-node"),
+    ]
     assert {c.busy for c in host.cards if c.index not in (0, 2)} == {None}
 
 
-def test_pipes_and_folders_in_place_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipes_and_folders_in_place_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device = tmp_path / "sys/class/accel/accel0/device"
     (device / "module_id").mkdir(parents=True)
     os.mkfifo(device / "pci_addr")
@@ -349,9 +419,11 @@ _PATHS = sorted(
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(
-        st.sampled_from(_PATHS), st.text(max_size=60) | st.sampled_from(["-1", "N/A", "0-", "\0", "9" * 40])
+        st.sampled_from(_PATHS),
+        st.text(max_size=60) | st.sampled_from(["-1", "N/A", "0-", "\0", "9" * 40]),
     ),
-    st.text(max_size=200) | st.sampled_from([sample("gaudi2e-table-1.23.0"), sample("gaudi2-topo-c-N")]),
+    st.text(max_size=200)
+    | st.sampled_from([sample("gaudi2e-table-1.23.0"), sample("gaudi2-topo-c-N")]),
     st.booleans(),
 )
 def test_any_file_and_any_hl_smi(changed: dict[str, str], said: str, failing: bool) -> None:
@@ -369,7 +441,9 @@ def test_bare_machine_with_any_answers(table: str, rows: str, topo: str) -> None
     def ask(arguments: Any) -> HlSmiOutput:
         kind = arguments[0] if arguments else ""
         return HlSmiOutput(
-            {"": table, "-Q": "index, module_id, name\n" + rows, "topo": topo}.get(kind, table + rows)
+            {"": table, "-Q": "index, module_id, name\n" + rows, "topo": topo}.get(
+                kind, table + rows
+            )
         )
 
     assemble(Imagined({}), ask)
@@ -402,7 +476,9 @@ def test_any_network_and_process_files(text: str) -> None:
         "proc/7/status",
         "proc/7/comm",
     )
-    files = dict.fromkeys((*paths, "proc/7/cmdline", "etc/passwd", "etc/os-release", "proc/1/environ"), text)
+    files = dict.fromkeys(
+        (*paths, "proc/7/cmdline", "etc/passwd", "etc/os-release", "proc/1/environ"), text
+    )
     files["sys/class/net/ens8f0/operstate"] = "up"
     host = assemble(Imagined(files, {"proc/7/fd/3": "/dev/accel/accel0"}), None)
     assert [interface.name for interface in host.interfaces] == ["ens8f0"]

@@ -48,7 +48,9 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_two_programs_make_one_call_per_second(tmp_path: Path, program: Program, clock: Clock) -> None:
+def test_two_programs_make_one_call_per_second(
+    tmp_path: Path, program: Program, clock: Clock
+) -> None:
     top, exporter = (SharedHlSmi(program, tmp_path, clock) for _ in range(2))
     for _ in range(100):
         assert text(top) == text(exporter)
@@ -56,7 +58,9 @@ def test_two_programs_make_one_call_per_second(tmp_path: Path, program: Program,
     assert len(program.calls) in (9, 10)
 
 
-def test_a_second_query_waits_for_the_next_second(tmp_path: Path, program: Program, clock: Clock) -> None:
+def test_a_second_query_waits_for_the_next_second(
+    tmp_path: Path, program: Program, clock: Clock
+) -> None:
     shared = SharedHlSmi(program, tmp_path, clock)
     assert text(shared) == "answer 1"
     assert text(shared, ("-L",)) is None
@@ -68,27 +72,37 @@ def test_a_second_query_waits_for_the_next_second(tmp_path: Path, program: Progr
     assert program.calls == ["", "-L"]
 
 
-def test_an_answer_that_is_young_enough_is_not_asked_again(tmp_path: Path, program: Program, clock: Clock) -> None:
+def test_an_answer_that_is_young_enough_is_not_asked_again(
+    tmp_path: Path, program: Program, clock: Clock
+) -> None:
     assert text(SharedHlSmi(program, tmp_path, clock)) == "answer 1"
     clock.now += 20
     assert text(SharedHlSmi(program, tmp_path, clock), (), 30) == "answer 1"
     assert text(SharedHlSmi(program, tmp_path, clock), (), 10) == "answer 2"
 
 
-def test_answers_of_before_a_reboot_are_not_used(tmp_path: Path, program: Program, clock: Clock) -> None:
+def test_answers_of_before_a_reboot_are_not_used(
+    tmp_path: Path, program: Program, clock: Clock
+) -> None:
     assert text(SharedHlSmi(program, tmp_path, clock)) == "answer 1"
     clock.now = 5.0
     assert text(SharedHlSmi(program, tmp_path, clock), (), 1e9) == "answer 2"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"answers": {"": 1}, "last_call": 0}', '{"answers": 3}'])
-def test_a_damaged_file_is_written_again(tmp_path: Path, program: Program, clock: Clock, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"answers": {"": 1}, "last_call": 0}', '{"answers": 3}']
+)
+def test_a_damaged_file_is_written_again(
+    tmp_path: Path, program: Program, clock: Clock, content: str
+) -> None:
     (tmp_path / "answers.json").write_text(content)
     assert text(SharedHlSmi(program, tmp_path, clock)) == "answer 1"
     assert text(SharedHlSmi(program, tmp_path, clock)) == "answer 1"
 
 
-def test_without_a_folder_it_is_still_one_call_per_second(tmp_path: Path, program: Program, clock: Clock) -> None:
+def test_without_a_folder_it_is_still_one_call_per_second(
+    tmp_path: Path, program: Program, clock: Clock
+) -> None:
     (tmp_path / "file").write_text("")
     shared = SharedHlSmi(program, tmp_path / "file" / "folder", clock)
     for _ in range(40):

@@ -28,7 +28,9 @@ def test_the_utilisation_of_a_busy_card_moves() -> None:
 
 
 def test_a_hot_card_throttles_for_a_third_of_each_minute() -> None:
-    counts = [value("hls2+hot=2", 2, second, "stats.violation.thermal") for second in range(0, 120, 5)]
+    counts = [
+        value("hls2+hot=2", 2, second, "stats.violation.thermal") for second in range(0, 120, 5)
+    ]
     assert counts == sorted(counts)
     assert value("hls2+hot=2", 2, 10, "slowdowns") == []
     assert value("hls2+hot=2", 2, 50, "slowdowns") == ["thermal"]

@@ -52,9 +52,9 @@ HOSTS = st.builds(
     cpu_siblings=st.dictionaries(st.integers(0, 999), CPUS, max_size=3),
     groups=st.lists(st.lists(st.integers(0, 9), max_size=3).map(tuple), max_size=2).map(tuple),
     hostname=st.none() | WORDS,
-    interfaces=st.lists(st.builds(Interface, WORDS, st.booleans(), st.lists(WORDS).map(tuple)), max_size=2).map(
-        tuple
-    ),
+    interfaces=st.lists(
+        st.builds(Interface, WORDS, st.booleans(), st.lists(WORDS).map(tuple)), max_size=2
+    ).map(tuple),
     in_container=st.none() | st.booleans(),
     notes=st.dictionaries(WORDS, WORDS, max_size=2),
 )

@@ -93,8 +93,20 @@ def test_several_files_want_a_folder(capsys: pytest.CaptureFixture[str], tmp_pat
 
 def test_files_of_the_plan_come_along(capsys: pytest.CaptureFixture[str]) -> None:
     """The bucket list of today's plugin is a file: a ConfigMap here, and the engine is told its place."""
-    text = rendered(capsys, "-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", "vllm-gaudi", "--accelerator", "gaudi3")
-    maps = {found["metadata"]["name"]: found for found in objects(text) if found["kind"] == "ConfigMap"}
+    text = rendered(
+        capsys,
+        "-w",
+        "Qwen/Qwen3-8B",
+        "-n",
+        "1",
+        "--engine",
+        "vllm-gaudi",
+        "--accelerator",
+        "gaudi3",
+    )
+    maps = {
+        found["metadata"]["name"]: found for found in objects(text) if found["kind"] == "ConfigMap"
+    }
     pod = main_of(text)["spec"]["template"]["spec"]
     engine = pod["containers"][0]
     env = {entry["name"]: entry.get("value") for entry in engine["env"]}
@@ -157,7 +169,9 @@ def test_our_check_and_jsonschema_refuse_the_same(path: Path) -> None:
         other = jsonschema.Draft202012Validator({**schema, "$defs": schemas()["$defs"]})
         for broken in misspelled(found):
             ours = any(what == "unknown key" for _, what in problems(broken))
-            theirs = any(error.validator == "additionalProperties" for error in other.iter_errors(broken))
+            theirs = any(
+                error.validator == "additionalProperties" for error in other.iter_errors(broken)
+            )
             assert ours == theirs
             refused += ours
     assert refused > 50
@@ -179,12 +193,18 @@ def misspelled(part: Any) -> Iterator[Any]:
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
 @pytest.mark.parametrize("case", ["deployment-gaudi3-hpa", "leaderworkerset-gaudi2"])
-def test_kubectl_reads_the_kustomization(case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_kubectl_reads_the_kustomization(
+    case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """kubectl's reader is not ours: what it makes of the files must be what we meant."""
     folder = tmp_path / "out"
     rendered(capsys, *CASES[case], "--kustomize", "--to", str(folder))
-    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60)
-    plain = next(path for path in folder.glob("*.yaml") if path.name.startswith(("qwen", "deepseek")))
+    done = subprocess.run(
+        ["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60
+    )
+    plain = next(
+        path for path in folder.glob("*.yaml") if path.name.startswith(("qwen", "deepseek"))
+    )
 
     def key(found: dict[str, Any]) -> tuple[str, str]:
         return found["kind"], found["metadata"]["name"]
@@ -199,9 +219,9 @@ def test_a_long_warm_up_is_never_killed(capsys: pytest.CaptureFixture[str]) -> N
     budget = engine["startupProbe"]["failureThreshold"] * engine["startupProbe"]["periodSeconds"]
     assert budget >= 1800
     assert spec["progressDeadlineSeconds"] > budget
-    leader = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2"]))["spec"]["leaderWorkerTemplate"][
-        "leaderTemplate"
-    ]
+    leader = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2"]))["spec"][
+        "leaderWorkerTemplate"
+    ]["leaderTemplate"]
     probe = leader["spec"]["containers"][0]["startupProbe"]
     # the first pod waits for the others before it starts the engine
     assert probe["failureThreshold"] * probe["periodSeconds"] >= 7200 + JOIN_SECONDS
@@ -215,16 +235,31 @@ def test_a_group_waits_as_long_as_its_probe_allows(monkeypatch: pytest.MonkeyPat
 def test_nothing_of_the_host_comes_along(capsys: pytest.CaptureFixture[str]) -> None:
     """The device plugin gives out cards, the cluster addresses: no word of ours may contradict them."""
     text = rendered(capsys, *QWEN)
-    for word in ("HABANA_VISIBLE", "ens8f0", "10.20.30.40", "127.0.0.1:30001", "hostIPC", "privileged", "hostPath"):
+    for word in (
+        "HABANA_VISIBLE",
+        "ens8f0",
+        "10.20.30.40",
+        "127.0.0.1:30001",
+        "hostIPC",
+        "privileged",
+        "hostPath",
+    ):
         assert word not in text
 
 
-def test_secrets_are_only_referred_to(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_only_referred_to(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_never_written")
     text = rendered(capsys, *CHAT)
     assert "hf_never_written" not in text
-    env = {entry["name"]: entry for entry in main_of(text)["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert env["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "qwen3-8b-secrets", "key": "HF_TOKEN"}}
+    env = {
+        entry["name"]: entry
+        for entry in main_of(text)["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    assert env["HF_TOKEN"]["valueFrom"] == {
+        "secretKeyRef": {"name": "qwen3-8b-secrets", "key": "HF_TOKEN"}
+    }
 
 
 def test_a_secret_of_the_user_beats_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,7 +269,9 @@ def test_a_secret_of_the_user_beats_the_plan(capsys: pytest.CaptureFixture[str])
     names = [entry["name"] for entry in env]
     assert sorted(names) == sorted(set(names))
     assert [
-        e["valueFrom"]["secretKeyRef"]["name"] for e in env if e["name"] in ("HF_HOME", "PT_HPU_LAZY_MODE")
+        e["valueFrom"]["secretKeyRef"]["name"]
+        for e in env
+        if e["name"] in ("HF_HOME", "PT_HPU_LAZY_MODE")
     ] == [
         "mine",
         "mine",
@@ -279,12 +316,16 @@ def test_a_home_folder_behind_with_is_the_users(
 
 def test_two_nodes_of_deepseek(capsys: pytest.CaptureFixture[str]) -> None:
     """TP 16 and EP 16 on 2 x 8, as the branch's own scripts have it; PP 2 keeps TP 8 inside a node."""
-    group = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2"]))["spec"]["leaderWorkerTemplate"]
+    group = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2"]))["spec"][
+        "leaderWorkerTemplate"
+    ]
     leader = group["leaderTemplate"]["spec"]["containers"][0]
     assert group["size"] == 2
     assert following(leader["args"], "--tensor-parallel-size") == "16"
     assert {e["name"]: e.get("value") for e in leader["env"]}["VLLM_EP_SIZE"] == "16"
-    pp = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2-pp"]))["spec"]["leaderWorkerTemplate"]
+    pp = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2-pp"]))["spec"][
+        "leaderWorkerTemplate"
+    ]
     words = pp["leaderTemplate"]["spec"]["containers"][0]["args"]
     assert following(words, "--tensor-parallel-size") == "8"
     assert following(words, "--pipeline-parallel-size") == "2"
@@ -295,7 +336,11 @@ def test_fetched_weights_are_kept_whatever_else_is_written(
 ) -> None:
     (tmp_path / "measured").mkdir()
     quant = tmp_path / "quant.json"
-    quant.write_text(json.dumps({"mode": "QUANTIZE", "dump_stats_path": str(tmp_path / "measured" / "inc_output")}))
+    quant.write_text(
+        json.dumps(
+            {"mode": "QUANTIZE", "dump_stats_path": str(tmp_path / "measured" / "inc_output")}
+        )
+    )
     words = ("-d", "fp8", "--quant-config", str(quant))
     pod = main_of(rendered(capsys, *CHAT, *words))["spec"]["template"]["spec"]
     engine = next(each for each in pod["containers"] if each["name"] == "engine")
@@ -305,7 +350,16 @@ def test_fetched_weights_are_kept_whatever_else_is_written(
 
 
 def test_a_thousand_replicas_in_two_seconds() -> None:
-    words = [sys.executable, "-m", "gaudi_launch", "render", "kubernetes", *CHAT, "--replicas", "1000"]
+    words = [
+        sys.executable,
+        "-m",
+        "gaudi_launch",
+        "render",
+        "kubernetes",
+        *CHAT,
+        "--replicas",
+        "1000",
+    ]
     assert main_of(run_within(2, words))["spec"]["replicas"] == 1000
 
 
@@ -319,7 +373,9 @@ def test_a_thousand_replicas_are_one_number(capsys: pytest.CaptureFixture[str]) 
     assert number.sub(r"\1N", thousand) == number.sub(r"\1N", two)
 
 
-def test_files_of_others_are_not_replaced(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_files_of_others_are_not_replaced(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     there = tmp_path / "out" / "templates" / "service-qwen3-8b.yaml"
     there.parent.mkdir(parents=True)
     there.write_text("mine")
@@ -347,8 +403,12 @@ def test_no_text_of_the_user_breaks_out(name: str, words: list[str], value: str)
     from gaudi_launch.planning.container import Container
 
     release, key = release_name("", name), keys_of([name])[0]
-    container = Container("image", tuple(words), {"TEXT": value}, entrypoint="python3", ports=((8000, 8000),))
-    served = ServedModel(key, Name(release), "hub/model", container, PodResources(1, 2, 1024, 8, 2048, 600, 20), 8)
+    container = Container(
+        "image", tuple(words), {"TEXT": value}, entrypoint="python3", ports=((8000, 8000),)
+    )
+    served = ServedModel(
+        key, Name(release), "hub/model", container, PodResources(1, 2, 1024, 8, 2048, 600, 20), 8
+    )
     text = render([served], KubernetesTarget(release)).files[f"{release}.yaml"]
     engine = main_of(text)["spec"]["template"]["spec"]["containers"][0]
     assert [expanded(word) for word in engine["args"]] == words

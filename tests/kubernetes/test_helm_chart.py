@@ -18,13 +18,23 @@ from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render.written_files import write
 from tests.support.cli import golden
-from tests.support.kubernetes_documents import CASES, HOSTILE, TGI, _plain, objects, rendered, steady
+from tests.support.kubernetes_documents import (
+    CASES,
+    HOSTILE,
+    TGI,
+    _plain,
+    objects,
+    rendered,
+    steady,
+)
 
 __all__ = ["_plain"]
 helm = pytest.importorskip("helm_python", reason="pip install '.[dev]'")
 
 
-def templated(folder: Path, release: str, values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+def templated(
+    folder: Path, release: str, values: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
     with helm.Chart.load(str(folder)) as loaded:
         files = loaded.render(values or {}, name=release, namespace="default")
     return [found for text in files.values() for found in objects(text)]
@@ -36,7 +46,11 @@ CHECKSUM = "checksum/"
 def templates_of(found: Any) -> list[dict[str, Any]]:
     """Every pod template in an object."""
     if not isinstance(found, dict):
-        return [each for part in found for each in templates_of(part)] if isinstance(found, list) else []
+        return (
+            [each for part in found for each in templates_of(part)]
+            if isinstance(found, list)
+            else []
+        )
     own = [found] if {"metadata", "spec"} == found.keys() else []
     return own + [each for part in found.values() for each in templates_of(part)]
 
@@ -64,7 +78,9 @@ def by_name(found: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_defaults_are_the_plain_objects(case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_defaults_are_the_plain_objects(
+    case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     plain = objects(rendered(capsys, *CASES[case]))
     release = plain[-1]["metadata"]["labels"]["app.kubernetes.io/instance"]
     rendered(capsys, *CASES[case], "--helm", str(tmp_path / "chart"))
@@ -76,7 +92,10 @@ def test_defaults_are_the_plain_objects(case: str, capsys: pytest.CaptureFixture
 def test_golden_chart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rendered(capsys, *CASES["three-models-gaudi2"], "--webui", "--helm", str(tmp_path / "chart"))
     for name in ("values.yaml", "templates/deployment-bge-m3.yaml", "Chart.yaml"):
-        golden(f"kubernetes/chart/{name}", steady((tmp_path / "chart" / name).read_text(encoding="utf-8")))
+        golden(
+            f"kubernetes/chart/{name}",
+            steady((tmp_path / "chart" / name).read_text(encoding="utf-8")),
+        )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -144,7 +163,11 @@ def test_values_reach_the_objects(three: Path) -> None:
     values = {
         "models": {
             "bge-m3": {"enabled": False},
-            "qwen2-72b-instruct": {"replicas": 3, "image": "mine:1", "env": {"VLLM_SKIP_WARMUP": "true"}},
+            "qwen2-72b-instruct": {
+                "replicas": 3,
+                "image": "mine:1",
+                "env": {"VLLM_SKIP_WARMUP": "true"},
+            },
         },
         "weights": {"size": "2Ti"},
     }
@@ -155,7 +178,10 @@ def test_values_reach_the_objects(three: Path) -> None:
     assert (spec["replicas"], engine["image"]) == (3, "mine:1")
     env = {entry["name"]: entry["value"] for entry in engine["env"]}
     assert env["VLLM_SKIP_WARMUP"] == "true" and env["PT_HPU_LAZY_MODE"] == "1"
-    assert found["PersistentVolumeClaim", "other-weights"]["spec"]["resources"]["requests"]["storage"] == "2Ti"
+    assert (
+        found["PersistentVolumeClaim", "other-weights"]["spec"]["resources"]["requests"]["storage"]
+        == "2Ti"
+    )
 
 
 def test_two_releases_share_no_name(three: Path) -> None:
@@ -163,7 +189,11 @@ def test_two_releases_share_no_name(three: Path) -> None:
     one, two = by_name(templated(three, "one")), by_name(templated(three, "two"))
     assert not one.keys() & two.keys()
     selectors = [
-        {json.dumps(o["spec"]["selector"]) for o in found.values() if o["kind"] in ("Deployment", "Service")}
+        {
+            json.dumps(o["spec"]["selector"])
+            for o in found.values()
+            if o["kind"] in ("Deployment", "Service")
+        }
         for found in (one, two)
     ]
     assert not selectors[0] & selectors[1]
@@ -185,7 +215,9 @@ def test_an_unknown_value_is_refused(three: Path, values: dict[str, Any]) -> Non
 
 def test_claims_outlive_their_release(three: Path) -> None:
     claims = [found for found in templated(three, "r") if found["kind"] == "PersistentVolumeClaim"]
-    assert [found["metadata"]["annotations"] for found in claims] == [{"helm.sh/resource-policy": "keep"}] * 2
+    assert [found["metadata"]["annotations"] for found in claims] == [
+        {"helm.sh/resource-policy": "keep"}
+    ] * 2
 
 
 @settings(max_examples=40, deadline=None)
@@ -194,7 +226,9 @@ def test_claims_outlive_their_release(three: Path) -> None:
 def test_no_text_is_a_template(value: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Braces of the user are braces, in values and in what stands in a template itself."""
     needs = PodResources(1, 2, 1024, 8, 2048, 600, 20)
-    container = Container("image", (value,), {"TEXT": value}, entrypoint=value or "x", ports=((8000, 8000),))
+    container = Container(
+        "image", (value,), {"TEXT": value}, entrypoint=value or "x", ports=((8000, 8000),)
+    )
     served = ServedModel("m", Name("r"), "hub/model", container, needs, 8)
     folder = tmp_path_factory.mktemp("chart")
     write(chart([served], KubernetesTarget("r")), f"{folder}/", force=False)
@@ -213,7 +247,9 @@ def test_an_engine_without_variables(capsys: pytest.CaptureFixture[str], tmp_pat
     rendered(capsys, *words, "--helm", str(tmp_path / "chart"))
     assert by_name(templated(tmp_path / "chart", "llama-3-1-8b-instruct")) == by_name(plain)
     values = {"models": {"llama-3-1-8b-instruct": {"env": {"LOG_LEVEL": "debug"}}}}
-    (made,) = [o for o in templated(tmp_path / "chart", "other", values) if o["kind"] == "Deployment"]
+    (made,) = [
+        o for o in templated(tmp_path / "chart", "other", values) if o["kind"] == "Deployment"
+    ]
     engine = made["spec"]["template"]["spec"]["containers"][0]
     assert engine["env"] == [{"name": "LOG_LEVEL", "value": "debug"}]
 
@@ -226,5 +262,8 @@ def test_values_are_yaml_of_the_plan(three: Path) -> None:
 
 
 def test_helm_goes_with_no_other_output(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["render", "kubernetes", *CASES["deployment-gaudi2"], "--helm", "c", "--kustomize"]) == 2
+    assert (
+        run(["render", "kubernetes", *CASES["deployment-gaudi2"], "--helm", "c", "--kustomize"])
+        == 2
+    )
     assert "--helm" in capsys.readouterr().err

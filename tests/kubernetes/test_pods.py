@@ -56,7 +56,11 @@ def server(answers: dict[str, tuple[int, bytes]]) -> Iterator[tuple[str, list[An
 
 
 def tree(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_bring_copies_what_is_kept(tmp_path: Path) -> None:
@@ -73,7 +77,13 @@ def test_bring_copies_what_is_kept(tmp_path: Path) -> None:
 
 def test_bring_from_nothing_is_no_failure(tmp_path: Path) -> None:
     """The first start of all: the volume is empty, and the engine must start all the same."""
-    words = [sys.executable, str(PODS / "keep_recipes.py"), "bring", str(tmp_path / "no"), str(tmp_path / "local")]
+    words = [
+        sys.executable,
+        str(PODS / "keep_recipes.py"),
+        "bring",
+        str(tmp_path / "no"),
+        str(tmp_path / "local"),
+    ]
     assert subprocess.run(words, capture_output=True, timeout=GENEROUS, check=False).returncode == 0
 
 
@@ -164,7 +174,9 @@ def stand_in(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     return log, environment
 
 
-def node(words: list[str], environment: dict[str, str], seconds: str = "20") -> subprocess.Popen[str]:
+def node(
+    words: list[str], environment: dict[str, str], seconds: str = "20"
+) -> subprocess.Popen[str]:
     code = f"import sys; sys.path.insert(0, {str(PODS)!r}); import multi_node as m; m.SECONDS_BETWEEN = 0.1;"
     code += f"m.PORT = int({environment.get('PORT', '6379')!r}); m.main(sys.argv[1:])"
     return subprocess.Popen(
@@ -176,7 +188,9 @@ def node(words: list[str], environment: dict[str, str], seconds: str = "20") -> 
     )
 
 
-def test_the_head_waits_for_every_node(stand_in: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+def test_the_head_waits_for_every_node(
+    stand_in: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
     log, environment = stand_in
     head = node(["head", "2", "8", "engine", "--model", "a b"], environment)
     until(log.exists)
@@ -261,8 +275,12 @@ def test_the_chat_page_speaks_the_inferentia_example(monkeypatch: pytest.MonkeyP
     assert asked[0][0] == "/infer?sentence=What+is+1%2B1%3F"
 
 
-@pytest.mark.parametrize("body", [(500, b""), (200, b"no json"), (200, b'{"data": []}'), (200, b'{"data": 5}')])
-def test_the_chat_page_says_what_failed(body: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "body", [(500, b""), (200, b"no json"), (200, b'{"data": []}'), (200, b'{"data": 5}')]
+)
+def test_the_chat_page_says_what_failed(
+    body: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with server({"/v1/models": body}) as (url, _):
         monkeypatch.setattr(chat_page, "URL", url)
         said = list(chat_page.answer("Hello", []))

@@ -72,18 +72,26 @@ def hold(found: list[Object], own_claim: str = "") -> None:
             _workers_find_their_leader(each)
 
 
-def _guards_all_pods_of_one(budget: Object, pods: list[tuple[Object, Mapping[str, str], Object]]) -> None:
+def _guards_all_pods_of_one(
+    budget: Object, pods: list[tuple[Object, Mapping[str, str], Object]]
+) -> None:
     """Also the workers of a group: one of them gone takes the group along."""
     wanted = budget["spec"]["selector"]["matchLabels"]
     owners = {owner["metadata"]["name"] for owner, labels, _ in pods if selects(wanted, labels)}
     assert owners == {budget["metadata"]["name"]}
-    assert all(selects(wanted, labels) for owner, labels, _ in pods if owner["metadata"]["name"] in owners)
+    assert all(
+        selects(wanted, labels) for owner, labels, _ in pods if owner["metadata"]["name"] in owners
+    )
 
 
-def _volumes_are_used(spec: Object, named: Mapping[tuple[str, str], Object], own_claim: str) -> None:
+def _volumes_are_used(
+    spec: Object, named: Mapping[tuple[str, str], Object], own_claim: str
+) -> None:
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     containers = [*spec.get("initContainers", ()), *spec["containers"]]
-    assert {mount["name"] for c in containers for mount in c.get("volumeMounts", ())} == set(volumes)
+    assert {mount["name"] for c in containers for mount in c.get("volumeMounts", ())} == set(
+        volumes
+    )
     for volume in volumes.values():
         if "configMap" in volume:
             assert ("ConfigMap", volume["configMap"]["name"]) in named
@@ -117,12 +125,20 @@ def _a_start_is_waited_for(container: Object, owner: Object) -> None:
         # a second set of cards is nobody's
         assert owner["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 0
     names = {port["name"] for port in container["ports"]}
-    assert {container[kind]["httpGet"]["port"] for kind in ("startupProbe", "readinessProbe")} <= names
+    assert {
+        container[kind]["httpGet"]["port"] for kind in ("startupProbe", "readinessProbe")
+    } <= names
 
 
-def _one_kind_of_pod_answers(service: Object, pods: list[tuple[Object, Mapping[str, str], Object]]) -> None:
+def _one_kind_of_pod_answers(
+    service: Object, pods: list[tuple[Object, Mapping[str, str], Object]]
+) -> None:
     (answers,) = [spec for _, labels, spec in pods if selects(service["spec"]["selector"], labels)]
-    ports = {port["name"]: port["containerPort"] for c in answers["containers"] for port in c.get("ports", ())}
+    ports = {
+        port["name"]: port["containerPort"]
+        for c in answers["containers"]
+        for port in c.get("ports", ())
+    }
     assert {port["targetPort"] for port in service["spec"]["ports"]} <= set(ports)
     words = answers["containers"][0].get("args", [])
     if "--port" in words:
@@ -147,12 +163,16 @@ def _routes_lead_to_ports(ingress: Object, named: Mapping[tuple[str, str], Objec
             service = named.get(("Service", backend["name"]))
             # KubeRay makes the Service of a RayService
             assert service or ("RayService", backend["name"].removesuffix("-serve-svc")) in named
-            assert service is None or backend["port"]["number"] in [p["port"] for p in service["spec"]["ports"]]
+            assert service is None or backend["port"]["number"] in [
+                p["port"] for p in service["spec"]["ports"]
+            ]
 
 
 def _workers_find_their_leader(found: Object) -> None:
     group = found["spec"]["leaderWorkerTemplate"]
-    leader, worker = (group[role]["spec"]["containers"][0] for role in ("leaderTemplate", "workerTemplate"))
+    leader, worker = (
+        group[role]["spec"]["containers"][0] for role in ("leaderTemplate", "workerTemplate")
+    )
     assert "$(LWS_GROUP_SIZE)" in leader["command"] and "$(LWS_LEADER_ADDRESS)" in worker["command"]
     assert leader["env"] == worker["env"] and leader["resources"] == worker["resources"]
     names = {entry["name"] for entry in leader["env"]}
@@ -162,7 +182,10 @@ def _workers_find_their_leader(found: Object) -> None:
 
 @pytest.mark.parametrize("path", goldens(), ids=lambda path: path.stem)
 def test_of_every_golden_shape(path: Path) -> None:
-    hold(objects(path.read_text(encoding="utf-8")), "weights" if "--weights-claim" in CASES[path.stem] else "")
+    hold(
+        objects(path.read_text(encoding="utf-8")),
+        "weights" if "--weights-claim" in CASES[path.stem] else "",
+    )
 
 
 @pytest.mark.parametrize("case", MORE)
@@ -172,7 +195,9 @@ def test_of_odd_wishes(case: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_broken_truth_is_seen() -> None:
     """The assertions themselves: each of these changes breaks one."""
-    text = next(path for path in goldens() if path.stem == "deployment-gaudi3-hpa").read_text(encoding="utf-8")
+    text = next(path for path in goldens() if path.stem == "deployment-gaudi3-hpa").read_text(
+        encoding="utf-8"
+    )
     for good, bad in (
         ("targetPort: http", "targetPort: web"),
         ("name: qwen3-8b-weights", "name: other"),

@@ -27,7 +27,9 @@ def notes(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, str
     return found
 
 
-def test_the_settings_are_those_of_the_scripts_for_two_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_settings_are_those_of_the_scripts_for_two_nodes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/set_head_node.sh and README.md, its lengths."""
     leader = leader_of(rendered(capsys, *TWO, "-l", "32768", "-b", "512"))
     options = {
@@ -58,19 +60,29 @@ def measured(folder: Path, ranks: int) -> Path:
     files.mkdir()
     for rank in range(ranks):
         (files / f"inc_output_hooks_maxabs_{rank}_{ranks}.npz").touch()
-    config = {"mode": "QUANTIZE", "observer": "maxabs", "dump_stats_path": str(files / "inc_output")}
+    config = {
+        "mode": "QUANTIZE",
+        "observer": "maxabs",
+        "dump_stats_path": str(files / "inc_output"),
+    }
     path = folder / "quant.json"
-    path.write_text(json.dumps({**config, "blocklist": {"types": ["VLLMKVCache"]}}), encoding="utf-8")
+    path.write_text(
+        json.dumps({**config, "blocklist": {"types": ["VLLMKVCache"]}}), encoding="utf-8"
+    )
     return path
 
 
-@pytest.mark.parametrize(("blocklist", "kept"), [({"types": ["VLLMKVCache"]}, "auto"), ({}, "fp8_inc")])
+@pytest.mark.parametrize(
+    ("blocklist", "kept"), [({"types": ["VLLMKVCache"]}, "auto"), ({}, "fp8_inc")]
+)
 def test_the_cache_is_as_the_file_says(
     blocklist: dict[str, list[str]], kept: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """README.md of the scripts: bf16kv goes with auto, fp8kv with fp8_inc; what a file is called tells nothing."""
     config = measured(tmp_path, 16)
-    config.write_text(json.dumps({**json.loads(config.read_text()), "blocklist": blocklist}), encoding="utf-8")
+    config.write_text(
+        json.dumps({**json.loads(config.read_text()), "blocklist": blocklist}), encoding="utf-8"
+    )
     leader = leader_of(rendered(capsys, *TWO, "-q", "--quant-config", str(config)))
     assert following(leader["args"], "--kv-cache-dtype") == kept
 
@@ -92,10 +104,14 @@ def test_measurements_are_those_of_all_nodes(
     assert (env["QUANT_CONFIG"], env["VLLM_MOE_N_SLICE"]) == (str(config), "1")
 
 
-def test_measurements_for_one_node_are_not_taken_for_two(capsys: pytest.CaptureFixture[str]) -> None:
+def test_measurements_for_one_node_are_not_taken_for_two(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The profile knows published ones for eight cards; for sixteen there are none."""
     assert "QUANT_CONFIG" in {entry["name"] for entry in engine_env(rendered(capsys, *R1, "-q"))}
-    assert "QUANT_CONFIG" not in {entry["name"] for entry in leader_of(rendered(capsys, *TWO, "-q"))["env"]}
+    assert "QUANT_CONFIG" not in {
+        entry["name"] for entry in leader_of(rendered(capsys, *TWO, "-q"))["env"]
+    }
     assert [note["id"] for note in notes(capsys, *TWO, "-q")].count("quant.none") == 1
 
 
@@ -109,10 +125,16 @@ def test_published_measurements_come_as_a_folder_also_before_they_are_here(
 ) -> None:
     """A file mounted alone would name measurements that are in no pod."""
     engine = main_of(rendered(capsys, *R1, "-q"))["spec"]["template"]["spec"]["containers"][0]
-    config = Path(next(entry["value"] for entry in engine["env"] if entry["name"] == "QUANT_CONFIG"))
+    config = Path(
+        next(entry["value"] for entry in engine["env"] if entry["name"] == "QUANT_CONFIG")
+    )
     folder = str(config.parent)
-    assert {"name": "weights", "mountPath": folder, "subPath": config.parent.name} in engine["volumeMounts"]
-    held = [note["message"] for note in notes(capsys, *R1, "-q") if note["id"] == "kubernetes.weights"]
+    assert {"name": "weights", "mountPath": folder, "subPath": config.parent.name} in engine[
+        "volumeMounts"
+    ]
+    held = [
+        note["message"] for note in notes(capsys, *R1, "-q") if note["id"] == "kubernetes.weights"
+    ]
     assert [folder in text for text in held].count(True) == 1
 
 
@@ -120,29 +142,53 @@ def test_an_evicted_worker_counts_as_much_as_a_leader(capsys: pytest.CaptureFixt
     """Either takes its group down, and a budget for leaders alone would let every worker be evicted at once."""
     found = objects(rendered(capsys, *TWO, "--replicas", "3"))
     budget = next(each for each in found if each["kind"] == "PodDisruptionBudget")["spec"]
-    group = next(each for each in found if each["kind"] == "LeaderWorkerSet")["spec"]["leaderWorkerTemplate"]
+    group = next(each for each in found if each["kind"] == "LeaderWorkerSet")["spec"][
+        "leaderWorkerTemplate"
+    ]
     for template in ("leaderTemplate", "workerTemplate"):
-        assert budget["selector"]["matchLabels"].items() <= group[template]["metadata"]["labels"].items()
+        assert (
+            budget["selector"]["matchLabels"].items()
+            <= group[template]["metadata"]["labels"].items()
+        )
     assert budget["maxUnavailable"] == 1
 
 
 def test_a_made_up_node_is_called_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Its pool of huge pages is the one that the guide and the doctor ask for; a snapshot's node is real."""
     assert "kubernetes.assumed_node" in [note["id"] for note in notes(capsys, *R1)]
-    resources = main_of(rendered(capsys, *R1))["spec"]["template"]["spec"]["containers"][0]["resources"]
+    resources = main_of(rendered(capsys, *R1))["spec"]["template"]["spec"]["containers"][0][
+        "resources"
+    ]
     assert resources["limits"]["hugepages-2Mi"] == f"{15000 * 2}Mi"
     assert run(["snapshot", "--machine", "simulated:hls2", str(tmp_path / "node.json")]) == 0
     capsys.readouterr()
-    of_mine = [*(word for word in R1 if word not in ("--accelerator", "gaudi2")), "--machine", "node.json"]
+    of_mine = [
+        *(word for word in R1 if word not in ("--accelerator", "gaudi2")),
+        "--machine",
+        "node.json",
+    ]
     assert "kubernetes.assumed_node" not in [note["id"] for note in notes(capsys, *of_mine)]
 
 
-def test_weights_of_unknown_size_are_counted_as_what_the_cards_hold(capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_of_unknown_size_are_counted_as_what_the_cards_hold(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """A model of 800 GB would outgrow a small guess: its claim, its memory, and above all its start-up budget."""
-    words = ("-w", "someone/Unheard-405B", "-n", "8", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2")
+    words = (
+        "-w",
+        "someone/Unheard-405B",
+        "-n",
+        "8",
+        "--engine",
+        "vllm-fork@1.22",
+        "--accelerator",
+        "gaudi2",
+    )
     found = objects(rendered(capsys, *words))
     claim = next(each for each in found if each["metadata"]["name"].endswith("-weights"))
-    assert claim["spec"]["resources"]["requests"]["storage"] == "950Gi"  # 1.2 x 8 x 96 GiB, and what is beside it
+    assert (
+        claim["spec"]["resources"]["requests"]["storage"] == "950Gi"
+    )  # 1.2 x 8 x 96 GiB, and what is beside it
     engine = main_of(rendered(capsys, *words))["spec"]["template"]["spec"]["containers"][0]
     # no more than a whole node's share, or no node would ever take it
     assert engine["resources"]["limits"]["memory"] == f"{int(1024 * 1024 * 0.9)}Mi"

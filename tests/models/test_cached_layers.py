@@ -19,11 +19,17 @@ BASE = {"num_hidden_layers": 8, "hidden_size": 64, "num_attention_heads": 4}
         ({}, {"full": 8}),
         ({"sliding_window": 4096}, {"sliding": 8}),
         ({"sliding_window": 4096, "use_sliding_window": False}, {"full": 8}),
-        ({"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 6}, {"full": 6, "sliding": 2}),
+        (
+            {"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 6},
+            {"full": 6, "sliding": 2},
+        ),
         ({"sliding_window": 4096, "sliding_window_pattern": 4}, {"sliding": 6, "full": 2}),
         ({"sliding_window": 4096, "model_type": "gemma2"}, {"sliding": 4, "full": 4}),
         ({"layer_types": ["sliding_attention", "full_attention"] * 4}, {"sliding": 4, "full": 4}),
-        ({"layer_types": ["chunked_attention"] * 6 + ["full_attention"] * 2}, {"chunked": 6, "full": 2}),
+        (
+            {"layer_types": ["chunked_attention"] * 6 + ["full_attention"] * 2},
+            {"chunked": 6, "full": 2},
+        ),
         ({"attention_chunk_size": 8192}, {"chunked": 6, "full": 2}),
         ({"attention_chunk_size": 8192, "no_rope_layers": [1, 0] * 4}, {"chunked": 4, "full": 4}),
         ({"full_attention_interval": 4}, {"state": 6, "full": 2}),
@@ -32,12 +38,17 @@ BASE = {"num_hidden_layers": 8, "hidden_size": 64, "num_attention_heads": 4}
         ({"num_kv_shared_layers": 3}, {"full": 5, "shared": 3}),
     ],
 )
-def test_the_kinds_are_those_of_config_json(config: dict[str, Any], expected: dict[str, int]) -> None:
+def test_the_kinds_are_those_of_config_json(
+    config: dict[str, Any], expected: dict[str, int]
+) -> None:
     assert dict(cached_layers(model_from_config("m", {**BASE, **config}))) == expected
 
 
 def test_without_config_json_the_facts_of_a_profile_count() -> None:
     assert cached_layers(Model("m", "m", layers=61, mla_rank=576)) == {"latent": 61}
-    assert cached_layers(Model("m", "m", layers=40, attention_layers=10)) == {"full": 10, "state": 30}
+    assert cached_layers(Model("m", "m", layers=40, attention_layers=10)) == {
+        "full": 10,
+        "state": 30,
+    }
     assert cached_layers(Model("m", "m", layers=32)) == {"full": 32}
     assert cached_layers(Model("m", "m")) == {}

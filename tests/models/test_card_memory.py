@@ -40,7 +40,9 @@ def known(name: str) -> Model:
         ("qwq-32b", GAUDI2, "bfloat16", 40960, 1, 8),
     ],
 )
-def test_public_placements(name: str, card: int, dtype: str, length: int, smallest: int, shown: int) -> None:
+def test_public_placements(
+    name: str, card: int, dtype: str, length: int, smallest: int, shown: int
+) -> None:
     ask = replace(ASK, max_model_len=length)
     found = fit(known(name), card, CARDS, [dtype], ask, MemoryRules())
     assert found.smallest_n == smallest <= shown
@@ -60,7 +62,9 @@ def test_llama_405b_wants_gaudi3_or_sixteen_cards() -> None:
 
 def test_rows_and_reasons() -> None:
     model = known("qwen2-72b")
-    table = fit(model, GAUDI2, (1, 2, 3, 8), ["bfloat16"], replace(ASK, max_model_len=32768), MemoryRules())
+    table = fit(
+        model, GAUDI2, (1, 2, 3, 8), ["bfloat16"], replace(ASK, max_model_len=32768), MemoryRules()
+    )
     assert [(row.n, row.fits, row.reason.id) for row in table.rows] == [
         (1, False, "fit.weights"),
         (2, True, "fit.fits_some"),
@@ -75,7 +79,9 @@ def test_rows_and_reasons() -> None:
 
 def test_a_short_cache_says_how_short() -> None:
     model = replace(known("llama-3.1-70b"))
-    row = fit(model, GAUDI2, (2,), ["bfloat16"], replace(ASK, max_model_len=131072), MemoryRules()).rows[0]
+    row = fit(
+        model, GAUDI2, (2,), ["bfloat16"], replace(ASK, max_model_len=131072), MemoryRules()
+    ).rows[0]
     assert (row.fits, row.reason.id) == (False, "fit.short")
     assert 0 < row.reason.values["tokens"] < 131072
     assert row.reason.values["tokens"] == row.longest_context
@@ -86,7 +92,9 @@ def test_a_short_cache_says_how_short() -> None:
     [(4, [1, 2, 4, 8, 12, 16]), (8, [1, 2, 4, 8, 16]), (6, [1, 2, 3, 6, 12]), (1, [*range(1, 17)])],
 )
 def test_the_rule_for_kv_heads(kv: int, allowed: list[int]) -> None:
-    model = replace(known("llama-3.1-8b"), heads=720720, kv_heads=kv)  # so many divide by every n up to 16
+    model = replace(
+        known("llama-3.1-8b"), heads=720720, kv_heads=kv
+    )  # so many divide by every n up to 16
     rows = fit(model, GAUDI2, range(1, 17), ["bfloat16"], ASK, MemoryRules()).rows
     assert [row.n for row in rows if row.reason.id != "fit.kv_heads"] == allowed
 
@@ -94,12 +102,18 @@ def test_the_rule_for_kv_heads(kv: int, allowed: list[int]) -> None:
 def test_fp8_caches_only_beside_fp8_weights() -> None:
     ask = replace(ASK, kv_dtype="fp8_inc")
     plain = fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ask, MemoryRules()).rows[0]
-    assert plain == fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ASK, MemoryRules()).rows[0]
+    assert (
+        plain == fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ASK, MemoryRules()).rows[0]
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "total", "cores", "chips", "instance"),
-    [("llama-2-70b", "138.0", 9, 5, 24), ("llama-2-13b", "26.0", 2, 1, 12), ("llama-2-7b", "13.5", 1, 1, 12)],
+    [
+        ("llama-2-70b", "138.0", 9, 5, 24),
+        ("llama-2-13b", "26.0", 2, 1, 12),
+        ("llama-2-7b", "13.5", 1, 1, 12),
+    ],
 )
 def test_inferentia(name: str, total: str, cores: int, chips: int, instance: int) -> None:
     table = fit_weights_only(known(name), instance, None, ["float16"])
@@ -116,13 +130,23 @@ def test_inferentia(name: str, total: str, cores: int, chips: int, instance: int
 def test_inferentia_that_is_too_small() -> None:
     table = fit_weights_only(known("llama-2-70b"), 12, [1, 12, 24], ["float32"])
     assert table.smallest_n is None
-    assert [row.reason.id for row in table.rows] == ["fit.neuron_short", "fit.neuron_short", "fit.neuron_too_many"]
+    assert [row.reason.id for row in table.rows] == [
+        "fit.neuron_short",
+        "fit.neuron_short",
+        "fit.neuron_too_many",
+    ]
 
 
 RULES = tuple(registry.find(name).memory_rules({}) for name in registry.ENGINES)
 
 
-@given(st.integers(1, 131072), st.integers(1, 512), st.floats(0.05, 1), st.floats(0, 0.9), st.sampled_from(RULES))
+@given(
+    st.integers(1, 131072),
+    st.integers(1, 512),
+    st.floats(0.05, 1),
+    st.floats(0, 0.9),
+    st.sampled_from(RULES),
+)
 def test_more_cards_never_hold_less(
     length: int, seqs: int, share: float, reserved: float, rules: MemoryRules
 ) -> None:

@@ -96,7 +96,9 @@ def test_facts_of_each_family(family: str) -> None:
 KEYS = sorted({key for document, _ in FAMILIES.values() for key in document})
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 
@@ -104,7 +106,14 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_any_document_is_a_model(document: dict[str, Any]) -> None:
     model = model_from_config("m", document)
-    for number in (model.layers, model.heads, model.kv_heads, model.head_dim, model.experts, model.mla_rank):
+    for number in (
+        model.layers,
+        model.heads,
+        model.kv_heads,
+        model.head_dim,
+        model.experts,
+        model.mla_rank,
+    ):
         assert number is None or number > 0
     assert (kv_bytes_per_token(model) or 0) >= 0
     assert activation_bytes(model, 100) >= 0
@@ -118,7 +127,19 @@ def folder(tmp_path: Path, text: str | bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "5", "{", "{'a': 1}", b"\xff\xfe", "[" * 100_000, '{"a":' * 100_000, "9" * 5000, "null"]
+    "text",
+    [
+        "",
+        "[]",
+        "5",
+        "{",
+        "{'a': 1}",
+        b"\xff\xfe",
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "9" * 5000,
+        "null",
+    ],
 )
 def test_broken_config_is_a_sentence(tmp_path: Path, text: str | bytes) -> None:
     with pytest.raises(LaunchError) as caught:
@@ -135,7 +156,8 @@ def test_deep_text_parts_are_no_recursion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "id"), [("/no/such/folder", "models.no_folder"), ("/no/model.gguf", "models.gguf"), ("a\0b", None)]
+    ("path", "id"),
+    [("/no/such/folder", "models.no_folder"), ("/no/model.gguf", "models.gguf"), ("a\0b", None)],
 )
 def test_what_is_no_folder(path: str, id: str | None) -> None:
     with pytest.raises(LaunchError) as caught:
@@ -161,15 +183,29 @@ def test_config_of_a_folder_goes_before_a_profile(tmp_path: Path) -> None:
     path.mkdir()
     (path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2}))
     found = known_model(str(path))
-    assert (found.source, found.layers, found.heads, found.parameters) == ("config.json", 2, None, None)
+    assert (found.source, found.layers, found.heads, found.parameters) == (
+        "config.json",
+        2,
+        None,
+        None,
+    )
 
 
 def test_gemma3_leaves_its_heads_to_the_configuration_class() -> None:
-    text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "model_type": "gemma3_text"}
+    text = {
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "model_type": "gemma3_text",
+    }
     document = {"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 1152}}
     small = model_from_config("/m/gemma-3-4b-it", document)
     assert (small.layers, small.heads, small.kv_heads, small.head_dim) == (34, 8, 4, 256)
-    assert (small.hidden_size, small.vocab_size, small.max_position_embeddings) == (2560, 262208, 131072)
+    assert (small.hidden_size, small.vocab_size, small.max_position_embeddings) == (
+        2560,
+        262208,
+        131072,
+    )
     own = {**text, "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128}
     large = model_from_config("/m/gemma-3-27b-it", {**document, "text_config": own})
     assert (large.heads, large.kv_heads, large.head_dim) == (32, 16, 128)

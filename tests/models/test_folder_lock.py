@@ -38,7 +38,9 @@ def killed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_left_of_a_killed_holder_is_waited_for(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_of_a_killed_holder_is_waited_for(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slept: list[float] = []
 
     def sleep(seconds: float) -> None:

@@ -15,7 +15,9 @@ from gaudi_launch.models.parameter_count import kv_widths, layer_kinds, paramete
 from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
 from gaudi_launch.performance.shape import shape_of
 
-SIZES = json.loads((Path(__file__).parents[1] / "data" / "models" / "sizes.json").read_text(encoding="utf-8"))
+SIZES = json.loads(
+    (Path(__file__).parents[1] / "data" / "models" / "sizes.json").read_text(encoding="utf-8")
+)
 MODELS: dict[str, dict[str, Any]] = SIZES["models"]
 
 
@@ -46,12 +48,16 @@ def test_experts_are_those_of_the_class(name: str) -> None:
 
 
 def test_a_folder_without_weights_has_their_size_by_its_config() -> None:
-    assert weight_bytes(read("Qwen/Qwen3-8B"), "bfloat16") == pytest.approx(2 * 8_190_735_360, rel=0.001)
+    assert weight_bytes(read("Qwen/Qwen3-8B"), "bfloat16") == pytest.approx(
+        2 * 8_190_735_360, rel=0.001
+    )
 
 
 @pytest.mark.parametrize("width", ["vocab_size", "intermediate_size"])
 def test_a_config_without_a_width_has_no_size(width: str) -> None:
-    config = {key: value for key, value in MODELS["Qwen/Qwen3-8B"]["config"].items() if key != width}
+    config = {
+        key: value for key, value in MODELS["Qwen/Qwen3-8B"]["config"].items() if key != width
+    }
     assert weight_bytes(model_from_config("m", config), "bfloat16") is None
 
 
@@ -131,7 +137,9 @@ def test_heads_are_divided_until_each_card_has_one() -> None:
     assert kv_bytes_per_token(model, cards=4) == 2 * (25 * 2 * 512 + 5 * 1 * 1024)
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1", "openai/gpt-oss-20b", "gemma2_9b"])
+@pytest.mark.parametrize(
+    "name", ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1", "openai/gpt-oss-20b", "gemma2_9b"]
+)
 def test_equal_layers_give_the_product_of_their_numbers(name: str) -> None:
     model = read(name)
     assert kv_bytes_per_token(model) == kv_bytes_per_token(replace(model, config={}))

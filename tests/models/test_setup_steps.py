@@ -39,9 +39,13 @@ def states(facts: SetupFacts) -> list[tuple[str, bool]]:
         ({"installed": False}, (False, False, False, False), G2),
     ],
 )
-def test_each_step_is_skipped_when_done(change: dict[str, object], done: tuple[bool, ...], final: Path) -> None:
+def test_each_step_is_skipped_when_done(
+    change: dict[str, object], done: tuple[bool, ...], final: Path
+) -> None:
     facts = replace(BARE, **change)  # type: ignore[arg-type]
-    assert states(facts) == list(zip(("pull", "convert", "measurements", "engine"), done, strict=True))
+    assert states(facts) == list(
+        zip(("pull", "convert", "measurements", "engine"), done, strict=True)
+    )
     assert facts.final == final
 
 
@@ -58,7 +62,8 @@ def test_only_the_steps_that_apply() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "done", "says"), [(2 * 10**12, True, "2000 GB"), (10**9, False, "1 GB"), (None, False, "1500 GB")]
+    ("free", "done", "says"),
+    [(2 * 10**12, True, "2000 GB"), (10**9, False, "1 GB"), (None, False, "1500 GB")],
 )
 def test_the_disk_is_the_first_step(free: int | None, done: bool, says: str) -> None:
     step = steps(replace(BARE, rooms=(Room(Path("/data"), 1500 * 10**9, free),)))[0]

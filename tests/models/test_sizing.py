@@ -33,7 +33,9 @@ def kv(model: Model, cards: int = 1, each: int = 2) -> float:
     return sizing.kv_bytes_per_token(model, cards, each) or 0
 
 
-def card(total_gib: float, model: Model, tokens: int, utilization: float, reserved: float) -> sizing.Split:
+def card(
+    total_gib: float, model: Model, tokens: int, utilization: float, reserved: float
+) -> sizing.Split:
     """A card from its size alone: weights and profiling run by our own estimate, nothing measured."""
     used = (sizing.weight_bytes(model) or 0) + sizing.activation_bytes(model, tokens)
     return sizing.split(total_gib * GIB - used, utilization, reserved)
@@ -97,7 +99,9 @@ PUBLISHED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "ours", "published", "source"), PUBLISHED, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("what", "ours", "published", "source"), PUBLISHED, ids=lambda value: str(value)[:40]
+)
 def test_published_numbers_come_out_within_five_per_cent(
     what: str, ours: float, published: float, source: str
 ) -> None:
@@ -107,9 +111,12 @@ def test_published_numbers_come_out_within_five_per_cent(
 # 30.15 GiB: HabanaAI/vllm-fork issue 776; 94.62: README, a little less with older software; 126.5:
 # vllm-project/vllm-gaudi issue 1736
 @pytest.mark.parametrize(
-    ("product", "shown"), [("gaudi1", 30.15), ("gaudi2", 94.62), ("gaudi2e", 94.62), ("gaudi3", 126.5)]
+    ("product", "shown"),
+    [("gaudi1", 30.15), ("gaudi2", 94.62), ("gaudi2e", 94.62), ("gaudi3", 126.5)],
 )
-def test_what_a_process_can_allocate_is_what_engines_were_seen_to_show(product: str, shown: float) -> None:
+def test_what_a_process_can_allocate_is_what_engines_were_seen_to_show(
+    product: str, shown: float
+) -> None:
     usable = accelerators()[product].memory_usable_mib or 0
     assert 0.988 * shown <= usable / 1024 <= shown
 
@@ -138,7 +145,10 @@ def test_weights_only_table(billions: int, devices: tuple[int, ...]) -> None:
 
 
 def test_weights_only_with_a_tenth_kept_free() -> None:
-    found = [sizing.units(*case, usable=0.9) for case in ((8, 2, 16), (70, 2, 16), (405, 2, 96), (405, 2, 128))]
+    found = [
+        sizing.units(*case, usable=0.9)
+        for case in ((8, 2, 16), (70, 2, 16), (405, 2, 96), (405, 2, 128))
+    ]
     assert found == [2, 10, 10, 8]
 
 
@@ -146,7 +156,9 @@ def test_versions_differ_as_their_workers_do() -> None:
     free = 79.16 * GIB
     split = sizing.split(free, 0.9, 0.1)
     names = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1", "vllm-gaudi")
-    found = {name: sizing.count_blocks(split.kv, BLOCK_8B, find(name).memory_rules({})) for name in names}
+    found = {
+        name: sizing.count_blocks(split.kv, BLOCK_8B, find(name).memory_rules({})) for name in names
+    }
     plain = int(free * 0.81 // BLOCK_8B)
     assert found["vllm-fork@1.22"] == found["deepseek_r1"] == plain
     assert found["vllm-fork@1.21"] == plain // 128 * 128
@@ -158,10 +170,22 @@ def test_eager_keeps_nothing_for_graphs() -> None:
 
 
 def test_a_model_without_attention_needs_no_cache() -> None:
-    assert sizing.kv_bytes_per_token(Model("m", "m", layers=64, attention_layers=0, kv_heads=8, head_dim=64)) == 0
+    assert (
+        sizing.kv_bytes_per_token(
+            Model("m", "m", layers=64, attention_layers=0, kv_heads=8, head_dim=64)
+        )
+        == 0
+    )
 
 
 def test_an_unknown_quantisation_is_as_large_as_on_disk() -> None:
-    model = Model("m", "m", parameters=100, weight_bytes=55, quantization="compressed-tensors", dtype="bfloat16")
+    model = Model(
+        "m",
+        "m",
+        parameters=100,
+        weight_bytes=55,
+        quantization="compressed-tensors",
+        dtype="bfloat16",
+    )
     assert sizing.weight_bytes(model, "compressed-tensors") == 55
     assert sizing.weight_bytes(Model("m", "m", parameters=100), "compressed-tensors") is None

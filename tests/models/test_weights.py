@@ -18,7 +18,11 @@ from tests.support.shards import index, shard
 
 
 def test_parameters_and_bytes_without_scales(tmp_path: Path) -> None:
-    tensors = {"a.weight": ("F8_E4M3", [4, 8], 32), "a.weight_scale_inv": ("F32", [1, 1], 4), "b": ("BF16", [3], 6)}
+    tensors = {
+        "a.weight": ("F8_E4M3", [4, 8], 32),
+        "a.weight_scale_inv": ("F32", [1, 1], 4),
+        "b": ("BF16", [3], 6),
+    }
     size = shard(tmp_path / "model.safetensors", tensors)
     assert read_weights(tmp_path) == {
         "parameters": 35,
@@ -29,17 +33,29 @@ def test_parameters_and_bytes_without_scales(tmp_path: Path) -> None:
 
 
 def test_layers_behind_the_last_are_not_loaded(tmp_path: Path) -> None:
-    names = ("model.embed_tokens.weight", "model.layers.0.a", "model.layers.1.a", "model.layers.2.a")
+    names = (
+        "model.embed_tokens.weight",
+        "model.layers.0.a",
+        "model.layers.1.a",
+        "model.layers.2.a",
+    )
     shard(tmp_path / "model.safetensors", {name: ("BF16", [8], 16) for name in names})
     assert read_weights(tmp_path, layers=2)["unloaded_bytes"] == 16
-    assert read_weights(tmp_path, layers=3)["unloaded_bytes"] == read_weights(tmp_path)["unloaded_bytes"] == 0
+    assert (
+        read_weights(tmp_path, layers=3)["unloaded_bytes"]
+        == read_weights(tmp_path)["unloaded_bytes"]
+        == 0
+    )
     model = Model("m", "m", parameters=32, weight_bytes=64, unloaded_bytes=16, dtype="bfloat16")
     assert (weight_bytes(model, "bfloat16"), weight_bytes(model, "fp8")) == (48, 24)
 
 
 @pytest.mark.parametrize(("bits", "weights"), [(4, 64), (8, 32)])
 def test_packed_weights_are_counted(tmp_path: Path, bits: int, weights: int) -> None:
-    shard(tmp_path / "model.safetensors", {"a.qweight": ("I32", [2, 4], 32), "a.qzeros": ("I32", [1, 4], 16)})
+    shard(
+        tmp_path / "model.safetensors",
+        {"a.qweight": ("I32", [2, 4], 32), "a.qzeros": ("I32", [1, 4], 16)},
+    )
     assert read_weights(tmp_path, bits)["parameters"] == weights
 
 
@@ -72,7 +88,11 @@ def test_of_a_folder_that_is_half_fetched_the_index_says_the_size(tmp_path: Path
     sizes = read_weights(tmp_path)["weight_bytes"], read_weights(tmp_path)["parameters"]
     shard(tmp_path / "2.safetensors", {"b": ("BF16", [2500], 5000)}, cut=4000)
     found = read_weights(tmp_path)
-    assert (found["weight_bytes"], found["parameters"]) == sizes and whole < sizes[0] and sizes[1] == 2508
+    assert (
+        (found["weight_bytes"], found["parameters"]) == sizes
+        and whole < sizes[0]
+        and sizes[1] == 2508
+    )
 
 
 def test_a_name_that_leaves_the_folder_is_only_missing(tmp_path: Path) -> None:
@@ -80,7 +100,9 @@ def test_a_name_that_leaves_the_folder_is_only_missing(tmp_path: Path) -> None:
     assert read_weights(tmp_path)["files_missing"] == ("../secret.safetensors",)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"weight_map": 5}', '{"weight_map": {"a": ', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"weight_map": 5}', '{"weight_map": {"a": ', "[" * 100_000]
+)
 def test_broken_index_is_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(text)
     with pytest.raises(LaunchError) as caught:
@@ -102,16 +124,24 @@ ENTRY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["data_offsets", "shape", "dtype", "a"]), inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["data_offsets", "shape", "dtype", "a"]), inner, max_size=3
+        )
     ),
     max_leaves=6,
 )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(st.binary(max_size=40) | st.dictionaries(st.text(max_size=3), ENTRY, max_size=3).map(json.dumps))
+@given(
+    st.binary(max_size=40) | st.dictionaries(st.text(max_size=3), ENTRY, max_size=3).map(json.dumps)
+)
 def test_any_file_is_read_or_named(tmp_path: Path, content: bytes | str) -> None:
-    raw = content if isinstance(content, bytes) else struct.pack("<Q", len(content.encode())) + content.encode()
+    raw = (
+        content
+        if isinstance(content, bytes)
+        else struct.pack("<Q", len(content.encode())) + content.encode()
+    )
     (tmp_path / "model.safetensors").write_bytes(raw)
     found = read_weights(tmp_path)
     assert (found["parameters"] or 0) >= 0
@@ -119,11 +149,15 @@ def test_any_file_is_read_or_named(tmp_path: Path, content: bytes | str) -> None
 
 
 @pytest.mark.parametrize(
-    "shape", [f"[1{'0' * 4000}]", f"[{2**62}, 4]", f"[{2**40}, {2**40}]"], ids=["digits", "sum", "product"]
+    "shape",
+    [f"[1{'0' * 4000}]", f"[{2**62}, 4]", f"[{2**40}, {2**40}]"],
+    ids=["digits", "sum", "product"],
 )
 def test_a_shape_that_no_file_can_have_is_damage(tmp_path: Path, shape: str) -> None:
     text = f'{{"w": {{"dtype": "BF16", "shape": {shape}, "data_offsets": [0, 0]}}}}'.encode()
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
     found = read_weights(tmp_path)
     assert found["parameters"] is None
-    assert found["files_missing"] == ("model.safetensors (its header has an entry that is not a tensor)",)
+    assert found["files_missing"] == (
+        "model.safetensors (its header has an entry that is not a tensor)",
+    )

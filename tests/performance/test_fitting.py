@@ -18,7 +18,11 @@ LIMITS = {Kind.DENSE: 1.13, Kind.SERVED: 1.22, Kind.SMALL: 1.19, Kind.MOE: 1.47}
 
 @cache
 def physical() -> dict[str, Any]:
-    return {name: one for name, one in constants().items() if not name.startswith(("band.", "software."))}
+    return {
+        name: one
+        for name, one in constants().items()
+        if not name.startswith(("band.", "software."))
+    }
 
 
 @cache
@@ -44,7 +48,10 @@ def test_left_out_figures_are_predicted_as_well_as_when_the_constants_were_fitte
     found = rows(left_out(way))
     with capsys.disabled():
         for row in found:
-            print(f"\n{way:7} {row.kind.value:7} {row.points:3} points  typical {row.typical:.3f}", end="")
+            print(
+                f"\n{way:7} {row.kind.value:7} {row.points:3} points  typical {row.typical:.3f}",
+                end="",
+            )
     assert {row.kind: row.typical for row in found if row.typical > LIMITS[row.kind]} == {}
 
 
@@ -80,13 +87,33 @@ def test_each_class_names_its_number_of_figures(kind: Kind) -> None:
 
 # figures that are more than 1.5 off, and what is known of each
 EXPLAINED = {
-    ("Llama-2-7B", 8, 220.0): "torch.compile in a release of 2024; the same load on Gaudi3 is predicted within 1.1",
-    ("Llama-2-7B", 8, 1.0): "torch.compile: 4.6 times apart on the two cards, the model is between them",
+    (
+        "Llama-2-7B",
+        8,
+        220.0,
+    ): "torch.compile in a release of 2024; the same load on Gaudi3 is predicted within 1.1",
+    (
+        "Llama-2-7B",
+        8,
+        1.0,
+    ): "torch.compile: 4.6 times apart on the two cards, the model is between them",
     ("Mixtral-8x7B", 2, 96.0): "experts in a loop, each over all tokens (release of 2024)",
     ("DeepSeek-V2-Lite", 1, 1.0): "64 experts in a loop, with MLA prefilled without a fused kernel",
-    ("Llama-3.1-8B", 1, 210.0): "p90 of TTFT; a run of the same model with one patch release more fits",
-    ("Llama-3.3-70B", 4, 35.0): "p90 of TTFT of 128 tokens: several prompts a step, which the model takes singly",
-    ("Llama-3.3-70B", 4, 60.0): "slower than twice its 1024/1024 row; not explained by anything stated",
+    (
+        "Llama-3.1-8B",
+        1,
+        210.0,
+    ): "p90 of TTFT; a run of the same model with one patch release more fits",
+    (
+        "Llama-3.3-70B",
+        4,
+        35.0,
+    ): "p90 of TTFT of 128 tokens: several prompts a step, which the model takes singly",
+    (
+        "Llama-3.3-70B",
+        4,
+        60.0,
+    ): "slower than twice its 1024/1024 row; not explained by anything stated",
     ("Llama-2-70B", 4, 327.0): "less than its two-card rows of the next release at the same load",
 }
 
@@ -96,7 +123,11 @@ def key(figure: Figure) -> tuple[str, int, float]:
 
 
 def test_every_figure_more_than_half_off_is_explained() -> None:
-    off = {key(figure) for figure, error in zip(scored(), in_sample(), strict=True) if abs(error) > np.log(1.5)}
+    off = {
+        key(figure)
+        for figure, error in zip(scored(), in_sample(), strict=True)
+        if abs(error) > np.log(1.5)
+    }
     assert off == set(EXPLAINED)
 
 

@@ -38,7 +38,9 @@ def setup(generation: Generation = "gaudi2") -> Setup:
     return Setup(generation, 1, "bf16", 2.0, 2.0, "v1")
 
 
-def blank(load: tuple[int, int, int], measure: str, generation: Generation = "gaudi2") -> SpeedMeasurement:
+def blank(
+    load: tuple[int, int, int], measure: str, generation: Generation = "gaudi2"
+) -> SpeedMeasurement:
     prompt, output, batch = load
     return SpeedMeasurement(
         source="run.json",
@@ -56,13 +58,19 @@ def blank(load: tuple[int, int, int], measure: str, generation: Generation = "ga
 
 
 def on_a_host(
-    loads: tuple[tuple[int, int, int], ...], changes: dict[str, float], generation: Generation = "gaudi2"
+    loads: tuple[tuple[int, int, int], ...],
+    changes: dict[str, float],
+    generation: Generation = "gaudi2",
 ) -> list[SpeedMeasurement]:
     """Return what a host measures whose constants are the shipped ones times ``changes``."""
     shipped = store.constants()
     values = [one.scaled * changes.get(name, 1.0) for name, one in shipped.items()]
-    asked = [blank(load, measure, generation) for load in loads for measure in ("tpot", "throughput")]
-    found = predicted(points_of([figure_of(each) for each in asked], tuple(shipped)), np.array(values))
+    asked = [
+        blank(load, measure, generation) for load in loads for measure in ("tpot", "throughput")
+    ]
+    found = predicted(
+        points_of([figure_of(each) for each in asked], tuple(shipped)), np.array(values)
+    )
     return [replace(each, value=float(value)) for each, value in zip(asked, found, strict=True)]
 
 
@@ -92,7 +100,10 @@ def test_a_processor_is_learned_from_nothing() -> None:
 def test_without_a_reason_nothing_moves() -> None:
     learned = learn(None, on_a_host(LOADS, {}), store.constants(), now=NOW)
     shipped = store.constants()
-    assert all(value == pytest.approx(shipped[name].value, rel=1e-3) for name, value in learned.values.items())
+    assert all(
+        value == pytest.approx(shipped[name].value, rel=1e-3)
+        for name, value in learned.values.items()
+    )
 
 
 def test_few_runs_move_a_constant_less_than_many() -> None:

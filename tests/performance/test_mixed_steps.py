@@ -24,7 +24,9 @@ from tests.support.traces import limits, made_up
 
 TOP = Path(__file__).parents[2]
 SCRIPT = TOP / "scripts" / "acceptance" / "scheduler.py"
-RECORDED: list[dict[str, Any]] = json.loads((TOP / "tests/data/speed/scheduler.json").read_text(encoding="utf-8"))
+RECORDED: list[dict[str, Any]] = json.loads(
+    (TOP / "tests/data/speed/scheduler.json").read_text(encoding="utf-8")
+)
 
 
 def mixed(**changes: object) -> EngineLimits:
@@ -39,7 +41,9 @@ def figures(case: dict[str, Any]) -> dict[str, float]:
         num_blocks=case["num_blocks"],
         ahead=case["ahead"],
     )
-    times = simulate_times([tuple(each) for each in case["requests"]], bounds, StepTime(**case["cost"]))
+    times = simulate_times(
+        [tuple(each) for each in case["requests"]], bounds, StepTime(**case["cost"])
+    )
     several = times.output > 1
     each = (times.done - times.first)[several] / (times.output[several] - 1)
     found = {}
@@ -57,10 +61,16 @@ def test_latencies_are_those_of_the_scheduler(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.skipif(not engine_is_ready(), reason="the CPU engine is not installed (gaudi-launch setup cpu)")
+@pytest.mark.skipif(
+    not engine_is_ready(), reason="the CPU engine is not installed (gaudi-launch setup cpu)"
+)
 def test_the_scheduler_of_the_installed_engine_agrees() -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--short"], capture_output=True, text=True, timeout=500, check=False
+        [sys.executable, str(SCRIPT), "--short"],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert "0 figures beyond the limits" in done.stdout
@@ -85,19 +95,25 @@ def test_decoding_continues_beside_a_long_prompt() -> None:
     alone = simulate_times([(0.0, 100, 200)], mixed(), ONE_CARD_8B)
     # four steps of 2,047 tokens each delay the first request, which waits for none of them to end
     late = times.done[0] - alone.done[0]
-    parts = sum(ONE_CARD_8B.chunk(1, 2047, 2047 * at) for at in range(3)) + ONE_CARD_8B.chunk(1, 1859, 6141)
+    parts = sum(ONE_CARD_8B.chunk(1, 2047, 2047 * at) for at in range(3)) + ONE_CARD_8B.chunk(
+        1, 1859, 6141
+    )
     assert late == pytest.approx(parts / 1000)
 
 
 def test_planned_ahead_a_prompt_waits_for_one_step_more() -> None:
     requests = [(0.0, 100, 50), (0.2, 100, 2)]
     step = ONE_CARD_8B.decode(1, 1) / 1000
-    ahead, plain = (simulate_times(requests, mixed(ahead=ahead), ONE_CARD_8B) for ahead in (True, False))
+    ahead, plain = (
+        simulate_times(requests, mixed(ahead=ahead), ONE_CARD_8B) for ahead in (True, False)
+    )
     assert ahead.first[1] - plain.first[1] == pytest.approx(step)
 
 
 def test_the_delay_of_the_server_is_part_of_the_time_to_first_token() -> None:
-    plain, late = (simulate_times([(1.0, 100, 2)], mixed(), ONE_CARD_8B, delay=delay) for delay in (0.0, 0.024))
+    plain, late = (
+        simulate_times([(1.0, 100, 2)], mixed(), ONE_CARD_8B, delay=delay) for delay in (0.0, 0.024)
+    )
     assert late.came[0] == plain.came[0]
     assert late.first[0] - plain.first[0] == pytest.approx(0.024)
 
@@ -128,7 +144,11 @@ def test_every_request_ends_with_its_tokens_within_the_limits(
     requests: list[tuple[float, int, int]], seqs: int, blocks: int, ahead: bool
 ) -> None:
     bounds = mixed(
-        max_num_seqs=seqs, num_blocks=blocks, max_num_batched_tokens=512, max_model_len=1280, ahead=ahead
+        max_num_seqs=seqs,
+        num_blocks=blocks,
+        max_num_batched_tokens=512,
+        max_model_len=1280,
+        ahead=ahead,
     )
     run = MixedRun(bounds, ONE_CARD_8B, None)
     run.serve(sorted(requests), 1.0)

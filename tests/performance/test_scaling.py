@@ -20,7 +20,9 @@ def test_the_lines_are_near_the_model_where_engines_work() -> None:
     model = steps(Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v0"), known_shape(LLAMA)[0], values())
     cost = step_time(LLAMA, 1, "bfloat16", GAUDI2).cost
     for tokens in (128, 512, 2048, 8192):
-        assert cost.prefill(1, tokens) == pytest.approx(1000 * model.prefill(1, tokens).total, rel=0.12)
+        assert cost.prefill(1, tokens) == pytest.approx(
+            1000 * model.prefill(1, tokens).total, rel=0.12
+        )
     for batch in (1, 16, 256):
         expected = 1000 * model.decode(batch, 1024).total
         assert cost.decode(batch, batch * 8) == pytest.approx(expected, rel=1e-6)
@@ -62,7 +64,9 @@ def test_405b_on_eight_cards_is_not_an_8b() -> None:
 
 def test_a_card_without_figures_says_whose_it_takes() -> None:
     found = step_time(LLAMA, 1, "bfloat16", accelerators()["gaudi2e"])
-    assert [(note.id, note.values["other"]) for note in found.notes] == [("capacity.assume_card", "gaudi2")]
+    assert [(note.id, note.values["other"]) for note in found.notes] == [
+        ("capacity.assume_card", "gaudi2")
+    ]
     assert step_time(LLAMA, 1, "bfloat16", GAUDI2).notes == ()
 
 

@@ -16,7 +16,10 @@ Counts = dict[tuple[int, int], float]
 
 
 def counted(part: Weighted) -> Counts:
-    return {(int(b), int(s)): float(w) for b, s, w in zip(part.batch, part.size, part.weight, strict=True)}
+    return {
+        (int(b), int(s)): float(w)
+        for b, s, w in zip(part.batch, part.size, part.weight, strict=True)
+    }
 
 
 def by_hand(requests: list[tuple[float, int, int]], bounds: EngineLimits) -> tuple[Counts, Counts]:
@@ -38,11 +41,15 @@ def by_hand(requests: list[tuple[float, int, int]], bounds: EngineLimits) -> tup
         batch: list[tuple[int, int]] = []
         free = bounds.num_blocks - held()
         while (
-            waiting and len(batch) < bounds.max_num_prefill_seqs and len(running) + len(batch) < bounds.max_num_seqs
+            waiting
+            and len(batch) < bounds.max_num_prefill_seqs
+            and len(running) + len(batch) < bounds.max_num_seqs
         ):
             longest = max([waiting[0][0], *(tokens for tokens, _ in batch)])
             area = -(-longest // block) * block * (len(batch) + 1)
-            if (batch and area > bounds.max_num_batched_tokens) or waiting[0][0] // block + 1 > free:
+            if (batch and area > bounds.max_num_batched_tokens) or waiting[0][
+                0
+            ] // block + 1 > free:
                 break
             free -= waiting[0][0] // block + 1
             batch.append(waiting.pop(0))
@@ -84,13 +91,16 @@ def test_refused_requests_are_left_out() -> None:
 
 
 REQUESTS = st.lists(
-    st.tuples(st.sampled_from([0.0, 0.3, 1.0, 2.5]), st.integers(1, 700), st.integers(1, 300)), max_size=12
+    st.tuples(st.sampled_from([0.0, 0.3, 1.0, 2.5]), st.integers(1, 700), st.integers(1, 300)),
+    max_size=12,
 )
 
 
 @given(REQUESTS, st.integers(1, 4), st.integers(1, 6), st.sampled_from([14, 20, 400]))
 @settings(max_examples=60, deadline=None)
-def test_same_as_by_hand(requests: list[tuple[float, int, int]], prompts: int, seqs: int, blocks: int) -> None:
+def test_same_as_by_hand(
+    requests: list[tuple[float, int, int]], prompts: int, seqs: int, blocks: int
+) -> None:
     bounds = limits(
         max_num_prefill_seqs=prompts,
         max_num_seqs=seqs,

@@ -68,14 +68,19 @@ def test_an_all_reduce_of_a_static_batch_has_a_round_for_each_doubling_of_the_ca
 ) -> None:
     # no bytes and no launch: the waits alone
     own = {**values(), "pair.gaudi3": 1e30, "launch.gaudi3": 0.0}
-    two, four = (steps(replace(ONE, cards=cards, engine=engine), LLAMA, own).decode(1, 0).links for cards in (2, 4))
+    two, four = (
+        steps(replace(ONE, cards=cards, engine=engine), LLAMA, own).decode(1, 0).links
+        for cards in (2, 4)
+    )
     assert four == pytest.approx(rounds * two)
 
 
 def test_launching_on_eight_cards_overlaps_with_their_messages() -> None:
     eight = replace(ONE, cards=8)
     own = {**values(), "pair.gaudi3": 1e30}
-    found, alone = (steps(eight, LLAMA, each).decode(1, 0) for each in (own, {**own, "launch.gaudi3": 0.0}))
+    found, alone = (
+        steps(eight, LLAMA, each).decode(1, 0) for each in (own, {**own, "launch.gaudi3": 0.0})
+    )
     both, messages = found.links + found.host - alone.host, alone.links
     launch = values()["launch.gaudi3"] / (1 + 1 / values()["launch.batch"])
     assert both == pytest.approx((messages**2 + launch**2) ** 0.5)
@@ -117,7 +122,9 @@ def test_a_figure_is_at_no_distance_from_its_own_load() -> None:
 
 def test_a_rate_is_served_by_the_batch_that_littles_law_gives() -> None:
     setup = replace(ONE, engine="v1")
-    found = predict(setup, LLAMA, Load("rate", 512, 256, 256, 4.0), SpeedKnowledge(values(), figures()))
+    found = predict(
+        setup, LLAMA, Load("rate", 512, 256, 256, 4.0), SpeedKnowledge(values(), figures())
+    )
     assert found.batch == pytest.approx(4.0 * 255 * found.tpot.expected, rel=1e-3)
 
 
@@ -169,7 +176,9 @@ def test_a_rate_is_served_by_the_batch_that_littles_law_gives() -> None:
         ),
     ],
 )
-def test_parameters_are_counted_from_config_json(config: dict[str, object], billions: float) -> None:
+def test_parameters_are_counted_from_config_json(
+    config: dict[str, object], billions: float
+) -> None:
     found = parameters_of(model_from_config("m", config))
     assert found is not None
     assert found.language / 1e9 == pytest.approx(billions, rel=0.02)
@@ -204,4 +213,6 @@ def test_a_load_takes_the_prompts_that_the_token_budget_holds() -> None:
     together = steps(served, LLAMA, values()).prefill(8.0, 256).total
     # two steps of eight prompts: a prompt waits for one and a half
     assert found(replace(served, prompt_tokens=2048)) == pytest.approx(1.5 * together)
-    assert found(served) == pytest.approx(8.5 * steps(served, LLAMA, values()).prefill(1, 256).total)
+    assert found(served) == pytest.approx(
+        8.5 * steps(served, LLAMA, values()).prefill(1, 256).total
+    )

@@ -36,7 +36,9 @@ MODEL = Model(
 ENGINES = ("vllm-fork@1.21", "vllm-gaudi")
 
 
-def plan(engine: str = "vllm-fork@1.21", model: Model = MODEL, product: str = "hls2", **wishes: Any) -> Plan:
+def plan(
+    engine: str = "vllm-fork@1.21", model: Model = MODEL, product: str = "hls2", **wishes: Any
+) -> Plan:
     request = Request(model=model.path, engine=engine, **wishes)
     return make_plan(request, load(f"simulated:{product}"), model, find(engine))
 
@@ -63,19 +65,26 @@ def test_more_cards_than_key_value_heads_hold_the_cache_several_times(engine: st
 @pytest.mark.parametrize("reduce", [(64, 1024), (8, 50000)])
 def test_a_hot_part_beyond_the_limits_is_named(reduce: tuple[int, int]) -> None:
     assert "plan.reduce_beyond" in ids(plan(reduce=reduce, max_num_seqs=24, max_model_len=16384))
-    assert "plan.reduce_beyond" not in ids(plan(reduce=(8, 1024), max_num_seqs=24, max_model_len=16384))
+    assert "plan.reduce_beyond" not in ids(
+        plan(reduce=(8, 1024), max_num_seqs=24, max_model_len=16384)
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_memory_that_was_not_checked_is_reported(engine: str) -> None:
-    assert ids(plan(engine, replace(MODEL, kv_heads=None, heads=None))).count("plan.memory_unchecked") == 1
+    assert (
+        ids(plan(engine, replace(MODEL, kv_heads=None, heads=None))).count("plan.memory_unchecked")
+        == 1
+    )
     assert "plan.memory_unchecked" not in ids(plan(engine))
 
 
 def test_the_scripts_length_beyond_the_model_is_reported() -> None:
     short = replace(MODEL, max_position_embeddings=4096)
     assert "plan.reference_too_long" in ids(plan(model=short, tuning="reference"))
-    assert "plan.reference_too_long" not in ids(plan(model=short, tuning="reference", max_model_len=4096))
+    assert "plan.reference_too_long" not in ids(
+        plan(model=short, tuning="reference", max_model_len=4096)
+    )
     # 1.22's script switches the engine's check off
     assert "plan.reference_too_long" not in ids(plan("vllm-fork@1.22", short, tuning="reference"))
     auto = plan(model=short)
@@ -88,7 +97,9 @@ def test_the_scripts_length_beyond_the_model_is_reported() -> None:
 
 def test_a_remedy_is_never_a_plan_that_is_too_tight() -> None:
     # weights of 119 GiB a card: a shorter context starts, and has no room to work
-    huge = replace(MODEL, heads=64, kv_heads=8, parameters=510 * 10**9, weight_bytes=1020 * 10**9, layers=512)
+    huge = replace(
+        MODEL, heads=64, kv_heads=8, parameters=510 * 10**9, weight_bytes=1020 * 10**9, layers=512
+    )
     with pytest.raises(LaunchError) as caught:
         plan("vllm-fork@1.22", huge, "gaudi3-oam", cards=8, dtype="bfloat16", max_model_len=32768)
     assert caught.value.id == "fit.plan_refused"

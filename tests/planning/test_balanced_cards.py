@@ -80,7 +80,9 @@ def test_the_plan_is_that_of_the_same_number_given(capsys: pytest.CaptureFixture
     for part in ("env", "argv", "buckets", "memory", "url", "warnings"):
         assert chosen[part] == given[part]
     sources = {
-        name: [each["source"] for each in found["settings"] if each["name"] == "--tensor-parallel-size"]
+        name: [
+            each["source"] for each in found["settings"] if each["name"] == "--tensor-parallel-size"
+        ]
         for name, found in (("chosen", chosen), ("given", given))
     }
     assert sources == {"chosen": ["computed"], "given": ["flag"]}
@@ -135,7 +137,9 @@ def test_sizes_that_are_not_known_leave_one_card(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_a_number_that_is_tight_is_the_second_choice(
-    memory: dict[int, tuple[bool | None, bool]], expected: int | None, monkeypatch: pytest.MonkeyPatch
+    memory: dict[int, tuple[bool | None, bool]],
+    expected: int | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``memory``: for each number that can be planned, whether it fits, and whether it is tight."""
 
@@ -147,7 +151,9 @@ def test_a_number_that_is_tight_is_the_second_choice(
 
     monkeypatch.setattr(balanced_cards, "_memory", plan_of)
     engine = find("vllm-gaudi", None, None)
-    request = balanced_cards.with_balanced_cards(Request(model="m"), Host(), Model(path="m", name="m"), engine)
+    request = balanced_cards.with_balanced_cards(
+        Request(model="m"), Host(), Model(path="m", name="m"), engine
+    )
     assert request.chosen_cards == expected
 
 
@@ -158,12 +164,18 @@ def test_replicas_get_the_fewest_cards_each(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((LARGE,), r"Balanced choice: 8 cards\. 4 would fit: 0\.[56]\d? times the tokens/s\. -n changes it\."),
+        (
+            (LARGE,),
+            r"Balanced choice: 8 cards\. 4 would fit: 0\.[56]\d? times the tokens/s\. -n changes it\.",
+        ),
         (
             (LARGE, "-d", "fp8"),
             r"Balanced choice: 4 cards\. 2 would fit: 0\.[56]\d? times the tokens/s; 8: 1\.",
         ),
-        ((SMALL,), r"Balanced choice, and the fewest cards that fit: 1\. 2 cards: 1\.\d times the tokens/s\."),
+        (
+            (SMALL,),
+            r"Balanced choice, and the fewest cards that fit: 1\. 2 cards: 1\.\d times the tokens/s\.",
+        ),
     ],
 )
 def test_the_screen_states_what_else_was_possible(
@@ -178,7 +190,11 @@ def test_the_screen_states_what_else_was_possible(
 
 def test_the_best_counts_tokens_per_card_and_waiting_users() -> None:
     """Twice the tokens on twice the cards are equal, unless one makes users wait."""
-    speeds = [CountedSpeed(1, 100.0, 40.0), CountedSpeed(2, 150.0, 75.0), CountedSpeed(4, 300.0, 75.0)]
+    speeds = [
+        CountedSpeed(1, 100.0, 40.0),
+        CountedSpeed(2, 150.0, 75.0),
+        CountedSpeed(4, 300.0, 75.0),
+    ]
     assert balanced_cards._in_order(speeds) == [2, 4, 1, 8]
 
 
@@ -190,7 +206,9 @@ def test_warm_up_is_planned_for_the_same_cards(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("words", [("warmup",), ("render", "script")])
-def test_warm_up_and_files_state_the_choice_too(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_warm_up_and_files_state_the_choice_too(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     front = [*words, LARGE, "--engine", "vllm-fork@1.21", *MACHINE]
     assert run(front) == 0
     shown = capsys.readouterr()

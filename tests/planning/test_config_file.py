@@ -59,7 +59,9 @@ def test_the_entries_become_the_words_that_the_engine_makes_of_them() -> None:
         (("--config", "a.json"), "plan.config_ending"),
     ],
 )
-def test_the_file_is_named_as_the_engine_wants_it(words: tuple[str, ...], found: str | None) -> None:
+def test_the_file_is_named_as_the_engine_wants_it(
+    words: tuple[str, ...], found: str | None
+) -> None:
     args = engine_args(table=TABLE, user=words)
     try:
         assert named_file(args) == found
@@ -67,15 +69,30 @@ def test_the_file_is_named_as_the_engine_wants_it(words: tuple[str, ...], found:
         assert (refused.id, refused.exit_code) == (found, ExitCode.USAGE)
 
 
-@pytest.mark.parametrize(("text", "id"), [("a: [", "plan.config_text"), ("- a\n", "plan.config_mapping")])
+@pytest.mark.parametrize(
+    ("text", "id"), [("a: [", "plan.config_text"), ("- a\n", "plan.config_mapping")]
+)
 def test_text_that_the_engine_stops_on_is_refused(text: str, id: str) -> None:
     with pytest.raises(LaunchError) as refused:
         read(text)
     assert refused.value.id == id
 
 
-def plan(capsys: pytest.CaptureFixture[str], *words: str, engine: str = "vllm-gaudi") -> dict[str, Any]:
-    line = ["plan", "-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", engine, "--machine", "simulated:hls2", "--json"]
+def plan(
+    capsys: pytest.CaptureFixture[str], *words: str, engine: str = "vllm-gaudi"
+) -> dict[str, Any]:
+    line = [
+        "plan",
+        "-w",
+        "Qwen/Qwen3-8B",
+        "-n",
+        "1",
+        "--engine",
+        engine,
+        "--machine",
+        "simulated:hls2",
+        "--json",
+    ]
     assert run([*line, *words]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
@@ -111,7 +128,9 @@ def test_the_file_wins_over_the_plan_and_words_after_the_dashes_win_over_the_fil
 
 def test_a_file_that_is_not_here_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     made = plan(capsys, "--", "--config", "/nowhere/c.yaml")
-    assert [each["id"] for each in made["warnings"] if "/nowhere/c.yaml" in str(each)] == ["plan.config_unknown"]
+    assert [each["id"] for each in made["warnings"] if "/nowhere/c.yaml" in str(each)] == [
+        "plan.config_unknown"
+    ]
 
 
 def test_a_launch_refuses_a_file_that_is_not_here() -> None:
@@ -122,7 +141,9 @@ def test_a_launch_refuses_a_file_that_is_not_here() -> None:
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"])
-def test_an_engine_that_breaks_on_the_file_is_refused(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_engine_that_breaks_on_the_file_is_refused(
+    engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     line = ["plan", "-w", "/m/x", "-n", "1", "--engine", engine, "--machine", "simulated:hls2"]
     assert run([*line, "--", "--config", "c.yaml"]) == ExitCode.USAGE
     assert f"--config c.yaml stops {engine}" in capsys.readouterr().err

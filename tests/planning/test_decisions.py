@@ -97,7 +97,10 @@ def test_a_variable_and_an_option_of_one_name_are_two_settings() -> None:
     decisions = decided()
     decisions.env("x", "1", WHY)
     decisions.option("x", "2", WHY)
-    assert [(each.kind, each.value) for each in decisions.settings()] == [("env", "1"), ("option", "2")]
+    assert [(each.kind, each.value) for each in decisions.settings()] == [
+        ("env", "1"),
+        ("option", "2"),
+    ]
 
 
 def test_the_order_is_that_of_the_first_proposals() -> None:

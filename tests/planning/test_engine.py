@@ -24,7 +24,9 @@ def test_each_engine_is_the_base_class_and_overrides_only_what_it_declares(name:
         declared, own = vars(Engine)[member], vars(type(engine))[member]
         assert isinstance(own, property) == isinstance(declared, property), member
         if not isinstance(declared, property):
-            assert [*inspect.signature(own).parameters] == [*inspect.signature(declared).parameters], member
+            assert [*inspect.signature(own).parameters] == [
+                *inspect.signature(declared).parameters
+            ], member
 
 
 def _reached_by_name(tree: ast.AST) -> Iterator[str]:
@@ -41,7 +43,9 @@ def _reached_by_name(tree: ast.AST) -> Iterator[str]:
 
 def test_no_module_reaches_a_member_of_an_engine_by_its_name() -> None:
     found = {
-        str(path.relative_to(PACKAGE)): [*_reached_by_name(ast.parse(path.read_text(encoding="utf-8")))]
+        str(path.relative_to(PACKAGE)): [
+            *_reached_by_name(ast.parse(path.read_text(encoding="utf-8")))
+        ]
         for path in PACKAGE.rglob("*.py")
     }
     # the cause of an exception, not an engine's inner engine

@@ -43,10 +43,16 @@ def user(*words: str, table: str = "vllm-fork-1.22") -> EngineArgs:
         (("--chat-template=",), "--chat-template", ""),
         (("--chat-template=",), "--seed", None),
         (("--lora-modules", "a=1", "b=2", "--seed", "3"), "--seed", "3"),
-        (("--hf-overrides.a.b", "1", "--hf-overrides.c=x"), "--hf-overrides", '{"a": {"b": "1"}, "c": "x"}'),
+        (
+            ("--hf-overrides.a.b", "1", "--hf-overrides.c=x"),
+            "--hf-overrides",
+            '{"a": {"b": "1"}, "c": "x"}',
+        ),
     ],
 )
-def test_an_option_is_read_in_each_spelling(words: tuple[str, ...], name: str, value: str | None) -> None:
+def test_an_option_is_read_in_each_spelling(
+    words: tuple[str, ...], name: str, value: str | None
+) -> None:
     assert user(*words).last(name) == value
 
 
@@ -70,9 +76,20 @@ def test_what_the_user_wrote_stays_as_it_is_and_last() -> None:
         user=words,
     )
     assert made.to_argv() == ("python3", "-m", "mod", "--host", "::", *words)
-    changed = made.with_option("--tensor-parallel-size", "8").with_option("--host", "h").with_option("--port", "1")
+    changed = (
+        made.with_option("--tensor-parallel-size", "8")
+        .with_option("--host", "h")
+        .with_option("--port", "1")
+    )
     assert changed.to_argv() == ("python3", "-m", "mod", "--host", "h", "--port", "1", *words)
-    assert changed.without("--host", "--seed").to_argv() == ("python3", "-m", "mod", "--port", "1", *words)
+    assert changed.without("--host", "--seed").to_argv() == (
+        "python3",
+        "-m",
+        "mod",
+        "--port",
+        "1",
+        *words,
+    )
     again = split_argv(changed.to_argv(), table=changed.table, user=words)
     assert (again.head, again.user_words) == (changed.head, words)
     assert again == changed
@@ -89,7 +106,9 @@ def arguments(option: EngineOption) -> st.SearchStrategy[tuple[str, ...]]:
     """One use of an option, in a drawn spelling, with as many values as it takes."""
     value = st.sampled_from(("1", "-1", "x", "-0.5", "a=b", "a b", "0", "value_with_underscore"))
     spellings = [option.name, *option.aliases]
-    name = st.sampled_from([*spellings, option.name[:2] + option.name[2:].replace("-", "_"), *option.off])
+    name = st.sampled_from(
+        [*spellings, option.name[:2] + option.name[2:].replace("-", "_"), *option.off]
+    )
     if option.count == "0":
         return st.tuples(name)
     spelled = st.sampled_from([*spellings, option.name[:2] + option.name[2:].replace("-", "_")])
@@ -150,11 +169,17 @@ CLUSTER = (
     "cluster", "plan", "-w", "deepseek-ai/DeepSeek-R1-0528", "--hosts", "a=simulated:hls2,b=simulated:hls2",
     "--trust-remote-code", "--engine", "deepseek_r1", "--json",
 )  # fmt: skip
-STEPS = [("--num-scheduler-steps", "8"), ("--num_scheduler_steps", "8"), ("--num-scheduler-steps=8",)]
+STEPS = [
+    ("--num-scheduler-steps", "8"),
+    ("--num_scheduler_steps", "8"),
+    ("--num-scheduler-steps=8",),
+]
 
 
 @pytest.mark.parametrize("words", STEPS)
-def test_a_cluster_keeps_what_the_user_wrote(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_keeps_what_the_user_wrote(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     found = reading(capsys, *CLUSTER, "--", *words)
     argv = found["engines"][0]["argv"]
     assert argv[-len(words) :] == list(words)
@@ -165,11 +190,22 @@ def test_a_cluster_keeps_what_the_user_wrote(words: tuple[str, ...], capsys: pyt
     assert {"value": "1", "source": "computed"} in stated["beaten"]
 
 
-PLAN = ("plan", "-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--machine", "simulated:hls2", "--json")
+PLAN = (
+    "plan",
+    "-w",
+    "/models/Qwen2-72B-Instruct",
+    "-n",
+    "4",
+    "--machine",
+    "simulated:hls2",
+    "--json",
+)
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi"])
-def test_a_plan_shows_the_value_that_the_engine_uses(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_shows_the_value_that_the_engine_uses(
+    engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ("--gpu_memory_utilization=0.55", "--foo=3", "bar", "-tp", "4")
     found = reading(capsys, *PLAN, "--engine", engine, "--", *words)
     assert found["argv"][-len(words) :] == list(words)
@@ -179,11 +215,17 @@ def test_a_plan_shows_the_value_that_the_engine_uses(engine: str, capsys: pytest
     assert [each["source"] for each in stated["beaten"]] == ["computed"]
     assert setting(found, "--foo") == {"value": "3", "source": "flag", "beaten": []}
     assert setting(found, "bar") == {"value": None, "source": "flag", "beaten": []}
-    assert setting(found, "--tensor-parallel-size") == {"value": "4", "source": "flag", "beaten": []}
+    assert setting(found, "--tensor-parallel-size") == {
+        "value": "4",
+        "source": "flag",
+        "beaten": [],
+    }
 
 
 def test_our_option_that_loses_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    found = reading(capsys, *PLAN, "-e", "4", "--engine", "vllm-fork@1.21", "--", "--num-scheduler-steps", "8")
+    found = reading(
+        capsys, *PLAN, "-e", "4", "--engine", "vllm-fork@1.21", "--", "--num-scheduler-steps", "8"
+    )
     assert setting(found, "--num-scheduler-steps")["beaten"] == [{"value": "4", "source": "flag"}]
     (warning,) = [each for each in found["warnings"] if each["id"] == "plan.overruled"]
     assert "-e" in warning["message"]

@@ -34,7 +34,10 @@ def test_what_breaks_the_engine_is_refused(engine: str, name: str, found: str, i
 @pytest.mark.parametrize(
     ("engine", "environment"),
     [
-        ("vllm-fork@1.21", {"VLLM_GRAPH_RESERVED_MEM": "0", "VLLM_GRAPH_PROMPT_RATIO": "1", "VLLM_USE_V1": " 0 "}),
+        (
+            "vllm-fork@1.21",
+            {"VLLM_GRAPH_RESERVED_MEM": "0", "VLLM_GRAPH_PROMPT_RATIO": "1", "VLLM_USE_V1": " 0 "},
+        ),
         ("vllm-fork@1.21", {"VLLM_GRAPH_DECODE_STRATEGY": "max_bs", "VLLM_SKIP_WARMUP": "True"}),
         ("vllm-fork@1.21", {"VLLM_GRAPH_RESERVED_MEM": "", "VLLM_SKIP_WARMUP": "0"}),
         # it does not read these

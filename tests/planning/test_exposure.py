@@ -62,7 +62,9 @@ def test_this_machine_alone_needs_no_key(engine: str, host: str | None) -> None:
 
 @pytest.mark.parametrize("key", ["", "k"])
 def test_an_engine_without_a_key_asks_for_a_proxy(key: str) -> None:
-    assert exposed(plan("tgi", host="0.0.0.0", environment={"VLLM_API_KEY": key})) == ["plan.open_keyless"]
+    assert exposed(plan("tgi", host="0.0.0.0", environment={"VLLM_API_KEY": key})) == [
+        "plan.open_keyless"
+    ]
 
 
 def test_the_reference_of_deepseek_listens_for_all_and_says_so() -> None:

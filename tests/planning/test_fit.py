@@ -32,7 +32,13 @@ def known(name: str) -> Model:
         ("vllm-fork@1.21", LLAMA, 1, "hls2", {}),
         ("vllm-fork@1.21", "Qwen/QwQ-32B", 8, "hls2", {"max_model_len": 40960, "max_num_seqs": 24}),
         ("vllm-fork@1.22", "mistralai/Mixtral-8x7B-Instruct-v0.1", 2, "gaudi3-oam", {}),
-        ("vllm-fork@1.22", LLAMA, 1, "hls2", {"input_range": (800, 4096), "output_range": (800, 2048)}),
+        (
+            "vllm-fork@1.22",
+            LLAMA,
+            1,
+            "hls2",
+            {"input_range": (800, 4096), "output_range": (800, 2048)},
+        ),
         ("deepseek_r1", "deepseek-ai/DeepSeek-R1-0528", 8, "hls2", {}),
         ("deepseek_r1", "deepseek-ai/DeepSeek-R1-0528", 8, "gaudi2e-8", {"max_model_len": 32768}),
         ("vllm-gaudi", LLAMA, 1, "hls2", {}),
@@ -50,7 +56,11 @@ def test_a_row_is_what_the_plan_says(
     usable = (product.memory_usable_mib or product.memory_total_mib) << 20
     dtype = model.quantization or "bfloat16"
     table = fit_each(
-        model, usable, [cards], [dtype], lambda n, kind: divided(chosen, request, product, model, n, kind)
+        model,
+        usable,
+        [cards],
+        [dtype],
+        lambda n, kind: divided(chosen, request, product, model, n, kind),
     )
     row = table.rows[0]
     plan = make_plan(replace(request, cards=cards), host, model, chosen)
@@ -75,7 +85,11 @@ def test_what_an_engine_cannot_do_is_a_reason() -> None:
     with pytest.raises(LaunchError) as caught:
         divided(chosen, request, product, model, 4, "bfloat16")
     table = fit_each(
-        model, 1 << 36, [2, 4], ["bfloat16"], lambda n, kind: divided(chosen, request, product, model, n, kind)
+        model,
+        1 << 36,
+        [2, 4],
+        ["bfloat16"],
+        lambda n, kind: divided(chosen, request, product, model, n, kind),
     )
     assert [(row.n, row.fits, row.reason.id) for row in table.rows] == [
         (2, True, "fit.fits"),
@@ -92,12 +106,23 @@ def test_the_first_gaudi_has_no_eight_bit_floats() -> None:
 
 def test_nothing_is_left_for_fp8_weights_on_all_cards() -> None:
     product, model = accelerators()["gaudi2"], Model(path="m", name="m", quantization="fp8")
-    row = FitRow(8, "fp8", False, message("fit.weights"), weights_gib_per_card=120.0, activations_gib_per_card=1.0)
-    assert [way.id for way in ways_out(FitTable((row,), None), model, product)] == ["fit.would_nothing"]
+    row = FitRow(
+        8,
+        "fp8",
+        False,
+        message("fit.weights"),
+        weights_gib_per_card=120.0,
+        activations_gib_per_card=1.0,
+    )
+    assert [way.id for way in ways_out(FitTable((row,), None), model, product)] == [
+        "fit.would_nothing"
+    ]
     few = replace(row, n=4)
     assert [way.id for way in ways_out(FitTable((few,), None), model, product)] == ["fit.way_cards"]
     plain = replace(row, dtype="bfloat16")
     other = replace(model, quantization=None)
     assert [way.id for way in ways_out(FitTable((plain,), None), other, product)] == ["fit.way_fp8"]
     short = replace(row, weights_gib_per_card=60.0, longest_context=1024)
-    assert [way.id for way in ways_out(FitTable((short,), None), model, product)] == ["fit.way_length"]
+    assert [way.id for way in ways_out(FitTable((short,), None), model, product)] == [
+        "fit.way_length"
+    ]

@@ -25,8 +25,14 @@ LLAMA = Model(
     "m", "m", parameters=8_030_261_248, dtype="bfloat16", layers=32, attention_layers=32, hidden_size=4096,
     intermediate_size=14336, heads=32, kv_heads=8, head_dim=128, max_position_embeddings=131072,
 )  # fmt: skip
-LIMITS = Limits(1, 1024, 1, 1024, 2048, max_num_batched_tokens=4096, max_num_seqs=4, max_num_prefill_seqs=4)
-UNKNOWN = [Model("m", "m"), replace(LLAMA, parameters=None), replace(LLAMA, layers=None, attention_layers=None)]
+LIMITS = Limits(
+    1, 1024, 1, 1024, 2048, max_num_batched_tokens=4096, max_num_seqs=4, max_num_prefill_seqs=4
+)
+UNKNOWN = [
+    Model("m", "m"),
+    replace(LLAMA, parameters=None),
+    replace(LLAMA, layers=None, attention_layers=None),
+]
 
 
 def setting(name: str, value: str | None) -> Setting:
@@ -44,7 +50,9 @@ def planned(
 ) -> MemoryPlan:
     chosen = [setting(name, value) for name, value in pairs]
     settings = ChosenSettings(chosen, engine_args(user=extra))
-    return memory_for(model, LIMITS, CardSet(cards, product), find(f"vllm-fork@{version}"), settings)
+    return memory_for(
+        model, LIMITS, CardSet(cards, product), find(f"vllm-fork@{version}"), settings
+    )
 
 
 def test_the_readmes_machine() -> None:
@@ -53,12 +61,21 @@ def test_the_readmes_machine() -> None:
     assert found.num_blocks == pytest.approx(1519, rel=0.05)
     assert found.fits is True
     assert found.gib == pytest.approx(
-        {"weights": 14.97, "activations": 0.49, "graphs": 15.83, "kv": 23.75, "free": 39.58, "card": 94.62},
+        {
+            "weights": 14.97,
+            "activations": 0.49,
+            "graphs": 15.83,
+            "kv": 23.75,
+            "free": 39.58,
+            "card": 94.62,
+        },
         rel=0.05,
     )
     parts = [size for name, size in found.gib.items() if name != "card"]
     assert sum(parts) == pytest.approx(found.gib["card"], abs=0.05)
-    older = planned(("--gpu-memory-utilization", "0.5"), ("VLLM_GRAPH_RESERVED_MEM", "0.4"), version="1.21")
+    older = planned(
+        ("--gpu-memory-utilization", "0.5"), ("VLLM_GRAPH_RESERVED_MEM", "0.4"), version="1.21"
+    )
     assert older.num_blocks == 1408
 
 
@@ -76,8 +93,12 @@ def test_spellings_and_nonsense(words: Any, same: Any) -> None:
 
 
 def test_the_users_own_words_win() -> None:
-    assert planned(extra=("--gpu-memory-utilization=0.5",)) == planned(("--gpu-memory-utilization", "0.5"))
-    assert planned(extra=("--gpu_memory_utilization", "0.5")) == planned(("--gpu-memory-utilization", "0.5"))
+    assert planned(extra=("--gpu-memory-utilization=0.5",)) == planned(
+        ("--gpu-memory-utilization", "0.5")
+    )
+    assert planned(extra=("--gpu_memory_utilization", "0.5")) == planned(
+        ("--gpu-memory-utilization", "0.5")
+    )
     assert planned(extra=("--enforce-eager",)).gib["graphs"] == 0
     assert planned(extra=("--num-gpu-blocks-override", "77")).num_blocks == 77
 
@@ -109,7 +130,9 @@ def test_nothing_is_said_of_unknown_cards() -> None:
     assert planned(product=None) == planned(product="B200") == planned(cards=0) == MemoryPlan()
 
 
-def plan(model: str, engine: str = "vllm-fork@1.21", machine: str = "simulated:hls2", **asked: Any) -> Plan:
+def plan(
+    model: str, engine: str = "vllm-fork@1.21", machine: str = "simulated:hls2", **asked: Any
+) -> Plan:
     request = Request(model=model, engine=engine, **asked)
     return make_plan(request, load(machine), known_model(model, must_exist=False), find(engine))
 
@@ -129,7 +152,9 @@ def test_fp8_is_not_proposed_for_weights_that_are_quantised_on_disk() -> None:
     full = replace(LLAMA, parameters=60_000_000_000)
     assert message("fit.would_dtype") in planned(model=full).remedies
     # mxfp4 that the plugin expands to bfloat16; -d fp8 is refused for it
-    stored = replace(full, quantization="mxfp4", architecture="GptOssForCausalLM", model_type="gpt_oss")
+    stored = replace(
+        full, quantization="mxfp4", architecture="GptOssForCausalLM", model_type="gpt_oss"
+    )
     made = memory_for(stored, LIMITS, CardSet(1, "HL-225"), find("vllm-gaudi"), ChosenSettings([]))
     assert (made.fits, made.remedies) == (False, (message("fit.would_cards", n=2),))
 
@@ -242,12 +267,15 @@ MANUAL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "expected"), MANUAL, ids=lambda value: str(value.get("model", ""))[-12:])
+@pytest.mark.parametrize(
+    ("asked", "expected"), MANUAL, ids=lambda value: str(value.get("model", ""))[-12:]
+)
 def test_command_lines_of_the_manual(asked: dict[str, Any], expected: dict[str, str]) -> None:
     made = plan(**asked)
     argv = made.command.argv
     options = {
-        name: argv[argv.index(name) + 1] for name in (*expected, "--port", "--dtype", "--max-num-batched-tokens")
+        name: argv[argv.index(name) + 1]
+        for name in (*expected, "--port", "--dtype", "--max-num-batched-tokens")
     }
     tokens = {"--max-num-batched-tokens": str(asked["max_num_batched_tokens"])}
     assert options == {**expected, **tokens, "--port": "30001", "--dtype": "bfloat16"}
@@ -298,7 +326,9 @@ def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
         "max_model_len": 2048,
         "max_num_batched_tokens": 2048,
     }
-    made = make_plan(Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.21"))
+    made = make_plan(
+        Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.21")
+    )
     # 930 blocks of 64 MiB fit; the planner's step of 512 left 512 of them (planning.md P1-8)
     assert made.num_blocks == 896
     assert made.memory["kv"] == 896 * 64 / 1024
@@ -307,7 +337,9 @@ def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
     assert sum(size for part, size in made.memory.items() if part != "card") == pytest.approx(
         made.memory["card"], abs=0.05
     )
-    newer = make_plan(Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.22"))
+    newer = make_plan(
+        Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.22")
+    )
     assert newer.kv_cache is not None and newer.kv_cache.id == "plan.kv_blocks"
 
 
@@ -319,7 +351,9 @@ def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
         ("tencent/Hunyuan-A13B-Instruct", 2, 74.9),
     ],
 )
-def test_a_validated_model_that_is_not_here_has_its_memory(model: str, cards: int, weights: float) -> None:
+def test_a_validated_model_that_is_not_here_has_its_memory(
+    model: str, cards: int, weights: float
+) -> None:
     # parameters of the profile, times bytes, by these cards
     found = plan(model, engine="vllm-gaudi@0.26.0", cards=cards).memory
     assert round(found["weights"], 1) == weights

@@ -8,11 +8,15 @@ from gaudi_launch.messages import Message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.model_name import KnownNames, name_warning, nearest_names
 
-HUB = KnownNames(("Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B", "meta-llama/Llama-2-7b-hf"), profile="qwen2-72b")
+HUB = KnownNames(
+    ("Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B", "meta-llama/Llama-2-7b-hf"), profile="qwen2-72b"
+)
 
 
 def named(asked: str, layers: int | None = 80, known: KnownNames = HUB) -> Message | None:
-    return name_warning(asked, Model(path=asked, name=asked.rsplit("/", 1)[-1], layers=layers), known)
+    return name_warning(
+        asked, Model(path=asked, name=asked.rsplit("/", 1)[-1], layers=layers), known
+    )
 
 
 def test_a_misspelled_hub_id_gets_its_neighbour_and_the_profile_of_its_sizes() -> None:

@@ -10,7 +10,14 @@ from gaudi_launch.planning.parse import pair, ranges, read_time, reduce, seconds
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("32000", 32000), ("32k", 32000), ("32K", 32768), ("1.5k", 1500), ("1m", 1_000_000), ("1M", 1 << 20)],
+    [
+        ("32000", 32000),
+        ("32k", 32000),
+        ("32K", 32768),
+        ("1.5k", 1500),
+        ("1m", 1_000_000),
+        ("1M", 1 << 20),
+    ],
 )
 def test_a_length_is_read_as_vllm_reads_it(text: str, count: int) -> None:
     assert tokens("-l", text) == count

@@ -83,7 +83,16 @@ def test_stages_and_copies_need_cards_that_are_not_planned(word: str) -> None:
 
 @pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.22", "ray-serve:vllm-gaudi"])
 def test_a_plan_goes_by_the_words(engine: str) -> None:
-    line = ["plan", "-w", "Qwen/QwQ-32B", "--engine", engine, "--machine", "simulated:hls2", "--json"]
+    line = [
+        "plan",
+        "-w",
+        "Qwen/QwQ-32B",
+        "--engine",
+        engine,
+        "--machine",
+        "simulated:hls2",
+        "--json",
+    ]
     ours = CliRunner().invoke(app, [*line, "-l", "8192", "-n", "4", "-b", "16"])
     words = CliRunner().invoke(
         app, [*line, "-b", "3", "--", "-tp", "4", "--max-model-len=8192", "--max-num-seqs", "16"]
@@ -92,7 +101,9 @@ def test_a_plan_goes_by_the_words(engine: str) -> None:
     first, second = json.loads(ours.stdout), json.loads(words.stdout)
     for part in ("modules", "buckets", "memory"):
         assert first[part] == second[part]
-    told = [warning["message"] for warning in second["warnings"] if warning["id"] == "plan.overruled"]
+    told = [
+        warning["message"] for warning in second["warnings"] if warning["id"] == "plan.overruled"
+    ]
     assert len(told) == 1 and "-b" in told[0]
 
 

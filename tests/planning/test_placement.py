@@ -78,7 +78,14 @@ def test_choice(machine: str, cards: int, modules: tuple[int, ...]) -> None:
         ("hls2+busy=3,5,7", 2, None, (0, 5), "placement.too_few", ExitCode.MACHINE),
         ("hls2", 1, None, (11,), "placement.too_few_visible", ExitCode.MACHINE),
         ("gaudi2e-8+busy=0,5", 4, None, None, "placement.crosses_group", ExitCode.MACHINE),
-        ("gaudi3-pcie+busy=0,1,2,5,6,7", 2, None, None, "placement.crosses_group", ExitCode.MACHINE),
+        (
+            "gaudi3-pcie+busy=0,1,2,5,6,7",
+            2,
+            None,
+            None,
+            "placement.crosses_group",
+            ExitCode.MACHINE,
+        ),
         ("hls2+no-driver", 1, None, None, "placement.no_cards_of", ExitCode.MACHINE),
     ],
 )
@@ -100,7 +107,10 @@ def test_too_few_names_who_holds_what() -> None:
     with pytest.raises(LaunchError) as caught:
         choose(load("simulated:hls2+busy=3+failed=5"), 8)
     holders = caught.value.text.values["holders"]
-    assert holders == "3: python3 -m vllm.entrypoints.openai.api_server (pid 4103, ann); 5: status Disabled"
+    assert (
+        holders
+        == "3: python3 -m vllm.entrypoints.openai.api_server (pid 4103, ann); 5: status Disabled"
+    )
 
 
 def test_modules_cannot_be_guessed_from_indices() -> None:
@@ -109,7 +119,9 @@ def test_modules_cannot_be_guessed_from_indices() -> None:
     assert (caught.value.id, caught.value.exit_code) == ("placement.no_modules", ExitCode.MACHINE)
 
 
-def warnings(machine: str, modules: tuple[int, ...], visible: tuple[int, ...] | None = None) -> list[str]:
+def warnings(
+    machine: str, modules: tuple[int, ...], visible: tuple[int, ...] | None = None
+) -> list[str]:
     placement = choose(load(f"simulated:{machine}"), len(modules), modules, visible)
     assert placement.modules == modules
     return [warning.id for warning in placement.warnings]
@@ -132,7 +144,14 @@ def test_visible_limits_the_choice() -> None:
 
 @pytest.mark.parametrize(
     ("text", "modules"),
-    [(None, None), ("", None), (" all ", None), ("ALL", None), ("0", (0,)), (" 3, 1 ,2", (3, 1, 2))],
+    [
+        (None, None),
+        ("", None),
+        (" all ", None),
+        ("ALL", None),
+        ("0", (0,)),
+        (" 3, 1 ,2", (3, 1, 2)),
+    ],
 )
 def test_visible(text: str | None, modules: tuple[int, ...] | None) -> None:
     assert parse_visible(text) == modules
@@ -228,7 +247,11 @@ def test_no_cpus_is_said() -> None:
 
 
 def test_sixteen_modules() -> None:
-    host = box([m // 8 for m in range(16)], [f"{m // 8 * 8}-{m // 8 * 8 + 7}" for m in range(16)], busy=(0,))
+    host = box(
+        [m // 8 for m in range(16)],
+        [f"{m // 8 * 8}-{m // 8 * 8 + 7}" for m in range(16)],
+        busy=(0,),
+    )
     assert choose(host, 4).modules == (4, 5, 6, 7)
     assert choose(host, 8).modules == tuple(range(8, 16))
     assert [w.id for w in choose(host, 10).warnings] == [
@@ -257,11 +280,18 @@ NAMES = ["hls2", "gaudi2e-8", "gaudi2e-4", "gaudi3-oam", "gaudi3-pcie"]
 
 @settings(deadline=None, max_examples=150)
 @given(
-    st.sampled_from(NAMES), st.sets(st.integers(0, 7)), st.integers(1, 9), st.none() | st.sets(st.integers(0, 9))
+    st.sampled_from(NAMES),
+    st.sets(st.integers(0, 7)),
+    st.integers(1, 9),
+    st.none() | st.sets(st.integers(0, 9)),
 )
-def test_any_choice_keeps_the_rules(name: str, busy: set[int], cards: int, visible: set[int] | None) -> None:
+def test_any_choice_keeps_the_rules(
+    name: str, busy: set[int], cards: int, visible: set[int] | None
+) -> None:
     host = load(f"simulated:{name}")
-    host = replace(host, cards=tuple(replace(card, busy=card.module in busy) for card in host.cards))
+    host = replace(
+        host, cards=tuple(replace(card, busy=card.module in busy) for card in host.cards)
+    )
     try:
         placement = choose(host, cards, None, tuple(visible) if visible is not None else None)
     except LaunchError as error:
@@ -276,7 +306,9 @@ def test_any_choice_keeps_the_rules(name: str, busy: set[int], cards: int, visib
         assert any(set(chosen) <= set(group) for group in host.groups)
     assert set(placement.cpus_by_module) == set(chosen)
     # another launch on the cards that are left never gets the same CPUs
-    rest = replace(host, cards=tuple(replace(c, busy=c.busy or c.module in chosen) for c in host.cards))
+    rest = replace(
+        host, cards=tuple(replace(c, busy=c.busy or c.module in chosen) for c in host.cards)
+    )
     if rest.free_modules:
         assert not set(choose(rest, 1).cpus) & set(placement.cpus)
 
@@ -312,7 +344,12 @@ REFERENCE = json.loads((DATA / "reference_cpus.json").read_text())
 
 @pytest.mark.parametrize(("server", "modules", "cores", "node"), REFERENCE)
 def test_the_cores_are_those_of_the_start_scripts_and_their_siblings(
-    server: str, modules: str, cores: str, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: str,
+    modules: str,
+    cores: str,
+    node: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`numactl -C CORES -p NODE` as the public scripts called it; they leave the second thread of a core idle."""
     recorded = recorded_hosts()[server]

@@ -16,7 +16,9 @@ from gaudi_launch.planning.planner import make_plan, place
 from gaudi_launch.planning.request import Request
 
 ENGINES = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1", "vllm-gaudi")
-MODEL = Model("/m/Qwen3-30B-A3B", "Qwen3-30B-A3B", "config.json", moe=True, experts=128, heads=32, kv_heads=4)
+MODEL = Model(
+    "/m/Qwen3-30B-A3B", "Qwen3-30B-A3B", "config.json", moe=True, experts=128, heads=32, kv_heads=4
+)
 
 
 def plan(engine: str, request: Request, placement: Placement | None = None) -> Plan:
@@ -24,7 +26,9 @@ def plan(engine: str, request: Request, placement: Placement | None = None) -> P
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_same_input_gives_the_same_plan(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_input_gives_the_same_plan(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request = Request(model=MODEL.path, cards=8)
     first = plan(engine, request)
     monkeypatch.chdir(tmp_path)

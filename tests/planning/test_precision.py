@@ -44,9 +44,15 @@ STORED = replace(PLAIN, quantization="fp8")
         ({"dtype": "bfloat16"}, STORED, False, True, "fp8"),
     ],
 )
-def test_the_answer(words: dict[str, Any], model: Model, asked: bool, runs: bool, dtype: str) -> None:
+def test_the_answer(
+    words: dict[str, Any], model: Model, asked: bool, runs: bool, dtype: str
+) -> None:
     request = Request(model="m", **words)
-    assert (asked_fp8(request), runs_fp8(request, model), weight_type(request, model)) == (asked, runs, dtype)
+    assert (asked_fp8(request), runs_fp8(request, model), weight_type(request, model)) == (
+        asked,
+        runs,
+        dtype,
+    )
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22"])
@@ -64,7 +70,10 @@ def test_the_plan_its_estimate_and_the_record_of_its_warm_up_agree(
         found[dtype] = (plan.estimate.high_seconds / plan.buckets.graphs, plan.memory["weights"])
         job = job_of(plan, plain, "one", Supervision({}, bind=False))
         remember(
-            job, LaunchProgress(phases=(LaunchPhase("warmup_prompt", 0.0, items=9),), facts={"warmup_seconds": 5.0})
+            job,
+            LaunchProgress(
+                phases=(LaunchPhase("warmup_prompt", 0.0, items=9),), facts={"warmup_seconds": 5.0}
+            ),
         )
     # published: fp8 takes 7.6 times as long a graph; half of the bytes
     assert found["fp8"][0] == pytest.approx(7.6 * found["bfloat16"][0])

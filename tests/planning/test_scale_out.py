@@ -25,7 +25,9 @@ PCIE = simulated.make("gaudi2e-8")
 MODEL = Model("/m/x", "x", max_position_embeddings=32768)
 
 
-def plan(cards: int, engine: str = "vllm-fork@1.21", machine: str = "gaudi2e-8", **wishes: Any) -> Plan:
+def plan(
+    cards: int, engine: str = "vllm-fork@1.21", machine: str = "gaudi2e-8", **wishes: Any
+) -> Plan:
     request = Request(model=MODEL.path, cards=cards, engine=engine, max_model_len=8192, **wishes)
     return make_plan(request, simulated.make(machine), MODEL, find(engine))
 
@@ -97,7 +99,9 @@ def test_one_group_gets_no_more_rights() -> None:
 
 def test_compose_and_quadlet_get_them_too() -> None:
     made = container(8)
-    service = yaml.safe_load(compose.render(made, "name", ["head"], None).files["compose.yaml"])["services"]["name"]
+    service = yaml.safe_load(compose.render(made, "name", ["head"], None).files["compose.yaml"])[
+        "services"
+    ]["name"]
     assert service["cap_add"] == ["sys_nice", "SYS_PTRACE", "IPC_LOCK"]
     assert service["devices"] == ["/dev:/dev"]
     assert {"type": "bind", "source": "/dev", "target": "/dev"} in service["volumes"]
@@ -105,7 +109,9 @@ def test_compose_and_quadlet_get_them_too() -> None:
     unit = quadlet.render(made, "name", ["head"], None).files["name.container"].splitlines()
     assert {"AddCapability=SYS_PTRACE", "AddCapability=IPC_LOCK"} <= set(unit)
     assert {"PodmanArgs=--device=/dev:/dev", "PodmanArgs=--volume=/dev:/dev"} <= set(unit)
-    small = yaml.safe_load(compose.render(container(4), "n", ["head"], None).files["compose.yaml"])["services"]["n"]
+    small = yaml.safe_load(compose.render(container(4), "n", ["head"], None).files["compose.yaml"])[
+        "services"
+    ]["n"]
     assert (small["cap_add"], "devices" in small) == (["sys_nice"], False)
 
 
@@ -115,7 +121,10 @@ def test_compose_and_quadlet_get_them_too() -> None:
     [
         ({"engine": "vllm-fork@1.21"}, "sudo gaudi-launch setup vllm-fork@1.21 --scale-out"),
         ({}, "sudo gaudi-launch setup ENGINE --scale-out"),
-        ({"engine": "deepseek_r1", "container": True}, "gaudi-launch setup deepseek_r1 --in docker --scale-out"),
+        (
+            {"engine": "deepseek_r1", "container": True},
+            "gaudi-launch setup deepseek_r1 --in docker --scale-out",
+        ),
     ],
 )
 def test_doctor_names_the_command(id: str, wants: dict[str, Any], command: str) -> None:
@@ -132,10 +141,19 @@ def test_kubernetes_gets_the_rights_and_the_image(capsys: pytest.CaptureFixture[
     from gaudi_launch.cli.main import run
 
     def pod(cards: int) -> tuple[dict[str, Any], str]:
-        words = ["-w", "/models/Qwen2-72B-Instruct", "-n", str(cards), "--machine", "simulated:gaudi2e-8"]
+        words = [
+            "-w",
+            "/models/Qwen2-72B-Instruct",
+            "-n",
+            str(cards),
+            "--machine",
+            "simulated:gaudi2e-8",
+        ]
         assert run(["render", "kubernetes", "--engine", "vllm-fork@1.21", *words]) == 0
         shown = capsys.readouterr()
-        documents = [each for each in yaml.safe_load_all(shown.out) if each and each["kind"] == "Deployment"]
+        documents = [
+            each for each in yaml.safe_load_all(shown.out) if each and each["kind"] == "Deployment"
+        ]
         return documents[0]["spec"]["template"]["spec"]["containers"][0], shown.err
 
     large, notes = pod(8)

@@ -25,7 +25,9 @@ S = "hunter2-SECRET"
         (("--hf_token=" + S,), "HF_TOKEN"),
     ],
 )
-def test_a_secret_option_becomes_the_engines_variable(words: tuple[str, ...], variable: str) -> None:
+def test_a_secret_option_becomes_the_engines_variable(
+    words: tuple[str, ...], variable: str
+) -> None:
     made = with_secret_moved(Request("/m", extra=("--seed", "1", *words, "--enforce-eager")))
     assert made.extra == ("--seed", "1", "--enforce-eager")
     assert dict(made.environment) == {variable: S}
@@ -55,7 +57,17 @@ def test_a_secret_without_a_variable_is_refused(words: tuple[str, ...]) -> None:
 def test_no_command_shows_it(
     command: tuple[str, ...], words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = (*command, "-w", "/m/q", "--engine", "vllm-fork@1.22", "--machine", "simulated:hls2", "--", *words)
+    line = (
+        *command,
+        "-w",
+        "/m/q",
+        "--engine",
+        "vllm-fork@1.22",
+        "--machine",
+        "simulated:hls2",
+        "--",
+        *words,
+    )
     assert run([*line]) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert S not in captured.out + captured.err
@@ -99,7 +111,18 @@ def test_migrate_names_the_variable_and_never_the_value(
 def test_tgi_is_given_no_secret(
     words: tuple[str, ...], force: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = ("plan", "-w", "Qwen/Qwen3-8B", "--engine", "tgi", "--machine", "simulated:hls2", *force, "--json", "--")
+    line = (
+        "plan",
+        "-w",
+        "Qwen/Qwen3-8B",
+        "--engine",
+        "tgi",
+        "--machine",
+        "simulated:hls2",
+        *force,
+        "--json",
+        "--",
+    )
     assert run([*line, *words]) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert S not in captured.out + captured.err
@@ -132,7 +155,16 @@ def test_what_no_file_can_say_is_refused(words: tuple[str, ...]) -> None:
 
 
 def test_plan_names_the_file_and_render_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ("-w", "/m/q", "--engine", "vllm-gaudi", "--machine", "simulated:hls2", "--", *REFUSED[1])
+    line = (
+        "-w",
+        "/m/q",
+        "--engine",
+        "vllm-gaudi",
+        "--machine",
+        "simulated:hls2",
+        "--",
+        *REFUSED[1],
+    )
     assert run(["plan", "--json", *line]) == 0
     shown = capsys.readouterr().out
     assert S not in shown

@@ -49,7 +49,11 @@ def test_an_exported_variable_that_the_engine_reads_is_a_setting(
 ) -> None:
     export(monkeypatch, THREE)
     made = plan(capsys, "--engine", engine)
-    rows = {row["name"]: (row["value"], row["source"]) for row in made["settings"] if row["name"] in THREE}
+    rows = {
+        row["name"]: (row["value"], row["source"])
+        for row in made["settings"]
+        if row["name"] in THREE
+    }
     assert rows == {name: (value, "environment") for name, value in THREE.items()}
     assert {name: made["env"].get(name) for name in THREE} == THREE
 
@@ -59,8 +63,15 @@ def test_the_plugin_reads_upstreams_variables_too(
 ) -> None:
     export(monkeypatch, {"VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_SERVER_DEV_MODE": "1"})
     made = plan(capsys, "--engine", "vllm-gaudi")
-    rows = [row for row in made["settings"] if row["name"] in ("VLLM_LOGGING_LEVEL", "VLLM_SERVER_DEV_MODE")]
-    assert [(row["value"], row["source"]) for row in rows] == [("DEBUG", "environment"), ("1", "environment")]
+    rows = [
+        row
+        for row in made["settings"]
+        if row["name"] in ("VLLM_LOGGING_LEVEL", "VLLM_SERVER_DEV_MODE")
+    ]
+    assert [(row["value"], row["source"]) for row in rows] == [
+        ("DEBUG", "environment"),
+        ("1", "environment"),
+    ]
     place = variable_table("vllm-gaudi")["VLLM_LOGGING_LEVEL"]
     assert place.startswith("vllm-project/vllm@0.32.0:vllm/envs.py:")
 
@@ -140,7 +151,15 @@ def test_deepseek_names_the_delayed_sampling_that_it_replaces(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export(monkeypatch, {"VLLM_DELAYED_SAMPLING": "false"})
-    words = ["plan", "-w", "deepseek-ai/DeepSeek-R1", "--engine", "deepseek_r1", "--machine", "simulated:hls2"]
+    words = [
+        "plan",
+        "-w",
+        "deepseek-ai/DeepSeek-R1",
+        "--engine",
+        "deepseek_r1",
+        "--machine",
+        "simulated:hls2",
+    ]
     assert run([*words, "--trust-remote-code", "--force", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     found = [each["message"] for each in made["warnings"] if each["id"] == "plan.exported_lost"]
@@ -158,6 +177,16 @@ def test_deepseek_names_the_delayed_sampling_that_it_replaces(
         ("computed", "true", "https://me:pass@host/", 0),
     ],
 )
-def test_only_another_value_from_a_rule_is_warned_of(source: Any, value: str, lost: str, count: int) -> None:
-    row = Setting("VLLM_X", value, "env", source, message("plan.exported"), "", (Overridden(lost, "environment"),))
+def test_only_another_value_from_a_rule_is_warned_of(
+    source: Any, value: str, lost: str, count: int
+) -> None:
+    row = Setting(
+        "VLLM_X",
+        value,
+        "env",
+        source,
+        message("plan.exported"),
+        "",
+        (Overridden(lost, "environment"),),
+    )
     assert len(overridden([row])) == count

@@ -41,7 +41,12 @@ def test_a_whole_fill_is_a_hit(root: Path) -> None:
     assert state(root) == ("hit", "cache.hit")
     ledger = read_ledger(root, PARTS.key)
     assert ledger is not None
-    assert (ledger.files, ledger.bytes, ledger.filled_seconds, ledger.complete) == (4, 1000, (12.5,), True)
+    assert (ledger.files, ledger.bytes, ledger.filled_seconds, ledger.complete) == (
+        4,
+        1000,
+        (12.5,),
+        True,
+    )
     assert folder == root / PARTS.key
 
 
@@ -167,7 +172,10 @@ def test_a_launch_waits_for_the_fill_and_then_hits(root: Path) -> None:
 
 def test_hits_share_one_key(root: Path) -> None:
     fill(root)
-    with cache_root.opened(root, PARTS, BUCKETS, 900) as one, cache_root.opened(root, PARTS, BUCKETS, 900) as two:
+    with (
+        cache_root.opened(root, PARTS, BUCKETS, 900) as one,
+        cache_root.opened(root, PARTS, BUCKETS, 900) as two,
+    ):
         assert (one.filling, two.filling, one.folder) == (False, False, two.folder)
 
 
@@ -175,7 +183,10 @@ def test_a_service_that_is_warm_keeps_nobody_waiting(root: Path) -> None:
     with cache_root.opened(root, PARTS, BUCKETS) as first:
         (first.folder / "a.recipe").write_bytes(b"whole")
         first.finish(1.0, BUCKETS, None)
-        with cache_root.opened(root, PARTS, BUCKETS) as second, cache_root.opened(root, PARTS, MORE) as third:
+        with (
+            cache_root.opened(root, PARTS, BUCKETS) as second,
+            cache_root.opened(root, PARTS, MORE) as third,
+        ):
             assert (second.filling, third.filling) == (False, True)
             with pytest.raises(LaunchError), cache_root.opened(root, PARTS, MORE):
                 pass
@@ -213,7 +224,9 @@ def test_a_full_disk_leaves_the_old_ledger(root: Path, monkeypatch: pytest.Monke
     assert [p.name for p in root.iterdir() if p.name.endswith(".new")] == []
 
 
-def test_a_clock_that_jumps_back_keeps_the_last_use(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_jumps_back_keeps_the_last_use(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(root)
     before = read_ledger(root, PARTS.key)
     monkeypatch.setattr(time, "time", lambda: 1000.0)
@@ -257,12 +270,18 @@ def test_verify_finds_each_kind_of_damage_and_repair_drops_only_that(root: Path)
     )
     assert cache_root.check(root, entry, quick=False) == findings
     assert cache_root.check(root, entry, quick=True) == replace(findings, wrong_content=())
-    assert cache_root.repair(root, entry, findings) == ("recipe_0.recipe", "recipe_1.recipe", "recipe_2.recipe")
+    assert cache_root.repair(root, entry, findings) == (
+        "recipe_0.recipe",
+        "recipe_1.recipe",
+        "recipe_2.recipe",
+    )
     assert sorted(p.name for p in folder.iterdir()) == ["link", "new.recipe"]
     assert state(root) == ("partial", "cache.interrupted")
 
 
-def test_the_list_keeps_checksums_of_files_that_did_not_change(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_keeps_checksums_of_files_that_did_not_change(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = fill(root)
     (folder / "new.recipe").write_bytes(b"new")
     read: list[str] = []

@@ -35,7 +35,9 @@ def test_every_fact_changes_the_key(name: str) -> None:
 def test_every_variable_changes_the_key(name: str) -> None:
     other = replace(PARTS, variables={**PARTS.variables, name: "other"})
     assert other.key != PARTS.key
-    assert PARTS.differences(other) == (KeyDifference(name, PARTS.variables.get(name, ""), "other"),)
+    assert PARTS.differences(other) == (
+        KeyDifference(name, PARTS.variables.get(name, ""), "other"),
+    )
 
 
 def test_a_variable_that_went_away_is_a_difference() -> None:

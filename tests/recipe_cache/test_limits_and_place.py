@@ -33,12 +33,19 @@ def test_size_limit(
     assert (limit.mib, limit.too_small, limit.reason.id) == (mib, too_small, reason)
 
 
-def entry(key: str, used: float, size: int, parts: KeyParts = PARTS, busy: bool = False) -> CacheEntry:
+def entry(
+    key: str, used: float, size: int, parts: KeyParts = PARTS, busy: bool = False
+) -> CacheEntry:
     return CacheEntry(key, Path(key), Ledger(parts, key, last_used=used), 1, size, in_use=busy)
 
 
 def test_prune_by_size_takes_the_least_recently_used_and_none_in_use() -> None:
-    found = [entry("a", 30, 50), entry("b", 10, 50, busy=True), entry("c", 20, 50), entry("d", 40, 50)]
+    found = [
+        entry("a", 30, 50),
+        entry("b", 10, 50, busy=True),
+        entry("c", 20, 50),
+        entry("d", 40, 50),
+    ]
     assert [d.entry.key for d in to_prune(found, now=100, max_bytes=60)] == ["c", "a"]
     assert to_prune(found, now=100, max_bytes=150) == []
 
@@ -46,14 +53,25 @@ def test_prune_by_size_takes_the_least_recently_used_and_none_in_use() -> None:
 def test_prune_by_age_and_staleness() -> None:
     other = replace(PARTS, driver="1.20")
     found = [entry("a", 0, 1), entry("b", 99, 1, other), entry("c", 99, 1)]
-    doomed = to_prune(found, now=100, older_seconds=50, here=KeyParts(product="gaudi2", driver="1.21"))
-    assert [(d.entry.key, d.reason.id) for d in doomed] == [("a", "cache.prune_old"), ("b", "cache.prune_stale")]
+    doomed = to_prune(
+        found, now=100, older_seconds=50, here=KeyParts(product="gaudi2", driver="1.21")
+    )
+    assert [(d.entry.key, d.reason.id) for d in doomed] == [
+        ("a", "cache.prune_old"),
+        ("b", "cache.prune_stale"),
+    ]
     # an unknown machine makes nothing stale
     assert to_prune(found, now=100, here=KeyParts()) == []
 
 
 def test_sizes_and_ages() -> None:
-    assert [parse_size(t) for t in ("200G", "1.5K", "7", "1MiB", "2TB")] == [200 * GIB, 1536, 7, 1 << 20, 2 << 40]
+    assert [parse_size(t) for t in ("200G", "1.5K", "7", "1MiB", "2TB")] == [
+        200 * GIB,
+        1536,
+        7,
+        1 << 20,
+        2 << 40,
+    ]
     assert [parse_age(t) for t in ("30d", "12h", "1.5min")] == [2592000, 43200, 90]
     for bad in ("", "G", "-1G", "1X", "1e3", "²G"):
         with pytest.raises(LaunchError):

@@ -31,7 +31,9 @@ def exported(root: Path, tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()
+    }
 
 
 def test_round_trip_is_byte_for_byte(root: Path, tmp_path: Path) -> None:
@@ -80,7 +82,10 @@ def crafted(root: Path, tmp_path: Path, evil: tarfile.TarInfo, content: bytes = 
     """The first two members of a true export, then a member of the attacker's."""
     raw = zstandard.ZstdDecompressor().stream_reader(exported(root, tmp_path).open("rb")).read()
     out = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(raw)) as source, tarfile.open(fileobj=out, mode="w") as target:
+    with (
+        tarfile.open(fileobj=io.BytesIO(raw)) as source,
+        tarfile.open(fileobj=out, mode="w") as target,
+    ):
         for name in ("ledger.json", "files"):
             target.addfile(source.getmember(name), source.extractfile(name))
         evil.size = len(content) if evil.isreg() else 0
@@ -90,7 +95,9 @@ def crafted(root: Path, tmp_path: Path, evil: tarfile.TarInfo, content: bytes = 
     return file
 
 
-@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "recipes/../../evil", "recipes", "elsewhere/evil"])
+@pytest.mark.parametrize(
+    "name", ["../evil", "/tmp/evil", "recipes/../../evil", "recipes", "elsewhere/evil"]
+)
 def test_names_that_lead_outside_are_refused(root: Path, tmp_path: Path, name: str) -> None:
     file = crafted(root, tmp_path, tarfile.TarInfo(name))
     with pytest.raises(LaunchError) as refused:
@@ -99,7 +106,9 @@ def test_names_that_lead_outside_are_refused(root: Path, tmp_path: Path, name: s
     assert not list(tmp_path.rglob("evil"))
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE]
+)
 def test_links_and_devices_are_refused(root: Path, tmp_path: Path, kind: bytes) -> None:
     member = tarfile.TarInfo("recipes/evil")
     member.type, member.linkname = kind, "/etc/passwd"
@@ -143,7 +152,9 @@ def squeezed(tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]]) -> Pa
     return file
 
 
-def head(root: Path, tmp_path: Path, listed: bytes | None = None) -> list[tuple[tarfile.TarInfo, bytes]]:
+def head(
+    root: Path, tmp_path: Path, listed: bytes | None = None
+) -> list[tuple[tarfile.TarInfo, bytes]]:
     """The two documents of a true export; ``listed`` instead of its list."""
     raw = zstandard.ZstdDecompressor().stream_reader(exported(root, tmp_path).open("rb")).read()
     found = []
@@ -188,7 +199,9 @@ def test_a_member_larger_than_listed_is_never_written(
     bomb = (tarfile.TarInfo("recipes/bomb"), bytes(64 << 20))
     counts = written(monkeypatch)
     with pytest.raises(LaunchError) as refused:
-        ship.import_(tmp_path / "other", squeezed(tmp_path, [*head(root, tmp_path, listed), bomb]), HERE)
+        ship.import_(
+            tmp_path / "other", squeezed(tmp_path, [*head(root, tmp_path, listed), bomb]), HERE
+        )
     assert refused.value.id == "cache.import_damaged"
     assert counts == []
 
@@ -206,13 +219,17 @@ def test_more_than_the_disk_has_is_refused_first(
     assert list((tmp_path / "other").iterdir()) == []
 
 
-def test_a_bomb_in_a_header_is_cut_off(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_in_a_header_is_cut_off(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """tarfile reads a pax header into memory, however long it is."""
     monkeypatch.setattr(ship, "_MOST_HEAD_BYTES", 1 << 20)
     member = tarfile.TarInfo("recipes/x")
     member.pax_headers = {"comment": "0" * (64 << 20)}
     with pytest.raises(LaunchError) as refused:
-        ship.import_(tmp_path / "other", squeezed(tmp_path, [*head(root, tmp_path), (member, b"")]), HERE)
+        ship.import_(
+            tmp_path / "other", squeezed(tmp_path, [*head(root, tmp_path), (member, b"")]), HERE
+        )
     assert (refused.value.id, refused.value.text.values["why"]) == (
         "cache.import_damaged",
         "larger than its own list",

@@ -17,7 +17,9 @@ from tests.support.recommend import goal, search_case
 
 @pytest.mark.parametrize("name", ["balanced", "throughput", "cost"])
 def test_the_answer_is_within_two_percent_of_the_best(name: GoalName) -> None:
-    case = replace(search_case(dtype="bfloat16", max_prefill_seqs=1, max_num_batched_tokens=2048), cards=(1, 2))
+    case = replace(
+        search_case(dtype="bfloat16", max_prefill_seqs=1, max_num_batched_tokens=2048), cards=(1, 2)
+    )
     wanted = goal(name)
     simulation = Simulation(case, wanted)
     everything = [simulation.exact(candidate) for candidate in fitting(case).candidates]
@@ -39,7 +41,9 @@ def test_the_trials_come_best_first_and_the_front_rises() -> None:
 
 def test_given_options_are_kept() -> None:
     found = find(search_case(max_num_seqs=24, max_num_batched_tokens=3072), goal("throughput"))
-    assert {(trial.candidate.batch, trial.candidate.tokens) for trial in found.trials} == {(24, 3072)}
+    assert {(trial.candidate.batch, trial.candidate.tokens) for trial in found.trials} == {
+        (24, 3072)
+    }
 
 
 def test_targets_that_cannot_be_met_leave_no_winner() -> None:

@@ -11,7 +11,16 @@ from gaudi_launch.recommend.goal import GOALS, GoalName, Served, missed, objecti
 from tests.support.recommend import goal
 
 SERVED = Served(
-    replicas=2, cards=8, nodes=1, ttft=0.5, tpot=0.04, e2e=10.0, tokens=4000, spare=6000, length=2048, balance=7.0
+    replicas=2,
+    cards=8,
+    nodes=1,
+    ttft=0.5,
+    tpot=0.04,
+    e2e=10.0,
+    tokens=4000,
+    spare=6000,
+    length=2048,
+    balance=7.0,
 )
 
 
@@ -32,7 +41,11 @@ def test_the_objective_of_each_goal(name: GoalName, alone: float, with_a_load: f
 
 def test_balanced_counts_tokens_per_card_until_users_wait() -> None:
     balanced = goal("balanced")
-    more, late, slow = replace(SERVED, tokens=8000), replace(SERVED, ttft=4.0), replace(SERVED, tpot=0.2)
+    more, late, slow = (
+        replace(SERVED, tokens=8000),
+        replace(SERVED, ttft=4.0),
+        replace(SERVED, tpot=0.2),
+    )
     assert objective(balanced, more) == 2 * objective(balanced, SERVED)
     assert objective(balanced, late) == objective(balanced, slow) == objective(balanced, SERVED) / 2
     assert objective(balanced, replace(SERVED, ttft=2.0, tpot=0.1)) == objective(balanced, SERVED)

@@ -60,7 +60,9 @@ def told(
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "cpu"])
 def test_shellcheck_accepts_every_script(engine: str, tmp_path: Path) -> None:
     plan, host = planned(engine)
-    plan = replace(plan, command=replace(plan.command, unset=("NUMEXPR_MAX_THREADS",), working_dir="/tmp"))
+    plan = replace(
+        plan, command=replace(plan.command, unset=("NUMEXPR_MAX_THREADS",), working_dir="/tmp")
+    )
     given = {"HF_TOKEN": "x", "VLLM_API_KEY": "y"}
     container = container_of(plan, host, environment=given, image="i")
     text = None if engine == "cpu" else dockerfile(needed_release(engine), SetupExtras())
@@ -97,7 +99,9 @@ ASKED = (
 
 
 def test_shellcheck_accepts_awkward_words_as_they_stand(tmp_path: Path) -> None:
-    container = Container("i", ASKED, {"A": "$HOME"}, mounts=(Mount("/a $x", "/m", True),), url="http://h:1")
+    container = Container(
+        "i", ASKED, {"A": "$HOME"}, mounts=(Mount("/a $x", "/m", True),), url="http://h:1"
+    )
     texts = [docker.render(container, "n", ["head"], None, {"/d $x/f": "$y"}).files["docker.sh"]]
     for word in ASKED:
         plan = odd(("x", word), {"A": word})
@@ -108,7 +112,8 @@ def test_shellcheck_accepts_awkward_words_as_they_stand(tmp_path: Path) -> None:
 
 
 PROPERTY = settings(
-    max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=10,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 WORDS = st.lists(ODD, max_size=12)
 ENV = st.dictionaries(NAMES, ODD, max_size=5)
@@ -116,7 +121,9 @@ ENV = st.dictionaries(NAMES, ODD, max_size=5)
 
 @PROPERTY
 @given(words=WORDS, variables=ENV)
-def test_bash_reads_back_every_word(words: list[str], variables: dict[str, str], tmp_path: Path) -> None:
+def test_bash_reads_back_every_word(
+    words: list[str], variables: dict[str, str], tmp_path: Path
+) -> None:
     plan = odd((*TELL, *words), variables)
     read, environment = told(tmp_path, script.render(plan, {}).files["serve.sh"])
     assert read == words
@@ -133,7 +140,9 @@ def test_sourced_variables_are_the_plans(variables: dict[str, str], tmp_path: Pa
 
 @PROPERTY
 @given(words=WORDS, variables=ENV, folder=ODD)
-def test_docker_gets_every_word(words: list[str], variables: dict[str, str], folder: str, tmp_path: Path) -> None:
+def test_docker_gets_every_word(
+    words: list[str], variables: dict[str, str], folder: str, tmp_path: Path
+) -> None:
     container = Container(
         "i",
         tuple(words),
@@ -174,7 +183,10 @@ def test_the_script_builds_an_image_that_nobody_publishes_once(tmp_path: Path) -
     stand_in(tmp_path)
     told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
     words, read = json.loads((tmp_path / "built").read_text())
-    assert (words, read) == (["build", "--tag", "gaudi-launch/vllm-fork:1.21-277a33cd9", "-"], wanted)
+    assert (words, read) == (
+        ["build", "--tag", "gaudi-launch/vllm-fork:1.21-277a33cd9", "-"],
+        wanted,
+    )
     (tmp_path / "built").write_text("untouched")
     told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
     assert (tmp_path / "built").read_text() == "untouched"
@@ -186,7 +198,9 @@ def test_nothing_runs_without_the_servers_key(tmp_path: Path) -> None:
     assert "s3cret" not in text and "hf_x" not in text
     (tmp_path / "s.sh").write_text(text)
     bare = {"PATH": os.environ["PATH"]}
-    refused = subprocess.run(["bash", tmp_path / "s.sh"], capture_output=True, text=True, env=bare, check=False)
+    refused = subprocess.run(
+        ["bash", tmp_path / "s.sh"], capture_output=True, text=True, env=bare, check=False
+    )
     assert refused.returncode != 0 and "VLLM_API_KEY" in refused.stderr
     _, environment = told(tmp_path, text, VLLM_API_KEY="mine")
     assert environment["VLLM_API_KEY"] == "mine"
@@ -203,7 +217,9 @@ def test_binding(has: str, tmp_path: Path) -> None:
         program.write_text(f"#!/bin/sh\n{does}\n")
         program.chmod(0o755)
     _, environment = told(
-        tmp_path, script.render(plan, {}).files["serve.sh"], path=f"{tmp_path / 'bin'}:/usr/bin:/bin"
+        tmp_path,
+        script.render(plan, {}).files["serve.sh"],
+        path=f"{tmp_path / 'bin'}:/usr/bin:/bin",
     )
     bound = f"-C 0-1,80 -p 1 {shlex.join(TELL).replace(chr(39), '')}"
     assert environment.get("BOUND") == (bound if has == "numactl" else None)
@@ -257,7 +273,9 @@ def as_argv(options: Mapping[str, object]) -> list[str]:
     return words
 
 
-OPTIONS = st.lists(st.from_regex(r"--[a-z]{3,8}(-[a-z]{2,5})?", fullmatch=True), unique=True, max_size=6)
+OPTIONS = st.lists(
+    st.from_regex(r"--[a-z]{3,8}(-[a-z]{2,5})?", fullmatch=True), unique=True, max_size=6
+)
 
 
 @PROPERTY
@@ -265,7 +283,9 @@ OPTIONS = st.lists(st.from_regex(r"--[a-z]{3,8}(-[a-z]{2,5})?", fullmatch=True),
 def test_vllms_config_file_says_the_same(data: st.DataObject) -> None:
     names = data.draw(OPTIONS.filter(lambda names: "--model" not in names))
     value = ODD.filter(
-        lambda word: not word.startswith("-") and "\x85" not in word and word not in ("True", "False")
+        lambda word: (
+            not word.startswith("-") and "\x85" not in word and word not in ("True", "False")
+        )
     )
     pairs = [[name, *data.draw(st.lists(value, max_size=1))] for name in names]
     argv = ["/v/bin/python3", "-m", "vllm.entrypoints.openai.api_server", *itertools.chain(*pairs)]
@@ -301,7 +321,9 @@ def test_the_plans_own_files_are_written(tmp_path: Path) -> None:
 def test_a_model_without_an_option_is_found() -> None:
     words = ("/v/bin/python", "-m", "vllm.entrypoints.cli.main", "serve", "/m", "--port", "1")
     assert env.as_config(split_argv(words)) == ("/m", {"port": "1"}, [])
-    assert container_of(odd(words, {}), make("hls2"), image="i").mounts == (Mount("/m", "/m", True),)
+    assert container_of(odd(words, {}), make("hls2"), image="i").mounts == (
+        Mount("/m", "/m", True),
+    )
     assert env.as_config(split_argv(("vllm", "serve", "--model", "/m")))[0] == "/m"
 
 

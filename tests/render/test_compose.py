@@ -26,7 +26,15 @@ def config(folder: Path, text: str, **more: str) -> tuple[int, dict[str, Any], s
     file = folder / "compose.yaml"
     file.write_text(text, encoding="utf-8")
     done = subprocess.run(
-        [tool("docker-compose"), "--file", str(file), "config", "--format", "json", "--no-normalize"],
+        [
+            tool("docker-compose"),
+            "--file",
+            str(file),
+            "config",
+            "--format",
+            "json",
+            "--no-normalize",
+        ],
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -50,13 +58,22 @@ def test_compose_accepts_and_keeps_the_plan(engine: str, tmp_path: Path) -> None
     plan, host = planned(engine, cards=8)
     container = container_of(plan, host, environment={"HF_TOKEN": "hf_x"})
     text = dockerfile(needed_release(engine), SetupExtras())
-    code, read, errors = config(tmp_path, render(container, "Small.1", ["head"], text).files["compose.yaml"])
+    code, read, errors = config(
+        tmp_path, render(container, "Small.1", ["head"], text).files["compose.yaml"]
+    )
     assert (code, errors) == (0, "")
     assert read["name"] == "small-1"
     service = read["services"]["Small.1"]
-    assert service["runtime"] == "habana" and service["ipc"] == "host" and service["network_mode"] == "host"
+    assert (
+        service["runtime"] == "habana"
+        and service["ipc"] == "host"
+        and service["network_mode"] == "host"
+    )
     assert service["cap_add"] == ["sys_nice"] and service["init"] is True
-    assert service["ulimits"] == {"memlock": {"soft": -1, "hard": -1}, "nofile": {"soft": 65535, "hard": 65535}}
+    assert service["ulimits"] == {
+        "memlock": {"soft": -1, "hard": -1},
+        "nofile": {"soft": 65535, "hard": 65535},
+    }
     assert service["command"] == list(container.argv) and service["entrypoint"] == ["python3"]
     assert service["build"]["dockerfile_inline"] == text
     cards = {"HABANA_VISIBLE_DEVICES": ",".join(map(str, sorted(container.indices)))}
@@ -65,16 +82,25 @@ def test_compose_accepts_and_keeps_the_plan(engine: str, tmp_path: Path) -> None
     assert service["cpuset"] == container.cpus
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=10,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     words=st.lists(ODD, max_size=12),
     env=st.dictionaries(NAMES, ODD, max_size=5),
     folder=ODD.filter(lambda name: not set(name) & {"/", "\n", "\r"} and name not in (".", "..")),
 )
-def test_compose_reads_back_every_word(words: list[str], env: dict[str, str], folder: str, tmp_path: Path) -> None:
+def test_compose_reads_back_every_word(
+    words: list[str], env: dict[str, str], folder: str, tmp_path: Path
+) -> None:
     mount = Mount(f"/w/{folder}x", f"/w/{folder}x", True)
-    container = Container("i", tuple(words), env, entrypoint="python3", mounts=(mount,), url="http://h:1")
-    code, read, errors = config(tmp_path, render(container, "nn", ["head"], None).files["compose.yaml"])
+    container = Container(
+        "i", tuple(words), env, entrypoint="python3", mounts=(mount,), url="http://h:1"
+    )
+    code, read, errors = config(
+        tmp_path, render(container, "nn", ["head"], None).files["compose.yaml"]
+    )
     assert code == 0, errors
     service = undoubled(read["services"]["nn"])
     assert (service.get("command") or []) == words
@@ -91,16 +117,32 @@ def test_compose_reads_back_every_word(words: list[str], env: dict[str, str], fo
 
 
 def test_numbers_of_another_yaml_stay_text(tmp_path: Path) -> None:
-    words = ["0E0", "1e3", "0x1F", "0o17", ".5", "-.inf", "+1", "\x85", "a\u2028b", "1_000", "12:30"]
+    words = [
+        "0E0",
+        "1e3",
+        "0x1F",
+        "0o17",
+        ".5",
+        "-.inf",
+        "+1",
+        "\x85",
+        "a\u2028b",
+        "1_000",
+        "12:30",
+    ]
     container = Container("i", tuple(words), {"ODD": "0E0"})
-    code, read, errors = config(tmp_path, render(container, "nn", ["head"], None).files["compose.yaml"])
+    code, read, errors = config(
+        tmp_path, render(container, "nn", ["head"], None).files["compose.yaml"]
+    )
     assert code == 0, errors
     service = read["services"]["nn"]
     assert (service["command"], service["environment"]) == (words, {"ODD": "0E0"})
 
 
 def test_compose_stops_without_the_servers_key(tmp_path: Path) -> None:
-    text = render(Container("i", ("x",), secrets=("VLLM_API_KEY",)), "nn", ["head"], None).files["compose.yaml"]
+    text = render(Container("i", ("x",), secrets=("VLLM_API_KEY",)), "nn", ["head"], None).files[
+        "compose.yaml"
+    ]
     code, _, errors = config(tmp_path, text)
     assert code != 0 and "VLLM_API_KEY" in errors
     code, read, _ = config(tmp_path, text, VLLM_API_KEY="mine")

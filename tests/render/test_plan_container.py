@@ -27,8 +27,12 @@ from tests.support.plans import odd, planned, with_env
 
 
 def test_the_guides_case() -> None:
-    plan, host = planned(cache_dir="/data/warm", modules=(0, 1, 2, 3), python="/opt/venv/bin/python3.10")
-    made = container_of(with_env(plan, PT_HPU_RECIPE_CACHE_CONFIG="/data/warm/key,false,8192"), host)
+    plan, host = planned(
+        cache_dir="/data/warm", modules=(0, 1, 2, 3), python="/opt/venv/bin/python3.10"
+    )
+    made = container_of(
+        with_env(plan, PT_HPU_RECIPE_CACHE_CONFIG="/data/warm/key,false,8192"), host
+    )
     assert made.image == "gaudi-launch/vllm-fork:1.21-277a33cd9"
     assert (made.entrypoint, made.argv) == ("python3", plan.command.argv[1:])
     # hls2: index 6 is module 0, and so on
@@ -47,7 +51,9 @@ def test_the_guides_case() -> None:
 
 def test_measurements_come_with_the_file_that_names_them(tmp_path: Path) -> None:
     config, measured = tmp_path / "maxabs.json", tmp_path / "measured"
-    config.write_text(json.dumps({"mode": "QUANTIZE", "dump_stats_path": str(measured / "inc_output")}))
+    config.write_text(
+        json.dumps({"mode": "QUANTIZE", "dump_stats_path": str(measured / "inc_output")})
+    )
     both = (Mount(str(config), str(config), True), Mount(str(measured), str(measured)))
     assert mounts_of({"QUANT_CONFIG": str(config)}, NO_ARGS) == both
     # a relative one is below the prefix; without one it is in the image
@@ -68,8 +74,14 @@ def test_weights_from_a_hub_are_fetched_once() -> None:
     assert Mount(made.env["HF_HOME"], made.env["HF_HOME"], fill=True) in made.mounts
     # the user's own word, a cluster, nobody's home
     own = container_of(plan, host, environment={"HOME": "/home/u", "HF_HUB_CACHE": "/data/hub"})
-    assert ("HF_HOME" in own.env, own.mounts) == (False, (Mount("/data/hub", "/data/hub", fill=True),))
-    assert "HF_HOME" not in container_of(plan, host, environment={"HOME": "/home/u"}, own_network=True).env
+    assert ("HF_HOME" in own.env, own.mounts) == (
+        False,
+        (Mount("/data/hub", "/data/hub", fill=True),),
+    )
+    assert (
+        "HF_HOME"
+        not in container_of(plan, host, environment={"HOME": "/home/u"}, own_network=True).env
+    )
     assert container_of(plan, host).mounts == ()
 
 
@@ -101,7 +113,16 @@ def test_images(engine: str, image: str) -> None:
 def test_an_engine_around_another_has_no_container(
     target: str, image: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = ["render", target, "-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", "ray-serve:vllm-fork@1.21"]
+    line = [
+        "render",
+        target,
+        "-w",
+        "Qwen/Qwen3-8B",
+        "-n",
+        "1",
+        "--engine",
+        "ray-serve:vllm-fork@1.21",
+    ]
     code = run([*line, "--machine", "simulated:hls2", "--to", str(tmp_path / "files"), *image])
     assert code == ExitCode.USAGE
     refused = capsys.readouterr().err
@@ -143,8 +164,20 @@ def test_secrets_by_name() -> None:
 
 def test_mounts() -> None:
     snapshot = "/h/hub/models--Qwen--Q/snapshots/0123"
-    words = ("--model", snapshot, "--chat_template=/t/chat.jinja", "--host", "127.0.0.1", "--download-dir", "/h")
-    env = {"QUANT_CONFIG": "/q/c.json", "HF_HOME": "relative", "PT_HPU_RECIPE_CACHE_CONFIG": "/w,false,1"}
+    words = (
+        "--model",
+        snapshot,
+        "--chat_template=/t/chat.jinja",
+        "--host",
+        "127.0.0.1",
+        "--download-dir",
+        "/h",
+    )
+    env = {
+        "QUANT_CONFIG": "/q/c.json",
+        "HF_HOME": "relative",
+        "PT_HPU_RECIPE_CACHE_CONFIG": "/w,false,1",
+    }
     assert mounts_of(env, split_argv(words)) == (
         Mount("/h", "/h", fill=True),
         Mount("/q/c.json", "/q/c.json", True),
@@ -152,7 +185,9 @@ def test_mounts() -> None:
         Mount("/w", "/w", fill=True),
     )
     # a folder that is written to inside one that is only read needs a mount of its own
-    assert mounts_of({"PT_HPU_RECIPE_CACHE_CONFIG": "/m/w,false,1"}, split_argv(("--model", "/m"))) == (
+    assert mounts_of(
+        {"PT_HPU_RECIPE_CACHE_CONFIG": "/m/w,false,1"}, split_argv(("--model", "/m"))
+    ) == (
         Mount("/m", "/m", True),
         Mount("/m/w", "/m/w", fill=True),
     )
@@ -187,16 +222,35 @@ def test_patience(
 
 
 def test_dockers_words() -> None:
-    container = Container("i:1", ("-m", "x"), entrypoint="python3", start_seconds=1800, url="http://127.0.0.1:1")
+    container = Container(
+        "i:1", ("-m", "x"), entrypoint="python3", start_seconds=1800, url="http://127.0.0.1:1"
+    )
     health = (
         "python3 -c 'import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1], "
         "timeout=5).close()' http://127.0.0.1:1/health"
     )
     assert run_words(container, "small") == (
-        *("docker", "run", "--rm", "--init", "--name", "small", "--network=host", "--stop-timeout=30"),
+        *(
+            "docker",
+            "run",
+            "--rm",
+            "--init",
+            "--name",
+            "small",
+            "--network=host",
+            "--stop-timeout=30",
+        ),
         *("--ulimit=memlock=-1:-1", "--ulimit=nofile=65535:65535"),
         *(f"--health-cmd={health}", "--health-start-period=1800s", "--health-retries=3"),
-        *("--health-interval=10s", "--health-timeout=10s", "--entrypoint", "python3", "i:1", "-m", "x"),
+        *(
+            "--health-interval=10s",
+            "--health-timeout=10s",
+            "--entrypoint",
+            "python3",
+            "i:1",
+            "-m",
+            "x",
+        ),
     )
 
 
@@ -216,7 +270,9 @@ def test_the_health_command_tells_who_answers() -> None:
 
         def status(container: Container) -> int:
             words = (sys.executable, *health_words(container)[1:])
-            return subprocess.run(words, capture_output=True, check=False, env=environment).returncode
+            return subprocess.run(
+                words, capture_output=True, check=False, env=environment
+            ).returncode
 
         assert status(container) == 0
         assert status(replace(container, health="/sick")) != 0

@@ -26,7 +26,15 @@ from tests.support.render_tools import NAMES, ODD, generated, loaded, no_control
 KEYS = {
     "Unit": {"Description", "Wants", "After"},
     "Container": {
-        *("Image", "ContainerName", "GlobalArgs", "AddCapability", "Network", "PublishPort", "RunInit"),
+        *(
+            "Image",
+            "ContainerName",
+            "GlobalArgs",
+            "AddCapability",
+            "Network",
+            "PublishPort",
+            "RunInit",
+        ),
         *("Environment", "Secret", "PodmanArgs", "Exec", "Notify"),
     },
     "Service": {"ExecStartPre", "TimeoutStartSec", "TimeoutStopSec", "Restart"},
@@ -52,7 +60,9 @@ def made() -> Container:
 
 
 def test_only_known_keys() -> None:
-    rendered = render(made(), "small", ["head"], dockerfile(needed_release("vllm-fork@1.21"), SetupExtras()))
+    rendered = render(
+        made(), "small", ["head"], dockerfile(needed_release("vllm-fork@1.21"), SetupExtras())
+    )
     assert list(rendered.files) == ["small.container", "Containerfile"]
     found = lines(rendered.files["small.container"])
     assert [(s, k) for s, k, _ in found if k not in KEYS.get(s, set())] == []
@@ -66,16 +76,21 @@ def test_only_known_keys() -> None:
 
 def odd_container(words: Sequence[str], env: dict[str, str], folder: str) -> Container:
     mount = Mount(f"/w{folder}", "/w")
-    return Container("docker.io/i:1", tuple(words), env, entrypoint="python3", mounts=(mount,), url="http://h:1")
+    return Container(
+        "docker.io/i:1", tuple(words), env, entrypoint="python3", mounts=(mount,), url="http://h:1"
+    )
 
 
 def mounted(word: str) -> list[str]:
-    fields: list[str] = next(csv.reader(io.StringIO(word.removeprefix("--mount="), newline=""), strict=True))
+    fields: list[str] = next(
+        csv.reader(io.StringIO(word.removeprefix("--mount="), newline=""), strict=True)
+    )
     return fields
 
 
 PROPERTY = settings(
-    max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=10,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 TEXT = ODD.filter(no_control)
 WORDS = st.lists(TEXT.filter(lambda word: word not in ("", ";")), max_size=10)

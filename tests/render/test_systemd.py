@@ -25,7 +25,9 @@ __all__ = ["free_port"]
 
 
 def whole(plan: Plan) -> Plan:
-    return replace(plan, command=replace(plan.command, argv=(sys.executable, *plan.command.argv[1:])))
+    return replace(
+        plan, command=replace(plan.command, argv=(sys.executable, *plan.command.argv[1:]))
+    )
 
 
 def verify(folder: Path, rendered: Rendered, *words: str) -> None:
@@ -121,14 +123,18 @@ def test_the_unit_waits_for_the_engine(free_port: int) -> None:
         "h.HTTPServer(('127.0.0.1', int(sys.argv[1])), A).serve_forever()\n"
     )
     words = [sys.executable, "-I", "-c", _WAIT, f"http://127.0.0.1:{free_port}/health"]
-    engine = subprocess.Popen([sys.executable, "-c", server, str(free_port)], stderr=subprocess.DEVNULL)
+    engine = subprocess.Popen(
+        [sys.executable, "-c", server, str(free_port)], stderr=subprocess.DEVNULL
+    )
     try:
         environment = {**os.environ, "MAINPID": str(engine.pid), "http_proxy": "http://127.0.0.1:9"}
         assert subprocess.run(words, env=environment, check=False, timeout=GENEROUS).returncode == 0
     finally:
         engine.kill()
         engine.wait()
-    done = subprocess.run(words, env=environment, check=False, timeout=GENEROUS, capture_output=True, text=True)
+    done = subprocess.run(
+        words, env=environment, check=False, timeout=GENEROUS, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (1, "the engine has ended\n")
 
 

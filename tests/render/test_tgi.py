@@ -29,7 +29,9 @@ def test_it_is_the_plans_own_container() -> None:
 
 
 def test_fp8_takes_longer() -> None:
-    plan, host = planned("tgi@3.2.3", model=MODEL, cards=2, quant_config="q/c.json", environment=HOME)
+    plan, host = planned(
+        "tgi@3.2.3", model=MODEL, cards=2, quant_config="q/c.json", environment=HOME
+    )
     assert container_of(plan, host).start_seconds == LEAST_LONG_START
 
 

@@ -8,7 +8,9 @@ import yaml
 from gaudi_launch.render import text, yaml_text
 
 
-@pytest.mark.parametrize("mark", ["\x07", "\x1b", "\x7f", "\x80", "\x9b", "\ufffe", "\x0b", "\x0c"], ids=ascii)
+@pytest.mark.parametrize(
+    "mark", ["\x07", "\x1b", "\x7f", "\x80", "\x9b", "\ufffe", "\x0b", "\x0c"], ids=ascii
+)
 def test_control_characters_stay_in_values_and_leave_comments(mark: str) -> None:
     word = f"/models/a{mark}b"
     content = yaml_text.documents([yaml_text.dump({"model": word})], [f"serving {word}"])

@@ -44,6 +44,8 @@ def test_a_file_that_cannot_be_written_starts_nothing_and_is_named(tmp_path: Pat
 
 
 def test_a_restart_finds_them_in_the_job(tmp_path: Path) -> None:
-    job = ServiceJob("name", "m", "/m", "vllm-gaudi@main", "http://127.0.0.1:1", command(tmp_path / "b.txt"))
+    job = ServiceJob(
+        "name", "m", "/m", "vllm-gaudi@main", "http://127.0.0.1:1", command(tmp_path / "b.txt")
+    )
     document = job.to_json()
     assert ServiceJob.from_json(document, tmp_path).command == job.command

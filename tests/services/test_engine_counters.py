@@ -31,7 +31,13 @@ vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 10.0
 
 def test_a_page_of_several_engines_is_added_up_and_the_fullest_cache_counts() -> None:
     assert read_counters(PAGE) == EngineCounters(
-        running=5, waiting=7, kv_use=0.75, preemptions=4, generated=1000, ttft_sum=12.5, ttft_count=10
+        running=5,
+        waiting=7,
+        kv_use=0.75,
+        preemptions=4,
+        generated=1000,
+        ttft_sum=12.5,
+        ttft_count=10,
     )
 
 
@@ -40,7 +46,9 @@ def test_the_other_family_of_names_is_read() -> None:
         "tgi_batch_current_size 2\ntgi_queue_size 1\ntgi_request_generated_tokens_sum 50\n"
         "tgi_request_mean_time_per_token_duration_sum 1.5\ntgi_request_mean_time_per_token_duration_count 3\n"
     )
-    assert read_counters(page) == EngineCounters(running=2, waiting=1, generated=50, tpot_sum=1.5, tpot_count=3)
+    assert read_counters(page) == EngineCounters(
+        running=2, waiting=1, generated=50, tpot_sum=1.5, tpot_count=3
+    )
 
 
 def test_a_page_without_our_names_is_none() -> None:
@@ -50,8 +58,12 @@ def test_a_page_without_our_names_is_none() -> None:
 
 
 def test_rates_are_of_what_was_added() -> None:
-    before = EngineCounters(generated=100, prompted=10, ttft_sum=1, ttft_count=2, tpot_sum=5, tpot_count=50)
-    after = EngineCounters(generated=600, prompted=20, ttft_sum=4, ttft_count=8, tpot_sum=8, tpot_count=150)
+    before = EngineCounters(
+        generated=100, prompted=10, ttft_sum=1, ttft_count=2, tpot_sum=5, tpot_count=50
+    )
+    after = EngineCounters(
+        generated=600, prompted=20, ttft_sum=4, ttft_count=8, tpot_sum=8, tpot_count=150
+    )
     assert rates(before, after, 10) == EngineRates(50, 1, 0.5, 0.03)
 
 

@@ -50,7 +50,9 @@ def full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounting needs root")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounting needs root"
+)
 def test_the_end_is_written_on_a_disk_without_room(tmp_path: Path) -> None:
     program = 'mount -t tmpfs -o size=64k none "$0" && exec "$1" -c "$2" "$0"'
     words = ("unshare", "-m", "sh", "-c", program, str(tmp_path), sys.executable, FULL)
@@ -60,7 +62,9 @@ def test_the_end_is_written_on_a_disk_without_room(tmp_path: Path) -> None:
 
 def test_a_stopped_service_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = store.make_dir("a")
-    job = ServiceJob("a", "m", "/m", "vllm-cpu@1", "http://127.0.0.1:1", Command((sys.executable,), {}))
+    job = ServiceJob(
+        "a", "m", "/m", "vllm-cpu@1", "http://127.0.0.1:1", Command((sys.executable,), {})
+    )
     (folder / "lock").touch()
 
     recorder = Recorder(_Lines(), folder, job, folder / "engine.log")

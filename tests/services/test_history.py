@@ -67,7 +67,17 @@ def test_the_ring_keeps_the_newest_rows(tmp_path: Path, monkeypatch: pytest.Monk
 def test_points_are_what_happened_between_two_rows() -> None:
     rows = [
         row(0, running=1, generated=0, ttft_sum=0, ttft_count=0, preemptions=4),
-        row(10, 250.0, running=2, waiting=3, kv_use=0.5, generated=500, ttft_sum=2, ttft_count=4, preemptions=6),
+        row(
+            10,
+            250.0,
+            running=2,
+            waiting=3,
+            kv_use=0.5,
+            generated=500,
+            ttft_sum=2,
+            ttft_count=4,
+            preemptions=6,
+        ),
         # the engine restarted
         row(20, 260.0, running=0, generated=10, ttft_sum=0, ttft_count=0, preemptions=0),
     ]
@@ -115,7 +125,9 @@ def until(condition: object, path: Path, count: int) -> list[HistoryRow]:
 
 def test_it_is_written_while_the_engine_answers(tmp_path: Path) -> None:
     answers = iter([None, EngineCounters(running=1), None, EngineCounters(running=2)])
-    with written(tmp_path, "http://x", (), every=0.01, read=lambda url, seconds: next(answers, None)):
+    with written(
+        tmp_path, "http://x", (), every=0.01, read=lambda url, seconds: next(answers, None)
+    ):
         found = until(None, tmp_path, 2)
     assert [each.counters.running for each in found] == [1, 2]
     assert [each.power_w for each in found] == [None, None]
@@ -138,11 +150,15 @@ def test_a_file_that_cannot_be_written_ends_the_history_only(tmp_path: Path) -> 
     (tmp_path / history.FILE_NAME).write_bytes(b"no database at all" * 100)
     with pytest.raises(sqlite3.Error):
         HistoryRing(tmp_path)
-    with written(tmp_path, "http://x", (), every=0.01, read=lambda url, seconds: EngineCounters(running=1)):
+    with written(
+        tmp_path, "http://x", (), every=0.01, read=lambda url, seconds: EngineCounters(running=1)
+    ):
         time.sleep(0.1)
 
 
-def test_the_power_of_modules_is_read_by_their_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_power_of_modules_is_read_by_their_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     programs = write_tree("hls2+busy=1", tmp_path / "root")
     use(monkeypatch, tmp_path / "root", programs)

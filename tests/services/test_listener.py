@@ -110,14 +110,20 @@ def test_an_address_is_reserved_once(tmp_path: Path) -> None:
                         held.enter_context(reserve_address(host, 8000, "b", tmp_path))
                     else:
                         check_address(host, 8000, tmp_path)
-                assert (caught.value.id, caught.value.exit_code) == ("services.port_reserved", ExitCode.MACHINE)
+                assert (caught.value.id, caught.value.exit_code) == (
+                    "services.port_reserved",
+                    ExitCode.MACHINE,
+                )
                 assert caught.value.text.values["service"] == "a"
                 assert caught.value.text.values["pid"] == os.getpid()
                 free = caught.value.text.values["free"]
                 check_address(host, free, tmp_path)
                 assert port_free(host, free)
                 assert f"-p {free}" in str(caught.value)
-        with reserve_address("127.0.0.1", 8001, "b", tmp_path), reserve_address("10.0.0.1", 8000, "b", tmp_path):
+        with (
+            reserve_address("127.0.0.1", 8001, "b", tmp_path),
+            reserve_address("10.0.0.1", 8000, "b", tmp_path),
+        ):
             pass
     check_address("127.0.0.1", 8000, tmp_path)
     with reserve_address("127.0.0.1", 8000, "b", tmp_path):
@@ -141,7 +147,10 @@ def test_a_port_that_is_taken_frees_its_reservation(
 ) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
     with listening(free_port, None):
-        with pytest.raises(LaunchError) as caught, preflight.hold_port(f"http://127.0.0.1:{free_port}", "a"):
+        with (
+            pytest.raises(LaunchError) as caught,
+            preflight.hold_port(f"http://127.0.0.1:{free_port}", "a"),
+        ):
             pass
         assert caught.value.id == "serve.port_taken"
         free = caught.value.text.values["free"]

@@ -71,7 +71,10 @@ def table(**changes: tuple[int, object]) -> Answer:
         (table(health=(503, {})), Readiness(False, "health", "/health: 503")),
         (table(v1_models=(500, {})), Readiness(False, "models", "/v1/models: 500")),
         (table(v1_models=(200, b"garbage")), Readiness(False, "models", "/v1/models: 200")),
-        (table(v1_completions=(500, {})), Readiness(False, "completion", "/v1/completions: 500", "m")),
+        (
+            table(v1_completions=(500, {})),
+            Readiness(False, "completion", "/v1/completions: 500", "m"),
+        ),
         (
             table(v1_completions=(200, {"object": "error"})),
             Readiness(False, "completion", "/v1/completions: 200", "m"),
@@ -82,7 +85,11 @@ def table(**changes: tuple[int, object]) -> Answer:
             Readiness(True, "ready", "no completions", "m"),
         ),
         (
-            table(v1_models=(404, {}), info=(200, {"model_id": "t"}), generate=(200, {"generated_text": ""})),
+            table(
+                v1_models=(404, {}),
+                info=(200, {"model_id": "t"}),
+                generate=(200, {"generated_text": ""}),
+            ),
             Readiness(True, "ready", "", "t", "/generate"),
         ),
         (
@@ -138,7 +145,10 @@ def test_only_a_server_of_the_expected_name_is_ready(
 NOTHING = (404, {"detail": "Not Found"})
 NOT_IT = (400, {"message": "The model does not support Completions API"})
 # the forks say so with status 200
-NOT_SAID = (200, {"object": "error", "message": "The model does not support Completions API", "code": 400})
+NOT_SAID = (
+    200,
+    {"object": "error", "message": "The model does not support Completions API", "code": 400},
+)
 NOT_BUILT = (501, {"error": {"message": "The model does not support Embeddings API"}})
 VECTOR = (200, {"data": [{"index": 0, "embedding": [1.0]}]})
 SCORES = (200, {"results": [{"index": 0, "relevance_score": 0.5}]})
@@ -147,14 +157,26 @@ SCORES = (200, {"results": [{"index": 0, "relevance_score": 0.5}]})
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (table(v1_completions=NOTHING, v1_embeddings=VECTOR), Readiness(True, "ready", "", "m", "/v1/embeddings")),
-        (table(v1_completions=NOT_IT, v1_embeddings=VECTOR), Readiness(True, "ready", "", "m", "/v1/embeddings")),
-        (table(v1_completions=NOT_SAID, v1_embeddings=VECTOR), Readiness(True, "ready", "", "m", "/v1/embeddings")),
+        (
+            table(v1_completions=NOTHING, v1_embeddings=VECTOR),
+            Readiness(True, "ready", "", "m", "/v1/embeddings"),
+        ),
+        (
+            table(v1_completions=NOT_IT, v1_embeddings=VECTOR),
+            Readiness(True, "ready", "", "m", "/v1/embeddings"),
+        ),
+        (
+            table(v1_completions=NOT_SAID, v1_embeddings=VECTOR),
+            Readiness(True, "ready", "", "m", "/v1/embeddings"),
+        ),
         (
             table(v1_completions=NOT_BUILT, v1_embeddings=NOT_BUILT, rerank=SCORES),
             Readiness(True, "ready", "", "m", "/rerank"),
         ),
-        (table(v1_completions=NOTHING, pooling=VECTOR), Readiness(True, "ready", "", "m", "/pooling")),
+        (
+            table(v1_completions=NOTHING, pooling=VECTOR),
+            Readiness(True, "ready", "", "m", "/pooling"),
+        ),
         # the first question is the one that killed an engine that said it was well
         (
             table(v1_completions=NOTHING, v1_embeddings=(500, {}), pooling=VECTOR),
@@ -166,7 +188,9 @@ SCORES = (200, {"results": [{"index": 0, "relevance_score": 0.5}]})
         ),
     ],
 )
-def test_models_that_write_nothing_are_asked_what_they_are_for(answer: Answer, expected: Readiness) -> None:
+def test_models_that_write_nothing_are_asked_what_they_are_for(
+    answer: Answer, expected: Readiness
+) -> None:
     with server(answer) as url:
         assert probe(url) == expected
 
@@ -188,7 +212,11 @@ def test_tgi_is_asked_in_its_own_words() -> None:
 
 def test_a_key_is_sent_and_never_shown() -> None:
     def answer(path: str, headers: dict[str, str]) -> tuple[int, object]:
-        return GOOD.get(path, (404, {})) if headers.get("Authorization") == "Bearer s3cret" else (401, {})
+        return (
+            GOOD.get(path, (404, {}))
+            if headers.get("Authorization") == "Bearer s3cret"
+            else (401, {})
+        )
 
     with server(answer) as url:
         assert probe(url, api_key="s3cret").ready
@@ -267,7 +295,9 @@ def test_a_redirect_does_not_carry_the_key_away() -> None:
     assert asked == []
 
 
-@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70000), ("127.0.0.1", -1), ("no.such.host.invalid", 80)])
+@pytest.mark.parametrize(
+    ("host", "port"), [("127.0.0.1", 70000), ("127.0.0.1", -1), ("no.such.host.invalid", 80)]
+)
 def test_where_no_server_can_listen(host: str, port: int) -> None:
     with pytest.raises(OSError, match=r"port|not known|resolution|Name"):
         port_free(host, port)
@@ -312,4 +342,6 @@ def test_a_refused_chat_is_known_when_it_is_ready(chat: tuple[int, object], said
     pages = {**GOOD, "/v1/chat/completions": chat}
     with server(lambda path, _headers: pages.get(path, (404, {}))) as url:
         found = probe(url)
-    assert found == Readiness(True, "ready", "", "m", "/v1/completions", f"/v1/chat/completions: {said}")
+    assert found == Readiness(
+        True, "ready", "", "m", "/v1/completions", f"/v1/chat/completions: {said}"
+    )

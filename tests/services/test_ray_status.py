@@ -55,21 +55,24 @@ def test_a_start_is_followed_by_its_first_replica() -> None:
 
 
 def test_a_dashboard_elsewhere_is_not_believed() -> None:
-    progress = Follower().feed("gaudi-launch ray: Ray 2.60.0 with 2 HPU, dashboard http://evil.example:80\n", 1.0)
+    progress = Follower().feed(
+        "gaudi-launch ray: Ray 2.60.0 with 2 HPU, dashboard http://evil.example:80\n", 1.0
+    )
     assert dict(progress.facts) == {}
 
 
 def test_a_failed_start_keeps_the_phase_in_which_it_failed() -> None:
-    log = LOG + "(Worker pid=2) INFO Starting to load model /m\nValueError: No supported config format found\n"
+    log = (
+        LOG
+        + "(Worker pid=2) INFO Starting to load model /m\nValueError: No supported config format found\n"
+    )
     log += "gaudi-launch ray: FAILED: the replica failed to start\ngaudi-launch ray: ending what was started\n"
     found = diagnose(log, exit_status=1)
     assert (found.failed, found.phase) == (True, "load")
 
 
 def test_the_guides_own_log_is_known() -> None:
-    guide = (
-        "INFO 2025-03-03 06:07:30,359 serve 162730 -- Application 'default' is ready at http://127.0.0.1:8000/.\n"
-    )
+    guide = "INFO 2025-03-03 06:07:30,359 serve 162730 -- Application 'default' is ready at http://127.0.0.1:8000/.\n"
     assert Follower().feed(guide, 1.0).phase == "ready"
 
 
@@ -125,14 +128,24 @@ def test_the_status_is_read_back(dashboard: dict[str, Any]) -> None:
     found = ray_status.read(ray_status.running(None))
     assert dashboard["asked"] == ("/api/serve/applications/", "Bearer sesame")
     assert (found.service, found.application, found.status) == ("one", "default", "RUNNING")
-    assert found.deployments == (ray_status.Deployment("Engine", "HEALTHY", 1, 2, "", ("RUNNING", "STARTING")),)
+    assert found.deployments == (
+        ray_status.Deployment("Engine", "HEALTHY", 1, 2, "", ("RUNNING", "STARTING")),
+    )
 
 
 @pytest.mark.parametrize(
     ("status", "answer"),
-    [(401, b"no"), (200, b""), (200, b"[]"), (200, b'{"applications": {}}'), (200, b'{"applications": {"a": 1}}')],
+    [
+        (401, b"no"),
+        (200, b""),
+        (200, b"[]"),
+        (200, b'{"applications": {}}'),
+        (200, b'{"applications": {"a": 1}}'),
+    ],
 )
-def test_an_answer_that_is_none_is_said(dashboard: dict[str, Any], status: int, answer: bytes) -> None:
+def test_an_answer_that_is_none_is_said(
+    dashboard: dict[str, Any], status: int, answer: bytes
+) -> None:
     dashboard.update(status=status, answer=answer)
     with pytest.raises(LaunchError) as caught:
         ray_status.read(ray_status.running("one"))
@@ -148,7 +161,11 @@ def test_only_a_running_one_is_asked(dashboard: dict[str, Any], name: str) -> No
 
 
 def test_of_two_running_ones_the_user_chooses(dashboard: dict[str, Any]) -> None:
-    store.write(store.make_dir("two"), "state.json", store.read(store.service_dir("one"), "state.json") or {})
+    store.write(
+        store.make_dir("two"),
+        "state.json",
+        store.read(store.service_dir("one"), "state.json") or {},
+    )
     with pytest.raises(LaunchError) as caught:
         ray_status.running(None)
     assert "one, two" in str(caught.value)

@@ -68,19 +68,27 @@ def test_the_line_names_a_delay(tmp_path: Path) -> None:
     found = read_run_record(tmp_path, None)
     assert found is not None
     line = run_line(found.to_json())
-    assert line.startswith("The simulated cards were NOT in time: 2 of 100 steps late, 4.0 s (40.0 %) behind")
+    assert line.startswith(
+        "The simulated cards were NOT in time: 2 of 100 steps late, 4.0 s (40.0 %) behind"
+    )
     write(tmp_path, 0)
     found = read_run_record(tmp_path, None)
     assert found is not None
     assert "0.1 s" not in run_line(found.to_json())
-    assert run_line(found.to_json()).endswith("1.5 ms of the processor per step at up to 64 requests.")
+    assert run_line(found.to_json()).endswith(
+        "1.5 ms of the processor per step at up to 64 requests."
+    )
 
 
 @pytest.mark.usefixtures("own_folders")
 def test_status_shows_the_delay_of_simulated_cards(capsys: pytest.CaptureFixture[str]) -> None:
     with registry.hold("a"):
         folder = store.service_dir("a")
-        store.write(folder, "state.json", {"name": "a", "phase": "stopped", "engine_began": 1.0, "simulated": True})
+        store.write(
+            folder,
+            "state.json",
+            {"name": "a", "phase": "stopped", "engine_began": 1.0, "simulated": True},
+        )
     write(folder, 0, behind_seconds=4.0, real_time=False)
     assert run(["status", "a"]) == 0
     assert "The simulated cards were NOT in time" in capsys.readouterr().out

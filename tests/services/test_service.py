@@ -55,7 +55,10 @@ def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes
     mine = identity.of(sleeper.pid)
     assert mine is not None and mine.alive
     assert Identity.from_json(json.loads(json.dumps(mine.to_json()))) == mine
-    for other in (Identity(mine.pid, mine.ticks + 1, mine.boot), Identity(mine.pid, mine.ticks, "another boot")):
+    for other in (
+        Identity(mine.pid, mine.ticks + 1, mine.boot),
+        Identity(mine.pid, mine.ticks, "another boot"),
+    ):
         assert not other.alive and not other.send(15)
     assert sleeper.poll() is None
     assert mine.send(15)
@@ -71,7 +74,10 @@ def test_a_process_lives_as_long_as_any_thread_of_it() -> None:
     )
     with subprocess.Popen([sys.executable, "-c", script]) as process:
         try:
-            until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE, "the first thread's end")
+            until(
+                lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE,
+                "the first thread's end",
+            )
             mine = identity.of(process.pid)
             assert mine is not None and mine.alive and mine.send(signal.SIGKILL)
         finally:
@@ -108,7 +114,11 @@ def test_a_service_whose_pid_is_anothers_now_is_not_signalled(
     assert stale is not None
     launcher = {**stale.to_json(), "ticks": stale.ticks - 1}
     with registry.hold("a"):
-        store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "ready", "launcher": launcher})
+        store.write(
+            store.service_dir("a"),
+            "state.json",
+            {"name": "a", "phase": "ready", "launcher": launcher},
+        )
         with pytest.raises(LaunchError) as caught:
             stop.stop(registry.find("a"), 0, lambda what, value: None)
     assert caught.value.id == "services.not_ending"
@@ -153,8 +163,8 @@ def test_a_log_that_is_put_aside_exists_at_every_moment(
         return done
 
     monkeypatch.setattr(Path, "replace", seen)
-    for run in ("first\n", "second\n"):
-        log.write_text(run)
+    for lines in ("first\n", "second\n"):
+        log.write_text(lines)
         assert rotate.put_aside(log) == log
     assert found == ["first\n", "", "second\n", ""]
     assert rotate.put_aside(log).read_text() == ""
@@ -162,7 +172,9 @@ def test_a_log_that_is_put_aside_exists_at_every_moment(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["engine.log", "engine.log.1"]
 
 
-def test_a_log_is_put_aside_where_files_have_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_put_aside_where_files_have_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
@@ -173,7 +185,9 @@ def test_a_log_is_put_aside_where_files_have_one_name(tmp_path: Path, monkeypatc
     assert (log.read_text(), rotate.earlier(log).read_text()) == ("", "first\n")
 
 
-def test_on_a_full_disk_old_lines_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_old_lines_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -185,7 +199,9 @@ def test_on_a_full_disk_old_lines_are_given_up(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in tmp_path.iterdir()] == ["engine.log"]
 
 
-def test_the_kernels_word_on_a_killed_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernels_word_on_a_killed_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
     log = tmp_path / "engine.log"
     log.write_text("INFO loading\n")
@@ -199,14 +215,24 @@ def test_the_kernels_word_on_a_killed_engine(tmp_path: Path, monkeypatch: pytest
     )
     kernel_log.note(log, 5.0, cards=True)
     assert log.read_text() == f"INFO loading\nkernel: {kill.format('VLLM::EngineCor')}\n"
-    assert [cause.id for cause in diagnose(log.read_text(), exit_status=-9).causes] == ["oom_killer"]
+    assert [cause.id for cause in diagnose(log.read_text(), exit_status=-9).causes] == [
+        "oom_killer"
+    ]
 
 
 @pytest.mark.parametrize(
     ("meminfo", "cards", "noted"),
     [
-        ("HugePages_Total:       0\nHugePages_Free:        0\n", True, "kernel: HugePages_Free: 0 of 0\n"),
-        ("HugePages_Total:   15000\nHugePages_Free:        0\n", True, "kernel: HugePages_Free: 0 of 15000\n"),
+        (
+            "HugePages_Total:       0\nHugePages_Free:        0\n",
+            True,
+            "kernel: HugePages_Free: 0 of 0\n",
+        ),
+        (
+            "HugePages_Total:   15000\nHugePages_Free:        0\n",
+            True,
+            "kernel: HugePages_Free: 0 of 15000\n",
+        ),
         ("HugePages_Total:   15000\nHugePages_Free:        1\n", True, ""),
         ("HugePages_Total:       0\nHugePages_Free:        0\n", False, ""),
         ("MemTotal: x kB\n", True, ""),
@@ -244,7 +270,9 @@ def test_a_job_is_written_down_whole(tmp_path: Path) -> None:
         environment={"VLLM_X": "1"},
         secrets=("VLLM_API_KEY",),
         container="c",
-        cache=CacheJob(tmp_path, KeyParts(model="m"), Buckets([[1, 128, 0]], [[1, 1, 128]]), None, "why", True),
+        cache=CacheJob(
+            tmp_path, KeyParts(model="m"), Buckets([[1, 128, 0]], [[1, 1, 128]]), None, "why", True
+        ),
     )
     assert ServiceJob.from_json(json.loads(json.dumps(job.to_json())), tmp_path) == job
 
@@ -279,12 +307,16 @@ def test_any_page_of_metrics(text: str) -> None:
     read_load(f"tgi_queue_size {text}")
 
 
-def test_a_full_disk_leaves_nothing_of_a_service_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing_of_a_service_that_cannot_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("tempfile.mkstemp", full)
-    job = ServiceJob("a", "m", "/m", "vllm-cpu@1", "http://127.0.0.1:1", Command((sys.executable,), {}))
+    job = ServiceJob(
+        "a", "m", "/m", "vllm-cpu@1", "http://127.0.0.1:1", Command((sys.executable,), {})
+    )
     with registry.hold("a") as handle, pytest.raises(LaunchError) as caught:
         detach.spawn(job, None, {}, (handle,))
     assert caught.value.id == "services.not_spawned"
@@ -323,7 +355,11 @@ def test_all_are_ended_although_one_cannot_be(
     [
         ({"outcome": "died", "status": 3}, False, "the engine exited (exit status 3)"),
         ({"outcome": "died", "status": -12}, False, "the engine exited (exit status signal 12)"),
-        ({"outcome": "died", "status": 1, "error_id": "diagnose.disk_full"}, False, "A disk is full."),
+        (
+            {"outcome": "died", "status": 1, "error_id": "diagnose.disk_full"},
+            False,
+            "A disk is full.",
+        ),
         (
             {"outcome": "died", "error_id": "diagnose.exception", "error": "It is: KeyError"},
             False,
@@ -350,7 +386,9 @@ with registry.hold("a"):
 """
 
 
-def test_a_launcher_that_had_to_be_killed_was_stopped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launcher_that_had_to_be_killed_was_stopped_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(stop, "_LAUNCHER_SECONDS", 0.2)
     with subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE) as launcher:
         try:
@@ -366,7 +404,9 @@ def test_what_could_not_be_ended_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deaf = Orphan(Identity(7, 1, ""), "python", "a")
-    monkeypatch.setattr(stop, "stop", lambda service, *_: stop.Stopped(service, True, 0, (deaf,), (deaf,)))
+    monkeypatch.setattr(
+        stop, "stop", lambda service, *_: stop.Stopped(service, True, 0, (deaf,), (deaf,))
+    )
     with registry.hold("a"):
         store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "ready"})
     assert run(["stop", "a"]) == 1
@@ -388,7 +428,11 @@ def test_the_phases_of_a_start_are_written_as_it_goes(tmp_path: Path) -> None:
         ]
         recorder.ended(EngineOutcome("died", 1, follower.progress), message("diagnose.disk_full"))
     told = registry.find("a")
-    assert (told.phase, told.error, told.state["phases"][1]["end"] >= now) == ("failed", "A disk is full.", True)
+    assert (told.phase, told.error, told.state["phases"][1]["end"] >= now) == (
+        "failed",
+        "A disk is full.",
+        True,
+    )
     set_language("zh")
     assert told.error == catalogue("zh")["diagnose.disk_full"]
     set_language(None)
@@ -423,7 +467,9 @@ def test_an_orphan_without_its_environment_is_known_by_its_log(tmp_path: Path) -
         pids = []
         for log in (folder / "engine.log", tmp_path / "engine.log"):
             with log.open("ab") as output:
-                child = subprocess.Popen(napping, stdout=output, stderr=subprocess.DEVNULL, env=clean)
+                child = subprocess.Popen(
+                    napping, stdout=output, stderr=subprocess.DEVNULL, env=clean
+                )
             napped.callback(child.wait, 10)
             napped.callback(child.kill)
             pids.append(child.pid)

@@ -10,7 +10,9 @@ from gaudi_launch.host.machine import load
 from gaudi_launch.stack.division import CardShare, divide, placing_order, with_cards
 
 
-def modules(host: Host, *shares: CardShare, visible: tuple[int, ...] | None = None) -> list[tuple[int, ...]]:
+def modules(
+    host: Host, *shares: CardShare, visible: tuple[int, ...] | None = None
+) -> list[tuple[int, ...]]:
     found = divide(host, shares, visible=visible, refused=lambda position, error: error)
     return [placement.modules for placement in found]
 
@@ -29,7 +31,10 @@ def test_sets_that_must_be_in_one_group_come_before_larger_ones_that_need_not() 
     shares = (CardShare(3), CardShare(3), CardShare(2))
     assert placing_order(shares, host) == (2, 0, 1)
     found = modules(host, *shares)
-    assert [sum(1 for group in host.groups if set(found[2]) & set(group)), len(set(sum(found, ())))] == [1, 8]
+    assert [
+        sum(1 for group in host.groups if set(found[2]) & set(group)),
+        len(set(sum(found, ()))),
+    ] == [1, 8]
 
 
 def test_chosen_modules_are_kept_and_come_first() -> None:
@@ -55,5 +60,8 @@ def test_the_one_that_gets_none_is_named() -> None:
 
 def test_a_machine_with_all_cards_free_has_the_same_cards() -> None:
     host = load("simulated:hls2+busy=0,1")
-    assert (host.free_modules, with_cards(host).free_modules) == ((2, 3, 4, 5, 6, 7), tuple(range(8)))
+    assert (host.free_modules, with_cards(host).free_modules) == (
+        (2, 3, 4, 5, 6, 7),
+        tuple(range(8)),
+    )
     assert with_cards(host, busy=(2, 3)).free_modules == (4, 5, 6, 7)

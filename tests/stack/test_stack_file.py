@@ -12,7 +12,13 @@ from gaudi_launch.app.saved_plan import saved_fields
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway.gateway_settings import GatewaySettings, RequestLimits, Tls, UserLimits
 from gaudi_launch.profiles_check import schema
-from gaudi_launch.stack.stack_file import ModelOption, StackModel, parse_stack, read_stack, start_order
+from gaudi_launch.stack.stack_file import (
+    ModelOption,
+    StackModel,
+    parse_stack,
+    read_stack,
+    start_order,
+)
 from tests.support.places import TOP
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -97,7 +103,11 @@ def test_models_start_in_groups() -> None:
         "- {name: c, model: m, after: [b]}\n",
         PATH,
     )
-    assert [[model.name for model in group] for group in start_order(found)] == [["b"], ["c"], ["a"]]
+    assert [[model.name for model in group] for group in start_order(found)] == [
+        ["b"],
+        ["c"],
+        ["a"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +139,9 @@ def test_a_mistake_is_refused_with_its_line(content: str, id: str, line: int) ->
 def test_an_unknown_option_lists_the_known_ones() -> None:
     with pytest.raises(LaunchError) as raised:
         parse_stack(ONE + "  options:\n    max-len: 1\n", PATH)
-    assert str(raised.value).startswith("/etc/site.yaml, line 6: the entry max-len is unknown. Known here: cards, ")
+    assert str(raised.value).startswith(
+        "/etc/site.yaml, line 6: the entry max-len is unknown. Known here: cards, "
+    )
 
 
 @pytest.mark.parametrize("content", [None, b"\xff", b"a" * (1 << 20) + b"b"])
@@ -150,7 +162,10 @@ def test_the_schema_has_every_option_that_is_not_the_stacks_own() -> None:
 
 
 def test_the_example_of_the_manual_is_a_stack() -> None:
-    texts = [(TOP / "docs" / name).read_text(encoding="utf-8") for name in ("gateway.md", "gateway_zh.md")]
+    texts = [
+        (TOP / "docs" / name).read_text(encoding="utf-8")
+        for name in ("gateway.md", "gateway_zh.md")
+    ]
     examples = [re.findall(r"(?s)```yaml\n(.*?)```", text)[-1] for text in texts]
     english, chinese = (parse_stack(example, PATH) for example in examples)
     assert english == chinese

@@ -6,11 +6,21 @@ import pytest
 
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.stack import stack_record
-from gaudi_launch.stack.stack_record import StackRecord, forget, hash_of, held, read_record, records, write_record
+from gaudi_launch.stack.stack_record import (
+    StackRecord,
+    forget,
+    hash_of,
+    held,
+    read_record,
+    records,
+    write_record,
+)
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 
-RECORD = StackRecord("site", "/s.yaml", {"site-gateway": "sha256:1", "site-a": "sha256:2"}, {"site-a": "a"})
+RECORD = StackRecord(
+    "site", "/s.yaml", {"site-gateway": "sha256:1", "site-a": "sha256:2"}, {"site-a": "a"}
+)
 
 
 def test_what_was_written_is_read_and_leaves_nothing_when_forgotten() -> None:
@@ -31,7 +41,9 @@ def test_one_command_at_a_time_changes_a_stack() -> None:
 def test_a_damaged_record_is_one_without_services() -> None:
     with held("site"):
         write_record(RECORD)
-        (stack_record.stacks_dir() / "site" / "stack.json").write_text('{"services": [1], "models": null}')
+        (stack_record.stacks_dir() / "site" / "stack.json").write_text(
+            '{"services": [1], "models": null}'
+        )
     assert read_record("site") == StackRecord("site", "")
 
 

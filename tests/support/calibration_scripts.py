@@ -34,7 +34,13 @@ OPTIONS = {
         1: _STEP_1,
         2: (
             *_STEP_2,
-            *("--expert-parallel", "--auto-process-dataset", "--enforce-eager", "--max-tokens", "--sample-len"),
+            *(
+                "--expert-parallel",
+                "--auto-process-dataset",
+                "--enforce-eager",
+                "--max-tokens",
+                "--sample-len",
+            ),
         ),
         3: _STEP_3,
         4: (*_STEP_4, "--enforce-eager", "--expert-parallel", "--max-num-prefill-seqs"),
@@ -43,12 +49,24 @@ OPTIONS = {
         1: _STEP_1,
         2: (
             *_STEP_2,
-            *("--expert-parallel", "--auto-process-dataset", "--enforce-eager", "--max-tokens", "--sample-len"),
+            *(
+                "--expert-parallel",
+                "--auto-process-dataset",
+                "--enforce-eager",
+                "--max-tokens",
+                "--sample-len",
+            ),
             *("--block-quant", "--gpu-memory-utilization"),
         ),
         3: _STEP_3,
         4: (
-            *(*_STEP_4, "--enforce-eager", "--expert-parallel", "--max-num-prefill-seqs", "--block-quant"),
+            *(
+                *_STEP_4,
+                "--enforce-eager",
+                "--expert-parallel",
+                "--max-num-prefill-seqs",
+                "--block-quant",
+            ),
             *("--gpu-memory-utilization", "--max-model-len"),
         ),
         5: ("--measurements", "--rank", "--out", "--use_expert_paral", "--skip_unify_scales"),
@@ -59,7 +77,16 @@ OPTIONS = {
 
 # HabanaAI/vllm-fork@016b6bd20:scripts/run_example_tp.py
 _EXAMPLE = (
-    *("--model", "--tokenizer", "--tp_size", "--ep_size", "--dataset", "--isl", "--osl", "--nprompts"),
+    *(
+        "--model",
+        "--tokenizer",
+        "--tp_size",
+        "--ep_size",
+        "--dataset",
+        "--isl",
+        "--osl",
+        "--nprompts",
+    ),
     *("--max_num_seqs", "--max_model_len", "--random", "--fp8_kv_cache", "--enforce_eager"),
 )
 
@@ -77,7 +104,9 @@ def write_scripts(folder: Path, release: str) -> Path:
     """Return files of the real names that mention the real options."""
     folder.mkdir(parents=True)
     if release == DEEPSEEK:
-        (folder / "run_example_tp.py").write_text("".join(f'parser.add_argument("{one}")\n' for one in _EXAMPLE))
+        (folder / "run_example_tp.py").write_text(
+            "".join(f'parser.add_argument("{one}")\n' for one in _EXAMPLE)
+        )
         return folder
     names = {
         1: "step-1-prepare-calibration-dataset.py",
@@ -90,5 +119,7 @@ def write_scripts(folder: Path, release: str) -> Path:
     for step, name in names.items():
         if step not in OPTIONS[release]:
             continue
-        (folder / name).write_text("".join(f'parser.add_argument("{one}")\n' for one in OPTIONS[release][step]))
+        (folder / name).write_text(
+            "".join(f'parser.add_argument("{one}")\n' for one in OPTIONS[release][step])
+        )
     return folder

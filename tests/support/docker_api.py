@@ -61,7 +61,10 @@ class Api:
         wanted = self.created[name]
         host = wanted["HostConfig"]
         environment = dict(pair.split("=", 1) for pair in wanted.get("Env") or ())
-        environment |= {"PATH": os.environ["PATH"], "TRIVIAL_PORT": host["PortBindings"]["80/tcp"][0]["HostPort"]}
+        environment |= {
+            "PATH": os.environ["PATH"],
+            "TRIVIAL_PORT": host["PortBindings"]["80/tcp"][0]["HostPort"],
+        }
         if self.deaf or not host.get("Init"):
             environment["TRIVIAL_DEAF"] = "1"
         self.containers[name] = subprocess.Popen(
@@ -130,7 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
                 api.start(name)
                 self.answer(204)
             case ["POST", "containers", name, "kill"]:
-                api.containers[name].send_signal(signal.Signals[f"SIG{asked['signal'].removeprefix('SIG')}"])
+                api.containers[name].send_signal(
+                    signal.Signals[f"SIG{asked['signal'].removeprefix('SIG')}"]
+                )
                 self.answer(204)
             case ["DELETE", "containers", name]:
                 known = name in api.living

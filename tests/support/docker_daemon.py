@@ -125,7 +125,9 @@ class Daemon:
                 self.asked.append(asked["argv"])
                 self._answer(connection, words, asked["argv"], asked["environment"])
 
-    def _answer(self, connection: socket.socket, words: Any, argv: list[str], client: dict[str, str]) -> None:
+    def _answer(
+        self, connection: socket.socket, words: Any, argv: list[str], client: dict[str, str]
+    ) -> None:
         def tell(**answer: object) -> None:
             # when the client is gone, the container continues
             with contextlib.suppress(OSError):
@@ -168,7 +170,12 @@ class Daemon:
         port = "" if vllm else run.options["-p"][0].split(":")[-2]
         # the image's entry point is a shell that is deaf to SIGTERM as process 1
         deaf = self.do == "deaf" or "--init" not in run.options
-        environment = {"PATH": os.environ["PATH"], "TRIVIAL_DO": self.do, "TRIVIAL_PORT": port, **run.environment}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "TRIVIAL_DO": self.do,
+            "TRIVIAL_PORT": port,
+            **run.environment,
+        }
         inside = self.folder / f"{run.name}.pids"
         inside.unlink(missing_ok=True)
         environment["TRIVIAL_PIDS"] = str(inside)

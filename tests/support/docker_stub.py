@@ -22,7 +22,9 @@ def main() -> int:
     try:
         connection.connect(os.environ["STUB_DOCKER"])
     except OSError:
-        print("Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", file=sys.stderr)
+        print(
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", file=sys.stderr
+        )
         return 1
     lock = threading.Lock()
 

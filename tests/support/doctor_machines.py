@@ -7,7 +7,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, GatewayFacts, Pins, Wants, Weights
+from gaudi_launch.doctor.findings import (
+    DoctorFacts,
+    EngineFacts,
+    GatewayFacts,
+    Pins,
+    Wants,
+    Weights,
+)
 from gaudi_launch.host import host_config, machine, simulated
 from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.host_config import Disk, HostConfig
@@ -34,7 +41,11 @@ GOOD_ENGINE = EngineFacts(
     ),
 )
 GOOD_WEIGHTS = Weights(
-    "/models/m", bytes=16 << 30, has_config=True, files=4, disk=Disk("/models/m", 1 << 20, "xfs", True)
+    "/models/m",
+    bytes=16 << 30,
+    has_config=True,
+    files=4,
+    disk=Disk("/models/m", 1 << 20, "xfs", True),
 )
 GOOD_PACKAGES = {
     f"habanalabs-{name}": "1.22.1-6"

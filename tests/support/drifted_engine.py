@@ -19,7 +19,9 @@ def drifted_engine(folder: Path, packages: Mapping[str, str]) -> Path:
         info = site / f"{module}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        (info / "RECORD").write_text(f"{module}/__init__.py,,\n{info.name}/METADATA,,\n../../bin/{name},,\n")
+        (info / "RECORD").write_text(
+            f"{module}/__init__.py,,\n{info.name}/METADATA,,\n../../bin/{name},,\n"
+        )
     program = folder / "bin" / "python3"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} -S "$@"\n')

@@ -18,7 +18,13 @@ from typing import Any
 
 GENERATING = ("/v1/chat/completions", "/v1/completions")
 POOLING = ("/v1/embeddings", "/rerank", "/v1/rerank", "/pooling", "/score")
-_REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 500: "Internal Error", 503: "Unavailable"}
+_REASONS = {
+    200: "OK",
+    401: "Unauthorized",
+    404: "Not Found",
+    500: "Internal Error",
+    503: "Unavailable",
+}
 
 
 @dataclass
@@ -98,14 +104,20 @@ class Engine:
         else:
             await _send_json(writer, {"detail": "Not Found"}, 404)
 
-    async def _post(self, path: str, document: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
+    async def _post(
+        self, path: str, document: dict[str, Any], writer: asyncio.StreamWriter
+    ) -> bool:
         manner = self._manner
         name = document.get("model")
         if path not in (*GENERATING, *POOLING):
             await _send_json(writer, {"detail": "Not Found"}, 404)
             return True
         if name not in manner.models:
-            error = {"message": f"The model `{name}` does not exist.", "type": "NotFoundError", "code": 404}
+            error = {
+                "message": f"The model `{name}` does not exist.",
+                "type": "NotFoundError",
+                "code": 404,
+            }
             await _send_json(writer, {"error": error}, 404)
             return True
         order = str(document.get("user") or "")
@@ -128,7 +140,12 @@ class Engine:
         return True
 
     async def _stream(
-        self, path: str, document: dict[str, Any], count: int, order: str, writer: asyncio.StreamWriter
+        self,
+        path: str,
+        document: dict[str, Any],
+        count: int,
+        order: str,
+        writer: asyncio.StreamWriter,
     ) -> bool:
         head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
         # as vLLM does: the head is sent before the prompt is read
@@ -142,7 +159,9 @@ class Engine:
                     return False
                 if number:
                     await asyncio.sleep(self._manner.gap)
-                _chunk(writer, f"data: {json.dumps(_piece(path, str(document['model']), number))}\n\n")
+                _chunk(
+                    writer, f"data: {json.dumps(_piece(path, str(document['model']), number))}\n\n"
+                )
                 await writer.drain()
         except ConnectionError:
             self.seen.left += 1
@@ -172,14 +191,20 @@ async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
     return b"".join(pieces)
 
 
-async def _send(writer: asyncio.StreamWriter, body: bytes, status: int, kind: str = "application/json") -> None:
+async def _send(
+    writer: asyncio.StreamWriter, body: bytes, status: int, kind: str = "application/json"
+) -> None:
     reason = _REASONS.get(status, "Status")
-    head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     writer.write(head.encode() + body)
     await writer.drain()
 
 
-async def _send_json(writer: asyncio.StreamWriter, document: dict[str, Any], status: int = 200) -> None:
+async def _send_json(
+    writer: asyncio.StreamWriter, document: dict[str, Any], status: int = 200
+) -> None:
     await _send(writer, json.dumps(document).encode(), status)
 
 
@@ -198,13 +223,21 @@ def _prompt(document: dict[str, Any]) -> str:
 def _piece(path: str, model: str, number: int) -> dict[str, Any]:
     word = f"w{number} "
     choice = {"delta": {"content": word}} if path == GENERATING[0] else {"text": word}
-    return {"object": "chunk", "model": model, "choices": [{"index": 0, **choice, "finish_reason": None}]}
+    return {
+        "object": "chunk",
+        "model": model,
+        "choices": [{"index": 0, **choice, "finish_reason": None}],
+    }
 
 
 def _complete(path: str, model: str, count: int) -> dict[str, Any]:
     text = "".join(f"w{number} " for number in range(count))
     choice: dict[str, Any] = {"index": 0, "finish_reason": "length"}
-    choice |= {"message": {"role": "assistant", "content": text}} if path == GENERATING[0] else {"text": text}
+    choice |= (
+        {"message": {"role": "assistant", "content": text}}
+        if path == GENERATING[0]
+        else {"text": text}
+    )
     return {"model": model, "choices": [choice], "usage": {"completion_tokens": count}}
 
 
@@ -212,7 +245,12 @@ def _pooled(path: str, document: dict[str, Any]) -> dict[str, Any]:
     if path == "/v1/embeddings":
         return {"model": document["model"], "data": [{"index": 0, "embedding": [0.5, 0.25]}]}
     result = {"index": 0, "document": {"text": "d"}, "relevance_score": 0.5}
-    return {"id": "rerank-1", "model": document["model"], "usage": {"total_tokens": 2}, "results": [result]}
+    return {
+        "id": "rerank-1",
+        "model": document["model"],
+        "usage": {"total_tokens": 2},
+        "results": [result],
+    }
 
 
 async def main() -> None:

@@ -88,7 +88,9 @@ class FakeEngine:
 
 
 @contextmanager
-def engines(*of: Sequence[str], gap: float = 0.02, first: float = 0.0) -> Iterator[list[FakeEngine]]:
+def engines(
+    *of: Sequence[str], gap: float = 0.02, first: float = 0.0
+) -> Iterator[list[FakeEngine]]:
     """Yield a running fake engine for each group of model names."""
     started = [FakeEngine(*names, gap=gap, first=first) for names in of]
     try:
@@ -158,7 +160,9 @@ def call(
     return answered
 
 
-def chat(model: str, text: str = "hi", *, tokens: int = 5, stream: bool = True, **more: Any) -> dict[str, Any]:
+def chat(
+    model: str, text: str = "hi", *, tokens: int = 5, stream: bool = True, **more: Any
+) -> dict[str, Any]:
     """Return a chat request.
 
     The model's name comes after the prompt, as OpenAI's client sends it.
@@ -167,7 +171,9 @@ def chat(model: str, text: str = "hi", *, tokens: int = 5, stream: bool = True, 
     return {"messages": messages, "model": model, "max_tokens": tokens, "stream": stream, **more}
 
 
-def many(port: int, documents: Sequence[object], *, at_once: int, key: str | None = None) -> list[Answered]:
+def many(
+    port: int, documents: Sequence[object], *, at_once: int, key: str | None = None
+) -> list[Answered]:
     """Send these requests, ``at_once`` of them at a time."""
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(lambda document: call(port, document, key=key), documents))
@@ -185,7 +191,9 @@ def keys_file(folder: Path, content: str = KEYS) -> Path:
 
 
 @contextmanager
-def running(name: str, backends: Sequence[Backend], settings: GatewaySettings, installed: Path) -> Iterator[int]:
+def running(
+    name: str, backends: Sequence[Backend], settings: GatewaySettings, installed: Path
+) -> Iterator[int]:
     """Yield the port of a gateway that answers; nothing of it is left afterwards."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(installed))
@@ -203,7 +211,9 @@ def until_up(port: int, sections: int) -> None:
 
     def up() -> bool:
         page = call(port, path="/metrics").body.decode()
-        lines = [line for line in page.splitlines() if line.startswith("haproxy_backend_active_servers{")]
+        lines = [
+            line for line in page.splitlines() if line.startswith("haproxy_backend_active_servers{")
+        ]
         models = [line for line in lines if 'proxy="model' in line]
         return len(models) == sections and all(not line.endswith(" 0") for line in models)
 

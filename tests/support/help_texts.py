@@ -13,7 +13,15 @@ from gaudi_launch.cli.examples import examples_of
 from gaudi_launch.cli.main import app
 
 # what the layout of a help adds
-FRAME = ("{title}:", "Usage", "Options", "Arguments", "Examples", "Other", "{text} (default: {value})")
+FRAME = (
+    "{title}:",
+    "Usage",
+    "Options",
+    "Arguments",
+    "Examples",
+    "Other",
+    "{text} (default: {value})",
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,9 @@ def _below(command: Any, context: Any) -> Iterator[FoundCommand]:
         return
     for name in command.list_commands(context):
         _, loaded, _ = command.resolve_command(context, [name])
-        yield from _below(loaded, loaded.make_context(name, [], parent=context, resilient_parsing=True))
+        yield from _below(
+            loaded, loaded.make_context(name, [], parent=context, resilient_parsing=True)
+        )
 
 
 def english_texts() -> set[str]:

@@ -28,7 +28,9 @@ class Keeper(Gaudi):
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout, done.stderr
 
-    def detach(self, model: Path, port: int, *words: str, do: str = "", **env: str) -> tuple[int, str, str]:
+    def detach(
+        self, model: Path, port: int, *words: str, do: str = "", **env: str
+    ) -> tuple[int, str, str]:
         more = ("--no-doctor", "--python", str(self.python), "--detach", *words)
         return self.call("serve", "-w", str(model), "-n", "2", "-p", str(port), *more, do=do, **env)
 

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from gaudi_launch.cli.main import run
 from tests.support.places import DATA
 
-QWEN = ("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi2")
+QWEN = (
+    "-w",
+    "/models/Qwen2-72B-Instruct",
+    "-n",
+    "4",
+    "--engine",
+    "vllm-fork@1.22",
+    "--accelerator",
+    "gaudi2",
+)
 
 
 CHAT = ("-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", "vllm-fork@1.22", "--accelerator", "gaudi3")
@@ -73,7 +82,13 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> None:
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "MODELSCOPE_API_TOKEN", "HF_HOME"):
+    for name in (
+        "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "VLLM_API_KEY",
+        "MODELSCOPE_API_TOKEN",
+        "HF_HOME",
+    ):
         monkeypatch.delenv(name, raising=False)
     for name in [name for name in os.environ if name.startswith(("HABANA_", "PT_HPU_"))]:
         monkeypatch.delenv(name)
@@ -117,7 +132,12 @@ def steady(text: str) -> str:
     sum_of = r"^( +checksum/(?:scripts|application|page)): \W?[0-9a-f]{64}\W?\n"
     text = re.sub(sum_of, r"\1: its-sum\n", text, flags=re.MULTILINE)
     text = re.sub(r'subPath: "?[0-9a-f]{16}"?\n', "subPath: key-of-the-recipes\n", text)
-    return re.sub(r"^(  [\w.]+\.py: \|\n)(?:    .*\n|\n)+", r"\1    the program's text\n", text, flags=re.MULTILINE)
+    return re.sub(
+        r"^(  [\w.]+\.py: \|\n)(?:    .*\n|\n)+",
+        r"\1    the program's text\n",
+        text,
+        flags=re.MULTILINE,
+    )
 
 
 def goldens() -> list[Path]:
@@ -131,7 +151,8 @@ def following(words: list[str], name: str) -> str:
 
 HOSTILE = st.text(
     alphabet=st.one_of(
-        st.sampled_from("{}$()'\"`:#&*!|>%@\\\n\t -?,[]=~^"), st.characters(exclude_categories=["Cs", "Cc"])
+        st.sampled_from("{}$()'\"`:#&*!|>%@\\\n\t -?,[]=~^"),
+        st.characters(exclude_categories=["Cs", "Cc"]),
     ),
     max_size=40,
 )

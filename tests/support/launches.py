@@ -12,10 +12,27 @@ HOSTS = {name: simulated.make(name) for name in ("hls2", "gaudi2e-8", "gaudi2e-4
 
 
 MODELS = (
-    Model("/m/Qwen3-30B-A3B", "Qwen3-30B-A3B", "config.json", moe=True, experts=128, heads=32, kv_heads=4),
-    Model("/m/Qwen2-7B-Instruct", "Qwen2-7B-Instruct", "config.json", model_type="qwen2", moe=False, heads=32),
+    Model(
+        "/m/Qwen3-30B-A3B",
+        "Qwen3-30B-A3B",
+        "config.json",
+        moe=True,
+        experts=128,
+        heads=32,
+        kv_heads=4,
+    ),
+    Model(
+        "/m/Qwen2-7B-Instruct",
+        "Qwen2-7B-Instruct",
+        "config.json",
+        model_type="qwen2",
+        moe=False,
+        heads=32,
+    ),
     Model("/m/unknown", "unknown"),
-    Model("/m/own", "own", "config.json", moe=False, remote_code=True, max_position_embeddings=32768),
+    Model(
+        "/m/own", "own", "config.json", moe=False, remote_code=True, max_position_embeddings=32768
+    ),
 )
 
 

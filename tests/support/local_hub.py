@@ -45,14 +45,21 @@ class Hub:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.go.set()
         self._server.shutdown()
         self._server.server_close()
 
     def environment(self) -> dict[str, str]:
-        return {"HF_ENDPOINT": self.url, "MODELSCOPE_DOMAIN": self.url, "MODELSCOPE_ENDPOINT": self.url}
+        return {
+            "HF_ENDPOINT": self.url,
+            "MODELSCOPE_DOMAIN": self.url,
+            "MODELSCOPE_ENDPOINT": self.url,
+        }
 
 
 class HubServer(ThreadingHTTPServer):
@@ -83,7 +90,9 @@ class Handler(BaseHTTPRequestHandler):
         url = urlparse(self.path)
         path, query = unquote(url.path), parse_qs(url.query)
         is_dataset = path.startswith(("/datasets/", "/api/datasets/", "/api/v1/datasets/"))
-        known = self.hub.datasets if is_dataset else {**self.hub.others, self.hub.repo: self.hub.files}
+        known = (
+            self.hub.datasets if is_dataset else {**self.hub.others, self.hub.repo: self.hub.files}
+        )
         self.repo = next((name for name in known if f"/{name}/" in f"{path}/"), "no/body")
         self.files = known.get(self.repo, {})
         self.kind = "datasets" if is_dataset else "models"
@@ -101,8 +110,14 @@ class Handler(BaseHTTPRequestHandler):
             if rest[0] == "revision" and rest[1] not in ("main", REVISION):
                 return self.give({"error": "no"}, 404, {"X-Error-Code": "RevisionNotFound"})
             siblings = [{"rfilename": name} for name in self.files]
-            return self.give({"id": self.repo, "sha": REVISION, "siblings": siblings, "private": False})
-        begin = f"/datasets/{self.repo}/resolve/" if self.kind == "datasets" else f"/{self.repo}/resolve/"
+            return self.give(
+                {"id": self.repo, "sha": REVISION, "siblings": siblings, "private": False}
+            )
+        begin = (
+            f"/datasets/{self.repo}/resolve/"
+            if self.kind == "datasets"
+            else f"/{self.repo}/resolve/"
+        )
         if path.startswith(begin):
             name = path.removeprefix(begin).split("/", 1)[1]
             if name in self.files:
@@ -132,7 +147,9 @@ class Handler(BaseHTTPRequestHandler):
                 for name, content in self.files.items()
             ]
             folders = sorted({name.rpartition("/")[0] for name in self.files} - {""})
-            rows += [{"Name": folder, "Path": folder, "Type": "tree", "Size": 0} for folder in folders]
+            rows += [
+                {"Name": folder, "Path": folder, "Type": "tree", "Size": 0} for folder in folders
+            ]
             return self.give({"Code": 200, "Success": True, "Data": {"Files": rows}})
         name = query.get("FilePath", [""])[0]
         if path == f"{self.kind}/{self.repo}/repo" and name in self.files:
@@ -198,7 +215,9 @@ class Handler(BaseHTTPRequestHandler):
             body = body[len(body) * 3 // 4 :]
         self.wfile.write(body)
 
-    def give(self, document: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
+    def give(
+        self, document: object, status: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
         body = json.dumps(document).encode()
         self.send_response(status)
         for name, value in (headers or {}).items():

@@ -73,7 +73,10 @@ def make_recorded(host: dict[str, Any], root: Path) -> Path:
     programs = root / "bin"
     rows = "".join(f"{index}, {module}\n" for index, module in enumerate(host["idx2mod"]))
     topo = "modID   CPU Affinity    NUMA Affinity    \n-----   ------------    -------------    \n"
-    topo += "".join(f"{m}       {t['cpu_affinity']}    {t['numa_affinity']}  \n" for m, t in host["topo"].items())
+    topo += "".join(
+        f"{m}       {t['cpu_affinity']}    {t['numa_affinity']}  \n"
+        for m, t in host["topo"].items()
+    )
     names = "name\n" + f"{host['name']}\n" * len(host["idx2mod"])
     write_stub(programs, {INDEX_MODULE: "index, module_id\n" + rows, NAME: names, TOPO: topo})
     for module in host["used"]:

@@ -17,7 +17,9 @@ FILES = {
     "deepseek_r1": "vllm-fork-deepseek_r1",
 }
 # vLLM itself: `serve` with the model as a separate argument
-UPSTREAM = tuple(sorted(path.name.removesuffix(".json.gz") for path in DATA.glob("vllm-upstream-*.json.gz")))
+UPSTREAM = tuple(
+    sorted(path.name.removesuffix(".json.gz") for path in DATA.glob("vllm-upstream-*.json.gz"))
+)
 # argparse's actions that take no value, as upstream's table names them
 _BARE = ("BooleanOptionalAction", "_StoreTrueAction", "_StoreFalseAction", "_HelpAction")
 
@@ -37,7 +39,9 @@ def parser(version: str) -> argparse.ArgumentParser:
     It has exact names (after ``_`` to ``-``), numbers of values and choices.
     """
     made = _Parser(add_help=False, allow_abbrev=False)
-    for row in json.loads(gzip.decompress((DATA / f"{FILES.get(version, version)}.json.gz").read_bytes())):
+    for row in json.loads(
+        gzip.decompress((DATA / f"{FILES.get(version, version)}.json.gz").read_bytes())
+    ):
         flags = [flag.replace("_", "-") if flag.startswith("--") else flag for flag in row["flags"]]
         if row["nargs"] == 0 or row.get("action") in _BARE:
             made.add_argument(*flags, dest=row["dest"], action="store_true")
@@ -66,14 +70,18 @@ def _dashes(word: str) -> str:
 
 
 def _rows(version: str) -> list[dict[str, Any]]:
-    rows = json.loads(gzip.decompress((DATA / f"{FILES.get(version, version)}.json.gz").read_bytes()))
+    rows = json.loads(
+        gzip.decompress((DATA / f"{FILES.get(version, version)}.json.gz").read_bytes())
+    )
     return [row for row in rows if row["flags"]]
 
 
 def flags(version: str) -> set[str]:
     """Return every spelling of every option of an engine version."""
     return {
-        flag.replace("_", "-") if flag.startswith("--") else flag for row in _rows(version) for flag in row["flags"]
+        flag.replace("_", "-") if flag.startswith("--") else flag
+        for row in _rows(version)
+        for flag in row["flags"]
     }
 
 
@@ -85,7 +93,9 @@ def text_parser(version: str) -> argparse.ArgumentParser:
     made = _Parser(add_help=False)
     for row in _rows(version):
         names = [flag.replace("_", "-") if flag.startswith("--") else flag for flag in row["flags"]]
-        long = next(name for name in names if name.startswith("--") and not name.startswith("--no-"))
+        long = next(
+            name for name in names if name.startswith("--") and not name.startswith("--no-")
+        )
         dest = long[2:].replace("-", "_")
         if row["action"] == "BooleanOptionalAction":
             positive = [name for name in names if not name.startswith("--no-")]

@@ -16,12 +16,17 @@ from gaudi_launch.profiles import known_model
 MODEL = "/models/Qwen2-72B-Instruct"
 
 
-def planned(engine: str = "vllm-fork@1.21", machine: str = "hls2", **asked: Any) -> tuple[Plan, Host]:
+def planned(
+    engine: str = "vllm-fork@1.21", machine: str = "hls2", **asked: Any
+) -> tuple[Plan, Host]:
     """Return the plan of this engine on this machine, and the machine."""
     request = Request(**{"model": MODEL, "cards": 4, **asked})
     host = make(machine)
     return make_plan(
-        request, host, known_model(request.model, must_exist=False), find(engine, None, request.python)
+        request,
+        host,
+        known_model(request.model, must_exist=False),
+        find(engine, None, request.python),
     ), host
 
 

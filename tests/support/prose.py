@@ -46,14 +46,24 @@ _COUNTED_PER = (
 
 HABITS = (
     Habit(r"\btold\b", "the kernel told no size", "the tolerance", "reported, stated, given"),
-    Habit(r"\btells?\b(?! apart)", "as /proc tells", "two names that nothing can tell apart", "shows, reports"),
+    Habit(
+        r"\btells?\b(?! apart)",
+        "as /proc tells",
+        "two names that nothing can tell apart",
+        "shows, reports",
+    ),
     Habit(r"\bsaid\b", "what hl-smi said", "the aside", "reported, stated"),
     Habit(r"\bsays? so\b", "the plan says so", "it says why", "states it, shows it"),
     Habit(r"\bask(?:ed|s)\b", "the asked length", "a task", "requested, queried, read"),
     Habit(r"\bwish(?:es|ed)?\b", "what the user wished", "a wash", "requested, options"),
     Habit(r"\bwanted\b", "the wanted port", "an unwarranted port", "requested, expected, required"),
     Habit(r"\bbehind (?:the )?--", "options behind --", "a server behind a proxy", "after --"),
-    Habit(r"\bwhole\b", "the whole path", "a wholesale change", "complete, absolute (path), all, integer"),
+    Habit(
+        r"\bwhole\b",
+        "the whole path",
+        "a wholesale change",
+        "complete, absolute (path), all, integer",
+    ),
     Habit(r"\blies?\b", "the file lies in /tmp", "the cache is in /tmp", "is, is stored in"),
     Habit(
         r"\bstands?\b(?!-| for\b)",
@@ -70,21 +80,39 @@ HABITS = (
         "target, package, module",
     ),
     Habit(
-        r"\b(?:other|this|another) rooms?\b", "records of other rooms", "room for more blocks", "package, module"
+        r"\b(?:other|this|another) rooms?\b",
+        "records of other rooms",
+        "room for more blocks",
+        "package, module",
     ),
-    Habit(r"\b(?:goes|go|going|went) on\b", "the pull goes on", "what follows", "continues, resumes"),
+    Habit(
+        r"\b(?:goes|go|going|went) on\b", "the pull goes on", "what follows", "continues, resumes"
+    ),
     Habit(
         r"\bholds?\b(?! (?:the|a|its|this|that|no|any) locks?\b)",
         "the folder holds files",
         "the process that holds the lock",
         "contains, owns, locks, uses",
     ),
-    Habit(r"\b(?:a|this|each|every|that|one) start\b(?!-| script)", "before a start", "the start script", "launch"),
+    Habit(
+        r"\b(?:a|this|each|every|that|one) start\b(?!-| script)",
+        "before a start",
+        "the start script",
+        "launch",
+    ),
     Habit(r"\blife of\b", "for the life of a service", "a lifeline", "run"),
     Habit(r"\bpatience\b", "the patience of a client", "a patient", "timeout"),
-    Habit(r"\b(?:no|some)body\b", "nobody knows it", "no process knows it", "no process, another process, not yet"),
     Habit(
-        rf"\b(?:{_COUNTED}) an? (?:{_COUNTED_PER})\b", "bytes a second", "a second step", "per: bytes per second"
+        r"\b(?:no|some)body\b",
+        "nobody knows it",
+        "no process knows it",
+        "no process, another process, not yet",
+    ),
+    Habit(
+        rf"\b(?:{_COUNTED}) an? (?:{_COUNTED_PER})\b",
+        "bytes a second",
+        "a second step",
+        "per: bytes per second",
     ),
     Habit(
         r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|larger\b|more than\b|other\b)",
@@ -93,16 +121,28 @@ HABITS = (
         "is not a",
     ),
     Habit(r"\bquick(?:er|est|ly)?\b", "a quick check", "a quickstart", "fast, short"),
-    Habit(r"\bso (?:many|much|few|long)\b(?! as\b)", "so many cards", "so long as it runs", "N, this"),
+    Habit(
+        r"\bso (?:many|much|few|long)\b(?! as\b)", "so many cards", "so long as it runs", "N, this"
+    ),
     Habit(r"\bsuch an?\b", "such a file", "models such as this", "this"),
     Habit(r"\bwords?\b", "the words after --", "a keyword", "options, arguments, values"),
     Habit(
-        r"\bof (?:(?:its|their|our|his|your) own|ours)\b", "a folder of its own", "its owner", "separate, or drop"
+        r"\bof (?:(?:its|their|our|his|your) own|ours)\b",
+        "a folder of its own",
+        "its owner",
+        "separate, or drop",
     ),
-    Habit(r"\bbeside\b", "the file beside it", "modules besides the driver", "next to, in addition to"),
+    Habit(
+        r"\bbeside\b", "the file beside it", "modules besides the driver", "next to, in addition to"
+    ),
     Habit(r"\banew\b", "written anew", "a new file", "again"),
     Habit(r"\bputs? right\b", "it puts right what it may", "put it right after", "repair, fix"),
-    Habit(r"\bbeliev(?:e|es|ed)\b", "it cannot be believed", "a relieved user", "trusted, valid, damaged"),
+    Habit(
+        r"\bbeliev(?:e|es|ed)\b",
+        "it cannot be believed",
+        "a relieved user",
+        "trusted, valid, damaged",
+    ),
     Habit(r"\bhurr(?:y|ies)\b", "Ctrl-C again hurries", "a hurricane", "forces"),
 )
 
@@ -156,7 +196,11 @@ def sentences(path: Path) -> Iterator[Passage]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in alone:
+        if (
+            not isinstance(node, ast.Constant)
+            or not isinstance(node.value, str)
+            or id(node) in alone
+        ):
             continue
         if node.value.count(" ") >= 2:
             yield Passage(path, node.lineno, node.value)

@@ -29,10 +29,14 @@ PARTS = KeyParts(
 BUCKETS = Buckets([[1, 128, 0], [1, 256, 0]], [[1, 1, 128], [2, 1, 128]])
 
 
-def fill(root: Path, parts: KeyParts = PARTS, buckets: Buckets = BUCKETS, num_blocks: int | None = 900) -> Path:
+def fill(
+    root: Path, parts: KeyParts = PARTS, buckets: Buckets = BUCKETS, num_blocks: int | None = 900
+) -> Path:
     """Fill a cache as a launch does, with four recipes; return the engine's folder."""
     with cache_root.opened(root, parts, buckets, num_blocks) as session:
         for number in range(4):
-            (session.folder / f"recipe_{number}.recipe").write_bytes(bytes([number + 1]) * (number + 1) * 100)
+            (session.folder / f"recipe_{number}.recipe").write_bytes(
+                bytes([number + 1]) * (number + 1) * 100
+            )
         session.finish(12.5, buckets, num_blocks)
         return session.folder

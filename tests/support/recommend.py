@@ -26,7 +26,9 @@ def short_traffic(seed: int = 0) -> Traffic:
     return from_ranges((100, 1000), (20, 100), seed)
 
 
-def search_case(name: str = SMALL, *, nodes: int | None = 1, dtype: str = "", **changes: object) -> SearchCase:
+def search_case(
+    name: str = SMALL, *, nodes: int | None = 1, dtype: str = "", **changes: object
+) -> SearchCase:
     """Return a search for Gaudi2 servers; ``changes`` are of its request."""
     model = known_model(name, False)
     engine = engine_for("", model, "gaudi2")

@@ -21,7 +21,24 @@ from tests.support.waiting import GENEROUS
 _SYSTEMD = Path("/lib/systemd/systemd")
 _NOBODY = 65534
 # anything but text that no program can be given (NUL), and surrogates
-_TRAPS = ["a b", "'", '"', "$HOME", "${X}", "$$", "`id`", "$(id)", "\\", "\\n", "#x", "%h", "%%", "中文", "*", "~"]
+_TRAPS = [
+    "a b",
+    "'",
+    '"',
+    "$HOME",
+    "${X}",
+    "$$",
+    "`id`",
+    "$(id)",
+    "\\",
+    "\\n",
+    "#x",
+    "%h",
+    "%%",
+    "中文",
+    "*",
+    "~",
+]
 _MORE = [
     "!",
     "&",
@@ -69,7 +86,10 @@ def shellcheck(*files: Path) -> None:
 def quadlet() -> str:
     """Return podman's generator. Not everywhere: podman 4.4 and newer have it."""
     places = [os.environ.get("GAUDI_LAUNCH_TEST_QUADLET", ""), "/usr/libexec/podman/quadlet"]
-    places += ["/usr/lib/podman/quadlet", "/usr/lib/systemd/system-generators/podman-system-generator"]
+    places += [
+        "/usr/lib/podman/quadlet",
+        "/usr/lib/systemd/system-generators/podman-system-generator",
+    ]
     found = next((place for place in places if place and Path(place).exists()), None)
     if found is None:
         pytest.skip("no podman with Quadlet on this machine")
@@ -123,7 +143,13 @@ def _runs() -> bool:
 
 def _load(unit: str) -> Loaded:
     marked = unit.replace("[Service]\n", "[Service]\nEnvironment=AAA_FIRST=1\n", 1)
-    marked = re.sub(r"(\[Service\]\n.*?)(\n\[|\Z)", r"\1\nEnvironment=ZZZ_LAST=1\n\2", marked, count=1, flags=re.S)
+    marked = re.sub(
+        r"(\[Service\]\n.*?)(\n\[|\Z)",
+        r"\1\nEnvironment=ZZZ_LAST=1\n\2",
+        marked,
+        count=1,
+        flags=re.S,
+    )
     root = os.getuid() == 0
     # its test mode refuses root, and pytest's own folders are for their user only
     with tempfile.TemporaryDirectory() as name:
@@ -150,9 +176,13 @@ def _load(unit: str) -> Loaded:
         )
     text = done.stdout.decode("utf-8", errors="surrogateescape")
     assert "-> Unit odd.service:" in text, (done.stderr, marked)
-    assert b"odd.service:" not in done.stderr.replace(b"odd.service: Cannot add dependency", b""), done.stderr
+    assert b"odd.service:" not in done.stderr.replace(b"odd.service: Cannot add dependency", b""), (
+        done.stderr
+    )
     block = text.partition("-> Unit odd.service:\n")[2].partition("\n\t-> Unit ")[0]
-    found = block.partition("\t\tEnvironment: AAA_FIRST=1\n")[2].partition("\t\tEnvironment: ZZZ_LAST=1\n")[0]
+    found = block.partition("\t\tEnvironment: AAA_FIRST=1\n")[2].partition(
+        "\t\tEnvironment: ZZZ_LAST=1\n"
+    )[0]
     pairs = [line.partition("=")[::2] for line in found.split("\t\tEnvironment: ")[1:]]
     commands: dict[str, list[list[str]]] = {}
     key = ""
@@ -177,7 +207,15 @@ def shell_words(line: str) -> list[str]:
             words.append(match[2])
             continue
         raw = match[1].encode("utf-8", errors="surrogateescape")
-        short = {b"n": b"\n", b"t": b"\t", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"r": b"\r", b"v": b"\v"}
+        short = {
+            b"n": b"\n",
+            b"t": b"\t",
+            b"a": b"\a",
+            b"b": b"\b",
+            b"f": b"\f",
+            b"r": b"\r",
+            b"v": b"\v",
+        }
 
         def back(found: re.Match[bytes], short: dict[bytes, bytes] = short) -> bytes:
             escape = found[1]

@@ -46,7 +46,9 @@ def screen(
     for name in ("COLUMNS", "LINES", "NO_COLOR", "HABANA_VISIBLE_MODULES"):
         variables.pop(name, None)
     command = [sys.executable, "-m", "gaudi_launch", *words]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=home, env=variables) as process:
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=home, env=variables
+    ) as process:
         os.close(theirs)
         written = _all_of(ours)
         process.wait(_TIMEOUT_SECONDS)

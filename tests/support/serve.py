@@ -69,7 +69,16 @@ class Gaudi:
         self.running: list[subprocess.Popen[str]] = []
 
     def start(self, *words: str, do: str = "") -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "gaudi_launch", "serve", "--no-doctor", "--python", str(self.python), *words]
+        argv = [
+            sys.executable,
+            "-m",
+            "gaudi_launch",
+            "serve",
+            "--no-doctor",
+            "--python",
+            str(self.python),
+            *words,
+        ]
         process = subprocess.Popen(
             argv,
             env={**self.environment, "TRIVIAL_DO": do},

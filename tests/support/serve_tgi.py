@@ -54,7 +54,16 @@ class User:
     def start(self, *words: str) -> subprocess.Popen[str]:
         asked = [str(self.model) if word == "MODEL" else word for word in words]
         process = subprocess.Popen(
-            [sys.executable, "-m", "gaudi_launch", "serve", "--no-doctor", "--engine", "tgi", *asked],
+            [
+                sys.executable,
+                "-m",
+                "gaudi_launch",
+                "serve",
+                "--no-doctor",
+                "--engine",
+                "tgi",
+                *asked,
+            ],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -14,6 +14,8 @@ def service(name: str, url: str, *, phase: str = "ready", **plan: object) -> Ite
     """Yield the folder of a recorded service, locked as its launcher does."""
     with registry.hold(name):
         folder = store.service_dir(name)
-        store.write(folder, "state.json", {"name": name, "url": url, "phase": phase, "model": "/models/m"})
+        store.write(
+            folder, "state.json", {"name": name, "url": url, "phase": phase, "model": "/models/m"}
+        )
         store.write(folder, "plan.json", {"url": url, **plan})
         yield folder

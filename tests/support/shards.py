@@ -13,7 +13,8 @@ def read_shard(path: Path) -> dict[str, tuple[str, bytes]]:
     (length,) = struct.unpack("<Q", data[:8])
     body = data[8 + length :]
     return {
-        name: (e["dtype"], body[slice(*e["data_offsets"])]) for name, e in json.loads(data[8 : 8 + length]).items()
+        name: (e["dtype"], body[slice(*e["data_offsets"])])
+        for name, e in json.loads(data[8 : 8 + length]).items()
     }
 
 

@@ -53,7 +53,9 @@ class Manner:
     questions: list[dict[str, Any]] = field(default_factory=list)
     heads: list[dict[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
-    sent: list[float] = field(default_factory=list)  # when each event of a stream was, by time.perf_counter()
+    sent: list[float] = field(
+        default_factory=list
+    )  # when each event of a stream was, by time.perf_counter()
 
     @property
     def streams_asked(self) -> int:
@@ -103,7 +105,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/health":
             self.reply({})
         elif self.path == "/info" and "tgi" in manner.form:
-            self.reply({"model_id": "some/model", "max_total_tokens": 2048, "max_input_tokens": 1024})
+            self.reply(
+                {"model_id": "some/model", "max_total_tokens": 2048, "max_input_tokens": 1024}
+            )
         elif self.path == "/v1/models" and manner.form != "old-tgi":
             if manner.key and self.headers.get("Authorization") != f"Bearer {KEY}":
                 return self.reply({"error": "Unauthorized"}, 401)
@@ -152,14 +156,18 @@ class _Handler(BaseHTTPRequestHandler):
             if manner.bad != "fork":
                 return self.reply({"detail": "Not Found"}, 404)
             sentence = "The model does not support Completions API"
-            return self.reply({"object": "error", "message": sentence, "type": "BadRequestError", "code": 400})
+            return self.reply(
+                {"object": "error", "message": sentence, "type": "BadRequestError", "code": 400}
+            )
         if manner.form == "broken-chat" and self.path == "/v1/chat/completions":
             sentence = "DeepSeek R1 reasoning parser could not locate think start/end tokens in the tokenizer!"
             return self.reply({"object": "error", "message": sentence, "code": 400}, 400)
         if manner.status or (manner.fail_from and len(manner.questions) >= manner.fail_from):
             return self.reply({"error": {"message": "the engine is dead"}}, manner.status or 500)
         query, texts = body.get("query"), body.get("documents") or body["input"]
-        read = sum(len(words.split()) + (len(query.split()) + FIXED if query else 0) for words in texts)
+        read = sum(
+            len(words.split()) + (len(query.split()) + FIXED if query else 0) for words in texts
+        )
         usage = {"prompt_tokens": read} if manner.usage else {}
         if manner.longest is not None and read > manner.longest * len(texts):
             return self.reply({"error": {"message": f"{read} tokens are too long"}}, 400)
@@ -187,7 +195,10 @@ class _Handler(BaseHTTPRequestHandler):
     def generate(self, body: dict[str, Any], own: bool) -> None:
         manner = self.manner
         wanted = body["parameters"].get("max_new_tokens") if own else body.get("max_tokens")
-        words = [manner.says, *(f" w{number}" for number in range(1, manner.pieces or wanted or 16))]
+        words = [
+            manner.says,
+            *(f" w{number}" for number in range(1, manner.pieces or wanted or 16)),
+        ]
         usage = {"prompt_tokens": count(body), "completion_tokens": len(words)}
         streaming = body.get("stream") or self.path == "/generate_stream"
         if manner.bad == "empty":
@@ -195,7 +206,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not streaming:
             time.sleep(manner.first + manner.gap * len(words))
             text = "".join(words)
-            details = {"finish_reason": "length", "generated_tokens": len(words), "input_length": count(body)}
+            details = {
+                "finish_reason": "length",
+                "generated_tokens": len(words),
+                "input_length": count(body),
+            }
             if own:
                 return self.reply({"generated_text": text, "details": details})
             choice: dict[str, Any] = {"finish_reason": "length", "index": 0}
@@ -212,13 +227,19 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> Iterator[dict[str, Any] | str]:
         chat = "messages" in body
         if chat:
-            yield {"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
+            yield {
+                "choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]
+            }
             if self.manner.thinks:
                 yield {"choices": [{"delta": {"reasoning_content": "hmm"}, "finish_reason": None}]}
         for number, word in enumerate(words, start=1):
             last = number == len(words)
             if own:
-                details = {"finish_reason": "length", "generated_tokens": len(words), "input_length": count(body)}
+                details = {
+                    "finish_reason": "length",
+                    "generated_tokens": len(words),
+                    "input_length": count(body),
+                }
                 yield {
                     "token": {"id": number, "text": word, "special": False},
                     "generated_text": "".join(words) if last else None,
@@ -235,7 +256,8 @@ class _Handler(BaseHTTPRequestHandler):
     def drip(self, events: list[dict[str, Any] | str]) -> None:
         manner = self.manner
         pieces = [
-            f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n".encode() for event in events
+            f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n".encode()
+            for event in events
         ]
         if manner.bad == "json":
             pieces[2] = b'data: {"choices": [{"delta": \n\n'
@@ -287,7 +309,9 @@ def serving(*, port: int = 0, **manner: Any) -> Iterator[tuple[str, Manner]]:
     places = threading.Semaphore(behaviour.at_once) if behaviour.at_once else None
     handler = type("Handler", (_Handler,), {"manner": behaviour, "places": places})
     running = _Server(("127.0.0.1", port), handler)
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield f"http://127.0.0.1:{running.server_port}", behaviour

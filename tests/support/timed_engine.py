@@ -43,7 +43,12 @@ def main() -> None:
     say("# hpu blocks: 16384, # CPU blocks: 0", "executor_base.py:112")
     warm_up()
     port, served = int(option("--port", "8000")), int(option("--max-num-seqs", "32"))
-    with serving(port=port, name=option("--served-model-name", option("--model", "m")), at_once=served, gap=GAP):
+    with serving(
+        port=port,
+        name=option("--served-model-name", option("--model", "m")),
+        at_once=served,
+        gap=GAP,
+    ):
         say(f"Starting vLLM API server on http://127.0.0.1:{port}", "api_server.py:1089")
         print("INFO:     Application startup complete.", flush=True)
         while True:

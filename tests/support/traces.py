@@ -18,7 +18,11 @@ def made_up(count: int = 800, seed: int = 1) -> list[tuple[float, int, int]]:
     for _ in range(count):
         now += chance.expovariate(4.0)
         requests.append(
-            (now, max(1, int(chance.lognormvariate(6.5, 1.0))) % 6000 + 1, int(chance.lognormvariate(4.5, 0.8)) + 1)
+            (
+                now,
+                max(1, int(chance.lognormvariate(6.5, 1.0))) % 6000 + 1,
+                int(chance.lognormvariate(4.5, 0.8)) + 1,
+            )
         )
     return requests
 

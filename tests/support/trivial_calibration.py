@@ -27,7 +27,11 @@ def answer() -> None:
         )
         print("gaudi-launch-answer:" + json.dumps({"packages": packages, "facts": facts}))
         return
-    facts = {"extension_kind": RELEASE, "bucket_limit": "false", "extension_source": os.environ["TRIVIAL_SOURCE"]}
+    facts = {
+        "extension_kind": RELEASE,
+        "bucket_limit": "false",
+        "extension_source": os.environ["TRIVIAL_SOURCE"],
+    }
     facts["source"] = os.environ["TRIVIAL_SOURCE"]
     packages = {"vllm": "0.9.0", "vllm-hpu-extension": RELEASE}
     print("gaudi-launch-answer:" + json.dumps({"packages": packages, "facts": facts}))
@@ -45,7 +49,10 @@ def ranks(folder: Path, stem: str, count: int, content: str) -> None:
 
 
 def step(number: str) -> None:
-    print("Processed prompts:  50%|#####     | 1/2 [00:01]\rProcessed prompts: 100%|##| 2/2 [00:02]", flush=True)
+    print(
+        "Processed prompts:  50%|#####     | 1/2 [00:01]\rProcessed prompts: 100%|##| 2/2 [00:02]",
+        flush=True,
+    )
     config = json.loads(Path(os.environ["QUANT_CONFIG"]).read_text())
     stem = Path(config["dump_stats_path"])
     if number == "1":
@@ -79,7 +86,12 @@ def main() -> None:
     # deepseek_r1 measures with a fixed example, and has no other step
     number = "2" if name == "run_example_tp.py" else name.split("-")[1]
     with Path(os.environ["TRIVIAL_CALLS"]).open("a") as file:
-        names = ("QUANT_CONFIG", "HABANA_VISIBLE_MODULES", "PT_HPU_ENABLE_LAZY_COLLECTIVES", "VLLM_FP32_SOFTMAX")
+        names = (
+            "QUANT_CONFIG",
+            "HABANA_VISIBLE_MODULES",
+            "PT_HPU_ENABLE_LAZY_COLLECTIVES",
+            "VLLM_FP32_SOFTMAX",
+        )
         env = {name: os.environ[name] for name in names if name in os.environ}
         file.write(json.dumps({"words": sys.argv[1:], "env": env, "pid": os.getpid()}) + "\n")
     does, _, where = os.environ.get("TRIVIAL_DO", "").partition(":")

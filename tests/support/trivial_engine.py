@@ -27,7 +27,11 @@ DO = os.environ.get("TRIVIAL_DO", "")
 GRAPHS = int(os.environ.get("TRIVIAL_GRAPHS", "4"))
 
 ANSWER = {
-    "packages": {"vllm": "0.8.5+gaudi121", "vllm-hpu-extension": "1.21.0", "habana-torch-plugin": "1.21.3.57"},
+    "packages": {
+        "vllm": "0.8.5+gaudi121",
+        "vllm-hpu-extension": "1.21.0",
+        "habana-torch-plugin": "1.21.3.57",
+    },
     "facts": {"extension_kind": os.environ.get("TRIVIAL_KIND", "1.21"), "bucket_limit": "false"},
 }
 
@@ -84,7 +88,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({"error": "internal"}, 500)
         else:
             message = {"role": "assistant", "content": "Paris"}
-            self.answer({"choices": [{"text": "Paris", "message": message, "finish_reason": "stop"}]})
+            self.answer(
+                {"choices": [{"text": "Paris", "message": message, "finish_reason": "stop"}]}
+            )
 
 
 def compile_graph(number: int) -> None:
@@ -106,14 +112,19 @@ def warm_up() -> None:
         say(f"[Warmup][Prompt][{number}/{GRAPHS}] batch_size:1 seq_len:{128 * number} free_mem:0 B")
         compile_graph(number)
         if DO == "die" and number == 2:
-            sys.exit("RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].")
+            sys.exit(
+                "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure]."
+            )
         if DO == "oom" and number == 2:
             sys.exit("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::123456 (0.1)MB")
         while DO == "hang" and number == 2:
             time.sleep(1)
         time.sleep(0.02)
     say("Warmup finished in 1 secs, allocated 0 B of device memory", "hpu_model_runner.py:2962")
-    say("init engine (profile, create kv cache, warmup model) took 1.23 seconds", "llm_engine.py:431")
+    say(
+        "init engine (profile, create kv cache, warmup model) took 1.23 seconds",
+        "llm_engine.py:431",
+    )
 
 
 def main() -> None:

@@ -20,10 +20,18 @@ MODEL = sys.argv[sys.argv.index("--model-id") + 1]
 
 def say(line: str, target: str = "text_generation_launcher") -> None:
     if "--json-output" in sys.argv:
-        record = {"timestamp": "2025-08-01T10:00:00.000000Z", "level": "INFO", "message": line, "target": target}
+        record = {
+            "timestamp": "2025-08-01T10:00:00.000000Z",
+            "level": "INFO",
+            "message": line,
+            "target": target,
+        }
         print(json.dumps(record), flush=True)
     else:
-        print(f"\x1b[2m2025-08-01T10:00:00.000000Z\x1b[0m \x1b[32m INFO\x1b[0m {target}: {line}", flush=True)
+        print(
+            f"\x1b[2m2025-08-01T10:00:00.000000Z\x1b[0m \x1b[32m INFO\x1b[0m {target}: {line}",
+            flush=True,
+        )
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -38,13 +46,21 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self) -> None:
-        pages = {"/health": {}, "/info": {"model_id": MODEL}, "/v1/models": {"data": [{"id": MODEL}]}}
-        self.answer(pages.get(self.path, {"error": "no such page"}), 200 if self.path in pages else 404)
+        pages = {
+            "/health": {},
+            "/info": {"model_id": MODEL},
+            "/v1/models": {"data": [{"id": MODEL}]},
+        }
+        self.answer(
+            pages.get(self.path, {"error": "no such page"}), 200 if self.path in pages else 404
+        )
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", "0")))
         if DO == "sick" or self.path != "/generate":
-            self.answer({"error": "Request failed during generation", "error_type": "generation"}, 424)
+            self.answer(
+                {"error": "Request failed during generation", "error_type": "generation"}, 424
+            )
         else:
             self.answer({"generated_text": " Paris"})
 
@@ -58,7 +74,9 @@ def main() -> None:
     say("Warming up model", "text_generation_router_v3")
     say("KV-cache blocks: 5000, size: 128")
     for number in (1, 2, 3):
-        say(f"[Warmup][Prompt][{number}/3] batch_size:1 seq_len:{128 * number} bypass:False free_mem:9 GB")
+        say(
+            f"[Warmup][Prompt][{number}/3] batch_size:1 seq_len:{128 * number} bypass:False free_mem:9 GB"
+        )
         if DO == "die" and number == 2:
             say("Shard complete standard error output:\nRuntimeError: Graph compile failed.")
             sys.exit("Error: ShardFailed")

@@ -42,7 +42,9 @@ HYBRID = replace(LLAMA, name="hybrid", attention_layers=8)
 
 
 def plan(model: Model = LLAMA, environment: Mapping[str, str] | None = None, **wishes: Any) -> Plan:
-    request = Request(model=model.path, environment=environment or {}, files_dir="/cache/buckets", **wishes)
+    request = Request(
+        model=model.path, environment=environment or {}, files_dir="/cache/buckets", **wishes
+    )
     return make_plan(request, HLS2, model, find("vllm-gaudi"))
 
 
@@ -55,7 +57,9 @@ def value(made: Plan, name: str) -> str | None:
     return found.value if found is not None and found.sent else None
 
 
-def refused(model: Model = LLAMA, environment: Mapping[str, str] | None = None, **wishes: Any) -> LaunchError:
+def refused(
+    model: Model = LLAMA, environment: Mapping[str, str] | None = None, **wishes: Any
+) -> LaunchError:
     with pytest.raises(LaunchError) as caught:
         plan(model, environment, **wishes)
     assert str(caught.value) and "{" not in str(caught.value)

@@ -41,7 +41,9 @@ CARDS = (
     replace(card(1, busy=True), throttled=True, throttled_by=("thermal",), temperature_c=104),
     replace(card(2), ports_down=(3, 4)),
     replace(card(3), status="Disabled"),
-    CardSample(module=4, index=3, product="HL-225", bus="0000:04:00.0", group=0, numa_node=1, present=False),
+    CardSample(
+        module=4, index=3, product="HL-225", bus="0000:04:00.0", group=0, numa_node=1, present=False
+    ),
     card(5),
     replace(card(6), owner="/usr/bin/python3 train.py", busy=True, uncorrectable_events=2),
     CardSample(module=7, index=0, product="HL-225", group=0, numa_node=1),
@@ -67,7 +69,14 @@ SERVICES = (
         joules_per_token=1.57,
     ),
     ServiceSample(
-        "llama-70b", "warmup_prompt", True, modules=(5,), done=35, total=120, left_seconds=204.0, restarts=0
+        "llama-70b",
+        "warmup_prompt",
+        True,
+        modules=(5,),
+        done=35,
+        total=120,
+        left_seconds=204.0,
+        restarts=0,
     ),
     ServiceSample("mixtral", "failed", False, restarts=5, error="x"),
     ServiceSample("old", "stopped", False, restarts=0),
@@ -80,9 +89,14 @@ HOST = HostSample(
     cards=CARDS,
     services=SERVICES,
     nodes=(NodeSample(0, 31.4, 7500, 7400, 524288, 400000), NodeSample(1, None, 7500, 7500)),
-    disks=(DiskSample("recipes", "/r", 1000 * 2**30, 40 * 2**30), DiskSample("state", "/s", 10 * 2**30, 8 * 2**30)),
+    disks=(
+        DiskSample("recipes", "/r", 1000 * 2**30, 40 * 2**30),
+        DiskSample("state", "/s", 10 * 2**30, 8 * 2**30),
+    ),
 )
-BARE = HostSample(host="laptop", at=NOON, problem="hl-smi is not on PATH", nodes=(NodeSample(0, 3.0, 0, 0),))
+BARE = HostSample(
+    host="laptop", at=NOON, problem="hl-smi is not on PATH", nodes=(NodeSample(0, 3.0, 0, 0),)
+)
 SILENT = HostSample(host="gaudi-9", at=NOON, answers=False, problem="no answer for 5 s")
 
 
@@ -92,7 +106,8 @@ def history(host: HostSample) -> Trails:
     for second in range(40):
         share = 0.6 + 0.4 * math.sin(second / 5)
         cards = tuple(
-            replace(each, utilization_percent=None if second == 38 else round(100 * share)) for each in host.cards
+            replace(each, utilization_percent=None if second == 38 else round(100 * share))
+            for each in host.cards
         )
         services = tuple(replace(each, tokens_per_second=600 * share) for each in host.services)
         nodes = tuple(replace(each, cpu_percent=100 * share) for each in host.nodes)

@@ -26,7 +26,9 @@ from tests.support.service_record import service
 from tests.support.waiting import GENEROUS, unused_port
 
 PROMTOOL = shutil.which("promtool")
-needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: prometheus)")
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not installed (Debian: prometheus)"
+)
 _NAME = re.compile(r"gaudi_launch_\w+")
 
 # alert -> (series under the fault, series without it); one sample a minute for half an hour
@@ -57,8 +59,14 @@ FAULTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'gaudi_launch_card_throttled{module="3"}': "0x26 1x2"},
     ),
     "GaudiLaunchCardLost": (
-        {'gaudi_launch_card_present{module="3"}': "1x20 0x10", 'gaudi_launch_card_operational{module="3"}': "1x30"},
-        {'gaudi_launch_card_present{module="3"}': "1x30", 'gaudi_launch_card_operational{module="3"}': "1x30"},
+        {
+            'gaudi_launch_card_present{module="3"}': "1x20 0x10",
+            'gaudi_launch_card_operational{module="3"}': "1x30",
+        },
+        {
+            'gaudi_launch_card_present{module="3"}': "1x30",
+            'gaudi_launch_card_operational{module="3"}': "1x30",
+        },
     ),
     "GaudiLaunchHlSmiSilent": (
         {f"gaudi_launch_hl_smi_answers{{{HOST}}}": "1x10 0x20"},
@@ -92,7 +100,9 @@ def test_a_broken_card_is_lost_too() -> None:
 
 def promtool(folder: Path, *words: str) -> tuple[int, str]:
     assert PROMTOOL is not None
-    done = subprocess.run([PROMTOOL, *words], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [PROMTOOL, *words], cwd=folder, capture_output=True, text=True, timeout=120
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -176,7 +186,9 @@ def _now() -> dict[str, Any]:
     return document
 
 
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed (Debian: prometheus)")
+@pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="prometheus is not installed (Debian: prometheus)"
+)
 def test_alerts_fire_in_a_real_prometheus_that_scrapes_the_exporter(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +196,10 @@ def test_alerts_fire_in_a_real_prometheus_that_scrapes_the_exporter(
     ports = [unused_port() for _ in MACHINES]
     port = unused_port()
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(_now()))
-    scrape = {"job_name": "g", "static_configs": [{"targets": [f"127.0.0.1:{each}" for each in ports]}]}
+    scrape = {
+        "job_name": "g",
+        "static_configs": [{"targets": [f"127.0.0.1:{each}" for each in ports]}],
+    }
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": ["rules.yml"],
@@ -193,16 +208,23 @@ def test_alerts_fire_in_a_real_prometheus_that_scrapes_the_exporter(
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
     exporter = [sys.executable, "-m", "gaudi_launch", "exporter"]
     exporters = [
-        [*exporter, "-p", str(each), "--machine", machine] for each, machine in zip(ports, MACHINES, strict=True)
+        [*exporter, "-p", str(each), "--machine", machine]
+        for each, machine in zip(ports, MACHINES, strict=True)
     ]
     prometheus = [
-        *("prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"),
+        *(
+            "prometheus",
+            f"--config.file={tmp_path}/prometheus.yml",
+            f"--storage.tsdb.path={tmp_path}/data",
+        ),
         f"--web.listen-address=127.0.0.1:{port}",
     ]
     with service("full", engine) as folder, ExitStack() as started:
         (folder / "engine.log").write_text("INFO\n")
         for command in (*exporters, prometheus):
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             started.callback(process.wait)
             started.callback(process.kill)
         _until_firing(port, AT_ONCE)
@@ -236,7 +258,9 @@ def _until_firing(port: int, wanted: set[tuple[str, str]]) -> set[tuple[str, str
 
 def _firing(port: int) -> set[tuple[str, str]]:
     try:
-        with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=5) as answer:
+        with build_opener(ProxyHandler({})).open(
+            f"http://127.0.0.1:{port}/api/v1/alerts", timeout=5
+        ) as answer:
             alerts = json.load(answer)["data"]["alerts"]
     except OSError:
         return set()

@@ -76,7 +76,9 @@ def after(seconds: int, sampler: CardSampler, clock: Clock) -> dict[int | None, 
     return {card.module: card for card in cards}
 
 
-def test_each_second_has_one_call_and_most_are_the_table(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_second_has_one_call_and_most_are_the_table(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sampler, source = sampler_of("hls2+no-sysfs", clock, monkeypatch)
     for second in range(1, 121):
         sampler.sample()
@@ -88,31 +90,50 @@ def test_each_second_has_one_call_and_most_are_the_table(clock: Clock, monkeypat
     assert sum(call.startswith("-n link") for call in source.calls) == 16
 
 
-def test_a_machine_of_hl_smi_alone_gets_its_modules(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_of_hl_smi_alone_gets_its_modules(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sampler, _ = sampler_of("hls2+no-sysfs", clock, monkeypatch)
     cards = after(10, sampler, clock)
     assert sorted(module for module in cards if module is not None) == list(range(8))
     assert {cards[0].numa_node, cards[7].numa_node} == {0, 1}
 
 
-def test_what_is_not_given_is_unknown_and_never_zero(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler, _ = sampler_of("hls2", clock, monkeypatch, without=r"\d+W / +\d+W|\d+C |\d+%|\d+MiB / +\d+MiB")
+def test_what_is_not_given_is_unknown_and_never_zero(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler, _ = sampler_of(
+        "hls2", clock, monkeypatch, without=r"\d+W / +\d+W|\d+C |\d+%|\d+MiB / +\d+MiB"
+    )
     card = after(3, sampler, clock)[0]
     assert (card.power_w, card.power_cap_w, card.temperature_c) == (None, None, None)
-    assert (card.utilization_percent, card.memory_used_mib, card.memory_total_mib) == (None, None, None)
+    assert (card.utilization_percent, card.memory_used_mib, card.memory_total_mib) == (
+        None,
+        None,
+        None,
+    )
     # neither counters nor links were read twice yet
     assert (card.throttled, card.ports_down) == (None, None)
 
 
-def test_a_card_that_disappears_is_shown_as_absent(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_disappears_is_shown_as_absent(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sampler, _ = sampler_of("hls2+lost=5", clock, monkeypatch)
     assert after(20, sampler, clock)[5].present is True
     lost = after(20, sampler, clock)[5]
-    assert (lost.present, lost.power_w, lost.temperature_c, lost.throttled) == (False, None, None, None)
+    assert (lost.present, lost.power_w, lost.temperature_c, lost.throttled) == (
+        False,
+        None,
+        None,
+        None,
+    )
     assert after(30, sampler, clock)[5].present is True
 
 
-def test_a_hot_card_is_throttled_while_its_counter_grows(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hot_card_is_throttled_while_its_counter_grows(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sampler, _ = sampler_of("hls2+hot=2", clock, monkeypatch)
     states = [after(1, sampler, clock)[2] for _ in range(120)]
     assert states[0].throttled is None
@@ -127,14 +148,18 @@ def test_a_link_that_is_down_is_named(clock: Clock, monkeypatch: pytest.MonkeyPa
     assert seen == {None, (), (0,)}
 
 
-def test_hl_smi_that_fails_leaves_no_old_values(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hl_smi_that_fails_leaves_no_old_values(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sampler, source = sampler_of("hls2", clock, monkeypatch)
     assert after(3, sampler, clock)[1].temperature_c == 27
     source.fails = True
     after(2, sampler, clock)
     cards, problem = sampler.sample()
     assert problem == "'hl-smi' gave no answer within 5 s"
-    assert [(card.module, card.present, card.temperature_c) for card in cards[:1]] == [(3, True, None)]
+    assert [(card.module, card.present, card.temperature_c) for card in cards[:1]] == [
+        (3, True, None)
+    ]
 
 
 def test_a_machine_without_hl_smi_and_one_without_cards(clock: Clock) -> None:
@@ -156,7 +181,9 @@ def test_a_snapshot_has_the_values_of_its_moment(clock: Clock, tmp_path: Path) -
     assert "api_server" in str(busy.owner)
 
 
-def test_a_card_that_comes_into_use_gets_its_owner(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_comes_into_use_gets_its_owner(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sampler, source = sampler_of("hls2", clock, monkeypatch)
     assert after(2, sampler, clock)[1].owner is None
     source.inner = SimulatedSource("hls2+busy=1", clock)
@@ -164,7 +191,9 @@ def test_a_card_that_comes_into_use_gets_its_owner(clock: Clock, monkeypatch: py
     assert card.busy is True and "api_server" in str(card.owner)
 
 
-def test_an_hl_smi_that_takes_long_delays_no_sample(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_hl_smi_that_takes_long_delays_no_sample(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     simulated.write_tree("hls2", tmp_path / "root")
     table = simulated.build("hls2").ask([]).text
@@ -183,7 +212,9 @@ def test_an_hl_smi_that_takes_long_delays_no_sample(monkeypatch: pytest.MonkeyPa
     assert (len(cards), cards[0].power_w) == (8, 88)
 
 
-def test_calls_of_a_live_machine_are_one_per_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_calls_of_a_live_machine_are_one_per_second(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     simulated.write_tree("hls2", tmp_path / "root")
     write_stub(tmp_path / "bin", {"": simulated.build("hls2").ask([]).text})

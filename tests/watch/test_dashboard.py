@@ -16,7 +16,12 @@ def test_every_query_is_of_the_exporter() -> None:
     assert used <= SERIES
     # what only changes with a launch is not drawn
     drawn = [metric.name for metric in METRICS.values() if set(metric.series) & used]
-    assert {"service_kv_use_ratio", "card_power_watts", "disk_free_bytes", "node_cpu_use_ratio"} <= set(drawn)
+    assert {
+        "service_kv_use_ratio",
+        "card_power_watts",
+        "disk_free_bytes",
+        "node_cpu_use_ratio",
+    } <= set(drawn)
 
 
 def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:

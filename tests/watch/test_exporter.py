@@ -55,7 +55,10 @@ Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 def parse(page: str) -> Values:
     return {
-        (sample.name.removeprefix("gaudi_launch_"), tuple(sorted(sample.labels.items()))): sample.value
+        (
+            sample.name.removeprefix("gaudi_launch_"),
+            tuple(sorted(sample.labels.items())),
+        ): sample.value
         for family in text_string_to_metric_families(page)
         for sample in family.samples
         if sample.name.startswith("gaudi_launch_")
@@ -67,7 +70,9 @@ def of(values: Values, name: str, **labels: str) -> float | None:
 
 
 def scrape(port: int) -> Values:
-    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=GENEROUS) as answer:
+    with build_opener(ProxyHandler({})).open(
+        f"http://127.0.0.1:{port}/metrics", timeout=GENEROUS
+    ) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
         return parse(answer.read().decode())
 
@@ -88,9 +93,17 @@ def test_a_scrape_tells_services_and_cards(free_port: int) -> None:
         assert f"http://127.0.0.1:{free_port}/metrics" in process.stderr.readline()
         values = scrape(free_port)
         mine = {"service": "mine"}
-        labels = {**mine, "model": "QwQ-32B", "engine": "vllm-fork@1.21", "url": "http://127.0.0.1:30001"}
+        labels = {
+            **mine,
+            "model": "QwQ-32B",
+            "engine": "vllm-fork@1.21",
+            "url": "http://127.0.0.1:30001",
+        }
         assert of(values, "service_info", **labels) == 1
-        assert of(values, "service_up", **mine) == 1 and of(values, "service_phase", **mine, phase="ready") == 1
+        assert (
+            of(values, "service_up", **mine) == 1
+            and of(values, "service_phase", **mine, phase="ready") == 1
+        )
         assert of(values, "service_warmup_seconds", **mine) == 210
         assert of(values, "service_restarts_total", **mine) == 2
         assert of(values, "service_ready_timestamp_seconds", **mine) == 1300.5
@@ -101,7 +114,13 @@ def test_a_scrape_tells_services_and_cards(free_port: int) -> None:
         assert of(values, "cards_read") == 1
         busy = {key: value for key, value in values.items() if key[0] == "card_busy"}
         assert len(busy) == 8 and sum(busy.values()) == 2
-        assert sum(key[0] == "card_memory_total_bytes" and value > 90 * 2**30 for key, value in values.items()) == 8
+        assert (
+            sum(
+                key[0] == "card_memory_total_bytes" and value > 90 * 2**30
+                for key, value in values.items()
+            )
+            == 8
+        )
         with log.open("a") as file:
             file.write(LINE[40:] + LINE)
         store.write(folder, "state.json", {**STATE, "phase": "stopping"})
@@ -116,7 +135,10 @@ def test_a_scrape_tells_services_and_cards(free_port: int) -> None:
         assert of(scrape(free_port), "service_run_time_compiles_total", **mine) == 4
     # its launcher is gone without a word
     values = scrape(free_port)
-    assert of(values, "service_up", **mine) == 0 and of(values, "service_card", **mine, module="3") is None
+    assert (
+        of(values, "service_up", **mine) == 0
+        and of(values, "service_card", **mine, module="3") is None
+    )
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130 and "Traceback" not in err
@@ -137,7 +159,9 @@ def once(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return out
 
 
-def test_once(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     values = parse(once(capsys))
@@ -157,17 +181,25 @@ def test_state_files_of_any_content(
     documents: list[dict[str, Any]] = [
         {},
         {"phase": 3, "phases": 5, "facts": [], "restarts": "many", "modules": "all", "began": True},
-        {"model": 'a "quoted"\nname', "engine": None, "phases": [{"begin": 5, "end": 1, "name": None}]},
+        {
+            "model": 'a "quoted"\nname',
+            "engine": None,
+            "phases": [{"begin": 5, "end": 1, "name": None}],
+        },
     ]
     for number, document in enumerate(documents):
         store.write(store.make_dir(f"s{number}"), "state.json", document)
     values = parse(once(capsys))
     assert of(values, "service_restarts_total", service="s1") == 0
-    assert of(values, "service_info", service="s2", model='a "quoted"\nname', engine="", url="") == 1
+    assert (
+        of(values, "service_info", service="s2", model='a "quoted"\nname', engine="", url="") == 1
+    )
     assert of(values, "service_phase_seconds", service="s2", phase="None") is None
 
 
-def test_two_scrapes_at_once_count_no_line_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_two_scrapes_at_once_count_no_line_twice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
     reading, go = threading.Event(), threading.Event()
     read: list[int] = []
@@ -205,13 +237,17 @@ def test_two_scrapes_at_once_count_no_line_twice(monkeypatch: pytest.MonkeyPatch
         (["-u", "a..b"], 3, "Cannot listen on"),
     ],
 )
-def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str) -> None:
+def test_bad_words(
+    capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str
+) -> None:
     assert run(["exporter", *words]) == code
     out, err = capsys.readouterr()
     assert says in out + err and "Traceback" not in out + err
 
 
-def test_without_the_package(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(sys.modules, "gaudi_launch.watch.exporter", raising=False)
     monkeypatch.delattr("gaudi_launch.watch.exporter", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)

@@ -51,7 +51,9 @@ def test_other_methods_are_refused(port: int) -> None:
 def test_slow_clients_get_no_more_threads_than_the_limit(port: int) -> None:
     before = threading.active_count()
     with ExitStack() as slow:
-        clients = [slow.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(20)]
+        clients = [
+            slow.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(20)
+        ]
         for number in range(20):
             for client in clients:
                 try:
@@ -67,7 +69,9 @@ def test_slow_clients_get_no_more_threads_than_the_limit(port: int) -> None:
 
 def test_many_scrapes_at_once_are_all_answered(port: int) -> None:
     answers: list[int] = []
-    threads = [threading.Thread(target=lambda: answers.append(ask(port, "GET")[0])) for _ in range(60)]
+    threads = [
+        threading.Thread(target=lambda: answers.append(ask(port, "GET")[0])) for _ in range(60)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -15,18 +15,26 @@ from tests.support.cli import output, reading
 
 
 def test_three_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, _ = output(capsys, "render", "monitoring", "--to", f"{tmp_path}/m", "--target", "h1:9640,[::1]:9640")
+    code, _, _ = output(
+        capsys, "render", "monitoring", "--to", f"{tmp_path}/m", "--target", "h1:9640,[::1]:9640"
+    )
     assert code == 0
     assert sorted(path.name for path in (tmp_path / "m").iterdir()) == [
         "gaudi-launch-dashboard.json",
         "gaudi-launch-rules.yml",
         "prometheus.yml",
     ]
-    assert json.loads((tmp_path / "m" / "gaudi-launch-dashboard.json").read_text())["uid"] == "gaudi-launch"
+    assert (
+        json.loads((tmp_path / "m" / "gaudi-launch-dashboard.json").read_text())["uid"]
+        == "gaudi-launch"
+    )
     program = shutil.which("promtool")
     if program is not None:
         done = subprocess.run(
-            [program, "check", "config", "prometheus.yml"], cwd=tmp_path / "m", capture_output=True, text=True
+            [program, "check", "config", "prometheus.yml"],
+            cwd=tmp_path / "m",
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -34,7 +42,11 @@ def test_three_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_files_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = reading(capsys, "render", "monitoring")
     texts = {file["name"]: file["text"] for file in found["files"]}
-    assert list(texts) == ["gaudi-launch-rules.yml", "gaudi-launch-dashboard.json", "prometheus.yml"]
+    assert list(texts) == [
+        "gaudi-launch-rules.yml",
+        "gaudi-launch-dashboard.json",
+        "prometheus.yml",
+    ]
     assert "127.0.0.1:9640" in texts["prometheus.yml"]
 
 

@@ -38,7 +38,9 @@ class Clock:
 
 
 def test_a_state_file_becomes_a_sample() -> None:
-    assert from_record(record(done=4, total=9, phase="warmup_prompt", left_seconds=7)) == ServiceSample(
+    assert from_record(
+        record(done=4, total=9, phase="warmup_prompt", left_seconds=7)
+    ) == ServiceSample(
         name="mine",
         phase="warmup_prompt",
         alive=True,
@@ -66,7 +68,9 @@ def sampled(sampler: ServiceSampler, service: ServiceRecord) -> ServiceSample:
 def test_rates_are_over_the_last_seconds() -> None:
     clock = Clock()
     made = iter(range(0, 10_000, 100))
-    sampler = ServiceSampler(clock, lambda url, seconds: EngineCounters(running=2, generated=float(next(made))))
+    sampler = ServiceSampler(
+        clock, lambda url, seconds: EngineCounters(running=2, generated=float(next(made)))
+    )
     first = sampled(sampler, record())
     assert (first.running, first.waiting, first.tokens_per_second) == (2, None, None)
     for _ in range(10):
@@ -109,17 +113,25 @@ def test_a_service_that_is_not_ready_is_not_asked() -> None:
 
 def test_the_power_of_a_service_is_that_of_all_its_cards_or_unknown() -> None:
     service = ServiceSample("mine", "ready", True, modules=(0, 1), tokens_per_second=100.0)
-    cards = [CardSample(0, 0, power_w=300), CardSample(1, 1, power_w=200), CardSample(2, 2, power_w=999)]
+    cards = [
+        CardSample(0, 0, power_w=300),
+        CardSample(1, 1, power_w=200),
+        CardSample(2, 2, power_w=999),
+    ]
     powered = with_power(service, cards)
     assert (powered.power_w, powered.joules_per_token) == (500.0, 5.0)
     assert with_power(service, [cards[0], CardSample(1, 1)]).power_w is None
-    idle = with_power(ServiceSample("mine", "ready", True, modules=(0,), tokens_per_second=0.0), cards)
+    idle = with_power(
+        ServiceSample("mine", "ready", True, modules=(0,), tokens_per_second=0.0), cards
+    )
     assert (idle.power_w, idle.joules_per_token) == (300.0, None)
 
 
 def test_the_first_rates_are_since_the_last_row_of_the_history(tmp_path: Path) -> None:
     ring = HistoryRing(tmp_path)
-    ring.add(HistoryRow(time.time() - 8, None, EngineCounters(generated=1000, ttft_sum=1, ttft_count=1)))
+    ring.add(
+        HistoryRow(time.time() - 8, None, EngineCounters(generated=1000, ttft_sum=1, ttft_count=1))
+    )
     ring.close()
     service = ServiceRecord("mine", tmp_path, STATE, True)
     now = EngineCounters(running=1, generated=1800, ttft_sum=3, ttft_count=5)
@@ -133,5 +145,7 @@ def test_an_old_history_says_nothing_about_now(tmp_path: Path) -> None:
     ring.add(HistoryRow(time.time() - 60, None, EngineCounters(running=9, generated=1000)))
     ring.close()
     service = ServiceRecord("mine", tmp_path, STATE, True)
-    found = sampled(ServiceSampler(Clock(), lambda url, seconds: EngineCounters(generated=1800)), service)
+    found = sampled(
+        ServiceSampler(Clock(), lambda url, seconds: EngineCounters(generated=1800)), service
+    )
     assert (found.running, found.tokens_per_second) == (None, None)

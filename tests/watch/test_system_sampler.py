@@ -26,7 +26,10 @@ def test_the_ticks_of_each_cpu_are_read() -> None:
 def test_the_use_is_that_of_the_time_between_two_readings() -> None:
     clock = itertools.count().__next__
     sampler = SystemSampler(clock)
-    nodes = (NumaNode(0, (0, 1)), NumaNode(1, (2, 3), hugepages_total=4, hugepages_free=3, memory_total_mib=10))
+    nodes = (
+        NumaNode(0, (0, 1)),
+        NumaNode(1, (2, 3), hugepages_total=4, hugepages_free=3, memory_total_mib=10),
+    )
     first = sampler.nodes(Imagined({"proc/stat": STAT.format(a=0, b=0)}), nodes)
     assert [node.cpu_percent for node in first] == [None, None]
     folder = "sys/devices/system/node/node0"

@@ -66,7 +66,9 @@ def until_known(host: WatchedHost) -> HostSample:
     return found
 
 
-def test_once_is_as_slow_as_the_timeout_of_the_slowest(good: Member, hanging: Member, failing: Member) -> None:
+def test_once_is_as_slow_as_the_timeout_of_the_slowest(
+    good: Member, hanging: Member, failing: Member
+) -> None:
     began = time.monotonic()
     found = sample_all([watch(member, 3.0) for member in (good, hanging, failing)])
     assert 3 <= time.monotonic() - began < 8

@@ -46,7 +46,9 @@ class PluginFlags:
 
     def __init__(self, env: Env, args: Arguments) -> None:
         engine_env.check_types(env, _WHOLE, int, _WHOLE_SAYS)
-        engine_env.check_choice(env, "VLLM_BUCKETING_STRATEGY", ("exp", "lin", "pad"), _STRATEGY_SAYS)
+        engine_env.check_choice(
+            env, "VLLM_BUCKETING_STRATEGY", ("exp", "lin", "pad"), _STRATEGY_SAYS
+        )
         if args.mamba_chunk_size > 0 and args.max_num_batched_tokens % args.mamba_chunk_size != 0:
             raise broken(
                 "ValueError",
@@ -72,7 +74,11 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
     """
     flags = PluginFlags(env, args)
     ladder = partial(spaced_once, last_exact=flags.contiguous)
-    prefills, budget, block = args.max_num_prefill_seqs, args.max_num_batched_tokens, args.block_size
+    prefills, budget, block = (
+        args.max_num_prefill_seqs,
+        args.max_num_batched_tokens,
+        args.block_size,
+    )
     query_min = 1 if int(env.get("VLLM_PROMPT_QUERY_BUCKET_MIN", 0)) == 1 else block
     prompt_bs = (1, 2, prefills, log2_ceiling(prefills) + 1)
     query = (query_min, block, budget, log2_ceiling(budget))
@@ -102,7 +108,11 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
 def linear_model(env: Env, args: Arguments) -> EngineModel:
     """Return ``lin``: doubling to a step, then multiples of the step, per dimension."""
     flags = PluginFlags(env, args)
-    prefills, budget, block = args.max_num_prefill_seqs, args.max_num_batched_tokens, args.block_size
+    prefills, budget, block = (
+        args.max_num_prefill_seqs,
+        args.max_num_batched_tokens,
+        args.block_size,
+    )
     prompt_bs = settings(env, "PROMPT", "BS", (1, 1, prefills))
     query = settings(env, "PROMPT", "QUERY", (block, block, budget))
     most_context = (args.max_model_len - query[0]) // block
@@ -133,7 +143,11 @@ def padded_model(env: Env, args: Arguments) -> EngineModel:
     The limits are a fraction and an absolute number.
     """
     flags = PluginFlags(env, args)
-    prefills, budget, block = args.max_num_prefill_seqs, args.max_num_batched_tokens, args.block_size
+    prefills, budget, block = (
+        args.max_num_prefill_seqs,
+        args.max_num_batched_tokens,
+        args.block_size,
+    )
 
     def read(phase: str, dimension: str, *defaults: int) -> list[int]:
         return settings(env, phase, dimension, (*defaults, 25), _PADDED)
@@ -166,7 +180,10 @@ def padded_model(env: Env, args: Arguments) -> EngineModel:
 
 
 def _model(
-    flags: PluginFlags, args: Arguments, prompt: Ladders, decode: Callable[[], tuple[list[int], list[int]]]
+    flags: PluginFlags,
+    args: Arguments,
+    prompt: Ladders,
+    decode: Callable[[], tuple[list[int], list[int]]],
 ) -> EngineModel:
     def decode_rows() -> list[Row]:
         batches, blocks = decode()
@@ -214,7 +231,9 @@ def _prompt_rows(
     return [(batch, [cell for cell in cells if batch * cell[0] <= budget]) for batch in batches]
 
 
-def _merged_equal_queries(cells: list[tuple[int, Sequence[int]]]) -> list[tuple[int, Sequence[int]]]:
+def _merged_equal_queries(
+    cells: list[tuple[int, Sequence[int]]],
+) -> list[tuple[int, Sequence[int]]]:
     by_query: dict[int, set[int]] = {}
     for query, contexts in cells:
         by_query.setdefault(query, set()).update(contexts)
@@ -228,8 +247,13 @@ def prompt_kept(flags: PluginFlags, args: Arguments, query: int, context: int) -
     """
     if flags.merged_prefill:
         prefills = args.max_num_prefill_seqs
-        return context <= prefills * ((args.max_model_len - math.floor(query / prefills)) // args.block_size)
-    return context <= math.ceil((args.max_model_len - 1) / args.block_size) and query <= args.max_model_len
+        return context <= prefills * (
+            (args.max_model_len - math.floor(query / prefills)) // args.block_size
+        )
+    return (
+        context <= math.ceil((args.max_model_len - 1) / args.block_size)
+        and query <= args.max_model_len
+    )
 
 
 def most_blocks(args: Arguments, batch: int) -> int:
@@ -237,7 +261,9 @@ def most_blocks(args: Arguments, batch: int) -> int:
     return batch * math.ceil(args.max_model_len / args.block_size)
 
 
-def _decode_rows(flags: PluginFlags, args: Arguments, batches: Sequence[int], blocks: Sequence[int]) -> list[Row]:
+def _decode_rows(
+    flags: PluginFlags, args: Arguments, batches: Sequence[int], blocks: Sequence[int]
+) -> list[Row]:
     """Return every batch and block count.
 
     Without contiguous attention, blocks range from the batch to the most that it can fill.
@@ -264,7 +290,10 @@ def rows_of(buckets: Iterable[tuple[int, int, int]]) -> list[Row]:
 
 
 def assemble(
-    flags: PluginFlags, args: Arguments, prompt_rows: list[Row], decode_rows: Callable[[], list[Row]]
+    flags: PluginFlags,
+    args: Arguments,
+    prompt_rows: list[Row],
+    decode_rows: Callable[[], list[Row]],
 ) -> EngineModel:
     """Return the model of the remaining rows.
 
@@ -296,7 +325,9 @@ def assemble(
         make_decode=decode,
         resolved=resolved,
         max_prompt_shape=(0, args.max_model_len if longest is None else longest),
-        make_lookups=lambda prompts, decodes, remember: _lookups(flags, args, prompts, decodes, remember),
+        make_lookups=lambda prompts, decodes, remember: _lookups(
+            flags, args, prompts, decodes, remember
+        ),
     )
 
 
@@ -311,7 +342,10 @@ def _sliced(
     slices: SlicedAttention, queries: Iterable[tuple[int, Sequence[int]]]
 ) -> list[tuple[int, Sequence[int]]]:
     return [
-        (query, contexts if slices.allows(query) else [context for context in contexts if context != 0])
+        (
+            query,
+            contexts if slices.allows(query) else [context for context in contexts if context != 0],
+        )
         for query, contexts in queries
     ]
 
@@ -330,12 +364,18 @@ def _with_speculation(flags: PluginFlags, args: Arguments, seeds: Grid) -> Grid:
             for blocks in contexts:
                 found.add((batch, query, blocks))
                 sizes = [blocks * tokens] + ([blocks] if wide <= blocks else [])
-                found.update((wide, query, size if cap is None else min(size, cap)) for size in sizes)
+                found.update(
+                    (wide, query, size if cap is None else min(size, cap)) for size in sizes
+                )
     return Grid(rows_of(found))
 
 
 def _lookups(
-    flags: PluginFlags, args: Arguments, prompts: Sequence[Bucket], decodes: Sequence[Bucket], remember: bool
+    flags: PluginFlags,
+    args: Arguments,
+    prompts: Sequence[Bucket],
+    decodes: Sequence[Bucket],
+    remember: bool,
 ) -> ByList:
     largest = max((bucket[2] for bucket in decodes), default=0)
     slices = flags.slices
@@ -353,4 +393,6 @@ def _lookups(
         decode_context_cap=largest,
         slice_query=slice_query,
     )
-    return ByList(prompts, decodes, rule, decode_clip=largest, remember=remember, append_twice=False)
+    return ByList(
+        prompts, decodes, rule, decode_clip=largest, remember=remember, append_twice=False
+    )

@@ -22,7 +22,11 @@ from gaudi_launch.buckets.lookup import ByList, FallbackRule
 
 _DIMENSIONS = ("PROMPT_BS", "PROMPT_SEQ", "DECODE_BS", "DECODE_BLOCK")
 _WHOLE = (
-    *(f"VLLM_{dimension}_BUCKET_{name}" for dimension in _DIMENSIONS for name in ("MIN", "STEP", "MAX")),
+    *(
+        f"VLLM_{dimension}_BUCKET_{name}"
+        for dimension in _DIMENSIONS
+        for name in ("MIN", "STEP", "MAX")
+    ),
     "PT_HPU_SDPA_BC_FACTOR",
     "VLLM_FUSEDSDPA_SLIDE_THLD",
 )
@@ -69,7 +73,9 @@ def _linear(env: Env, args: Arguments, *, with_limit: bool) -> EngineModel:
     batches, lengths = ladder(*prompt_bs), ladder(*prompt_seq)
     if not batches or not lengths:
         raise nothing_left(prompt_bs, lengths)
-    prompt = config.prompt_grid(batches, [(length, contexts(length)) for length in lengths], longest=None)
+    prompt = config.prompt_grid(
+        batches, [(length, contexts(length)) for length in lengths], longest=None
+    )
 
     def decode() -> Grid:
         decode_bs = read(env, "DECODE", "BS", (1, 32, args.max_num_seqs))
@@ -106,7 +112,9 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
         number = log2_ceiling(most) + 1
         return [0, *(math.ceil(most ** ((1 / float(number)) * i)) for i in range(1, number + 1))]
 
-    prompt = config.prompt_grid(batches, [(query, contexts(query)) for query in lengths], longest=longest)
+    prompt = config.prompt_grid(
+        batches, [(query, contexts(query)) for query in lengths], longest=longest
+    )
 
     def decode() -> Grid:
         decode_bs = (1, 2, args.max_num_seqs, log2_ceiling(args.max_num_seqs) + 1)
@@ -127,7 +135,9 @@ class _Config:
         engine_env.check_types(env, _WHOLE, int, _SAYS)
         engine_env.check_types(env, _LIMITS, limit_type, _SAYS)
         for name, options in _CHOICES.items():
-            says = _SAYS.replace("{error}", "{value} is not in allowed options: " + str(options) + "!")
+            says = _SAYS.replace(
+                "{error}", "{value} is not in allowed options: " + str(options) + "!"
+            )
             engine_env.check_choice(env, name, options, says)
         self.args = args
         self.prefix_caching = flag(env, "VLLM_PREFIX_CACHING", bool(args.prefix_caching))
@@ -136,7 +146,11 @@ class _Config:
         self.slices: SlicedAttention | None = engine_env.sliced_attention(env)
 
     def prompt_grid(
-        self, batches: Sequence[int], queries: Sequence[tuple[int, Sequence[int]]], *, longest: int | None
+        self,
+        batches: Sequence[int],
+        queries: Sequence[tuple[int, Sequence[int]]],
+        *,
+        longest: int | None,
     ) -> Grid:
         """Return batch * (query + context) within the token budget, or all if none fits.
 
@@ -153,12 +167,19 @@ class _Config:
 
         kept: list[Row] = []
         for batch in batches:
-            row = [(query, some) for query, contexts in queries if (some := fitting(batch, query, contexts))]
+            row = [
+                (query, some)
+                for query, contexts in queries
+                if (some := fitting(batch, query, contexts))
+            ]
             if row:
                 kept.append((batch, row))
         rows = kept or [(batch, list(queries)) for batch in batches]
         if self.slices:
-            rows = [(batch, [cell for cell in row if self.slices.allows(cell[0])]) for batch, row in rows]
+            rows = [
+                (batch, [cell for cell in row if self.slices.allows(cell[0])])
+                for batch, row in rows
+            ]
         return Grid(rows)
 
     def model(self, prompt: Grid, decode: Callable[[], Grid]) -> EngineModel:
@@ -185,5 +206,7 @@ class _Config:
             make_decode=decode,
             resolved={"use_contiguous_pa": self.contiguous, "merged_prefill": self.merged_prefill},
             max_prompt_shape=(0, args.max_model_len if longest is None else longest),
-            make_lookups=lambda prompts, decodes, remember: ByList(prompts, decodes, rule(), remember=remember),
+            make_lookups=lambda prompts, decodes, remember: ByList(
+                prompts, decodes, rule(), remember=remember
+            ),
         )

@@ -35,7 +35,9 @@ def linear_limit_model(env: Env, args: Arguments) -> EngineModel:
 
     Look-up is in the ladder; above it the value itself is used.
     """
-    return _model(env, args, limit_settings, limited, lambda config: next_of(limited(*config), above="raw"))
+    return _model(
+        env, args, limit_settings, limited, lambda config: next_of(limited(*config), above="raw")
+    )
 
 
 def _model(

@@ -32,12 +32,16 @@ def linear_model(env: Env, args: Arguments) -> EngineModel:
         prompt_bs, prompt_seq = [1, 1, 1], [*prompt_seq[:2], longest]
     batches, queries = linear(*prompt_bs), linear(*prompt_seq)
     if not batches or not queries:
-        raise nothing_left(*((tuple(c) if args.use_merged_prefill else c) for c in (prompt_bs, prompt_seq)))
+        raise nothing_left(
+            *((tuple(c) if args.use_merged_prefill else c) for c in (prompt_bs, prompt_seq))
+        )
     budget = args.max_num_batched_tokens
     prompt = Grid(prompt_rows(batches, queries, budget, budget), by_area=True)
 
     def decode() -> Grid:
-        return Grid(decode_rows(linear(*decode_bs), linear(*decode_block), args.blocks), by_area=True)
+        return Grid(
+            decode_rows(linear(*decode_bs), linear(*decode_block), args.blocks), by_area=True
+        )
 
     return EngineModel(
         prompt=prompt,
@@ -108,7 +112,9 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
     )
 
 
-def prompt_rows(batches: Sequence[int], queries: Sequence[int], budget: int, longest: int) -> list[Row]:
+def prompt_rows(
+    batches: Sequence[int], queries: Sequence[int], budget: int, longest: int
+) -> list[Row]:
     """Return prompt rows without a context, with queries up to ``longest``.
 
     batch * query is within the token ``budget``. If nothing fits, the engine keeps all rows and

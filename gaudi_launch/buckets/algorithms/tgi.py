@@ -87,7 +87,9 @@ def most_blocks(limits: TgiLimits) -> int:
 
 
 def _aligned_total(limits: TgiLimits) -> int:
-    return math.ceil(limits.total_tokens / BLOCK) * BLOCK + math.ceil(BLOCK * BLOCK / limits.batch_size)
+    return math.ceil(limits.total_tokens / BLOCK) * BLOCK + math.ceil(
+        BLOCK * BLOCK / limits.batch_size
+    )
 
 
 @dataclass(frozen=True)
@@ -121,13 +123,20 @@ def _ladders(limits: TgiLimits, env: Mapping[str, str], kv_blocks: int | None) -
     )
 
 
-def _paged(limits: TgiLimits, env: Mapping[str, str], kv_blocks: int | None, *, prompts: bool) -> TgiShapes:
+def _paged(
+    limits: TgiLimits, env: Mapping[str, str], kv_blocks: int | None, *, prompts: bool
+) -> TgiShapes:
     ladders = _ladders(limits, env, kv_blocks)
     prefill: list[list[int]] = []
     if prompts:
         fits = min(limits.prefill_tokens, limits.batch_size * _aligned_total(limits))
         longest = limits.input_tokens if limits.model_tokens is None else limits.model_tokens
-        prefill = [[b, s] for b in ladders.prompt_bs for s in ladders.prompt_seq if b * s <= fits and s <= longest]
+        prefill = [
+            [b, s]
+            for b in ladders.prompt_bs
+            for s in ladders.prompt_seq
+            if b * s <= fits and s <= longest
+        ]
         prefill.sort(key=lambda shape: (shape[0] * shape[1], shape[1], shape[0]))
     decode = [[b, k] for b in reversed(ladders.decode_bs) for k in ladders.blocks if b <= k]
     return TgiShapes(prefill, decode, RUNS_PER_SHAPE)

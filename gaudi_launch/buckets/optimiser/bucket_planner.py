@@ -102,7 +102,9 @@ def plan_buckets(
     time that a graph must save (larger: fewer graphs). Raises LaunchError (USAGE) for inconsistent
     limits.
     """
-    return plan(as_limits(limits), workload, BucketGoal(price=price), cost=cost, trace_share=trace_share).buckets
+    return plan(
+        as_limits(limits), workload, BucketGoal(price=price), cost=cost, trace_share=trace_share
+    ).buckets
 
 
 def aim_for(
@@ -120,7 +122,9 @@ def aim_for(
     if ask.price is not None and not ask.price > 0:
         raise LaunchError("warmup.bad_price", ExitCode.USAGE, found=ask.price)
     if workload is not None:
-        workload = sorted((float(time), int(tokens), int(output)) for time, tokens, output in workload)
+        workload = sorted(
+            (float(time), int(tokens), int(output)) for time, tokens, output in workload
+        )
     expected = _expect(workload, limits, cost, trace_share)
     shapes = _heat(expected.shapes, limits, ask.reduce) if ask.reduce else expected.shapes
     return Aim(expected, shapes, len(corners(limits)) + 1)
@@ -136,7 +140,9 @@ def plan(
 ) -> PlannedBuckets:
     """Return a plan for a goal, with its score on the expected workload."""
     ask = ask or BucketGoal()
-    return solve(limits, aim_for(limits, workload, ask, cost=cost, trace_share=trace_share), ask, cost)
+    return solve(
+        limits, aim_for(limits, workload, ask, cost=cost, trace_share=trace_share), ask, cost
+    )
 
 
 def solve(limits: EngineLimits, aim: Aim, ask: BucketGoal, cost: StepTime) -> PlannedBuckets:
@@ -149,9 +155,13 @@ def solve(limits: EngineLimits, aim: Aim, ask: BucketGoal, cost: StepTime) -> Pl
     elif ask.price is not None or not aim.traced or limits.mixed_steps:
         price = aim.price(ask)
     elif limits.prefill_rows > 1:
-        price = solver.for_graphs(max(aim.floor, int(GRID_SHARE * script_grid(limits))), finest=1e-5)
+        price = solver.for_graphs(
+            max(aim.floor, int(GRID_SHARE * script_grid(limits))), finest=1e-5
+        )
     else:
-        price = solver.for_graphs(max(aim.floor, int(PADDED_SHARE * padded_grid(limits))), finest=1e-5)
+        price = solver.for_graphs(
+            max(aim.floor, int(PADDED_SHARE * padded_grid(limits))), finest=1e-5
+        )
     # a price that was searched for has its plan already, and a better one could have other graphs
     # than requested
     found = solver.made.get(price) or solver.at(price, thorough=True)
@@ -169,8 +179,12 @@ class _Solver:
         self.cost = cost
         self.total = max(aim.shapes.milliseconds(cost), 1e-9)
         rows = corners(limits)
-        self.prompt = OptimiserPhase(limits.prefill_rows, limits.query_top, rows, limits.block_size, cost.prefill)
-        self.decode = OptimiserPhase(limits.max_num_seqs, self._decode_top, (limits.max_num_seqs,), 1, cost.decode)
+        self.prompt = OptimiserPhase(
+            limits.prefill_rows, limits.query_top, rows, limits.block_size, cost.prefill
+        )
+        self.decode = OptimiserPhase(
+            limits.max_num_seqs, self._decode_top, (limits.max_num_seqs,), 1, cost.decode
+        )
         self.made: dict[float, Buckets] = {}
 
     def _decode_top(self, batch: int) -> int:
@@ -186,7 +200,10 @@ class _Solver:
             pay = price * self.total
             self.made[price] = Buckets(
                 self._prompts(pay, thorough),
-                [[batch, 1, size] for batch, size in plan_phase(self.shapes.decode, self.decode, pay, thorough)],
+                [
+                    [batch, 1, size]
+                    for batch, size in plan_phase(self.shapes.decode, self.decode, pay, thorough)
+                ],
             )
         return self.made[price]
 
@@ -197,7 +214,10 @@ class _Solver:
         """
         limits = self.limits
         if not limits.mixed_steps:
-            return [[batch, size, 0] for batch, size in plan_phase(self.shapes.prompt, self.prompt, pay, thorough)]
+            return [
+                [batch, size, 0]
+                for batch, size in plan_phase(self.shapes.prompt, self.prompt, pay, thorough)
+            ]
         found = contexts.plan(self.shapes, limits, self.cost, pay, thorough=thorough)
         if limits.prefill_rows > 1:
             several = plan_phase(self.shapes.prompt, self.prompt, pay, thorough)
@@ -219,7 +239,10 @@ class _Solver:
         if exceeds(self.at(FINEST)):
             best = score(self.at(FINEST), self.shapes, self.cost).overhead
             raise LaunchError(
-                "warmup.overhead_too_low", ExitCode.USAGE, found=f"{100 * share:g}", best=f"{100 * best:.2f}"
+                "warmup.overhead_too_low",
+                ExitCode.USAGE,
+                found=f"{100 * share:g}",
+                best=f"{100 * best:.2f}",
             )
         self._cheapest(exceeds, FINEST, COARSEST)
         return max((price for price, buckets in self.made.items() if not exceeds(buckets)))
@@ -247,10 +270,15 @@ def script_grid(limits: EngineLimits) -> int:
     Ranges: HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh set_bucketing.
     """
     block, budget = limits.block_size, limits.max_num_batched_tokens
-    batches = max(1, min(budget // limits.input_min, limits.max_num_seqs, limits.max_num_prefill_seqs))
+    batches = max(
+        1, min(budget // limits.input_min, limits.max_num_seqs, limits.max_num_prefill_seqs)
+    )
     longest = (-(-limits.input_max // block) + 1) * block
     shortest = -(-limits.input_min // block) * block
-    prompt = sum(max(0, (min(longest, budget // batch) - shortest) // block + 1) for batch in range(1, batches + 1))
+    prompt = sum(
+        max(0, (min(longest, budget // batch) - shortest) // block + 1)
+        for batch in range(1, batches + 1)
+    )
     step = min(-(-limits.max_num_seqs // 16), 16)
     rows = (step - 1).bit_length() + -(-limits.max_num_seqs // step)
     return prompt + rows * -(-limits.num_blocks // block)
@@ -298,7 +326,9 @@ _kept: OrderedDict[tuple[Any, ...], Expectation] = OrderedDict()
 _MOST_KEPT = 8
 
 
-def _expect(workload: Requests | None, limits: EngineLimits, cost: StepTime, trace_share: float) -> Expectation:
+def _expect(
+    workload: Requests | None, limits: EngineLimits, cost: StepTime, trace_share: float
+) -> Expectation:
     """Return `expect`, cached: goals differ, but the simulation does not."""
     key = (limits, cost, trace_share, None if workload is None else hash(tuple(workload)))
     if key not in _kept:

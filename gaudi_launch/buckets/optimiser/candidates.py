@@ -56,7 +56,9 @@ def corners(limits: EngineLimits) -> tuple[int, ...]:
     )
 
 
-def plan_phase(shapes: Weighted, phase: OptimiserPhase, price: float, thorough: bool = True) -> list[Pair]:
+def plan_phase(
+    shapes: Weighted, phase: OptimiserPhase, price: float, thorough: bool = True
+) -> list[Pair]:
     """Return the buckets of one phase for one price, sorted as the engine sorts.
 
     The price is in the unit of weight times time. Not ``thorough`` is three times as fast, for
@@ -111,12 +113,16 @@ def _grid(shapes: Weighted, phase: OptimiserPhase) -> tuple[list[int], list[int]
     else:
         seen: Any = -(-shapes.size // grain) * grain
         sizes = set(candidates(seen, shapes.weight, 120))
-        sizes |= {-(-size // grain) * grain for size in _ladder(max(grain, highest // 256), highest, 1.08)}
+        sizes |= {
+            -(-size // grain) * grain for size in _ladder(max(grain, highest // 256), highest, 1.08)
+        }
     sizes = {size for size in sizes if size <= highest} | tops | {phase.top(row) for row in rows}
     return sorted(rows), sorted(int(size) for size in np.asarray(sorted(sizes)))
 
 
-def _programmes(shapes: Weighted, phase: OptimiserPhase, prices: Sequence[float]) -> list[list[Pair]]:
+def _programmes(
+    shapes: Weighted, phase: OptimiserPhase, prices: Sequence[float]
+) -> list[list[Pair]]:
     """Return the best list for each price by a dynamic programme.
 
     It is exact among lists whose rows each reach their top.
@@ -151,7 +157,9 @@ def _programmes(shapes: Weighted, phase: OptimiserPhase, prices: Sequence[float]
     return [_pairs(each, rows, sizes) for each in came]
 
 
-def _pairs(came: Sequence[tuple[int, list[int]]], rows: Sequence[int], sizes: Sequence[int]) -> list[Pair]:
+def _pairs(
+    came: Sequence[tuple[int, list[int]]], rows: Sequence[int], sizes: Sequence[int]
+) -> list[Pair]:
     """Return the buckets of the best way to the last row."""
     found: list[Pair] = []
     at = len(rows)
@@ -259,7 +267,8 @@ def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: OptimiserPhase, pric
     kept = {(batch, phase.top(batch)) for batch in phase.corners}
     while True:
         losses = [
-            (state.loss(at), at) if pair not in kept else (float("inf"), at) for at, pair in enumerate(state.pairs)
+            (state.loss(at), at) if pair not in kept else (float("inf"), at)
+            for at, pair in enumerate(state.pairs)
         ]
         cheap = sorted(entry for entry in losses if entry[0] < price)
         if not cheap:

@@ -19,7 +19,9 @@ Entry = tuple[int, int, int]
 """(batch, query tokens, context blocks), as in the engine's file."""
 
 
-def plan(shapes: Shapes, limits: EngineLimits, cost: StepTime, price: float, *, thorough: bool) -> set[Entry]:
+def plan(
+    shapes: Shapes, limits: EngineLimits, cost: StepTime, price: float, *, thorough: bool
+) -> set[Entry]:
     """Return the buckets of one prompt for a price.
 
     The price is in the unit of weight times time.

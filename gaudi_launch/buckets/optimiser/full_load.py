@@ -48,7 +48,9 @@ def range_requests(limits: EngineLimits) -> list[tuple[float, int, int]]:
     return found
 
 
-def padding(lists: Sequence[Buckets | None], limits: EngineLimits, cost: StepTime) -> list[Score | None]:
+def padding(
+    lists: Sequence[Buckets | None], limits: EngineLimits, cost: StepTime
+) -> list[Score | None]:
     """Return the overhead of each list at full load.
 
     Return None for a list that is not written.

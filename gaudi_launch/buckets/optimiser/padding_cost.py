@@ -73,7 +73,9 @@ def score(buckets: Buckets, shapes: Shapes, cost: StepTime) -> Score:
         list(buckets.decode), 2, shapes.decode, cost.decode, _BLOCK_STEP
     )
     exact = max(prompt_exact + decode_exact, 1e-12)
-    steps = float(shapes.prompt.weight.sum() + shapes.decode.weight.sum() + shapes.continued.weight.sum())
+    steps = float(
+        shapes.prompt.weight.sum() + shapes.decode.weight.sum() + shapes.continued.weight.sum()
+    )
     return Score(
         (prompt_padded + decode_padded) / exact - 1,
         prompt_padded / prompt_exact - 1 if prompt_exact else 0.0,
@@ -82,7 +84,9 @@ def score(buckets: Buckets, shapes: Shapes, cost: StepTime) -> Score:
     )
 
 
-def _prompts(buckets: Sequence[Bucket], shapes: Shapes, cost: StepTime) -> tuple[float, float, float]:
+def _prompts(
+    buckets: Sequence[Bucket], shapes: Shapes, cost: StepTime
+) -> tuple[float, float, float]:
     """Return (unpadded time, padded time, weight outside) of prompts.
 
     Those behind a context are included.
@@ -127,8 +131,13 @@ def _phase(
     table = np.asarray(sorted(buckets), dtype=np.int64).reshape(-1, 3)
     found = look_up(buckets, axis, shapes)
     inside = found >= 0
-    padded = float(shapes.weight[inside] @ time(table[found[inside], 0], table[found[inside], axis]))
+    padded = float(
+        shapes.weight[inside] @ time(table[found[inside], 0], table[found[inside], axis])
+    )
     for at in np.flatnonzero(~inside):
-        batch, size = fallback(int(shapes.batch[at]), _BATCH_STEP), fallback(int(shapes.size[at]), step)
+        batch, size = (
+            fallback(int(shapes.batch[at]), _BATCH_STEP),
+            fallback(int(shapes.size[at]), step),
+        )
         padded += float(shapes.weight[at] * time(batch, size))
     return exact, padded, float(shapes.weight[~inside].sum())

@@ -53,7 +53,12 @@ class ParameterChoice:
 
 
 def search(
-    family: str, algorithm: str, limits: EngineLimits, shapes: Shapes, cost: StepTime, goal: BucketGoal
+    family: str,
+    algorithm: str,
+    limits: EngineLimits,
+    shapes: Shapes,
+    cost: StepTime,
+    goal: BucketGoal,
 ) -> tuple[dict[str, str], Buckets]:
     """Return the variables, and the buckets that the engine builds from them.
 
@@ -93,7 +98,9 @@ def _best(
         pairs.sort(key=lambda pair: pair[0].graphs + pair[1].graphs)
     else:
         pay = (goal.price or 0.0) * exact
-        pairs.sort(key=lambda pair: pair[0].time + pair[1].time + pay * (pair[0].graphs + pair[1].graphs))
+        pairs.sort(
+            key=lambda pair: pair[0].time + pair[1].time + pay * (pair[0].graphs + pair[1].graphs)
+        )
     return pairs
 
 
@@ -120,7 +127,11 @@ def _ladders(minimum: int, step: int, top: int, limited: bool) -> list[tuple[Ran
     """Return the ladders of these settings that reach ``top``."""
     if not limited:
         high = -(-top // step) * step
-        return [((minimum, step, high), ladders.linear(minimum, step, high))] if minimum <= step else []
+        return (
+            [((minimum, step, high), ladders.linear(minimum, step, high))]
+            if minimum <= step
+            else []
+        )
     return [
         ((minimum, step, top, limit), ladders.limited(minimum, step, top, limit))
         for limit in _LIMITS
@@ -141,7 +152,11 @@ def _prompts(
     found = []
 
     def graphs_of(row: int, length: int, longest: int) -> int:
-        return min((longest - length) // block + 2, (budget // row - length) // block + 1) if deep else 1
+        return (
+            min((longest - length) // block + 2, (budget // row - length) // block + 1)
+            if deep
+            else 1
+        )
 
     for batch_step in [1] if rows == 1 else _steps(1, rows):
         batch_ladder = ladders.linear(1, batch_step, -(-rows // batch_step) * batch_step)
@@ -151,15 +166,22 @@ def _prompts(
                 sizes = [size for size in ladder if size <= limits.max_num_batched_tokens]
                 if not sizes or sizes[-1] < top or len(batch_ladder) * len(sizes) > _MOST_PLACES:
                     continue
-                grid = [[b for b in sizes if b * row <= limits.max_num_batched_tokens] for row in batch_ladder]
+                grid = [
+                    [b for b in sizes if b * row <= limits.max_num_batched_tokens]
+                    for row in batch_ladder
+                ]
                 if not _holds_corners(batch_ladder, grid, limits):
                     continue
                 longest = int(lengths[2])
                 graphs = sum(
-                    graphs_of(row, b, longest) for row, held in zip(batch_ladder, grid, strict=True) for b in held
+                    graphs_of(row, b, longest)
+                    for row, held in zip(batch_ladder, grid, strict=True)
+                    for b in held
                 )
                 time = _time(batch_ladder, grid, shapes, cost.prefill)
-                found.append(ParameterChoice({"PROMPT_BS": batches, "PROMPT_SEQ": lengths}, graphs, time))
+                found.append(
+                    ParameterChoice({"PROMPT_BS": batches, "PROMPT_SEQ": lengths}, graphs, time)
+                )
     return found
 
 
@@ -200,7 +222,12 @@ def _lost_time(limits: EngineLimits, kept: int, shapes: Weighted, cost: StepTime
 
 
 def _decodes(
-    limits: EngineLimits, shapes: Weighted, cost: StepTime, limited: bool, *, rounds_cache: bool = False
+    limits: EngineLimits,
+    shapes: Weighted,
+    cost: StepTime,
+    limited: bool,
+    *,
+    rounds_cache: bool = False,
 ) -> list[ParameterChoice]:
     """Return the menu of decode settings.
 
@@ -224,7 +251,9 @@ def _decodes(
             rows = ladders.linear(batch_low, batch_step, high)
         sequences, held = _by_blocks(rows, limits.num_blocks, coarse, cost)
         # short lengths of few sequences have fewer blocks than any of these
-        for minimum, step in product(sorted({min(each, reach) for each in _MINIMA}), _steps(128, reach)):
+        for minimum, step in product(
+            sorted({min(each, reach) for each in _MINIMA}), _steps(128, reach)
+        ):
             if limited and step > 256:
                 continue
             kept = usable_blocks(limits, step) if rounds_cache else limits.num_blocks
@@ -238,13 +267,19 @@ def _decodes(
                 table = np.asarray(sizes)
                 # a row has no bucket of fewer blocks than sequences
                 graphs = len(rows) * len(sizes) - int(np.searchsorted(table, rows).sum())
-                padded = float(np.diff(held[table], prepend=0.0) @ table + (held[-1] - held[kept]) * kept)
+                padded = float(
+                    np.diff(held[table], prepend=0.0) @ table + (held[-1] - held[kept]) * kept
+                )
                 time = sequences + cost.decode_block * padded + lost
-                found.append(ParameterChoice({"DECODE_BS": batches, "DECODE_BLOCK": blocks}, graphs, time))
+                found.append(
+                    ParameterChoice({"DECODE_BS": batches, "DECODE_BLOCK": blocks}, graphs, time)
+                )
     return found
 
 
-def _by_blocks(rows: list[int], most: int, shapes: Weighted, cost: StepTime) -> tuple[float, Floats]:
+def _by_blocks(
+    rows: list[int], most: int, shapes: Weighted, cost: StepTime
+) -> tuple[float, Floats]:
     """Return the time of decode shapes padded to these batch rows, without blocks.
 
     Also return, for each number of blocks to ``most``, the weight of the shapes for which a bucket

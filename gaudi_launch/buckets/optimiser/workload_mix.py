@@ -61,7 +61,10 @@ class Expectation:
 
 
 def expect(
-    requests: Requests | None, limits: EngineLimits, cost: StepTime, trace_share: float = TRACE_SHARE
+    requests: Requests | None,
+    limits: EngineLimits,
+    cost: StepTime,
+    trace_share: float = TRACE_SHARE,
 ) -> Expectation:
     """Return the shapes to plan for, of the trace and of the prior.
 
@@ -114,7 +117,11 @@ def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
     for concurrency in _doubling(limits.max_num_seqs):
         count = min(1500, max(60, concurrency * 8))
         requests = [
-            (0.0, draw(limits.input_min, limits.input_max), draw(limits.output_min, limits.output_max))
+            (
+                0.0,
+                draw(limits.input_min, limits.input_max),
+                draw(limits.output_min, limits.output_max),
+            )
             for _ in range(count)
         ]
         runs.append((1.0, simulate(requests, limits, cost, concurrency=concurrency)))
@@ -126,7 +133,9 @@ def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
     return Shapes(_mix(loops.prompt, even.prompt, PRIOR_SIMULATED_PROMPT, cost.prefill), decode)
 
 
-def _mix_prompts(loops: Shapes, even: Shapes, limits: EngineLimits, cost: StepTime) -> tuple[Weighted, Continued]:
+def _mix_prompts(
+    loops: Shapes, even: Shapes, limits: EngineLimits, cost: StepTime
+) -> tuple[Weighted, Continued]:
     """Return prompts as simulated and as evenly spread.
 
     The simulation alone shows how many have a context. A cached prefix is not simulated, so a share of
@@ -157,7 +166,9 @@ def _even_contexts(limits: EngineLimits) -> Continued:
     most = max(1, min(limits.most_context, limits.input_max // limits.block_size))
     contexts = np.unique(np.exp(np.linspace(0.0, math.log(most), 24)).round().astype(np.int64))
     longest = min(limits.longest_query, limits.input_max)
-    queries = np.unique(np.exp(np.linspace(0.0, math.log(max(longest, 2)), 40)).round().astype(np.int64))
+    queries = np.unique(
+        np.exp(np.linspace(0.0, math.log(max(longest, 2)), 40)).round().astype(np.int64)
+    )
     query, context = (values.ravel() for values in np.meshgrid(queries, contexts))
     fits = query + limits.block_size * context <= max(limits.input_max, limits.block_size + 1)
     return merge_continued([Continued(query[fits], context[fits], np.ones(int(fits.sum())))])
@@ -173,8 +184,12 @@ def distance(one: Shapes, other: Shapes, limits: EngineLimits, cost: StepTime) -
     def cells(shapes: Shapes) -> NDArray[np.float64]:
         side = 24
         counts = np.zeros((2, side * side))
-        for number, (part, time) in enumerate(((shapes.prompt, cost.prefill), (shapes.decode, cost.decode))):
-            where = np.log2(part.batch).astype(int).clip(0, side - 1) * side + np.log2(part.size).astype(int)
+        for number, (part, time) in enumerate(
+            ((shapes.prompt, cost.prefill), (shapes.decode, cost.decode))
+        ):
+            where = np.log2(part.batch).astype(int).clip(0, side - 1) * side + np.log2(
+                part.size
+            ).astype(int)
             np.add.at(counts[number], where, part.weight * time(part.batch, part.size))
         flat = counts.ravel()
         return flat / max(float(flat.sum()), 1e-12)
@@ -221,7 +236,8 @@ def _even(limits: EngineLimits) -> Shapes:
     batch, length = (
         values.ravel().round().astype(np.int64)
         for values in np.meshgrid(
-            geometric(1, limits.prefill_rows, 12), geometric(limits.input_min, limits.input_max, 160)
+            geometric(1, limits.prefill_rows, 12),
+            geometric(limits.input_min, limits.input_max, 160),
         )
     )
     fits = -(-length // block) * block * batch <= limits.max_num_batched_tokens
@@ -251,12 +267,17 @@ def _blur(shapes: Shapes, limits: EngineLimits) -> Shapes:
 
     def tops(part: Weighted, top: Callable[[int], int]) -> NDArray[np.int64]:
         known = {batch: top(batch) for batch in set(part.batch.tolist())}
-        return np.maximum(part.size, np.array([known[batch] for batch in part.batch.tolist()], dtype=np.int64))
+        return np.maximum(
+            part.size, np.array([known[batch] for batch in part.batch.tolist()], dtype=np.int64)
+        )
 
     def sizes(part: Weighted, top: NDArray[np.int64]) -> Weighted:
         steps = np.linspace(-1, 1, 11)[1:-1]
         kernel = (1 - np.abs(steps)) / (1 - np.abs(steps)).sum()
-        spread = [np.rint(part.size * (1 + step * SIZE_BLUR)).astype(np.int64).clip(1, top) for step in steps]
+        spread = [
+            np.rint(part.size * (1 + step * SIZE_BLUR)).astype(np.int64).clip(1, top)
+            for step in steps
+        ]
         return weighted(
             np.tile(part.batch, len(steps) + 1),
             np.concatenate([part.size, *spread]),
@@ -265,7 +286,10 @@ def _blur(shapes: Shapes, limits: EngineLimits) -> Shapes:
 
     def batches(part: Weighted) -> Weighted:
         moved = []
-        for wanted in (np.floor(part.batch * (1 - BATCH_BLUR)), np.ceil(part.batch * (1 + BATCH_BLUR))):
+        for wanted in (
+            np.floor(part.batch * (1 - BATCH_BLUR)),
+            np.ceil(part.batch * (1 + BATCH_BLUR)),
+        ):
             near = wanted.astype(np.int64).clip(1, limits.prefill_rows)
             fits = near * (-(-part.size // block) * block) <= limits.max_num_batched_tokens
             moved.append(np.where(fits, near, part.batch))
@@ -289,6 +313,9 @@ def _blur_contexts(part: Continued, limits: EngineLimits) -> Continued:
     if not len(part):
         return part
     steps = np.linspace(-SIZE_BLUR, SIZE_BLUR, 5)
-    moved = [np.rint(part.context * (1 + step)).astype(np.int64).clip(1, limits.most_context) for step in steps]
+    moved = [
+        np.rint(part.context * (1 + step)).astype(np.int64).clip(1, limits.most_context)
+        for step in steps
+    ]
     spread = [Continued(part.query, context, part.weight / (2 * len(steps))) for context in moved]
     return merge_continued([replace(part, weight=part.weight / 2), *spread])

@@ -27,10 +27,18 @@ def bench(
         rich_help_panel=_LOAD,
     ),
     rate: str | None = typer.Option(
-        None, "--rate", metavar="R", help="Requests per second, independent of answers.", rich_help_panel=_LOAD
+        None,
+        "--rate",
+        metavar="R",
+        help="Requests per second, independent of answers.",
+        rich_help_panel=_LOAD,
     ),
     concurrency: str | None = typer.Option(
-        None, "--concurrency", metavar="N", help="Maximum concurrent requests (default 4).", rich_help_panel=_LOAD
+        None,
+        "--concurrency",
+        metavar="N",
+        help="Maximum concurrent requests (default 4).",
+        rich_help_panel=_LOAD,
     ),
     requests: str | None = typer.Option(
         None,
@@ -85,23 +93,43 @@ def bench(
     form: str = typer.Option(
         "auto", "--form", help="auto, chat, completions or generate (TGI).", rich_help_panel=_HOW
     ),
-    model: str | None = typer.Option(None, "--model", help="The model's name in requests.", rich_help_panel=_HOW),
+    model: str | None = typer.Option(
+        None, "--model", help="The model's name in requests.", rich_help_panel=_HOW
+    ),
     tokenizer: str | None = typer.Option(
-        None, "--tokenizer", metavar="MODEL", help="For other tools: folder or hub ID.", rich_help_panel=_HOW
+        None,
+        "--tokenizer",
+        metavar="MODEL",
+        help="For other tools: folder or hub ID.",
+        rich_help_panel=_HOW,
     ),
     stop_early: bool = typer.Option(
         False, "--stop-early", help="Let the model end answers early.", rich_help_panel=_HOW
     ),
     timeout: str = typer.Option(
-        "600", "--patience", metavar="TIME", help="Timeout without data of a request: 90, 5m.", rich_help_panel=_HOW
+        "600",
+        "--patience",
+        metavar="TIME",
+        help="Timeout without data of a request: 90, 5m.",
+        rich_help_panel=_HOW,
     ),
     save: Path | None = typer.Option(
-        None, "--save", metavar="FILE", help="File for the run (default: state folder).", rich_help_panel=_SHOW
+        None,
+        "--save",
+        metavar="FILE",
+        help="File for the run (default: state folder).",
+        rich_help_panel=_SHOW,
     ),
     plot: Path | None = typer.Option(
-        None, "--plot", metavar="FILE.png|.svg", help="Draw a chart to this file.", rich_help_panel=_SHOW
+        None,
+        "--plot",
+        metavar="FILE.png|.svg",
+        help="Draw a chart to this file.",
+        rich_help_panel=_SHOW,
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout.", rich_help_panel=_SHOW),
+    as_json: bool = typer.Option(
+        False, "--json", help="One JSON object on stdout.", rich_help_panel=_SHOW
+    ),
 ) -> None:
     """Measure a server: TTFT, TPOT and tokens per second, with percentiles.
 

@@ -9,11 +9,17 @@ import typer
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 
-app = CommandApp(no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes).")
+app = CommandApp(
+    no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes)."
+)
 
-Root = typer.Option(None, "-c", "--cache", metavar="DIR", help="The cache root (default: the XDG cache folder).")
+Root = typer.Option(
+    None, "-c", "--cache", metavar="DIR", help="The cache root (default: the XDG cache folder)."
+)
 Json = typer.Option(False, "--json", help="One JSON object on stdout.")
-Machine = typer.Option(None, "--machine", help="Check for another machine: a snapshot or simulated:NAME.")
+Machine = typer.Option(
+    None, "--machine", help="Check for another machine: a snapshot or simulated:NAME."
+)
 
 
 @app.command("list")
@@ -37,7 +43,9 @@ def show(key: str, cache: Path | None = Root, as_json: bool = Json) -> None:
 @app.command()
 def verify(
     key: str | None = typer.Argument(None, help="A key or its first digits; all keys without it."),
-    quick: bool = typer.Option(False, "--quick", help="Names and sizes only; contents are not read."),
+    quick: bool = typer.Option(
+        False, "--quick", help="Names and sizes only; contents are not read."
+    ),
     repair: bool = typer.Option(False, "--repair", help="Remove only damaged files."),
     cache: Path | None = Root,
     as_json: bool = Json,
@@ -54,8 +62,12 @@ def verify(
 
 @app.command()
 def prune(
-    max_size: str | None = typer.Option(None, "--max-size", metavar="200G", help="Keep at most this much."),
-    older: str | None = typer.Option(None, "--older", metavar="30d", help="Remove keys not used for this long."),
+    max_size: str | None = typer.Option(
+        None, "--max-size", metavar="200G", help="Keep at most this much."
+    ),
+    older: str | None = typer.Option(
+        None, "--older", metavar="30d", help="Remove keys not used for this long."
+    ),
     stale: bool = typer.Option(False, "--stale", help="Remove keys of another product or driver."),
     yes: bool = typer.Option(False, "--yes", help="Remove; without it keys are only shown."),
     cache: Path | None = Root,

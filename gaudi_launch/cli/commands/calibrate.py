@@ -15,21 +15,34 @@ app = CommandApp()
 @app.command()
 def calibrate(
     model: str = typer.Argument(..., metavar="MODEL", help="A folder or a hub ID."),
-    cards: str = typer.Option("", "-n", "--cards", metavar="N", help="Number of cards, the same as for serving."),
+    cards: str = typer.Option(
+        "", "-n", "--cards", metavar="N", help="Number of cards, the same as for serving."
+    ),
     dataset: str = typer.Option(
         "", "--dataset", help=f"A .pkl file, a folder, or a hub's data set (default: {DATASET})."
     ),
-    modules: str = typer.Option("", "-m", "--modules", metavar="LIST", help="Module IDs to use, e.g. 0,1,2,3."),
+    modules: str = typer.Option(
+        "", "-m", "--modules", metavar="LIST", help="Module IDs to use, e.g. 0,1,2,3."
+    ),
     python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
-    batch: str = typer.Option("", "--batch", metavar="N", help="Prompts per batch (default: 32; deepseek_r1: 1)."),
+    batch: str = typer.Option(
+        "", "--batch", metavar="N", help="Prompts per batch (default: 32; deepseek_r1: 1)."
+    ),
     samples: str = typer.Option("", "--samples", metavar="N", help="Total number of prompts."),
     eager: bool = typer.Option(False, "--eager", help="Run without graphs (slower, less memory)."),
     scripts: Path | None = typer.Option(
-        None, "--scripts", metavar="DIR", help="The calibration folder of vllm-hpu-extension or vllm-gaudi."
+        None,
+        "--scripts",
+        metavar="DIR",
+        help="The calibration folder of vllm-hpu-extension or vllm-gaudi.",
     ),
-    code: bool = typer.Option(False, "--trust-remote-code", help="Allow Python code from the model folder."),
+    code: bool = typer.Option(
+        False, "--trust-remote-code", help="Allow Python code from the model folder."
+    ),
     again: bool = typer.Option(
-        False, "--force", help="Calibrate again from the beginning, and a model that the engine's lists lack."
+        False,
+        "--force",
+        help="Calibrate again from the beginning, and a model that the engine's lists lack.",
     ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:

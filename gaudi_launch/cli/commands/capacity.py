@@ -21,12 +21,16 @@ _Options = record(CapacityOptions())
 
 @app.command(cls=RecordCommand)
 def capacity(
-    model: str = typer.Argument(..., metavar="MODEL", help="A folder, a hub ID, or a model with a profile."),
+    model: str = typer.Argument(
+        ..., metavar="MODEL", help="A folder, a hub ID, or a model with a profile."
+    ),
     options: CapacityOptions = _Options,
     plot: Path | None = typer.Option(
         None, help="Draw latency against load.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW),
+    as_json: bool = typer.Option(
+        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
+    ),
 ) -> None:
     """Estimate replicas, cards and nodes for a request rate by simulation; no card is needed.
 

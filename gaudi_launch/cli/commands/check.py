@@ -11,10 +11,17 @@ app = CommandApp()
 
 @app.command()
 def check(
-    server: str = typer.Argument(..., metavar="URL|NAME", help="A server's address, or a service's name."),
-    model: str | None = typer.Option(None, "--model", help="The model's name in requests (default: the first)."),
+    server: str = typer.Argument(
+        ..., metavar="URL|NAME", help="A server's address, or a service's name."
+    ),
+    model: str | None = typer.Option(
+        None, "--model", help="The model's name in requests (default: the first)."
+    ),
     long: str | None = typer.Option(
-        None, "--long", metavar="TOKENS", help="Length of the long prompt (default: the plan's bucket edge)."
+        None,
+        "--long",
+        metavar="TOKENS",
+        help="Length of the long prompt (default: the plan's bucket edge).",
     ),
     timeout: str = typer.Option(
         "120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m."

@@ -13,7 +13,9 @@ from gaudi_launch.app.cluster import ClusterOptions, HostOptions
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 
-app = CommandApp(no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down.")
+app = CommandApp(
+    no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down."
+)
 
 _PANEL = "Hosts"
 _Hosts = record(HostOptions())
@@ -24,7 +26,9 @@ Json = typer.Option(False, "--json", help="One JSON object on stdout.")
 @app.command(cls=RecordCommand)
 def plan(
     cluster: ClusterOptions = _Cluster,
-    ask: bool = typer.Option(False, "--ask", help="Also connect to hosts with a snapshot.", rich_help_panel=_PANEL),
+    ask: bool = typer.Option(
+        False, "--ask", help="Also connect to hosts with a snapshot.", rich_help_panel=_PANEL
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands to run yourself."),
     as_json: bool = Json,
     options: LaunchOptions = Launch,
@@ -55,8 +59,12 @@ def _some_unknown(cluster: ClusterOptions, options: LaunchOptions) -> bool:
 @app.command(cls=RecordCommand)
 def up(
     cluster: ClusterOptions = _Cluster,
-    no_copy: bool = typer.Option(False, "--no-copy", help="Copy no model and no recipes.", rich_help_panel=_PANEL),
-    ready_seconds: str = typer.Option("", "--wait", metavar="TIME", help="Timeout: 90, 5m, 1h (default: none)."),
+    no_copy: bool = typer.Option(
+        False, "--no-copy", help="Copy no model and no recipes.", rich_help_panel=_PANEL
+    ),
+    ready_seconds: str = typer.Option(
+        "", "--wait", metavar="TIME", help="Timeout: 90, 5m, 1h (default: none)."
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands, start nothing."),
     as_json: bool = Json,
     options: LaunchOptions = Launch,
@@ -86,7 +94,9 @@ def up(
 
 @app.command()
 def status(
-    name: str = typer.Option("", "--name", metavar="NAME", help="Name of this cluster.", rich_help_panel=_PANEL),
+    name: str = typer.Option(
+        "", "--name", metavar="NAME", help="Name of this cluster.", rich_help_panel=_PANEL
+    ),
     as_json: bool = Json,
 ) -> None:
     """Show every host's processes, Ray's state and the engine's. Exit code 0: all healthy, else 1."""

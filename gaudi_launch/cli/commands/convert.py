@@ -33,6 +33,8 @@ def convert(
         return
     lines = [text("fp8.done", written=len(did.written), kept=len(did.kept), out=out)]
     if did.copied_projections:
-        lines.append(text("fp8.note", count=len(did.copied_projections), example=did.copied_projections[0]))
+        lines.append(
+            text("fp8.note", count=len(did.copied_projections), example=did.copied_projections[0])
+        )
     for line in [*lines, text("fp8.gaudi3")]:
         console().print(line, markup=False)

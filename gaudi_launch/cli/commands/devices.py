@@ -56,12 +56,19 @@ def devices(
 @app.command()
 def pick(
     ctx: typer.Context,
-    cards: int | None = typer.Option(None, "-n", "--cards", help="Number of cards (1, 2, 4 or 8). Default 1."),
-    modules: str | None = typer.Option(None, "-m", "--modules", metavar="0,1,..", help="Module IDs to use."),
+    cards: int | None = typer.Option(
+        None, "-n", "--cards", help="Number of cards (1, 2, 4 or 8). Default 1."
+    ),
+    modules: str | None = typer.Option(
+        None, "-m", "--modules", metavar="0,1,..", help="Module IDs to use."
+    ),
     machine: str | None = _MACHINE,
     as_json: bool = _JSON,
     form: str = typer.Option(
-        "text", "--format", metavar="text|modules|indices|cpus", help="Print only this value, for scripts."
+        "text",
+        "--format",
+        metavar="text|modules|indices|cpus",
+        help="Print only this value, for scripts.",
     ),
 ) -> None:
     """Print the cards that 'serve' would select, with the reasons, without reserving them."""

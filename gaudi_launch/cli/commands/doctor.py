@@ -18,35 +18,65 @@ if TYPE_CHECKING:
 
 app = CommandApp()
 
-_BUNDLE = typer.Option(None, "--bundle", metavar="FILE.tar.gz", help="Write all results to one file for support.")
+_BUNDLE = typer.Option(
+    None, "--bundle", metavar="FILE.tar.gz", help="Write all results to one file for support."
+)
 
 
 @app.command()
 def doctor(
     machine: str | None = typer.Option(
-        None, "--machine", metavar="FILE|simulated:NAME", help="Check a snapshot or a simulated machine."
+        None,
+        "--machine",
+        metavar="FILE|simulated:NAME",
+        help="Check a snapshot or a simulated machine.",
     ),
-    only: str = typer.Option("", "--only", metavar="ID,..", help="Only these checks or areas (see --list)."),
-    skip: str = typer.Option("", "--skip", metavar="ID,..", help="Leave these checks or areas out."),
+    only: str = typer.Option(
+        "", "--only", metavar="ID,..", help="Only these checks or areas (see --list)."
+    ),
+    skip: str = typer.Option(
+        "", "--skip", metavar="ID,..", help="Leave these checks or areas out."
+    ),
     show_list: bool = typer.Option(False, "--list", help="List all checks and run none."),
     deep: bool = typer.Option(False, "--deep", help="Also run long tests that use the cards."),
-    strict: bool = typer.Option(False, "--strict", help="Warnings count as failures in the exit code."),
+    strict: bool = typer.Option(
+        False, "--strict", help="Warnings count as failures in the exit code."
+    ),
     python: str | None = typer.Option(None, "--python", help="The engine's interpreter."),
-    weights: str | None = typer.Option(None, "-w", "--weights", metavar="FOLDER", help="Check this model folder."),
-    port: int | None = typer.Option(None, "--port", min=1, max=65535, help="Check that this port is free."),
-    cards: int | None = typer.Option(None, "-n", "--cards", min=1, help="Cards that the launch needs."),
-    modules: str | None = typer.Option(None, "-m", "--modules", metavar="0,1,..", help="Selected module IDs."),
+    weights: str | None = typer.Option(
+        None, "-w", "--weights", metavar="FOLDER", help="Check this model folder."
+    ),
+    port: int | None = typer.Option(
+        None, "--port", min=1, max=65535, help="Check that this port is free."
+    ),
+    cards: int | None = typer.Option(
+        None, "-n", "--cards", min=1, help="Cards that the launch needs."
+    ),
+    modules: str | None = typer.Option(
+        None, "-m", "--modules", metavar="0,1,..", help="Selected module IDs."
+    ),
     nodes: int = typer.Option(1, "--nodes", min=1, help="Number of servers."),
     hugepages: int | None = typer.Option(
-        None, "--hugepages", min=1, help="Expected 2 MiB huge pages (default: 15000 for eight cards)."
+        None,
+        "--hugepages",
+        min=1,
+        help="Expected 2 MiB huge pages (default: 15000 for eight cards).",
     ),
-    image: str | None = typer.Option(None, "--image", help="Container image that will run the engine."),
-    fix: bool = typer.Option(False, "--fix", help="Apply the reversible repairs, after a confirmation."),
+    image: str | None = typer.Option(
+        None, "--image", help="Container image that will run the engine."
+    ),
+    fix: bool = typer.Option(
+        False, "--fix", help="Apply the reversible repairs, after a confirmation."
+    ),
     undo: bool = typer.Option(False, "--undo", help="Revert the changes of --fix."),
     yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask for confirmation."),
     bundle: Path | None = _BUNDLE,
-    keep_names: bool = typer.Option(False, "--keep-names", help="Leave names and addresses in the bundle."),
-    show_everything: bool = typer.Option(False, "--all", help="Also show the passed and skipped checks."),
+    keep_names: bool = typer.Option(
+        False, "--keep-names", help="Leave names and addresses in the bundle."
+    ),
+    show_everything: bool = typer.Option(
+        False, "--all", help="Also show the passed and skipped checks."
+    ),
     verbose: bool = typer.Option(False, "-v", "--verbose", help="Details of every check."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:

@@ -38,7 +38,9 @@ def engines(
 def diff(
     ctx: typer.Context,
     left: str = typer.Argument(..., metavar="A", help="The engine version in use: vllm-fork@1.22."),
-    right: str = typer.Argument(..., metavar="B", help="The engine version to compare: vllm-gaudi@0.26."),
+    right: str = typer.Argument(
+        ..., metavar="B", help="The engine version to compare: vllm-gaudi@0.26."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
     options: LaunchOptions = Launch,
 ) -> None:

@@ -23,9 +23,14 @@ def estimate(
     ),
     options: EstimateOptions = _Options,
     plot: Path | None = typer.Option(
-        None, help="Draw tokens/s against concurrent sequences.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
+        None,
+        help="Draw tokens/s against concurrent sequences.",
+        metavar="FILE.png|.svg",
+        rich_help_panel=_SHOW,
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW),
+    as_json: bool = typer.Option(
+        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
+    ),
 ) -> None:
     """Predict TTFT, TPOT and tokens/s, by part, with a range and the published figures nearest to the load.
 

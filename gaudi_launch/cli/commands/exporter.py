@@ -11,10 +11,15 @@ app = CommandApp()
 
 @app.command()
 def exporter(
-    host: str = typer.Option("127.0.0.1", "-u", "--host", metavar="ADDRESS", help="Address to listen on."),
+    host: str = typer.Option(
+        "127.0.0.1", "-u", "--host", metavar="ADDRESS", help="Address to listen on."
+    ),
     port: str = typer.Option("9640", "-p", "--port", metavar="PORT", help="Port to listen on."),
     machine: str | None = typer.Option(
-        None, "--machine", metavar="FILE|simulated:NAME", help="Cards of a snapshot or simulated machine."
+        None,
+        "--machine",
+        metavar="FILE|simulated:NAME",
+        help="Cards of a snapshot or simulated machine.",
     ),
     once: bool = typer.Option(False, "--once", help="Print the metrics and exit."),
     as_json: bool = typer.Option(False, "--json", help="With --once: one JSON object."),
@@ -42,7 +47,9 @@ def exporter(
     try:
         from gaudi_launch.watch import exporter as metrics
     except ImportError:
-        raise LaunchError("measure.no_package", ExitCode.MACHINE, name="prometheus_client", extra="") from None
+        raise LaunchError(
+            "measure.no_package", ExitCode.MACHINE, name="prometheus_client", extra=""
+        ) from None
     if once:
         if as_json:
             return emit_json({"schema": 1, "metrics": metrics.to_json(machine)})
@@ -53,10 +60,16 @@ def exporter(
         server = listen(host, number, metrics.registry(machine, fresh=True))
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise LaunchError("measure.listen", ExitCode.MACHINE, host=host, port=number, why=why) from None
+        raise LaunchError(
+            "measure.listen", ExitCode.MACHINE, host=host, port=number, why=why
+        ) from None
     try:
         shown = f"[{host}]" if ":" in host else host
-        print(text("measure.exporter_up", url=f"http://{shown}:{number}/metrics"), file=sys.stderr, flush=True)
+        print(
+            text("measure.exporter_up", url=f"http://{shown}:{number}/metrics"),
+            file=sys.stderr,
+            flush=True,
+        )
         threading.Thread(target=server.serve_forever, daemon=True).start()
         threading.Event().wait()
     finally:

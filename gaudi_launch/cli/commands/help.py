@@ -15,7 +15,9 @@ app = CommandApp()
 @app.command()
 def help(
     ctx: typer.Context,
-    words: list[str] | None = typer.Argument(None, metavar="[COMMAND]...", help="A command: 'help cache prune'."),
+    words: list[str] | None = typer.Argument(
+        None, metavar="[COMMAND]...", help="A command: 'help cache prune'."
+    ),
     as_json: bool = typer.Option(False, "--json", help="The questions as one JSON object."),
 ) -> None:
     """List questions with the commands that answer them, or show the help of one command."""

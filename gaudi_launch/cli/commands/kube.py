@@ -13,7 +13,9 @@ app = CommandApp(
     no_args_is_help=True,
 )
 
-_NAMESPACE = typer.Option("", "-N", "--namespace", metavar="NAME", help="Namespace (default: that of kubectl).")
+_NAMESPACE = typer.Option(
+    "", "-N", "--namespace", metavar="NAME", help="Namespace (default: that of kubectl)."
+)
 _KUBECONFIG = typer.Option("", "--kubeconfig", metavar="FILE", help="kubectl's configuration.")
 _CONTEXT = typer.Option("", "--context", metavar="NAME", help="Context in that configuration.")
 _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
@@ -26,7 +28,9 @@ def _group() -> None:
 
 @app.command()
 def status(
-    name: str = typer.Argument("", metavar="[NAME]", help="One deployment (default: all of gaudi-launch)."),
+    name: str = typer.Argument(
+        "", metavar="[NAME]", help="One deployment (default: all of gaudi-launch)."
+    ),
     namespace: str = _NAMESPACE,
     kubeconfig: str = _KUBECONFIG,
     context: str = _CONTEXT,
@@ -52,7 +56,9 @@ def logs(
     kubeconfig: str = _KUBECONFIG,
     context: str = _CONTEXT,
     follow: bool = typer.Option(False, "-f", "--follow", help="Follow new lines."),
-    previous: bool = typer.Option(False, "--previous", help="Log of the container before the last restart."),
+    previous: bool = typer.Option(
+        False, "--previous", help="Log of the container before the last restart."
+    ),
     tail: str = typer.Option("1000", "--tail", metavar="N", help="Last lines of each pod."),
     pod: str = typer.Option("", "--pod", metavar="NAME", help="Only this pod."),
 ) -> None:
@@ -70,7 +76,9 @@ def delete(
     namespace: str = _NAMESPACE,
     kubeconfig: str = _KUBECONFIG,
     context: str = _CONTEXT,
-    volumes: bool = typer.Option(False, "--volumes", help="Also delete its PVCs: weights and compiled graphs."),
+    volumes: bool = typer.Option(
+        False, "--volumes", help="Also delete its PVCs: weights and compiled graphs."
+    ),
     yes: bool = typer.Option(False, "-y", "--yes", help="Do not ask for confirmation."),
 ) -> None:
     """Delete a deployment after listing its objects. PVCs are kept unless --volumes."""

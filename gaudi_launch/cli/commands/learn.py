@@ -14,7 +14,9 @@ def learn(
     results: list[str] | None = typer.Argument(
         None, metavar="RESULT...", help="Saved bench runs, engine logs, saved /metrics pages."
     ),
-    service: str = typer.Option("", "--service", metavar="NAME", help="The service of a log or a /metrics page."),
+    service: str = typer.Option(
+        "", "--service", metavar="NAME", help="The service of a log or a /metrics page."
+    ),
     show: bool = typer.Option(False, "--show", help="Print the learned constants."),
     reset: bool = typer.Option(False, "--reset", help="Return to the shipped constants."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),

@@ -23,11 +23,16 @@ _PIECE = 1 << 16
 @app.command()
 def logs(
     name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps' shows it."),
-    follow: bool = typer.Option(False, "-f", "--follow", help="Follow the log until the service ends."),
+    follow: bool = typer.Option(
+        False, "-f", "--follow", help="Follow the log until the service ends."
+    ),
     launcher: bool = typer.Option(False, "--launcher", help="The launcher's log."),
     engine: bool = typer.Option(False, "--engine", help="The engine's log (default)."),
     previous: bool = typer.Option(
-        False, "-p", "--previous", help="The engine's log of the previous run, or before its last rotation."
+        False,
+        "-p",
+        "--previous",
+        help="The engine's log of the previous run, or before its last rotation.",
     ),
     lines: int | None = typer.Option(None, "-n", "--lines", min=0, help="Only the last N lines."),
     as_json: bool = typer.Option(
@@ -84,7 +89,9 @@ def _show_not_begun(name: str, path: Path, as_json: bool) -> None:
         print(text("diagnose.not_begun", name=name), file=sys.stderr)
 
 
-def _show(file: BinaryIO, path: Path, service: ServiceRecord, *, follow: bool, as_json: bool) -> None:
+def _show(
+    file: BinaryIO, path: Path, service: ServiceRecord, *, follow: bool, as_json: bool
+) -> None:
     """Print a log from the file's position.
 
     It is printed unchanged, as one object, or while it grows as an object per line.

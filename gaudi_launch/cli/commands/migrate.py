@@ -20,7 +20,9 @@ def migrate(
     release: str | None = typer.Option(
         None, "--release", metavar="1.21|1.22|deepseek_r1", help="Release of the script."
     ),
-    machine: str | None = typer.Option(None, "--machine", help="Plan for a snapshot file or simulated:NAME."),
+    machine: str | None = typer.Option(
+        None, "--machine", help="Plan for a snapshot file or simulated:NAME."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Convert a start-script command to gaudi-launch, and show what --tuning auto changes."""

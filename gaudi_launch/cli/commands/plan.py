@@ -18,7 +18,9 @@ def plan(
     show_everything: bool = typer.Option(
         False, "--all", help="Show everything: each setting with its source and reason."
     ),
-    verbose: bool = typer.Option(False, "-v", "--verbose", help="--all, with the source of each rule."),
+    verbose: bool = typer.Option(
+        False, "-v", "--verbose", help="--all, with the source of each rule."
+    ),
     save: Path | None = typer.Option(
         None, "--save", metavar="FILE", help="Write options and plan to a file for --plan FILE."
     ),
@@ -42,7 +44,9 @@ def plan(
     speed = of_plan(prepared, made)
     if save is not None:
         goal = BALANCED if made.placement.choice is not None else ""
-        saved_plan.write(save, options, made, goal=goal, traffic=saved_plan.traffic_of(options, speed))
+        saved_plan.write(
+            save, options, made, goal=goal, traffic=saved_plan.traffic_of(options, speed)
+        )
     if as_json:
         steps = [step.to_json() for step in prepared.steps]
         emit_json({**made.to_json(), "steps": steps, "speed": speed_json(speed)})

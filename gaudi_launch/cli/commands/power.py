@@ -18,16 +18,23 @@ app = CommandApp()
 
 @app.command()
 def power(
-    cap: int | None = typer.Option(None, "--cap", metavar="W", help="Set the power limit of the cards, in W."),
+    cap: int | None = typer.Option(
+        None, "--cap", metavar="W", help="Set the power limit of the cards, in W."
+    ),
     modules: str | None = typer.Option(
         None, "-m", "--modules", metavar="0,1,..", help="With --cap: only these modules."
     ),
     undo: bool = typer.Option(False, "--undo", help="Restore the limits that --cap changed."),
-    dry_run: bool = typer.Option(False, "--dry-run", help="With --cap: print the commands, change nothing."),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="With --cap: print the commands, change nothing."
+    ),
     yes: bool = typer.Option(False, "-y", "--yes", help="Change the limits without confirmation."),
     days: int = typer.Option(7, "--days", metavar="N", help="Energy of the last N days."),
     machine: str | None = typer.Option(
-        None, "--machine", metavar="FILE|simulated:NAME", help="Cards of a snapshot or simulated machine."
+        None,
+        "--machine",
+        metavar="FILE|simulated:NAME",
+        help="Cards of a snapshot or simulated machine.",
     ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
@@ -53,7 +60,9 @@ def power(
     if cap is None:
         report = case.report(machine, days)
         return emit_json(to_json(report)) if as_json else show(report)
-    changes = case.planned_cap(cap, parse_modules(modules) if modules is not None else None, machine)
+    changes = case.planned_cap(
+        cap, parse_modules(modules) if modules is not None else None, machine
+    )
     if dry_run:
         return _show_commands(changes, as_json)
     _confirm(changes, yes)

@@ -24,7 +24,8 @@ def list_profiles(as_json: bool = _JSON) -> None:
 
 @app.command()
 def show(
-    name: str = typer.Argument(..., metavar="NAME", help="A profile's name, or a model ID."), as_json: bool = _JSON
+    name: str = typer.Argument(..., metavar="NAME", help="A profile's name, or a model ID."),
+    as_json: bool = _JSON,
 ) -> None:
     """Show one profile file, with the source of each value."""
     from gaudi_launch.cli.views.profiles import show_file

@@ -31,12 +31,16 @@ def ps(
 
     every = services()
     shown = [service for service in every if everything or service.alive]
-    urls = {service.name: service.url for service in shown if service.alive and service.phase == "ready"}
+    urls = {
+        service.name: service.url for service in shown if service.alive and service.phase == "ready"
+    }
     load = loads(urls, _METRICS_SECONDS) if urls else {}
     now = time.time()
     if as_json:
         emit_json({"schema": 1, "services": [to_json(s, load.get(s.name), now) for s in shown]})
     else:
         if not everything:
-            shown += [service for service in every if not service.alive and service.phase in _FAILED]
+            shown += [
+                service for service in every if not service.alive and service.phase in _FAILED
+            ]
         show(shown, load, now, everything=everything)

@@ -19,15 +19,22 @@ app = CommandApp()
 def pull(
     repo: str = typer.Argument(..., metavar="OWNER/NAME"),
     source: str = typer.Option(
-        "auto", "--from", metavar="hf|modelscope|auto", help="hf, modelscope or auto (the faster one)."
+        "auto",
+        "--from",
+        metavar="hf|modelscope|auto",
+        help="hf, modelscope or auto (the faster one).",
     ),
     to: Path | None = typer.Option(
         None, "--to", metavar="DIR", help="Target folder (default: the XDG data folder)."
     ),
     revision: str = typer.Option("", "--revision", help="Branch, tag or commit."),
     repo_type: str = typer.Option("model", "--repo-type", metavar="model|dataset"),
-    everything: bool = typer.Option(False, "--all", help="Download every file, not only those for serving."),
-    code: bool = typer.Option(False, "--trust-remote-code", help="Also download the model's Python files."),
+    everything: bool = typer.Option(
+        False, "--all", help="Download every file, not only those for serving."
+    ),
+    code: bool = typer.Option(
+        False, "--trust-remote-code", help="Also download the model's Python files."
+    ),
     verify: bool = typer.Option(
         False, "--verify", help="Check every file's hash and download again those that differ."
     ),
@@ -63,4 +70,6 @@ def pull(
                 "fetched": done.fetched,
             }
         )
-    return print(text("pull.done", folder=str(done.folder), count=len(done.files), size=size_text(size)))
+    return print(
+        text("pull.done", folder=str(done.folder), count=len(done.files), size=size_text(size))
+    )

@@ -9,12 +9,16 @@ import typer
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 
-app = CommandApp(no_args_is_help=True, help="Print or check a Ray Serve config, or read a deployment's state.")
+app = CommandApp(
+    no_args_is_help=True, help="Print or check a Ray Serve config, or read a deployment's state."
+)
 
 
 @app.command(cls=RecordCommand)
 def config(
-    out: Path | None = typer.Option(None, "--out", metavar="FILE", help="Write to this file instead of stdout."),
+    out: Path | None = typer.Option(
+        None, "--out", metavar="FILE", help="Write to this file instead of stdout."
+    ),
     options: LaunchOptions = Launch,
 ) -> None:
     """Print the planned deployment as a Serve config, for a running Ray: serve deploy FILE."""
@@ -78,7 +82,9 @@ def check(
 
 @app.command()
 def status(
-    name: str | None = typer.Argument(None, metavar="[SERVICE]", help="The service (default: the running one)."),
+    name: str | None = typer.Argument(
+        None, metavar="[SERVICE]", help="The service (default: the running one)."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Show the state of a running Ray Serve deployment: applications, replicas, addresses."""
@@ -90,8 +96,13 @@ def status(
     if as_json:
         return emit_json(found.to_json())
     out = console()
-    out.print(text("ray.status_of", name=found.service, url=found.url, dashboard=found.dashboard), markup=False)
-    columns = [text(f"ray.column_{word}") for word in ("deployment", "status", "replicas", "detail")]
+    out.print(
+        text("ray.status_of", name=found.service, url=found.url, dashboard=found.dashboard),
+        markup=False,
+    )
+    columns = [
+        text(f"ray.column_{word}") for word in ("deployment", "status", "replicas", "detail")
+    ]
     rows = [(d.name, d.status, f"{d.running}/{d.wanted}", d.message) for d in found.deployments]
     out.print(table(f"{found.application}: {found.status}", columns, rows))
     if found.message:

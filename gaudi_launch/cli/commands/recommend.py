@@ -21,7 +21,10 @@ def recommend(
     given: RecommendOptions = _Options,
     options: LaunchOptions = Launch,
     plot: Path | None = typer.Option(
-        None, help="Draw tokens/s per card against TPOT.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
+        None,
+        help="Draw tokens/s per card against TPOT.",
+        metavar="FILE.png|.svg",
+        rich_help_panel=_SHOW,
     ),
     save: Path | None = typer.Option(
         None,
@@ -30,7 +33,9 @@ def recommend(
         help="Write options and plan to a file for --plan FILE.",
         rich_help_panel=_SHOW,
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW),
+    as_json: bool = typer.Option(
+        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
+    ),
 ) -> None:
     """Find the best configuration of a model for a goal, and print the serve command for it.
 

@@ -16,7 +16,9 @@ app = CommandApp()
 def restart(
     name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps -a' shows it."),
     drain: float = DRAIN,
-    no_wait: bool = typer.Option(False, "--no-wait", help="Return immediately, not when it is ready."),
+    no_wait: bool = typer.Option(
+        False, "--no-wait", help="Return immediately, not when it is ready."
+    ),
 ) -> None:
     """Stop a service if it is running, and start it again in the background with the same settings."""
     from gaudi_launch.app.stop import restart as use_case
@@ -29,4 +31,6 @@ def restart(
         print(text("services.starting", name=name), file=sys.stderr)
         return
     ready = until_ready(name)
-    print(text("services.is_ready", name=name, model=ready.state.get("served") or "-", url=ready.url))
+    print(
+        text("services.is_ready", name=name, model=ready.state.get("served") or "-", url=ready.url)
+    )

@@ -25,10 +25,16 @@ _SERVICE = "Service"
 @app.command(cls=RecordCommand)
 def serve(
     name: str | None = typer.Option(
-        None, "--name", help="The service's name (default: from model and port).", rich_help_panel=_SERVICE
+        None,
+        "--name",
+        help="The service's name (default: from model and port).",
+        rich_help_panel=_SERVICE,
     ),
     detach: bool = typer.Option(
-        False, "--detach", help="Run in the background; return when the service is ready.", rich_help_panel=_SERVICE
+        False,
+        "--detach",
+        help="Run in the background; return when the service is ready.",
+        rich_help_panel=_SERVICE,
     ),
     no_wait: bool = typer.Option(
         False, "--no-wait", help="With --detach: return immediately.", rich_help_panel=_SERVICE
@@ -41,7 +47,10 @@ def serve(
         rich_help_panel=_SERVICE,
     ),
     no_doctor: bool = typer.Option(
-        False, "--no-doctor", help="Start although a check of the machine fails.", rich_help_panel=_SERVICE
+        False,
+        "--no-doctor",
+        help="Start although a check of the machine fails.",
+        rich_help_panel=_SERVICE,
     ),
     verbose: bool = typer.Option(
         False, "--verbose", help="Also show the engine's log lines.", rich_help_panel=_SERVICE
@@ -57,7 +66,11 @@ def serve(
         rich_help_panel=_SERVICE,
     ),
     place: str | None = typer.Option(
-        None, "--in", metavar="docker", help="Start the engine in a container.", rich_help_panel=_SERVICE
+        None,
+        "--in",
+        metavar="docker",
+        help="Start the engine in a container.",
+        rich_help_panel=_SERVICE,
     ),
     image: str | None = typer.Option(
         None, "--image", help="With --in docker: another image.", rich_help_panel=_SERVICE
@@ -75,7 +88,9 @@ def serve(
     if no_wait and not detach:
         raise LaunchError("services.no_wait", ExitCode.USAGE)
     quiet = quiet or not verbose
-    how = ServeMode(name, no_doctor, quiet, phase_timeout, restart, detach, place=place, image=image)
+    how = ServeMode(
+        name, no_doctor, quiet, phase_timeout, restart, detach, place=place, image=image
+    )
     started = start(options, how, Terminal())
     if started.outcome is not None:
         _finish(started.outcome, started)

@@ -26,24 +26,40 @@ def setup(
         help="cpu (embedded), ray (with Ray Serve), gateway, or one of 'gaudi-launch engines'.",
     ),
     place: str | None = typer.Option(
-        None, "--in", metavar="venv|docker", help="A virtual environment, or a container image (tgi: docker)."
+        None,
+        "--in",
+        metavar="venv|docker",
+        help="A virtual environment, or a container image (tgi: docker).",
     ),
     python: str | None = typer.Option(
-        None, "--python", metavar="PATH", help="The Python with Gaudi's PyTorch (default: python3 on PATH)."
+        None,
+        "--python",
+        metavar="PATH",
+        help="The Python with Gaudi's PyTorch (default: python3 on PATH).",
     ),
-    index_url: str | None = typer.Option(None, "--index-url", metavar="URL", help="A mirror for pip."),
+    index_url: str | None = typer.Option(
+        None, "--index-url", metavar="URL", help="A mirror for pip."
+    ),
     vision: bool = typer.Option(False, "--vision", help="Install Pillow-SIMD (for vision models)."),
     unpinned: bool = typer.Option(
-        False, "--unpinned", help="Let pip choose the newest packages instead of the resolved versions."
+        False,
+        "--unpinned",
+        help="Let pip choose the newest packages instead of the resolved versions.",
     ),
     scale_out: bool = typer.Option(
-        False, "--scale-out", help="Install libfabric and the HCCL wrapper for host network cards (as root)."
+        False,
+        "--scale-out",
+        help="Install libfabric and the HCCL wrapper for host network cards (as root).",
     ),
     rollback: bool = typer.Option(
-        False, "--rollback", help="Return to the version that was in force before; nothing is installed."
+        False,
+        "--rollback",
+        help="Return to the version that was in force before; nothing is installed.",
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands and run nothing."),
-    no_demo: bool = typer.Option(False, "--no-demo", help="cpu: install the engine only, without the demo model."),
+    no_demo: bool = typer.Option(
+        False, "--no-demo", help="cpu: install the engine only, without the demo model."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Prepare an engine environment. Run again after an interruption to resume.
@@ -56,13 +72,19 @@ def setup(
     from gaudi_launch.errors import ExitCode, LaunchError
 
     given: dict[str, object] = {"--in": place, "--python": python}
-    given |= {"--vision": vision or None, "--scale-out": scale_out or None, "--unpinned": unpinned or None}
+    given |= {
+        "--vision": vision or None,
+        "--scale-out": scale_out or None,
+        "--unpinned": unpinned or None,
+    }
     if rollback:
         given |= {"--index-url": index_url, "--no-demo": no_demo or None}
         _check_alone(given)
         return _roll_back(engine, dry_run, as_json)
     if engine is None:
-        raise LaunchError("setup.no_engine", ExitCode.USAGE, known=", ".join((*setup_names(), *known())))
+        raise LaunchError(
+            "setup.no_engine", ExitCode.USAGE, known=", ".join((*setup_names(), *known()))
+        )
     _check_index(index_url)
     engine = setup_name(engine)
     extras = SetupExtras(index_url, vision, scale_out, unpinned=unpinned)
@@ -105,7 +127,9 @@ def _check_index(url: str | None) -> None:
         raise LaunchError("setup.index_bad", ExitCode.USAGE, found=url)
 
 
-def _gaudi(engine: str, place: str | None, python: str | None, extras: Any, dry_run: bool, as_json: bool) -> None:
+def _gaudi(
+    engine: str, place: str | None, python: str | None, extras: Any, dry_run: bool, as_json: bool
+) -> None:
     """Set up an engine for Gaudi: in a virtual environment or an image."""
     import shutil
     import time
@@ -121,7 +145,9 @@ def _gaudi(engine: str, place: str | None, python: str | None, extras: Any, dry_
     release = needed_release(engine)
     place = place or ("venv" if release.bare_image is not None else "docker")
     if place not in environment.PLACES:
-        raise LaunchError("setup.place", ExitCode.USAGE, found=place, known=", ".join(environment.PLACES))
+        raise LaunchError(
+            "setup.place", ExitCode.USAGE, found=place, known=", ".join(environment.PLACES)
+        )
     if python is not None and place == "docker":
         raise LaunchError("setup.not_in", ExitCode.USAGE, flag="--python", place=place)
     base = python or shutil.which("python3") or "python3"
@@ -140,7 +166,13 @@ def _gaudi(engine: str, place: str | None, python: str | None, extras: Any, dry_
     done = install(recipe, say)
     seconds = round(time.monotonic() - begin, 1)
     if as_json:
-        document = {"schema": 1, "engine": engine, "place": place, "python": done.python, "image": done.image}
+        document = {
+            "schema": 1,
+            "engine": engine,
+            "place": place,
+            "python": done.python,
+            "image": done.image,
+        }
         document |= {"steps_run": done.steps_run, "seconds": seconds}
         return emit_json(document | leftovers_json(done.replaced))
     if not done.steps_run and done.replaced is None:
@@ -155,7 +187,9 @@ def _gaudi(engine: str, place: str | None, python: str | None, extras: Any, dry_
     return None
 
 
-def _embedded(engine: str, index_url: str | None, dry_run: bool, no_demo: bool, as_json: bool) -> None:
+def _embedded(
+    engine: str, index_url: str | None, dry_run: bool, no_demo: bool, as_json: bool
+) -> None:
     """Set up the embedded engine and its demo model, and Ray Serve on request."""
     import time
 
@@ -177,17 +211,27 @@ def _embedded(engine: str, index_url: str | None, dry_run: bool, no_demo: bool, 
             steps += ray_install.steps()
         if not steps and not as_json:
             typer.echo(text("setup.there"))
-        return _show([(step.id, step.argv) for step in cpu_install.mirrored(steps, index_url)], {}, as_json)
+        return _show(
+            [(step.id, step.argv) for step in cpu_install.mirrored(steps, index_url)], {}, as_json
+        )
     begin = time.monotonic()
     place = ray_install if is_ray(engine) else cpu_install
     before = place.versions().in_force()
     place.setup(say, demo=not no_demo, index_url=index_url)
     seconds = time.monotonic() - begin
-    replaced = leftovers_of(engine, before) if before not in (None, place.versions().in_force()) else None
+    replaced = (
+        leftovers_of(engine, before) if before not in (None, place.versions().in_force()) else None
+    )
     python = str(place.python_path())
     if as_json:
         demo = None if no_demo else str(cpu_install.demo_dir())
-        document = {"schema": 1, "engine": engine, "python": python, "demo": demo, "seconds": round(seconds, 1)}
+        document = {
+            "schema": 1,
+            "engine": engine,
+            "python": python,
+            "demo": demo,
+            "seconds": round(seconds, 1),
+        }
         return emit_json(document | leftovers_json(replaced))
     typer.echo(text("serve.setup_done", python=python, seconds=round(seconds)))
     show_leftovers(replaced)
@@ -214,8 +258,12 @@ def _gateway(index_url: str | None, dry_run: bool, as_json: bool) -> None:
     seconds = time.monotonic() - begin
     found = str(program.needed())
     if as_json:
-        return emit_json({"schema": 1, "engine": _GATEWAY, "program": found, "seconds": round(seconds, 1)})
-    typer.echo(text("gateway.setup_done", program=found, version=program.HAPROXY, seconds=round(seconds)))
+        return emit_json(
+            {"schema": 1, "engine": _GATEWAY, "program": found, "seconds": round(seconds, 1)}
+        )
+    typer.echo(
+        text("gateway.setup_done", program=found, version=program.HAPROXY, seconds=round(seconds))
+    )
     return None
 
 
@@ -227,7 +275,10 @@ def _show(steps: list[tuple[str, tuple[str, ...]]], files: dict[Any, str], as_js
     from gaudi_launch.messages import text
 
     if as_json:
-        document: dict[str, Any] = {"schema": 1, "steps": [{"id": id, "argv": list(argv)} for id, argv in steps]}
+        document: dict[str, Any] = {
+            "schema": 1,
+            "steps": [{"id": id, "argv": list(argv)} for id, argv in steps],
+        }
         if files:
             document["files"] = {str(path): content for path, content in files.items()}
         return emit_json(document)

@@ -31,7 +31,10 @@ app = CommandApp()
 def snapshot(
     file: str = typer.Argument("", metavar="FILE", help="File for the JSON; '-' is stdout."),
     machine: str | None = typer.Option(
-        None, "--machine", metavar="FILE|simulated:NAME", help="Another machine: a snapshot or simulated:NAME."
+        None,
+        "--machine",
+        metavar="FILE|simulated:NAME",
+        help="Another machine: a snapshot or simulated:NAME.",
     ),
     tree: Path | None = _TREE,
     force: bool = typer.Option(False, "--force", help="Replace FILE if it exists."),
@@ -63,7 +66,10 @@ def snapshot(
     elif file != "-" and host.origin == "live":
         typer.echo(text("host.snapshot_live", path=file, cards=len(host.cards)), err=True)
     elif file != "-":
-        typer.echo(text("host.snapshot_written", path=file, cards=len(host.cards), origin=host.origin), err=True)
+        typer.echo(
+            text("host.snapshot_written", path=file, cards=len(host.cards), origin=host.origin),
+            err=True,
+        )
 
 
 def _notes(host: Host) -> str:
@@ -91,8 +97,13 @@ def _write_tree(folder: Path, machine: str | None) -> None:
         programs = write_machine(built, folder)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise LaunchError("host.snapshot_write", ExitCode.FAILED, path=str(folder), reason=reason) from None
-    typer.echo(text("host.snapshot_tree", root=str(folder.absolute()), programs=str(programs.absolute())), err=True)
+        raise LaunchError(
+            "host.snapshot_write", ExitCode.FAILED, path=str(folder), reason=reason
+        ) from None
+    typer.echo(
+        text("host.snapshot_tree", root=str(folder.absolute()), programs=str(programs.absolute())),
+        err=True,
+    )
 
 
 def _write(path: Path, content: str) -> None:
@@ -111,4 +122,6 @@ def _write(path: Path, content: str) -> None:
             raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise LaunchError("host.snapshot_write", ExitCode.FAILED, path=str(path), reason=reason) from None
+        raise LaunchError(
+            "host.snapshot_write", ExitCode.FAILED, path=str(path), reason=reason
+        ) from None

@@ -11,7 +11,9 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 
-app = CommandApp(no_args_is_help=True, help="Run several models behind one address: init, plan, up, down, ps.")
+app = CommandApp(
+    no_args_is_help=True, help="Run several models behind one address: init, plan, up, down, ps."
+)
 
 _FILE = typer.Argument(..., metavar="FILE", help="The stack's YAML file.")
 _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
@@ -19,10 +21,16 @@ _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 @app.command()
 def init(
-    models: list[str] = typer.Argument(..., metavar="MODEL...", help="Models; one given twice gets two replicas."),
+    models: list[str] = typer.Argument(
+        ..., metavar="MODEL...", help="Models; one given twice gets two replicas."
+    ),
     to: Path = typer.Option(Path("stack.yaml"), "--to", metavar="FILE", help="The file to write."),
-    port: str = typer.Option("", "-p", "--port", metavar="PORT", help="Port of the gateway (default 8000)."),
-    engine: str = typer.Option("", "--engine", metavar="ENGINE", help="auto, or one of 'gaudi-launch engines'."),
+    port: str = typer.Option(
+        "", "-p", "--port", metavar="PORT", help="Port of the gateway (default 8000)."
+    ),
+    engine: str = typer.Option(
+        "", "--engine", metavar="ENGINE", help="auto, or one of 'gaudi-launch engines'."
+    ),
     python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
     machine: str = typer.Option(
         "", "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
@@ -68,8 +76,12 @@ def plan(
 @app.command()
 def up(
     file: Path = _FILE,
-    no_wait: bool = typer.Option(False, "--no-wait", help="Return when the last models were started."),
-    no_doctor: bool = typer.Option(False, "--no-doctor", help="Start although a check of the machine fails."),
+    no_wait: bool = typer.Option(
+        False, "--no-wait", help="Return when the last models were started."
+    ),
+    no_doctor: bool = typer.Option(
+        False, "--no-doctor", help="Start although a check of the machine fails."
+    ),
     as_json: bool = _JSON,
 ) -> None:
     """Start the gateway and all models that do not run, and wait until they answer.
@@ -119,7 +131,9 @@ def down(
 
 @app.command()
 def ps(
-    name: str = typer.Argument("", metavar="[FILE]", help="One stack, by its file or name (default: all)."),
+    name: str = typer.Argument(
+        "", metavar="[FILE]", help="One stack, by its file or name (default: all)."
+    ),
     as_json: bool = _JSON,
 ) -> None:
     """List the models of started stacks: phase, cards, port, last error."""

@@ -12,7 +12,9 @@ app = CommandApp()
 @app.command()
 def status(
     name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps -a' shows it."),
-    history: str = typer.Option("", "--history", metavar="TIME", help="Draw its last 30m, 1h or 1d."),
+    history: str = typer.Option(
+        "", "--history", metavar="TIME", help="Draw its last 30m, 1h or 1d."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Show plan, phases with times, card memory, warm-up against its estimate, last error."""

@@ -20,11 +20,15 @@ app = CommandApp()
 
 @app.command()
 def stop(
-    names: list[str] | None = typer.Argument(None, metavar="[NAME]...", help="Services, as 'ps' shows them."),
+    names: list[str] | None = typer.Argument(
+        None, metavar="[NAME]...", help="Services, as 'ps' shows them."
+    ),
     everything: bool = typer.Option(False, "--all", help="Stop all running services of this user."),
     orphans: bool = typer.Option(False, "--orphans", help="Stop processes whose launcher died."),
     drain: float = DRAIN,
-    forget: bool = typer.Option(False, "--forget", help="Also remove its folder with state and logs."),
+    forget: bool = typer.Option(
+        False, "--forget", help="Also remove its folder with state and logs."
+    ),
     yes: bool = typer.Option(False, "-y", "--yes", help="Stop orphans without confirmation."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
@@ -46,7 +50,9 @@ def stop(
     _end_services(chosen, drain, forget=forget, as_json=as_json)
 
 
-def _end_services(chosen: Sequence[ServiceRecord], drain: float, *, forget: bool, as_json: bool) -> None:
+def _end_services(
+    chosen: Sequence[ServiceRecord], drain: float, *, forget: bool, as_json: bool
+) -> None:
     """Stop each service; a failure does not prevent the others."""
     from gaudi_launch.app.stop import end
     from gaudi_launch.cli.console import emit_json

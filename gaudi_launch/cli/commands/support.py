@@ -18,13 +18,18 @@ def support(
         "", metavar="[MODEL]", help="A folder, a hub ID, a model with a profile, or a model class."
     ),
     engine: str = typer.Option(
-        "", "--engine", metavar="ENGINE", help="Only this engine or version: vllm-gaudi, vllm-gaudi@0.26."
+        "",
+        "--engine",
+        metavar="ENGINE",
+        help="Only this engine or version: vllm-gaudi, vllm-gaudi@0.26.",
     ),
     accelerator: str = typer.Option(
         "", "--accelerator", metavar="NAME", help="gaudi2, gaudi3... (default: this machine)."
     ),
     python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
-    list_versions: bool = typer.Option(False, "--list", help="Show the engine versions with facts instead."),
+    list_versions: bool = typer.Option(
+        False, "--list", help="Show the engine versions with facts instead."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Show for each engine version whether it runs the model, the fewest cards, validation and evidence.

@@ -14,14 +14,25 @@ def top(
     hosts: str = typer.Option(
         "", "--hosts", metavar="h1,user@h2", help="Hosts to watch over ssh; 'local' is this one."
     ),
-    inventory: str = typer.Option("", "--inventory", metavar="FILE", help="The hosts of a cluster inventory."),
-    machine: str | None = typer.Option(
-        None, "--machine", metavar="FILE|simulated:NAME", help="Cards of a snapshot or simulated machine."
+    inventory: str = typer.Option(
+        "", "--inventory", metavar="FILE", help="The hosts of a cluster inventory."
     ),
-    interval: float = typer.Option(1.0, "--interval", metavar="SECONDS", help="Time between two samples."),
-    timeout: float = typer.Option(5.0, "--timeout", metavar="SECONDS", help="Time for a host to answer."),
+    machine: str | None = typer.Option(
+        None,
+        "--machine",
+        metavar="FILE|simulated:NAME",
+        help="Cards of a snapshot or simulated machine.",
+    ),
+    interval: float = typer.Option(
+        1.0, "--interval", metavar="SECONDS", help="Time between two samples."
+    ),
+    timeout: float = typer.Option(
+        5.0, "--timeout", metavar="SECONDS", help="Time for a host to answer."
+    ),
     once: bool = typer.Option(False, "--once", help="Print one sample as lines and exit."),
-    as_json: bool = typer.Option(False, "--json", help="JSON: with --once one object, else one per line."),
+    as_json: bool = typer.Option(
+        False, "--json", help="JSON: with --once one object, else one per line."
+    ),
 ) -> None:
     """Watch cards, services and hosts: use, power, links, TTFT, tokens/s, KV cache, and what is wrong.
 

@@ -26,7 +26,9 @@ def tune(
         help="File for the best plan (default: state folder).",
         rich_help_panel=_SHOW,
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout.", rich_help_panel=_SHOW),
+    as_json: bool = typer.Option(
+        False, "--json", help="One JSON object on stdout.", rich_help_panel=_SHOW
+    ),
     options: LaunchOptions = Launch,
 ) -> None:
     """Start the best few plans in turn, measure each with bench, and keep the measured best.
@@ -43,5 +45,7 @@ def tune(
     seconds = use_case.seconds_of(given)
     state = use_case.begin(options, given)
     with Watching(quiet=as_json) as watching:
-        outcome = use_case.tune(state, seconds, save, use_case.TuneTools(Terminal(), watching, given.no_doctor))
+        outcome = use_case.tune(
+            state, seconds, save, use_case.TuneTools(Terminal(), watching, given.no_doctor)
+        )
     view.show(outcome, as_json)

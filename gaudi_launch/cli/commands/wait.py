@@ -12,7 +12,9 @@ app = CommandApp()
 @app.command()
 def wait(
     name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps' shows it."),
-    timeout: str | None = typer.Option(None, "--timeout", metavar="TIME", help="Timeout: 90, 5m, 1h."),
+    timeout: str | None = typer.Option(
+        None, "--timeout", metavar="TIME", help="Timeout: 90, 5m, 1h."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Show the progress of a launch until the service is ready (exit 0) or failed (exit 4)."""
@@ -31,7 +33,19 @@ def wait(
     service = until_ready(name, limit)
     if as_json:
         waited = round(time.monotonic() - begin, 1)
-        facts = {"name": name, "phase": "ready", "model": service.state.get("served"), "url": service.url}
+        facts = {
+            "name": name,
+            "phase": "ready",
+            "model": service.state.get("served"),
+            "url": service.url,
+        }
         emit_json({"schema": 1, **facts, "waited_seconds": waited})
         return
-    print(text("services.is_ready", name=name, model=service.state.get("served") or "-", url=service.url))
+    print(
+        text(
+            "services.is_ready",
+            name=name,
+            model=service.state.get("served") or "-",
+            url=service.url,
+        )
+    )

@@ -17,34 +17,64 @@ _PLAN, _SHOW = "Buckets", "Output"
 @app.command(cls=RecordCommand)
 def warmup(
     trace: str = typer.Option(
-        "", help="Past requests: CSV, JSON lines, /metrics page or URL.", metavar="FILE|URL", rich_help_panel=_PLAN
+        "",
+        help="Past requests: CSV, JSON lines, /metrics page or URL.",
+        metavar="FILE|URL",
+        rich_help_panel=_PLAN,
     ),
     graphs: int = typer.Option(
         0, show_default=False, help="Maximum number of graphs.", metavar="N", rich_help_panel=_PLAN
     ),
-    overhead: str = typer.Option("", help="Maximum padding overhead.", metavar="P%", rich_help_panel=_PLAN),
-    budget: str = typer.Option("", help="Maximum warm-up time: 90s, 3m, 1h.", rich_help_panel=_PLAN),
+    overhead: str = typer.Option(
+        "", help="Maximum padding overhead.", metavar="P%", rich_help_panel=_PLAN
+    ),
+    budget: str = typer.Option(
+        "", help="Maximum warm-up time: 90s, 3m, 1h.", rich_help_panel=_PLAN
+    ),
     price: float = typer.Option(
-        0.0, show_default=False, help="Fraction of step time that a graph must save.", rich_help_panel=_PLAN
+        0.0,
+        show_default=False,
+        help="Fraction of step time that a graph must save.",
+        rich_help_panel=_PLAN,
     ),
     trace_share: float = typer.Option(
         0.92, help="Weight of the trace relative to the ranges.", rich_help_panel=_PLAN
     ),
     blocks: int = typer.Option(
-        0, show_default=False, help="KV cache blocks of the engine.", metavar="N", rich_help_panel=_PLAN
+        0,
+        show_default=False,
+        help="KV cache blocks of the engine.",
+        metavar="N",
+        rich_help_panel=_PLAN,
     ),
     constant: list[str] | None = typer.Option(
-        None, help="A constant of the step-time model, in ms.", metavar="NAME=MS", rich_help_panel=_PLAN
+        None,
+        help="A constant of the step-time model, in ms.",
+        metavar="NAME=MS",
+        rich_help_panel=_PLAN,
     ),
-    run: bool = typer.Option(False, "--run", help="Start the engine to fill the recipe cache, then stop it."),
-    watch: str = typer.Option("", help="Read a running server; plan its next launch.", metavar="URL"),
+    run: bool = typer.Option(
+        False, "--run", help="Start the engine to fill the recipe cache, then stop it."
+    ),
+    watch: str = typer.Option(
+        "", help="Read a running server; plan its next launch.", metavar="URL"
+    ),
     log: Path | None = typer.Option(None, help="With --watch: the server's log."),
-    ask_engine: bool = typer.Option(False, "--ask-engine", help="Compare with the installed engine's own list."),
-    plot: Path | None = typer.Option(
-        None, help="Draw the bucket grid to this file.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
+    ask_engine: bool = typer.Option(
+        False, "--ask-engine", help="Compare with the installed engine's own list."
     ),
-    list_: bool = typer.Option(False, "--list", help="Print every bucket of the plan.", rich_help_panel=_SHOW),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW),
+    plot: Path | None = typer.Option(
+        None,
+        help="Draw the bucket grid to this file.",
+        metavar="FILE.png|.svg",
+        rich_help_panel=_SHOW,
+    ),
+    list_: bool = typer.Option(
+        False, "--list", help="Print every bucket of the plan.", rich_help_panel=_SHOW
+    ),
+    as_json: bool = typer.Option(
+        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
+    ),
     options: LaunchOptions = Launch,
 ) -> None:
     """Predict warm-up and plan better buckets; starts nothing, needs no card and no model folder.

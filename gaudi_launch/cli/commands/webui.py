@@ -13,7 +13,9 @@ app = CommandApp()
 @app.command()
 def webui(
     server: str = SERVER,
-    host: str = typer.Option("127.0.0.1", "-u", "--host", metavar="ADDRESS", help="Address to listen on."),
+    host: str = typer.Option(
+        "127.0.0.1", "-u", "--host", metavar="ADDRESS", help="Address to listen on."
+    ),
     port: str = typer.Option("7860", "-p", "--port", metavar="PORT", help="Port to listen on."),
     system: str = SYSTEM,
     model: str | None = MODEL,
@@ -39,7 +41,9 @@ def webui(
     try:
         from gaudi_launch.bench import webui as pages
     except ImportError:
-        raise LaunchError("measure.no_package", ExitCode.MACHINE, name="gradio", extra="[webui]") from None
+        raise LaunchError(
+            "measure.no_package", ExitCode.MACHINE, name="gradio", extra="[webui]"
+        ) from None
     try:
         why = "" if port_free(host, listening) else text("measure.in_use")
     except (OSError, UnicodeError) as error:
@@ -52,7 +56,11 @@ def webui(
     url = f"http://{shown}:{listening}"
 
     def ready() -> None:
-        print(text("measure.webui_up", url=url, model=template.served.model), file=sys.stderr, flush=True)
+        print(
+            text("measure.webui_up", url=url, model=template.served.model),
+            file=sys.stderr,
+            flush=True,
+        )
 
     try:
         own = host == "localhost" or ipaddress.ip_address(host).is_loopback

@@ -55,7 +55,12 @@ class Watching:
     def going(self, state: Going) -> None:
         from gaudi_launch.cli.progress import ProgressState
 
-        words = text("measure.going", under_way=state.sent - state.done, failed=state.failed, tokens=state.tokens)
+        words = text(
+            "measure.going",
+            under_way=state.sent - state.done,
+            failed=state.failed,
+            tokens=state.tokens,
+        )
         line = f"{state.done}/{state.total}: {words}"
         self._display.show(ProgressState(line, state.done, state.total, words))
 
@@ -106,7 +111,9 @@ def show(
 
     failures = errors(run.samples)
     if as_json:
-        listed = [{"error": what, "count": count, "example": detail} for what, count, detail in failures]
+        listed = [
+            {"error": what, "count": count, "example": detail} for what, count, detail in failures
+        ]
         speed = {"predicted": speed_json(predicted)} if predicted is not None else {}
         emit_json({**run.to_json(), "errors": listed, "file": str(path), **speed})
         return
@@ -175,7 +182,13 @@ def _figures(run: BenchRun) -> Any:
 def milliseconds(seconds: float) -> str:
     """Return milliseconds with about three significant digits."""
     value = 1000 * seconds
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+    return (
+        f"{value:,.0f}"
+        if abs(value) >= 100
+        else f"{value:.1f}"
+        if abs(value) >= 1
+        else f"{value:.2f}"
+    )
 
 
 def _rates(run: BenchRun) -> str:
@@ -202,7 +215,9 @@ def _notes(run: BenchRun) -> list[str]:
         notes.append(text("measure.note_simulated"))
     if run.facts.get("interrupted"):
         planned = run.workload.get("requests")
-        notes.append(text("measure.note_interrupted", done=run.summary.get("requests"), planned=planned))
+        notes.append(
+            text("measure.note_interrupted", done=run.summary.get("requests"), planned=planned)
+        )
     if run.workload.get("left_out"):
         notes.append(text("measure.note_left_out", count=run.workload["left_out"]))
     good = [sample for sample in run.samples if sample.ok]
@@ -257,7 +272,10 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
     for row in rows:
         timed = bool(row.part)
         name = text(f"measure.name_{row.name}") + (f" {_part(row.part)}" if timed else "")
-        shown = [milliseconds(v) if timed else f"{v:,.2f}" for v in (row.before, row.after, row.difference)]
+        shown = [
+            milliseconds(v) if timed else f"{v:,.2f}"
+            for v in (row.before, row.after, row.difference)
+        ]
         if row.difference > 0:
             shown[2] = "+" + shown[2]
         percent = f"{row.percent:+.1f} %" if row.percent is not None else "-"

@@ -55,7 +55,19 @@ def show_listing(found: CacheListing, as_json: bool) -> None:
         return
     out = console()
     if found.keys:
-        columns = ("key", "model", "engine", "n", "dtype", "graphs", "files", "size", "age", "state", "")
+        columns = (
+            "key",
+            "model",
+            "engine",
+            "n",
+            "dtype",
+            "graphs",
+            "files",
+            "size",
+            "age",
+            "state",
+            "",
+        )
         cells = [_cells(key) for key in found.keys]
         out.print(table(str(found.root), columns, cells, right=(3, 5, 6, 7, 8)))
     else:
@@ -70,9 +82,23 @@ def _cells(key: CachedKey) -> tuple[str, ...]:
     age = "-"
     if ledger is not None:
         parts = ledger.parts
-        known = (parts.model, parts.engine, str(parts.tensor_parallel), parts.dtype, str(ledger.buckets.graphs))
+        known = (
+            parts.model,
+            parts.engine,
+            str(parts.tensor_parallel),
+            parts.dtype,
+            str(ledger.buckets.graphs),
+        )
         age = _age(ledger.last_used)
-    return (entry.key, *known, str(entry.files), size_text(entry.bytes), age, key.state, _remark(key))
+    return (
+        entry.key,
+        *known,
+        str(entry.files),
+        size_text(entry.bytes),
+        age,
+        key.state,
+        _remark(key),
+    )
 
 
 def _remark(key: CachedKey) -> str:
@@ -103,8 +129,13 @@ def show_key(entry: CacheEntry, ledger: Ledger, as_json: bool) -> None:
     out = console()
     out.print(table(str(entry.folder), ("what it was compiled for", ""), rows))
     buckets = document.pop("buckets")
-    rows = [(name, str(value)) for name, value in document.items() if name not in ("schema", "folder")]
-    rows += [("prompt buckets", str(len(buckets["prompt"]))), ("decode buckets", str(len(buckets["decode"])))]
+    rows = [
+        (name, str(value)) for name, value in document.items() if name not in ("schema", "folder")
+    ]
+    rows += [
+        ("prompt buckets", str(len(buckets["prompt"]))),
+        ("decode buckets", str(len(buckets["decode"]))),
+    ]
     out.print(table("", ("contents", ""), rows))
 
 
@@ -145,7 +176,9 @@ def _show_verdict(verdict: KeyVerdict) -> None:
     for word, names in asdict(verdict.findings).items():
         if names:
             shown = ", ".join(names[:_SHOWN_FILES]) + (" ..." if len(names) > _SHOWN_FILES else "")
-            line = text("common.pair", label=text(f"cache.word_{word}"), value=f"{len(names)} ({shown})")
+            line = text(
+                "common.pair", label=text(f"cache.word_{word}"), value=f"{len(names)} ({shown})"
+            )
             out.print(f"  {line}", markup=False)
     if verdict.removed:
         out.print("  " + text("cache.repaired", count=len(verdict.removed)), markup=False)
@@ -154,12 +187,17 @@ def _show_verdict(verdict: KeyVerdict) -> None:
 def show_pruned(found: PruneResult, removes: bool, as_json: bool) -> None:
     """Print the keys that go, with the reason of each."""
     if as_json:
-        rows = [{"key": d.entry.key, "bytes": d.entry.bytes, "reason": d.reason.render()} for d in found.doomed]
+        rows = [
+            {"key": d.entry.key, "bytes": d.entry.bytes, "reason": d.reason.render()}
+            for d in found.doomed
+        ]
         emit_json({"schema": 1, "root": str(found.root), "doomed": rows, "removed": found.removed})
         return
     out = console()
     for each in found.doomed:
-        out.print(f"{each.entry.key}  {size_text(each.entry.bytes)}  {each.reason.render()}", markup=False)
+        out.print(
+            f"{each.entry.key}  {size_text(each.entry.bytes)}  {each.reason.render()}", markup=False
+        )
     total = size_text(sum(each.entry.bytes for each in found.doomed))
     id = "cache.would_prune" if found.doomed else "cache.prune_none"
     if removes:
@@ -182,7 +220,9 @@ def show_imported(root: Path, ledger: Ledger, as_json: bool) -> None:
     if as_json:
         emit_json({"schema": 1, "key": ledger.key, "root": str(root), "graphs": graphs})
         return
-    console().print(text("cache.imported", key=ledger.key, path=str(root), graphs=graphs), markup=False)
+    console().print(
+        text("cache.imported", key=ledger.key, path=str(root), graphs=graphs), markup=False
+    )
 
 
 def show_adopted(root: Path, ledger: Ledger, as_json: bool) -> None:

@@ -80,7 +80,8 @@ def _band(choice: CardsChoice, count: Callable[[Fleet], int]) -> dict[str, int |
     Return None where the targets cannot be met.
     """
     low, expected, high = (
-        count(fleet) if fleet is not None else None for fleet in (choice.fewest, choice.fleet, choice.most)
+        count(fleet) if fleet is not None else None
+        for fleet in (choice.fewest, choice.fleet, choice.most)
     )
     return {"low": low, "expected": expected, "high": high}
 
@@ -193,12 +194,20 @@ def show(result: CapacityResult, plot: Path | None) -> None:
             n=chosen.cards,
             batch=chosen.replica.limits.max_num_seqs if isinstance(chosen.replica, Replica) else 0,
         )
-        sizes = [(str(n), str(r), number(rate), number(tokens)) for n, r, rate, tokens in carried(result)]
-        names = [text(f"capacity.column_{name}") for name in ("nodes", "replicas", "rate", "tokens")]
+        sizes = [
+            (str(n), str(r), number(rate), number(tokens)) for n, r, rate, tokens in carried(result)
+        ]
+        names = [
+            text(f"capacity.column_{name}") for name in ("nodes", "replicas", "rate", "tokens")
+        ]
         say("capacity.carried", n=chosen.cards)
         out.print(table("", names, sizes, right=range(4)))
     else:
-        say("capacity.nothing" if any(choice.curve for choice in result.choices) else "capacity.nothing_fits")
+        say(
+            "capacity.nothing"
+            if any(choice.curve for choice in result.choices)
+            else "capacity.nothing_fits"
+        )
     drawn = chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
     if drawn is not None and drawn.curve is not None:
         rate = _marked(result, drawn)
@@ -217,7 +226,10 @@ def _marked(result: CapacityResult, choice: CardsChoice) -> float | None:
     amount = result.case.demand / choice.fleet.replicas
     if not choice.curve.clients:
         return amount
-    return next((load.rate for load in choice.curve.loads if load.inside >= amount), choice.curve.loads[-1].rate)
+    return next(
+        (load.rate for load in choice.curve.loads if load.inside >= amount),
+        choice.curve.loads[-1].rate,
+    )
 
 
 def _row(choice: CardsChoice, chosen: bool) -> list[str]:
@@ -238,7 +250,9 @@ def _row(choice: CardsChoice, chosen: bool) -> list[str]:
     ]
 
 
-def _chart(curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None, cards: int) -> Text:
+def _chart(
+    curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None, cards: int
+) -> Text:
     """Return both latencies against the load of one replica, as text."""
     from rich.text import Text
 
@@ -252,7 +266,10 @@ def _chart(curve: Curve, ttft: float | None, tpot: float | None, chosen: float |
         goal = _line(panel, panel.target) if panel.target is not None else -1
         drawn.append(f"{panel.name} ({panel.unit.lower()})\n")
         for row in range(_ROWS - 1, -1, -1):
-            label = {_ROWS - 1: number(panel.high * panel.factor), 0: number(panel.low * panel.factor)}.get(row, "")
+            label = {
+                _ROWS - 1: number(panel.high * panel.factor),
+                0: number(panel.low * panel.factor),
+            }.get(row, "")
             drawn.append(f"{label:>8} |")
             for column, line in enumerate(lines):
                 if line == row:
@@ -279,7 +296,9 @@ def draw(path: Path, result: CapacityResult) -> None:
     from gaudi_launch.capacity import latency_chart
     from gaudi_launch.plotting import label
 
-    choice = result.chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
+    choice = result.chosen or next(
+        (choice for choice in reversed(result.choices) if choice.curve), None
+    )
     if choice is None or choice.curve is None:
         raise LaunchError("capacity.nothing_to_draw", ExitCode.USAGE)
     targets = result.case.targets

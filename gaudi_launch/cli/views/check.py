@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def tell(row: CheckRow) -> None:
     """Print each result as it arrives, at a terminal."""
     if sys.stderr.isatty():
-        name, verdict = text(f"measure.check_name_{row.name}"), text(f"measure.check_verdict_{row.verdict}")
+        name, verdict = (
+            text(f"measure.check_name_{row.name}"),
+            text(f"measure.check_verdict_{row.verdict}"),
+        )
         print(f"{name}: {verdict}", file=sys.stderr, flush=True)
 
 
@@ -26,11 +29,19 @@ def show(found: Target, rows: Sequence[CheckRow], as_json: bool) -> None:
     failed = sum(row.verdict == "fail" for row in rows)
     if as_json:
         checks = [row.to_json() for row in rows]
-        document = {"schema": 1, "url": found.url, "service": found.name, "ok": not failed, "checks": checks}
+        document = {
+            "schema": 1,
+            "url": found.url,
+            "service": found.name,
+            "ok": not failed,
+            "checks": checks,
+        }
         emit_json(document)
         return
     out = console()
-    columns = [text(f"measure.check_column_{name}") for name in ("question", "result", "seconds", "words")]
+    columns = [
+        text(f"measure.check_column_{name}") for name in ("question", "result", "seconds", "words")
+    ]
     lines = [
         (
             text(f"measure.check_name_{row.name}"),
@@ -42,5 +53,9 @@ def show(found: Target, rows: Sequence[CheckRow], as_json: bool) -> None:
     ]
     title = text("measure.check_title", label=found.label, url=found.url)
     out.print(table(title, columns, lines, right=(2,)))
-    end = text("measure.check_bad", count=failed, total=len(rows)) if failed else text("measure.check_good")
+    end = (
+        text("measure.check_bad", count=failed, total=len(rows))
+        if failed
+        else text("measure.check_good")
+    )
     out.print(end, markup=False, soft_wrap=True)

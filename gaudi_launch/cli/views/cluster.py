@@ -100,7 +100,9 @@ def _host_json(one: Seen) -> dict[str, Any]:
         "engine": one.installed.engine if one.installed else None,
         "packages": dict(one.installed.packages) if one.installed else None,
         "clock_seconds": None if one.clock is None else round(one.clock, 3),
-        "findings": [finding.to_json() for finding in one.findings if finding.status in ("warn", "fail")],
+        "findings": [
+            finding.to_json() for finding in one.findings if finding.status in ("warn", "fail")
+        ],
     }
 
 
@@ -123,7 +125,8 @@ def show(case: ClusterCase) -> None:
         model=cluster.model,
     )
     columns = [
-        text(f"cluster.column_{name}") for name in ("host", "address", "cards", "driver", "engine", "verdict")
+        text(f"cluster.column_{name}")
+        for name in ("host", "address", "cards", "driver", "engine", "verdict")
     ]
     nodes = {node.member.name: node for node in cluster.nodes}
     rows = [
@@ -141,7 +144,12 @@ def show(case: ClusterCase) -> None:
     for one in case.seen:
         for finding in one.findings:
             if finding.status == "fail":
-                say("cluster.finding", host=one.member.name, check=finding.id, message=finding.message.render())
+                say(
+                    "cluster.finding",
+                    host=one.member.name,
+                    check=finding.id,
+                    message=finding.message.render(),
+                )
     for difference in case.differences:
         shown = "; ".join(f"{host}: {value}" for host, value in difference.values.items())
         word = text(f"cluster.word_{difference.level}")
@@ -175,7 +183,10 @@ def _verdict(one: Seen) -> str:
         return one.trouble.render()
     if not one.findings:
         return "-"
-    counts = [sum(1 for finding in one.findings if finding.status == status) for status in ("ok", "warn", "fail")]
+    counts = [
+        sum(1 for finding in one.findings if finding.status == status)
+        for status in ("ok", "warn", "fail")
+    ]
     return text("cluster.verdict", ok=counts[0], warn=counts[1], fail=counts[2])
 
 
@@ -207,7 +218,9 @@ def dry_down(members: Sequence[Member], name: str, as_json: bool) -> None:
 
     lines = render_stop(members, name)
     if as_json:
-        return emit_json({"schema": 1, "hosts": [member.name for member in members], "commands": lines})
+        return emit_json(
+            {"schema": 1, "hosts": [member.name for member in members], "commands": lines}
+        )
     print("\n".join(lines))
     return None
 
@@ -249,17 +262,24 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
     rows = [
         (
             host.name,
-            ", ".join(f"{what} {pid or text('cluster.word_dead')}" for what, pid in host.alive.items()) or "-",
+            ", ".join(
+                f"{what} {pid or text('cluster.word_dead')}" for what, pid in host.alive.items()
+            )
+            or "-",
             host.trouble.render() if host.trouble else "",
         )
         for host in state.hosts
     ]
     out.print(table("", columns, rows))
-    for part, ready, detail, nodes in zip(running.parts, state.ready, state.details, state.ray, strict=True):
+    for part, ready, detail, nodes in zip(
+        running.parts, state.ready, state.details, state.ray, strict=True
+    ):
         if nodes is not None:
             alive = [node for node in nodes if node["alive"]]
             cards = sum(node["hpu"] for node in alive)
-            shown = text("cluster.ray_view", nodes=len(alive), dead=len(nodes) - len(alive), cards=cards)
+            shown = text(
+                "cluster.ray_view", nodes=len(alive), dead=len(nodes) - len(alive), cards=cards
+            )
             out.print(shown, markup=False, soft_wrap=True)
         id = "cluster.ready" if ready else "cluster.silent"
         out.print(text(id, url=part.url, why=detail or "-"), markup=False, soft_wrap=True)

@@ -50,7 +50,9 @@ def to_json(host: Host, lost: Sequence[Orphan]) -> dict[str, Any]:
                 "firmware": card.firmware,
                 "busy": card.busy,
                 "busy_because": card.busy_because,
-                "holders": [{"pid": h.pid, "command": h.command, "user": h.user} for h in card.holders],
+                "holders": [
+                    {"pid": h.pid, "command": h.command, "user": h.user} for h in card.holders
+                ],
                 "sources": dict(card.sources),
             }
             for card in host.cards
@@ -87,7 +89,11 @@ def show(host: Host, lost: Sequence[Orphan], *, sources: bool) -> None:
         groups = "; ".join(",".join(map(str, group)) for group in host.groups) or "-"
         unsure = _unsure(host)
         free = ",".join(str(module) for module in host.free_modules if module not in unsure) or "-"
-        out.print(escape(text("host.devices_summary", product=host.product or "?", groups=groups, free=free)))
+        out.print(
+            escape(
+                text("host.devices_summary", product=host.product or "?", groups=groups, free=free)
+            )
+        )
         if unsure:
             out.print(escape(text("host.devices_unsure", modules=",".join(map(str, unsure)))))
     else:
@@ -104,7 +110,9 @@ def show(host: Host, lost: Sequence[Orphan], *, sources: bool) -> None:
 
 def _unsure(host: Host) -> list[int]:
     """Return the modules of which it is unknown whether they are in use."""
-    return sorted(card.module for card in host.cards if card.module is not None and card.busy is None)
+    return sorted(
+        card.module for card in host.cards if card.module is not None and card.busy is None
+    )
 
 
 def _or_dash(value: object) -> str:
@@ -122,9 +130,13 @@ def _use(card: Card) -> str:
         return text("host.devices_use_unknown")
     if not card.busy:
         return text("host.devices_use_free")
-    who = "; ".join(f"{h.command or '?'} ({h.pid}{', ' + h.user if h.user else ''})" for h in card.holders)
+    who = "; ".join(
+        f"{h.command or '?'} ({h.pid}{', ' + h.user if h.user else ''})" for h in card.holders
+    )
     reason = (
-        text(f"host.devices_use_{card.busy_because}") if card.busy_because else text("host.devices_use_unknown")
+        text(f"host.devices_use_{card.busy_because}")
+        if card.busy_because
+        else text("host.devices_use_unknown")
     )
     return text("common.pair", label=reason, value=who) if who else reason
 
@@ -137,11 +149,15 @@ def pick_to_json(host: Host, placement: Placement) -> dict[str, Any]:
         "modules": list(placement.modules),
         "indices": [card.index if card else None for card in chosen],
         "cpus": format_cpus(placement.cpus),
-        "cpus_by_module": {str(m): format_cpus(cpus) for m, cpus in placement.cpus_by_module.items()},
+        "cpus_by_module": {
+            str(m): format_cpus(cpus) for m, cpus in placement.cpus_by_module.items()
+        },
         "numa_nodes": list(placement.numa_nodes),
         "memory_node": placement.memory_node,
         "reasons": [{"id": reason.id, "message": reason.render()} for reason in placement.reasons],
-        "warnings": [{"id": warning.id, "message": warning.render()} for warning in placement.warnings],
+        "warnings": [
+            {"id": warning.id, "message": warning.render()} for warning in placement.warnings
+        ],
     }
 
 
@@ -150,7 +166,10 @@ def show_pick(placement: Placement) -> None:
     from rich.markup import escape
 
     out = console()
-    out.print(escape(text("host.devices_picked", modules=",".join(map(str, placement.modules)))), style="bold")
+    out.print(
+        escape(text("host.devices_picked", modules=",".join(map(str, placement.modules)))),
+        style="bold",
+    )
     for reason in placement.reasons:
         out.print(f"  {escape(reason.render())}")
     for warning in placement.warnings:

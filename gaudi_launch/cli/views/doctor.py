@@ -104,7 +104,9 @@ def show_checks(checks: Sequence[Check], as_json: bool) -> None:
         ]
         emit_json({"schema": 1, "checks": rows})
         return
-    cells = [(check.id, check.level, check.title.render(), ", ".join(check.needs)) for check in checks]
+    cells = [
+        (check.id, check.level, check.title.render(), ", ".join(check.needs)) for check in checks
+    ]
     console().print(table("", text("doctor.list.columns").split("|"), cells))
 
 
@@ -187,7 +189,9 @@ def _detail(out: Console, line: str, style: str | None = None) -> None:
     from gaudi_launch.host.files import printable
 
     if out.is_terminal:
-        out.print(Padding(Text(printable(line), style=style or ""), (0, 0, 0, _INDENT), expand=False))
+        out.print(
+            Padding(Text(printable(line), style=style or ""), (0, 0, 0, _INDENT), expand=False)
+        )
     else:
         _command(out, line, style)
 
@@ -258,12 +262,16 @@ def show_row(out: Console, finding: Finding, verbose: bool) -> None:
         line = text("common.pair", label=line, value=found)
     elif finding.status == "skip" and finding.message.id not in _SAID_ONCE and not verbose:
         line = text("common.pair", label=line, value=finding.message.render())
-    out.print(f"[{style}]{escape(word)}[/] {escape(printable(line))}", soft_wrap=not out.is_terminal)
+    out.print(
+        f"[{style}]{escape(word)}[/] {escape(printable(line))}", soft_wrap=not out.is_terminal
+    )
     if verbose or finding.status in ("warn", "fail", "unknown"):
         _detail(out, finding.message.render())
     if verbose:
         if finding.found or finding.expected:
-            values = text("doctor.show.values", found=found or "-", expected=shown(finding.expected) or "-")
+            values = text(
+                "doctor.show.values", found=found or "-", expected=shown(finding.expected) or "-"
+            )
             _detail(out, values, "dim")
         why = text("doctor.show.why", why=finding.why.render(), source=finding.source)
         _detail(out, why, "dim")
@@ -293,7 +301,9 @@ def _show_remedy(out: Console, finding: Finding) -> None:
         _detail(out, "  " + text("doctor.show.fixable"))
 
 
-def show_findings(out: Console, findings: Sequence[Finding], *, everything: bool, verbose: bool) -> None:
+def show_findings(
+    out: Console, findings: Sequence[Finding], *, everything: bool, verbose: bool
+) -> None:
     """Print the findings: failures first, then warnings.
 
     Passed and skipped ones only if ``everything`` is set.
@@ -323,7 +333,9 @@ def _show_folded(out: Console, finding: Finding) -> None:
     from gaudi_launch.host.files import printable
     from gaudi_launch.messages import text
 
-    sentence = printable(text("screen.doctor_row", check=finding.id, message=finding.message.render()))
+    sentence = printable(
+        text("screen.doctor_row", check=finding.id, message=finding.message.render())
+    )
     for line in beside(Text(_padded(_word("warn")), style=_STYLES["warn"]), Text(sentence), out):
         out.print(line, soft_wrap=not out.is_terminal)
 
@@ -341,9 +353,13 @@ def _show_counted(out: Console, findings: Sequence[Finding]) -> None:
     for finding in _of(findings, "skip"):
         reason = finding.message.render()
         reasons[reason] = reasons.get(reason, 0) + 1
-    rows += [("skip", text("screen.doctor_skipped", count=n, reason=why)) for why, n in reasons.items()]
+    rows += [
+        ("skip", text("screen.doctor_skipped", count=n, reason=why)) for why, n in reasons.items()
+    ]
     for status, sentence in rows:
-        for line in beside(Text(_padded(_word(status)), style=_STYLES[status]), Text(sentence), out):
+        for line in beside(
+            Text(_padded(_word(status)), style=_STYLES[status]), Text(sentence), out
+        ):
             out.print(line, soft_wrap=not out.is_terminal)
 
 
@@ -357,7 +373,12 @@ def _partial_verdict(warnings: int) -> tuple[str, str]:
 
 
 def show_verdict(
-    out: Console, facts: DoctorFacts, findings: Sequence[Finding], *, partial: bool, folded: bool = False
+    out: Console,
+    facts: DoctorFacts,
+    findings: Sequence[Finding],
+    *,
+    partial: bool,
+    folded: bool = False,
 ) -> None:
     """Print the counts, the failures by id, what they mean and the next command.
 
@@ -440,7 +461,9 @@ def show_outcomes(out: Console, outcomes: Sequence[RemedyOutcome]) -> None:
     for outcome in outcomes:
         # the same change on two hundred CPUs is one line
         stem = (
-            "".join(c for c in outcome.path if not c.isdigit()) if outcome.path.startswith("sys/") else outcome.path
+            "".join(c for c in outcome.path if not c.isdigit())
+            if outcome.path.startswith("sys/")
+            else outcome.path
         )
         key = (stem, outcome.status, _shown_value(outcome.before), _shown_value(outcome.after))
         groups.setdefault(key, []).append(outcome)

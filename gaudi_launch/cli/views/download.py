@@ -55,7 +55,13 @@ class DownloadView:
 
 
 def _columns() -> Sequence[ProgressColumn]:
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     return (
         TextColumn("{task.description}"),

@@ -20,7 +20,15 @@ def show(found: EngineListing, as_json: bool) -> None:
     if as_json:
         rows = [_row(state) for state in found.engines]
         facts = [_facts(version) for version in found.versions]
-        emit_json({"schema": 1, "asked": found.python, "engines": rows, "gateway": _gateway(found), "facts": facts})
+        emit_json(
+            {
+                "schema": 1,
+                "asked": found.python,
+                "engines": rows,
+                "gateway": _gateway(found),
+                "facts": facts,
+            }
+        )
         return
     out = console()
     columns = [text(f"engines.column_{name}") for name in _COLUMNS]
@@ -80,7 +88,11 @@ def _trial(state: EngineState) -> dict[str, Any] | None:
     trial = state.constraints
     if trial is None:
         return None
-    counts = {"installed": trial.installed, "imported": trial.imported, "left_out": list(trial.left_out)}
+    counts = {
+        "installed": trial.installed,
+        "imported": trial.imported,
+        "left_out": list(trial.left_out),
+    }
     return {"tried": trial.date, "python": trial.python, **counts}
 
 
@@ -91,7 +103,13 @@ def _title(state: EngineState) -> str:
 
 def _cells(state: EngineState) -> tuple[str, ...]:
     can = text("common.between").join(text(f"engines.can_{word}") for word in state.engine.can)
-    return (state.name, _dated(state), state.installed or "-", can or "-", ", ".join(state.engine.lacks) or "-")
+    return (
+        state.name,
+        _dated(state),
+        state.installed or "-",
+        can or "-",
+        ", ".join(state.engine.lacks) or "-",
+    )
 
 
 def _dated(state: EngineState) -> str:

@@ -44,12 +44,18 @@ def _version(version: Version) -> dict[str, Any]:
 def _names(names: NamesDiff) -> dict[str, Any]:
     return {
         "removed": [
-            {"name": each.name, "instead": each.instead or None, "source": each.source or None, "used": each.used}
+            {
+                "name": each.name,
+                "instead": each.instead or None,
+                "source": each.source or None,
+                "used": each.used,
+            }
             for each in names.removed
         ],
         "added": list(names.added),
         "changed": [
-            {"name": each.name, "left": each.left, "right": each.right, "used": each.used} for each in names.changed
+            {"name": each.name, "left": each.left, "right": each.right, "used": each.used}
+            for each in names.changed
         ],
     }
 
@@ -64,7 +70,10 @@ def _plans(plans: PlansDiff) -> dict[str, Any]:
         }
         for each in plans.settings
     ]
-    caches = [{"kind": each.kind, "left": _cache(each.left), "right": _cache(each.right)} for each in plans.caches]
+    caches = [
+        {"kind": each.kind, "left": _cache(each.left), "right": _cache(each.right)}
+        for each in plans.caches
+    ]
     return {
         "left": _side(plans.left),
         "right": _side(plans.right),
@@ -125,7 +134,9 @@ def show(found: EnginesDiff) -> None:
     """Print the difference; what the plan uses first."""
     left, right = found.left, found.right
     out = console()
-    out.print(text("engines.diff_title", left=left.label, right=right.label), markup=False, style="bold")
+    out.print(
+        text("engines.diff_title", left=left.label, right=right.label), markup=False, style="bold"
+    )
     out.print(text("engines.diff_facts", left=left.date[:7], right=right.date[:7]), markup=False)
     if found.plans is not None:
         _show_plans(found, found.plans)
@@ -154,18 +165,30 @@ def _show_plans(found: EnginesDiff, plans: PlansDiff) -> None:
             why = side.refused.render()
             out.print(text("engines.diff_refused", engine=version.label, why=why), markup=False)
     labels = (found.left.label, found.right.label)
-    sides = [_plan_numbers(side.plan) if side.plan is not None else {} for side in (plans.left, plans.right)]
-    rows = [(text(f"engines.diff_row_{name}"), *(_cell(side.get(name)) for side in sides)) for name in _NUMBERS]
+    sides = [
+        _plan_numbers(side.plan) if side.plan is not None else {}
+        for side in (plans.left, plans.right)
+    ]
+    rows = [
+        (text(f"engines.diff_row_{name}"), *(_cell(side.get(name)) for side in sides))
+        for name in _NUMBERS
+    ]
     out.print(table(text("engines.diff_numbers"), ["", *labels], rows, right=(1, 2)))
     if plans.caches:
         kinds = [
-            (text(f"support.kind_{each.kind}"), _meaning(each.left), _meaning(each.right)) for each in plans.caches
+            (text(f"support.kind_{each.kind}"), _meaning(each.left), _meaning(each.right))
+            for each in plans.caches
         ]
         out.print(table(text("engines.diff_cache"), [text("engines.diff_layers"), *labels], kinds))
     if plans.settings:
         columns = [text("engines.diff_setting"), *labels, text("engines.diff_reason")]
         changed = [
-            (each.name, _sent(each.left), _sent(each.right), "" if each.reason is None else each.reason.render())
+            (
+                each.name,
+                _sent(each.left),
+                _sent(each.right),
+                "" if each.reason is None else each.reason.render(),
+            )
             for each in plans.settings
         ]
         out.print(table(text("engines.diff_settings"), columns, changed))
@@ -200,7 +223,9 @@ def _show_names(title: str, names: NamesDiff) -> None:
         what = text("engines.diff_default", left=change.left, right=change.right)
         rows.append((change.used, change.name, what))
     rows.sort(key=lambda row: (not row[0], row[1]))
-    lines = [(name, text("engines.diff_used", what=what) if used else what) for used, name, what in rows]
+    lines = [
+        (name, text("engines.diff_used", what=what) if used else what) for used, name, what in rows
+    ]
     if lines:
         out.print(table(title, ["", ""], lines))
     else:

@@ -71,7 +71,9 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
 
 def _parts(parts: Parts) -> dict[str, float]:
     """Return milliseconds by part."""
-    found = {field.name: round(1000 * float(getattr(parts, field.name)), 4) for field in fields(parts)}
+    found = {
+        field.name: round(1000 * float(getattr(parts, field.name)), 4) for field in fields(parts)
+    }
     return {**found, "total": round(1000 * float(parts.total), 4)}
 
 
@@ -118,7 +120,9 @@ def summary(found: SpeedEstimate) -> str:
 
 
 def _range(band: Band, factor: float = 1.0) -> str:
-    low, expected, high = (_number(value * factor) for value in (band.low, band.expected, band.high))
+    low, expected, high = (
+        _number(value * factor) for value in (band.low, band.expected, band.high)
+    )
     return f"{expected} ({low} - {high})"
 
 
@@ -214,7 +218,11 @@ def _show_evidence(found: SpeedEstimate) -> None:
         high=f"{evidence.high:.2f}",
     )
     out.print(line, markup=False, soft_wrap=True)
-    out.print(text("estimate.nearest" if evidence.near else "estimate.extrapolated"), markup=False, soft_wrap=True)
+    out.print(
+        text("estimate.nearest" if evidence.near else "estimate.extrapolated"),
+        markup=False,
+        soft_wrap=True,
+    )
     for one in evidence.neighbours:
         figure = one.figure
         if figure.measure == "throughput":

@@ -125,4 +125,6 @@ def _verdict(result: FitResult) -> str:
         return text("fit.other_n")
     if any(row.reason.id == "fit.unknown" for row in result.table.rows):
         return text("fit.not_known", dtype=dtype)
-    return text("fit.nowhere", would=text("common.between").join(way.render() for way in result.would))
+    return text(
+        "fit.nowhere", would=text("common.between").join(way.render() for way in result.would)
+    )

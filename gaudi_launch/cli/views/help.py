@@ -25,7 +25,12 @@ def show_questions() -> None:
 def questions_json() -> dict[str, Any]:
     """Return the questions with their commands by group."""
     rows = [
-        {"group": translated(title), "id": each.id, "question": text(each.id), "command": each.command}
+        {
+            "group": translated(title),
+            "id": each.id,
+            "question": text(each.id),
+            "command": each.command,
+        }
         for title, questions in QUESTIONS.items()
         for each in questions
     ]
@@ -53,7 +58,9 @@ def question_lines(width: int, *, coloured: bool) -> Iterator[str]:
                 yield from (f"  {line}" for line in wrapped(text(each.id), width - 2))
                 yield f"      {painted(each.command, NAME, coloured=coloured)}"
                 continue
-            command = painted(each.arguments if without_name else each.command, NAME, coloured=coloured)
+            command = painted(
+                each.arguments if without_name else each.command, NAME, coloured=coloured
+            )
             yield f"  {padded(text(each.id), column)}  {command}"
 
 
@@ -62,6 +69,9 @@ def questions_markdown() -> str:
     lines = [f"# {text('questions.title')}", "", text("questions.usage")]
     for title, questions in QUESTIONS.items():
         lines += ["", f"## {translated(title)}", ""]
-        lines += [f"| {text('questions.column_question')} | {text('questions.column_command')} |", "|---|---|"]
+        lines += [
+            f"| {text('questions.column_question')} | {text('questions.column_command')} |",
+            "|---|---|",
+        ]
         lines += [f"| {text(each.id)} | `{each.command}` |" for each in questions]
     return "\n".join(lines) + "\n"

@@ -24,7 +24,12 @@ def to_json(found: InspectedModel) -> dict[str, Any]:
     model = found.model
     facts = {name: getattr(model, name) for name in _FIELDS}
     facts |= {"multimodal": list(model.multimodal), "files_missing": list(model.files_missing)}
-    return {"schema": 1, **facts, "kv_bytes_per_token": found.kv_bytes_per_token, "profile": found.profile}
+    return {
+        "schema": 1,
+        **facts,
+        "kv_bytes_per_token": found.kv_bytes_per_token,
+        "profile": found.profile,
+    }
 
 
 def show(found: InspectedModel, as_json: bool) -> None:
@@ -35,18 +40,31 @@ def show(found: InspectedModel, as_json: bool) -> None:
     out = console()
     for word, value in _lines(found):
         if value not in (None, "", ()):
-            out.print(text("common.pair", label=text(f"models.word_{word}"), value=value), markup=False)
+            out.print(
+                text("common.pair", label=text(f"models.word_{word}"), value=value), markup=False
+            )
 
 
 def _lines(found: InspectedModel) -> list[tuple[str, object]]:
     """Return the lines as pairs of a label and its value."""
     model, kv_bytes = found.model, found.kv_bytes_per_token
-    parameters = f"{model.parameters / 1e9:.3f}e9 ({model.parameters})" if model.parameters else None
-    weights = f"{model.weight_bytes / 2**30:.2f} GiB" if model.weight_bytes else text("models.no_weights")
-    kv = text("models.kv", bytes=kv_bytes, block=f"{kv_bytes * 128 / 2**20:.3g}") if kv_bytes else None
+    parameters = (
+        f"{model.parameters / 1e9:.3f}e9 ({model.parameters})" if model.parameters else None
+    )
+    weights = (
+        f"{model.weight_bytes / 2**30:.2f} GiB" if model.weight_bytes else text("models.no_weights")
+    )
+    kv = (
+        text("models.kv", bytes=kv_bytes, block=f"{kv_bytes * 128 / 2**20:.3g}")
+        if kv_bytes
+        else None
+    )
     return [
         ("model", model.path),
-        ("architecture", " / ".join(word for word in (model.architecture, model.model_type) if word)),
+        (
+            "architecture",
+            " / ".join(word for word in (model.architecture, model.model_type) if word),
+        ),
         ("parameters", parameters),
         ("weights", weights),
         ("dtype", ", ".join(word for word in (model.dtype, model.quantization) if word)),

@@ -20,7 +20,10 @@ def show(found: Sequence[Status]) -> None:
     for each in found:
         counts = ", ".join(f"{w.kind} {w.name} {w.ready}/{w.wanted}" for w in each.workloads)
         out.print(f"{each.name}: {counts or '-'}", markup=False)
-        columns = [text(f"kube.column_{word}") for word in ("pod", "phase", "age", "restarts", "node", "why")]
+        columns = [
+            text(f"kube.column_{word}")
+            for word in ("pod", "phase", "age", "restarts", "node", "why")
+        ]
         rows = [
             (
                 pod.name,

@@ -50,7 +50,12 @@ def show(learned: LearnedConstants | None, as_json: bool) -> None:
         return
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(learned.learned_at))
     _say("learn.version", version=learned.version, when=when, count=len(learned.measurements))
-    _say("learn.typical", before=f"{learned.before:.2f}", after=f"{learned.typical:.2f}", left=learned.left_out)
+    _say(
+        "learn.typical",
+        before=f"{learned.before:.2f}",
+        after=f"{learned.typical:.2f}",
+        left=learned.left_out,
+    )
     columns = [text(f"learn.column_{name}") for name in ("name", "shipped", "learned", "unit")]
     rows = [
         [row["name"], f"{row['shipped']:.4g}", f"{row['learned']:.4g}", row["unit"]]

@@ -26,7 +26,13 @@ def log_json(name: str, path: Path, content: bytes | None) -> dict[str, Any]:
     ``content``: its bytes, None where the log has not begun.
     """
     lines = [] if content is None else content.decode("utf-8", "replace").splitlines()
-    return {"schema": 1, "name": name, "path": str(path), "begun": content is not None, "lines": lines}
+    return {
+        "schema": 1,
+        "name": name,
+        "path": str(path),
+        "begun": content is not None,
+        "lines": lines,
+    }
 
 
 class LineObjects:

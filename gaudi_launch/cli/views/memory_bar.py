@@ -102,4 +102,6 @@ def legend(memory: Mapping[str, float], tokens: int | None, *, ascii: bool) -> T
 
 def memory_words(memory: Mapping[str, float]) -> str:
     """Return the parts of a card's memory in GiB, in one line."""
-    return "  ".join(text(f"plan.part_{name}", gib=f"{value:.1f}") for name, value in memory.items())
+    return "  ".join(
+        text(f"plan.part_{name}", gib=f"{value:.1f}") for name, value in memory.items()
+    )

@@ -103,7 +103,10 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
     row("plan.word_model", model_line(made))
     if made.placement.modules:
         choice = made.placement.choice
-        row("plan.word_cards", _cards(checked) if choice is None else f"{_cards(checked)}  {choice.render()}")
+        row(
+            "plan.word_cards",
+            _cards(checked) if choice is None else f"{_cards(checked)}  {choice.render()}",
+        )
     if made.memory:
         ascii = not can_show("".join(part.mark for part in PARTS), out)
         tokens = made.num_blocks * BLOCK if made.num_blocks is not None else None
@@ -190,7 +193,10 @@ def _by_weight(checked: CheckedPlan) -> list[tuple[Message, str]]:
     """Return the warnings with styles: failed checks, memory, then the others."""
     others = [each for each in checked.plan.warnings if each not in checked.failed]
     others.sort(key=lambda each: not each.id.startswith("fit."))
-    return [*((each, "bold red") for each in checked.failed), *((each, "yellow") for each in others)]
+    return [
+        *((each, "bold red") for each in checked.failed),
+        *((each, "yellow") for each in others),
+    ]
 
 
 def _warning(sentence: str, style: str) -> Text:

@@ -44,7 +44,9 @@ def show_all(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, ver
         out.print(text("plan.for_machine", machine=prepared.host.origin), markup=False)
 
 
-def _facts(made: Plan, prepared: Prepared, speed: SpeedEstimate | None) -> Iterator[tuple[str, str]]:
+def _facts(
+    made: Plan, prepared: Prepared, speed: SpeedEstimate | None
+) -> Iterator[tuple[str, str]]:
     """Yield the id of each line's label, empty for a line without one, and its text."""
     python = f", {made.engine.python}" if made.engine.python else ""
     yield "plan.word_engine", f"{made.engine.exact}{python}"
@@ -94,7 +96,9 @@ def _show_notes(out: Console, made: Plan) -> None:
     for difference in made.reference_differences:
         out.print(f"  - {difference.render()}", markup=False)
     for warning in made.warnings:
-        out.print(text("plan.warning", what=warning.render()), markup=False, soft_wrap=not out.is_terminal)
+        out.print(
+            text("plan.warning", what=warning.render()), markup=False, soft_wrap=not out.is_terminal
+        )
 
 
 def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) -> None:
@@ -104,10 +108,16 @@ def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) 
         line = text("common.pair", label=text(f"plan.source_{source}"), value=reason)
         out.print(Padding(Text(line, style="dim"), (0, 0, 0, 1)))
         for setting in same:
-            out.print(f"   {setting.name:<{widest}}  {setting.value or ''}".rstrip(), markup=False, soft_wrap=True)
+            out.print(
+                f"   {setting.name:<{widest}}  {setting.value or ''}".rstrip(),
+                markup=False,
+                soft_wrap=True,
+            )
 
 
-def _by_reason(settings: Sequence[Setting], *, verbose: bool) -> dict[tuple[str, str], list[Setting]]:
+def _by_reason(
+    settings: Sequence[Setting], *, verbose: bool
+) -> dict[tuple[str, str], list[Setting]]:
     """Group settings by source and reason.
 
     Changes by the user or a rule come first, defaults last.
@@ -122,7 +132,9 @@ def _by_reason(settings: Sequence[Setting], *, verbose: bool) -> dict[tuple[str,
 def _reason(setting: Setting, *, verbose: bool) -> str:
     reason = setting.reason.render()
     if setting.beaten:
-        lost = ", ".join(f"{each.value} ({text(f'plan.source_{each.source}')})" for each in setting.beaten)
+        lost = ", ".join(
+            f"{each.value} ({text(f'plan.source_{each.source}')})" for each in setting.beaten
+        )
         reason = f"{reason}; {text('plan.beats', lost=lost)}"
     if verbose and setting.origin:
         reason = f"{reason} [{setting.origin}]"

@@ -26,7 +26,12 @@ def to_json(report: PowerReport) -> dict[str, Any]:
         "problem": report.host.problem,
         "documented_range_w": asdict(report.range) if report.range is not None else None,
         "cards": [
-            {"module": card.module, "index": card.index, "power_w": card.power_w, "power_cap_w": card.power_cap_w}
+            {
+                "module": card.module,
+                "index": card.index,
+                "power_w": card.power_w,
+                "power_cap_w": card.power_cap_w,
+            }
             for card in report.host.cards
         ],
         "services": [
@@ -35,7 +40,10 @@ def to_json(report: PowerReport) -> dict[str, Any]:
             if each.alive
         ],
         "energy": [
-            {"name": each.name, "days": [{**asdict(day), "joules_per_token": _per_token(day)} for day in each.days]}
+            {
+                "name": each.name,
+                "days": [{**asdict(day), "joules_per_token": _per_token(day)} for day in each.days],
+            }
             for each in report.energy
         ],
     }
@@ -54,7 +62,11 @@ def show(report: PowerReport) -> None:
     out = console()
     cards = sorted(report.host.cards, key=lambda card: (card.module is None, card.module or 0))
     rows = [
-        (card_name(card.module, card.index), _known(card.power_w, "{:.0f}"), _known(card.power_cap_w, "{:.0f}"))
+        (
+            card_name(card.module, card.index),
+            _known(card.power_w, "{:.0f}"),
+            _known(card.power_cap_w, "{:.0f}"),
+        )
         for card in cards
     ]
     if rows:
@@ -126,4 +138,8 @@ def show_outcomes(outcomes: Sequence[CapOutcome]) -> None:
     for each in outcomes:
         change = each.change
         id = f"power.cap_{each.status}"
-        print(text(id, bus=change.bus, before=change.before_w, after=change.after_w, reason=each.reason))
+        print(
+            text(
+                id, bus=change.bus, before=change.before_w, after=change.after_w, reason=each.reason
+            )
+        )

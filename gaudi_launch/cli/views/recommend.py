@@ -86,7 +86,8 @@ def to_json(answer: Recommended) -> dict[str, Any]:
             for each in found.sensitivity
         ],
         "unmet": [
-            {"name": each[0], "found": each[1], "target": each[2], "factor": each[3]} for each in _unmet(answer)
+            {"name": each[0], "found": each[1], "target": each[2], "factor": each[3]}
+            for each in _unmet(answer)
         ],
         "searched": found.searched,
         "simulated": found.simulated,
@@ -122,7 +123,10 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "served": None,
     }
     if trial.start is not None:
-        found["warmup_seconds"] = {"low": round(trial.start.low, 1), "high": round(trial.start.high, 1)}
+        found["warmup_seconds"] = {
+            "low": round(trial.start.low, 1),
+            "high": round(trial.start.high, 1),
+        }
     if served is not None:
         found["objective"] = _rounded(trial.score)
         found["served"] = _served_json(served)
@@ -157,7 +161,9 @@ def _bands(answer: Recommended) -> dict[str, Any] | None:
         "tpot": evidence.time(served.tpot).to_json(),
         "e2e": evidence.time(served.e2e).to_json(),
         "most_output_tokens_per_second": tokens.to_json(),
-        "cards": {"low": found.cards[0], "expected": served.cards, "high": found.cards[1]} if found.cards else None,
+        "cards": {"low": found.cards[0], "expected": served.cards, "high": found.cards[1]}
+        if found.cards
+        else None,
     }
 
 
@@ -196,14 +202,18 @@ def _unmet(answer: Recommended) -> list[tuple[str, float, float, float]]:
     rows: list[tuple[str, float, float, float]] = []
     for name in nearest.missed:
         if name == "cards":
-            have = (found.case.pool.most_replicas(nearest.candidate.cards) or 0) * nearest.candidate.cards
+            have = (
+                found.case.pool.most_replicas(nearest.candidate.cards) or 0
+            ) * nearest.candidate.cards
             pair = (float(served.cards), float(have))
         elif name == "start":
             assert nearest.start is not None and goal.most_start is not None, "the start is missed"
             pair = (nearest.start.high, goal.most_start)
         else:
             pair = (getattr(served, name), getattr(goal.targets, name))
-        rows.append((name, _rounded(pair[0]), _rounded(pair[1]), _rounded(pair[0] / max(pair[1], 1e-9))))
+        rows.append(
+            (name, _rounded(pair[0]), _rounded(pair[1]), _rounded(pair[0] / max(pair[1], 1e-9)))
+        )
     return rows
 
 
@@ -231,7 +241,11 @@ def show(answer: Recommended, plot: Path | None) -> None:
         _show_others(answer, say)
     if answer.case.top:
         say("recommend.top")
-        best = [_row(trial, trial is found.winner) for trial in found.trials[: answer.case.top] if trial.served]
+        best = [
+            _row(trial, trial is found.winner)
+            for trial in found.trials[: answer.case.top]
+            if trial.served
+        ]
         out.print(table("", columns, best, right=range(len(columns))))
     if found.evidence is not None:
         evidence = found.evidence
@@ -264,7 +278,10 @@ def _heading(answer: Recommended, say: Callable[..., None]) -> None:
         kind = "one"
     if goal.demand:
         kind = "clients" if goal.clients else "rate"
-    lengths = {"input": _number(search.traffic.mean_input), "output": _number(search.traffic.mean_output)}
+    lengths = {
+        "input": _number(search.traffic.mean_input),
+        "output": _number(search.traffic.mean_output),
+    }
     say(f"recommend.load_{kind}", load=_number(goal.demand), **lengths)
 
 
@@ -274,7 +291,10 @@ def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:
 
     found, winner = answer.found, answer.found.winner
     assert (
-        winner is not None and winner.served is not None and answer.launch is not None and answer.plan is not None
+        winner is not None
+        and winner.served is not None
+        and answer.launch is not None
+        and answer.plan is not None
     )
     served = winner.served
     for line in wrapped(serve_command(answer.launch)):
@@ -398,10 +418,14 @@ def _show_others(answer: Recommended, say: Callable[..., None]) -> None:
     shown = _notable(found.sensitivity)
     if shown:
         counted = goal.name == "cost" and goal.demand
-        pairs = text("common.between").join(_pair(each, counts_cards=bool(counted)) for each in shown)
+        pairs = text("common.between").join(
+            _pair(each, counts_cards=bool(counted)) for each in shown
+        )
         say("recommend.cards_with" if counted else "recommend.score_with", pairs=pairs)
     rates = cards_for_rates(found.case, found.trials, goal.rate)
-    counts = [text("recommend.rate_pair", rate=_number(each.rate), cards=each.cards) for each in rates]
+    counts = [
+        text("recommend.rate_pair", rate=_number(each.rate), cards=each.cards) for each in rates
+    ]
     say("recommend.rates", pairs=text("common.between").join(counts))
 
 
@@ -410,7 +434,11 @@ def _notable(found: Sequence[Sensitivity]) -> list[Sensitivity]:
     first: dict[str, Sensitivity] = {}
     for each in sorted(found, key=lambda one: -one.factor):
         first.setdefault(each.field, each)
-    shown = [first[name] for name in _OPTIONS if name in first and abs(first[name].factor - 1) >= _NOTABLE]
+    shown = [
+        first[name]
+        for name in _OPTIONS
+        if name in first and abs(first[name].factor - 1) >= _NOTABLE
+    ]
     return shown[:_SHOWN_CHANGES]
 
 
@@ -474,7 +502,13 @@ def _show_unmet(answer: Recommended, say: Callable[..., None]) -> None:
             if goal.rate:
                 amount = nearest.served.spare / found.case.traffic.mean_output * share
             unit = text("recommend.unit_clients" if goal.clients else "recommend.unit_rate")
-            say("recommend.unmet_cards", needed=f"{value:g}", have=f"{most:g}", possible=_number(amount), unit=unit)
+            say(
+                "recommend.unmet_cards",
+                needed=f"{value:g}",
+                have=f"{most:g}",
+                possible=_number(amount),
+                unit=unit,
+            )
         elif name == "start":
             say("recommend.unmet_start", found=_number(value), most=_number(most))
         else:

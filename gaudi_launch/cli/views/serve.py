@@ -120,7 +120,9 @@ def _expected(plan: Plan) -> str:
         return ""
     if plan.estimate is None:
         return text("serve.graphs", graphs=plan.buckets.graphs)
-    low, high = (clock(seconds) for seconds in (plan.estimate.low_seconds, plan.estimate.high_seconds))
+    low, high = (
+        clock(seconds) for seconds in (plan.estimate.low_seconds, plan.estimate.high_seconds)
+    )
     return text("screen.panel_expected", graphs=plan.buckets.graphs, low=low, high=high)
 
 
@@ -160,4 +162,7 @@ def _question(path: str, model: str, *, chats: bool) -> tuple[str, dict[str, Any
             return path, pooled_question(task, model, (asked, "Paris is the capital of France."))
     if not chats:
         return path, {"model": model, "prompt": asked, "max_tokens": 32}
-    return "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": asked}]}
+    return "/v1/chat/completions", {
+        "model": model,
+        "messages": [{"role": "user", "content": asked}],
+    }

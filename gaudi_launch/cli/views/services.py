@@ -52,7 +52,9 @@ def last_error(service: ServiceRecord) -> str | None:
     return service.error or None
 
 
-def show(services: list[ServiceRecord], load: dict[str, EngineLoad], now: float, *, everything: bool) -> None:
+def show(
+    services: list[ServiceRecord], load: dict[str, EngineLoad], now: float, *, everything: bool
+) -> None:
     """Print a row for each service; ``everything``: stopped ones too."""
     if not services:
         print(text("services.none_at_all" if everything else "services.none"))
@@ -76,7 +78,11 @@ def show(services: list[ServiceRecord], load: dict[str, EngineLoad], now: float,
             )
         )
     console().print(table("", text("services.columns").split("|"), rows))
-    failed = [service.name for service in services if not service.alive and service.phase in ("failed", "lost")]
+    failed = [
+        service.name
+        for service in services
+        if not service.alive and service.phase in ("failed", "lost")
+    ]
     if failed:
         print(text("screen.ps_failed", count=len(failed), name=failed[0]))
 
@@ -89,7 +95,11 @@ def _restarted(state: Mapping[str, Any]) -> str:
 def clock(seconds: float) -> str:
     """Return a duration in the two largest units: 3 d 4 h, 12 min 5 s."""
     total = max(0, int(seconds))
-    for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+    for size, unit, smaller, name in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
         if total >= size:
             return f"{total // size} {unit} {total % size // smaller} {name}"
     return f"{total} s"

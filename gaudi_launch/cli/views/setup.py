@@ -19,7 +19,9 @@ def show_leftovers(replaced: Leftovers | None) -> None:
         return
     between = text("common.between")
     if replaced.services:
-        typer.echo(text("setup.still_running", names=between.join(replaced.services), path=replaced.old))
+        typer.echo(
+            text("setup.still_running", names=between.join(replaced.services), path=replaced.old)
+        )
     elif replaced.used:
         typer.echo(text("setup.still_used", path=replaced.old))
     if replaced.others:
@@ -37,10 +39,17 @@ def leftovers_json(replaced: Leftovers | None) -> dict[str, Any]:
 def show_rollback(done: RollBack, dry_run: bool, as_json: bool) -> None:
     """Print a return to the version before."""
     if as_json:
-        document = {"schema": 1, "engine": done.name, "folder": str(done.folder), "python": str(done.python)}
+        document = {
+            "schema": 1,
+            "engine": done.name,
+            "folder": str(done.folder),
+            "python": str(done.python),
+        }
         return emit_json(document | {"dry_run": dry_run} | leftovers_json(done.replaced))
     id = "setup.would_roll_back" if dry_run else "setup.rolled_back"
-    typer.echo(text(id, engine=done.name, path=done.folder, old=done.replaced.old, python=done.python))
+    typer.echo(
+        text(id, engine=done.name, path=done.folder, old=done.replaced.old, python=done.python)
+    )
     if not dry_run:
         show_leftovers(done.replaced)
     return None

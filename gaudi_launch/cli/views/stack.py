@@ -74,7 +74,9 @@ def show_plan(planned: StackPlan) -> None:
     print(text(id, url=gateway.url))
     if planned.cards:
         free = ",".join(map(str, planned.free)) or "-"
-        print(text("stack.cards_left", count=len(planned.free), total=len(planned.cards), free=free))
+        print(
+            text("stack.cards_left", count=len(planned.free), total=len(planned.cards), free=free)
+        )
     seconds = planned.start_seconds
     if seconds is not None:
         print(text("stack.start_time", low=clock(seconds[0]), high=clock(seconds[1])))
@@ -112,7 +114,9 @@ def _row(service: StackService) -> tuple[str, ...]:
 
 def _minutes(low_seconds: float, high_seconds: float) -> str:
     """Return a range in minutes, rounded outwards, so that it fits a column."""
-    return text("stack.minutes", low=math.floor(low_seconds / 60), high=math.ceil(high_seconds / 60))
+    return text(
+        "stack.minutes", low=math.floor(low_seconds / 60), high=math.ceil(high_seconds / 60)
+    )
 
 
 def _gib(value: float | None) -> str:
@@ -122,7 +126,10 @@ def _gib(value: float | None) -> str:
 def show_written(planned: StackPlan) -> None:
     """Print the file that was written, and the next command."""
     path = str(planned.stack.path)
-    print(text("stack.written", path=path, command=f"gaudi-launch stack up {shlex.quote(path)}"), file=sys.stderr)
+    print(
+        text("stack.written", path=path, command=f"gaudi-launch stack up {shlex.quote(path)}"),
+        file=sys.stderr,
+    )
 
 
 def started_to_json(started: StartedStack) -> dict[str, Any]:
@@ -179,7 +186,10 @@ def states_to_json(states: Sequence[StackState]) -> dict[str, Any]:
                 "name": state.record.name,
                 "file": state.record.path,
                 "services": [
-                    {**service_to_json(service, None, now), "stack_model": state.record.models.get(service.name)}
+                    {
+                        **service_to_json(service, None, now),
+                        "stack_model": state.record.models.get(service.name),
+                    }
                     for service in state.services
                 ],
                 "missing": _missing(state),
@@ -215,7 +225,15 @@ def show_states(states: Sequence[StackState]) -> None:
                 )
             )
         rows += [
-            (state.record.name, state.record.models.get(name) or text("stack.gateway"), name, "-", "-", "-", "")
+            (
+                state.record.name,
+                state.record.models.get(name) or text("stack.gateway"),
+                name,
+                "-",
+                "-",
+                "-",
+                "",
+            )
             for name in _missing(state)
         ]
     console().print(table("", text("stack.ps_columns").split("|"), rows))

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 def to_json(status: ServiceStatus) -> dict[str, Any]:
     """Return all facts of a service for programs."""
     service, plan = status.service, status.plan
-    found = {} if status.history is None else {"history": [asdict(point) for point in status.history]}
+    found = (
+        {} if status.history is None else {"history": [asdict(point) for point in status.history]}
+    )
     return {
         "schema": 1,
         **service_to_json(service, status.load, time.time()),
@@ -36,7 +38,10 @@ def to_json(status: ServiceStatus) -> dict[str, Any]:
         "run_time_compiles": service.state.get("run_time_compiles", 0),
         "warmup": _warmup(service, plan),
         "cards": [_card_to_json(card) for card in status.cards],
-        "plan": {key: plan.get(key) for key in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")},
+        "plan": {
+            key: plan.get(key)
+            for key in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")
+        },
         "simulated_run": status.run.to_json() if status.run is not None else None,
         "folder": str(service.folder),
         **found,
@@ -48,7 +53,11 @@ def _warmup(service: ServiceRecord, plan: Mapping[str, Any]) -> dict[str, Any]:
     facts = service.state.get("facts", {})
     estimate = (plan.get("estimate") or {}).get("warmup_seconds")
     buckets = plan.get("buckets") or {}
-    return {"graphs": buckets.get("graphs"), "estimated": estimate, "seconds": facts.get("warmup_seconds")}
+    return {
+        "graphs": buckets.get("graphs"),
+        "estimated": estimate,
+        "seconds": facts.get("warmup_seconds"),
+    }
 
 
 def _card_to_json(card: Card) -> dict[str, Any]:
@@ -80,7 +89,10 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
     say("cards", ",".join(map(str, service.modules)))
     say("cpus", document["plan"]["cpus"])
     say("plan", _plan(document["plan"]))
-    say("memory", "  ".join(f"{name} {gib:.1f}" for name, gib in (document["plan"]["memory"] or {}).items()))
+    say(
+        "memory",
+        "  ".join(f"{name} {gib:.1f}" for name, gib in (document["plan"]["memory"] or {}).items()),
+    )
     if document["uptime_seconds"] is not None:
         say("up", clock(document["uptime_seconds"]))
     if document["requests"]:
@@ -93,7 +105,10 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
         estimated = warmup["estimated"]
         expected = f"{clock(estimated['low'])} - {clock(estimated['high'])}" if estimated else "-"
         measured = "-" if warmup["seconds"] is None else clock(warmup["seconds"])
-        say("warmup", text("services.warmup", graphs=warmup["graphs"], measured=measured, estimated=expected))
+        say(
+            "warmup",
+            text("services.warmup", graphs=warmup["graphs"], measured=measured, estimated=expected),
+        )
     say("compiles", document["run_time_compiles"] or None)
     if document["simulated_run"]:
         out.print(escape(run_line(document["simulated_run"])), soft_wrap=True)
@@ -157,7 +172,9 @@ def _last_and_most(spans: Sequence[float | None], form: str) -> str:
     known = [value for value in spans if value is not None]
     if not known:
         return "-"
-    return text("services.history_values", last=form.format(known[-1]), most=form.format(max(known)))
+    return text(
+        "services.history_values", last=form.format(known[-1]), most=form.format(max(known))
+    )
 
 
 def _milliseconds(value: float | None) -> float | None:

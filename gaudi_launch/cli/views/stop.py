@@ -44,7 +44,9 @@ def ended_to_json(ended: EndedService) -> dict[str, Any]:
     }
 
 
-def orphans_to_json(found: Sequence[Orphan], left: Sequence[Orphan], unsure: Sequence[Orphan]) -> dict[str, Any]:
+def orphans_to_json(
+    found: Sequence[Orphan], left: Sequence[Orphan], unsure: Sequence[Orphan]
+) -> dict[str, Any]:
     """Return orphaned processes for programs.
 
     They are ended ones, those that did not end, and those left running.
@@ -63,7 +65,10 @@ def show_orphans(found: Sequence[Orphan]) -> None:
     if not found:
         out.print(text("services.no_orphans"))
         return
-    rows = [(str(orphan.process.pid), str(orphan.to_json()["service"]), orphan.command) for orphan in found]
+    rows = [
+        (str(orphan.process.pid), str(orphan.to_json()["service"]), orphan.command)
+        for orphan in found
+    ]
     out.print(table("", text("services.orphan_columns").split("|"), rows, right=(0,)))
 
 
@@ -76,5 +81,12 @@ def show_unsure(unsure: Sequence[Orphan]) -> None:
     rows = []
     for orphan in unsure:
         document = orphan.to_json()
-        rows.append((str(document["pid"]), str(document["service"]), orphan.command, str(document["reason"])))
+        rows.append(
+            (
+                str(document["pid"]),
+                str(document["service"]),
+                orphan.command,
+                str(document["reason"]),
+            )
+        )
     out.print(table("", text("services.unsure_columns").split("|"), rows, right=(0,)))

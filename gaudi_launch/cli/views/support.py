@@ -39,7 +39,9 @@ def _row_to_json(row: SupportRow) -> dict[str, Any]:
         "engine": row.label,
         "status": row.support.status.value,
         "refused": row.support.refused,
-        "reasons": [{"id": reason.id, "message": reason.render()} for reason in row.support.reasons],
+        "reasons": [
+            {"id": reason.id, "message": reason.render()} for reason in row.support.reasons
+        ],
         "fewest_cards": row.fewest_cards,
         "validated": validated,
         "evidence": row.support.evidence,
@@ -100,7 +102,8 @@ def _show_caches(result: SupportResult) -> None:
     names = ("versions", "layers", "cache")
     columns = [text(f"support.column_{name}") for name in names]
     rows = [
-        (_span(labels), count, f"{meaning} {size}".strip()) for (count, meaning, size), labels in by_answer.items()
+        (_span(labels), count, f"{meaning} {size}".strip())
+        for (count, meaning, size), labels in by_answer.items()
     ]
     console().print(table(text("support.title_cache"), columns, rows))
 
@@ -119,7 +122,8 @@ def _span(labels: list[str]) -> str:
     for label in labels:
         engines.setdefault(label.partition("@")[0], []).append(label)
     return ", ".join(
-        each[0] if len(each) == 1 else f"{each[-1]} - {each[0].rpartition('@')[2]}" for each in engines.values()
+        each[0] if len(each) == 1 else f"{each[-1]} - {each[0].rpartition('@')[2]}"
+        for each in engines.values()
     )
 
 

@@ -70,7 +70,9 @@ def _title(state: TopState, width: int) -> Line:
     elif len(hosts) == 1:
         name = " ".join(part for part in (hosts[0].host, hosts[0].product) if part)
     else:
-        name = text("watch.hosts_count", count=len(hosts), silent=sum(not host.answers for host in hosts))
+        name = text(
+            "watch.hosts_count", count=len(hosts), silent=sum(not host.answers for host in hosts)
+        )
     at = max((host.at for host in hosts), default=None)
     clock = time.strftime("%H:%M:%S", time.localtime(at)) if at is not None else ""
     left = fitted(f"gaudi-launch top  {name}", max(1, width - len(clock) - 1), right=False)
@@ -109,8 +111,14 @@ def _machine_lines(state: TopState, width: int, look: Look) -> list[Line]:
 
 
 def _node(host: HostSample, node: NodeSample, look: Look) -> Cell:
-    trail = sparkline(look.trails.of(host.host, "cpu", str(node.id)), _TRAIL, 100.0, ascii=look.ascii)
-    return Cell(text("watch.node", node=node.id, use=number(node.cpu_percent, "{:.0f}%"), trail=trail.strip()))
+    trail = sparkline(
+        look.trails.of(host.host, "cpu", str(node.id)), _TRAIL, 100.0, ascii=look.ascii
+    )
+    return Cell(
+        text(
+            "watch.node", node=node.id, use=number(node.cpu_percent, "{:.0f}%"), trail=trail.strip()
+        )
+    )
 
 
 def _pages(nodes: Sequence[NodeSample]) -> Cell:
@@ -134,7 +142,9 @@ def _distinct(disks: Iterable[DiskSample]) -> list[DiskSample]:
 
 def _disk(disk: DiskSample) -> Cell:
     used = 1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else 0.0
-    words = text(f"watch.disk_{disk.use}", free=f"{disk.free_bytes / 2**30:.0f}", used=f"{used * 100:.0f}")
+    words = text(
+        f"watch.disk_{disk.use}", free=f"{disk.free_bytes / 2**30:.0f}", used=f"{used * 100:.0f}"
+    )
     return Cell(words, BAD if used >= _FULL_DISK else PLAIN)
 
 
@@ -161,9 +171,13 @@ def _sections(state: TopState, width: int, height: int, look: Look) -> list[Line
     several = len(state.hosts) > 1
     parts: dict[str, list[Line]] = {}
     if several:
-        parts["hosts"] = _table(HOSTS, [Row(host, host) for host in state.hosts], width, look, several=True)
+        parts["hosts"] = _table(
+            HOSTS, [Row(host, host) for host in state.hosts], width, look, several=True
+        )
     cards = [Row(*pair) for pair in state.cards()]
-    parts["cards"] = _table(CARDS, cards, width, look, several=several) or [[Cell(text("watch.no_cards"), DIM)]]
+    parts["cards"] = _table(CARDS, cards, width, look, several=several) or [
+        [Cell(text("watch.no_cards"), DIM)]
+    ]
     services = [Row(*pair) for pair in state.services()]
     table = _table(SERVICES, services, width, look, several=several)
     parts["services"] = table or [[Cell(text("watch.no_services"), DIM)]]
@@ -203,7 +217,11 @@ def _cut(part: list[Line], size: int, selected: int) -> list[Line]:
     rows = size - 2
     first = max(0, min(selected - rows + 1, len(part) - 1 - rows))
     left = len(part) - 1 - rows
-    return [part[0], *part[1 + first : 1 + first + rows], [Cell(text("watch.more", count=left), DIM)]]
+    return [
+        part[0],
+        *part[1 + first : 1 + first + rows],
+        [Cell(text("watch.more", count=left), DIM)],
+    ]
 
 
 def _scrolled(state: TopState, part: list[Line], room: int) -> list[Line]:
@@ -230,7 +248,10 @@ def _table(
         line: Line = []
         for column, size in chosen:
             cell = column.cell(row, look, size)
-            line += [*([Cell(" ")] if line else []), Cell(fitted(cell.text, size, right=column.right), cell.style)]
+            line += [
+                *([Cell(" ")] if line else []),
+                Cell(fitted(cell.text, size, right=column.right), cell.style),
+            ]
         found.append(_within(line, width))
     return found
 
@@ -243,7 +264,9 @@ def _within(line: Line, width: int) -> Line:
         if left <= 0:
             break
         size = cell_len(cell.text)
-        found.append(cell if size <= left else Cell(fitted(cell.text, left, right=False), cell.style))
+        found.append(
+            cell if size <= left else Cell(fitted(cell.text, left, right=False), cell.style)
+        )
         left -= size
     return found
 
@@ -256,7 +279,9 @@ def _overlay(state: TopState, width: int, height: int) -> list[Line]:
     last = max(0, len(folded) - room)
     overlay.scroll = min(overlay.scroll, last)
     first = last - overlay.scroll if overlay.at_end else overlay.scroll
-    shown: list[Line] = [[Cell(fitted(line, width, right=False))] for line in folded[first : first + room]]
+    shown: list[Line] = [
+        [Cell(fitted(line, width, right=False))] for line in folded[first : first + room]
+    ]
     return [[Cell(fitted(overlay.title, width, right=False), TITLE)], *shown]
 
 
@@ -275,13 +300,25 @@ def plain_lines(hosts: Sequence[HostSample]) -> list[str]:
         at = time.strftime("%H:%M:%S", time.localtime(host.at))
         found.append(_joined(at, host.host, "host", _host_parts(host)))
         cards = sorted(host.cards, key=lambda card: (card.module is None, card.module or 0))
-        found += [_joined(at, host.host, f"card {_name(card)}", _card_parts(card)) for card in cards]
-        found += [_joined(at, host.host, f"service {each.name}", _service_parts(each)) for each in host.services]
+        found += [
+            _joined(at, host.host, f"card {_name(card)}", _card_parts(card)) for card in cards
+        ]
+        found += [
+            _joined(at, host.host, f"service {each.name}", _service_parts(each))
+            for each in host.services
+        ]
     return found
 
 
 def _joined(at: str, host: str, what: str, parts: Iterable[tuple[str, str]]) -> str:
-    return " ".join([at, printable(host), printable(what), *(f"{name}={_plain(value)}" for name, value in parts)])
+    return " ".join(
+        [
+            at,
+            printable(host),
+            printable(what),
+            *(f"{name}={_plain(value)}" for name, value in parts),
+        ]
+    )
 
 
 def _plain(value: str) -> str:

@@ -15,7 +15,15 @@ from gaudi_launch.watch.sample import CardSample, HostSample, ServiceSample
 from gaudi_launch.watch.trails import Trails, card_name
 
 UNKNOWN = "-"
-PLAIN, DIM, GOOD, WARN, BAD, TITLE, CHOSEN = "plain", "dim", "good", "warn", "bad", "title", "chosen"
+PLAIN, DIM, GOOD, WARN, BAD, TITLE, CHOSEN = (
+    "plain",
+    "dim",
+    "good",
+    "warn",
+    "bad",
+    "title",
+    "chosen",
+)
 
 _T = TypeVar("_T")
 
@@ -61,7 +69,9 @@ class Column(Generic[_T]):
     drop: int = 0
 
 
-def shown_columns(columns: Sequence[Column[_T]], width: int, *, several: bool) -> list[tuple[Column[_T], int]]:
+def shown_columns(
+    columns: Sequence[Column[_T]], width: int, *, several: bool
+) -> list[tuple[Column[_T], int]]:
     """Return the columns for this width, each with its own width in cells."""
     chosen = [column for column in columns if column.from_width <= width]
     if not several:
@@ -99,7 +109,11 @@ def fitted(value: str, width: int, *, right: bool) -> str:
     """
     value = printable(value)
     if cell_len(value) > width:
-        return set_cell_size(value, max(0, width - 1)) + "~" if width > 1 else set_cell_size(value, width)
+        return (
+            set_cell_size(value, max(0, width - 1)) + "~"
+            if width > 1
+            else set_cell_size(value, width)
+        )
     blanks = " " * (width - cell_len(value))
     return blanks + value if right else value + blanks
 
@@ -124,7 +138,9 @@ def card_state(card: CardSample) -> Cell:
         return Cell(text("watch.state_throttled"), WARN)
     if card.busy is None:
         return Cell(UNKNOWN)
-    return Cell(text("watch.state_busy"), GOOD) if card.busy else Cell(text("watch.state_free"), DIM)
+    return (
+        Cell(text("watch.state_busy"), GOOD) if card.busy else Cell(text("watch.state_free"), DIM)
+    )
 
 
 def links(card: CardSample) -> Cell:
@@ -241,7 +257,9 @@ def _requests(row: Row[ServiceSample], look: Look, width: int) -> Cell:
     service = row.item
     if service.running is None and service.waiting is None:
         return Cell(UNKNOWN)
-    return Cell(f"{number(service.running)}+{number(service.waiting)}", WARN if service.waiting else PLAIN)
+    return Cell(
+        f"{number(service.running)}+{number(service.waiting)}", WARN if service.waiting else PLAIN
+    )
 
 
 def _tokens_trail(row: Row[ServiceSample], look: Look, width: int) -> Cell:
@@ -293,7 +311,12 @@ SERVICES: tuple[Column[ServiceSample], ...] = (
     Column("compiles", 4, _counted("run_time_compiles"), drop=3),
     Column("restarts", 3, _counted("restarts"), drop=4),
     Column("watts", 5, lambda row, look, width: Cell(number(row.item.power_w)), from_width=100),
-    Column("joules", 6, lambda row, look, width: Cell(number(row.item.joules_per_token, "{:.2f}")), from_width=110),
+    Column(
+        "joules",
+        6,
+        lambda row, look, width: Cell(number(row.item.joules_per_token, "{:.2f}")),
+        from_width=110,
+    ),
 )
 
 
@@ -312,7 +335,9 @@ def total(values: Sequence[float | None]) -> float | None:
 
 def faults(host: HostSample) -> int:
     """Return the number of cards that are lost, failed, throttled or without a link."""
-    return sum(card_state(card).style in (BAD, WARN) or bool(card.ports_down) for card in host.cards)
+    return sum(
+        card_state(card).style in (BAD, WARN) or bool(card.ports_down) for card in host.cards
+    )
 
 
 def host_state(host: HostSample) -> Cell:
@@ -353,8 +378,18 @@ def _ready(row: Row[HostSample], look: Look, width: int) -> Cell:
 
 HOSTS: tuple[Column[HostSample], ...] = (
     Column("hostname", 14, lambda row, look, width: Cell(row.item.host), right=False),
-    Column("product", 11, lambda row, look, width: Cell(row.item.product or UNKNOWN), right=False, drop=1),
-    Column("cards", 5, lambda row, look, width: Cell(str(len(row.item.cards)) if row.item.answers else UNKNOWN)),
+    Column(
+        "product",
+        11,
+        lambda row, look, width: Cell(row.item.product or UNKNOWN),
+        right=False,
+        drop=1,
+    ),
+    Column(
+        "cards",
+        5,
+        lambda row, look, width: Cell(str(len(row.item.cards)) if row.item.answers else UNKNOWN),
+    ),
     Column("use", 5, _mean_use),
     Column("memory", 8, _host_memory),
     Column("power", 8, _cards_total("power_w")),

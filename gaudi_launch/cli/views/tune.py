@@ -18,7 +18,9 @@ def to_json(outcome: TuneOutcome) -> dict[str, Any]:
         "schema": 1,
         "goal": state.goal,
         "traffic": state.traffic.to_json(),
-        "candidates": [{"name": one.name, "cards": one.cards, "hash": one.hash} for one in state.candidates],
+        "candidates": [
+            {"name": one.name, "cards": one.cards, "hash": one.hash} for one in state.candidates
+        ],
         "starts": [_start_json(outcome, start) for start in state.starts],
         "best": {
             "candidate": outcome.winner.name,
@@ -75,7 +77,9 @@ def show(outcome: TuneOutcome, as_json: bool) -> None:
         return
     out = console()
     state = outcome.state
-    names = [text(f"tune.column_{name}") for name in ("round", "plan", "start", "tokens", "ttft", "tpot")]
+    names = [
+        text(f"tune.column_{name}") for name in ("round", "plan", "start", "tokens", "ttft", "tpot")
+    ]
     rows = [_row(outcome, start) for start in state.starts]
     out.print(table("", names, rows, right=(2, 3, 4, 5)))
     words = {"name": outcome.winner.name, "noise": f"{100 * outcome.noise:.0f}", "goal": state.goal}

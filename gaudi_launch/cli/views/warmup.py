@@ -91,7 +91,9 @@ def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:
         "compiled_at_run_time": [
             {"phase": c.phase, "shape": list(c.shape), "times": c.times} for c in result.compiled
         ],
-        "plans": [_plan_json(judged, judged is result.chosen, result) for judged in delivered.comparison],
+        "plans": [
+            _plan_json(judged, judged is result.chosen, result) for judged in delivered.comparison
+        ],
     }
 
 
@@ -164,7 +166,10 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
     if delivers and not asked.own:
         _show_settings(out, delivered)
     if listing and chosen.buckets is not None:
-        _say(out, delivered.file if delivers and delivered.file is not None else _listed(chosen.buckets))
+        _say(
+            out,
+            delivered.file if delivers and delivered.file is not None else _listed(chosen.buckets),
+        )
     if plot is not None:
         _say(out, text("warmup.drawn", path=str(plot)))
 
@@ -212,4 +217,8 @@ def filled_to_json(filled: FilledCache) -> dict[str, Any]:
 
 def show_filled(filled: FilledCache) -> None:
     """Print what a run compiled."""
-    print(text("warmup.ran", graphs=filled.graphs, seconds=filled.seconds, folder=filled.folder or "-"))
+    print(
+        text(
+            "warmup.ran", graphs=filled.graphs, seconds=filled.seconds, folder=filled.folder or "-"
+        )
+    )

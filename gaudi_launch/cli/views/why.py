@@ -96,11 +96,15 @@ def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str) -> list[str]:
     """Return the facts of each cause, below its number."""
     lines = []
     for number, cause in enumerate(causes, start=1):
-        lines.append("\n" + text("common.pair", label=f"{word} {number}", value=cause.title.render()))
+        lines.append(
+            "\n" + text("common.pair", label=f"{word} {number}", value=cause.title.render())
+        )
         for line, words in cause.evidence:
             at = content.line_in_file(line)
             lines.append("  " + text("diagnose.line_at", line=at, words=words))
-        remedy = text("common.pair", label=text("diagnose.word_remedy"), value=cause.remedy.render())
+        remedy = text(
+            "common.pair", label=text("diagnose.word_remedy"), value=cause.remedy.render()
+        )
         lines.append(f"  {remedy}")
         lines += [f"    $ {command}" for command in cause.commands]
         source = text("common.pair", label=text("diagnose.word_source"), value=cause.source)

@@ -32,7 +32,11 @@ def place_for(versions: Versions, needed: Mapping[str, str], keys: Sequence[str]
         if found is None:
             continue
         same = all(found.get(key) == needed[key] for key in keys)
-        differs = any(found.get(name) != value for name, value in needed.items() if name not in (*keys, "python"))
+        differs = any(
+            found.get(name) != value
+            for name, value in needed.items()
+            if name not in (*keys, "python")
+        )
         if same and not differs and (folder / "bin" / "python").exists():
             return folder
         if same or not found:
@@ -59,7 +63,9 @@ def change(
         replaced = versions.put_in_force(folder)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("setup.switch_failed", ExitCode.FAILED, path=str(versions.link), why=why) from None
+        raise LaunchError(
+            "setup.switch_failed", ExitCode.FAILED, path=str(versions.link), why=why
+        ) from None
     if replaced is not None:
         say(text("setup.switched", path=folder, old=replaced))
     return replaced

@@ -93,7 +93,9 @@ def in_venv(release: Release, base: str, extras: SetupExtras) -> Recipe:
     for folder in reversed(versions.folders()):
         recipe = _in_folder(folder, release, base, extras)
         has_all = remembered(recipe) == len(recipe.steps)
-        if has_all and (folder == versions.in_force() or len(_recorded(recipe)) == len(recipe.steps)):
+        if has_all and (
+            folder == versions.in_force() or len(_recorded(recipe)) == len(recipe.steps)
+        ):
             return recipe
     return _in_folder(versions.folder_for_new(), release, base, extras)
 
@@ -120,19 +122,35 @@ def in_docker(release: Release, extras: SetupExtras) -> Recipe:
     own = extras.vision or extras.scale_out
     if release.whole_image is not None and not own:
         if extras.index_url:
-            raise LaunchError("setup.not_for", ExitCode.USAGE, flag="--index-url", engine=release.engine)
+            raise LaunchError(
+                "setup.not_for", ExitCode.USAGE, flag="--index-url", engine=release.engine
+            )
         pull = CodeStep("setup.pull", ("docker", "pull", release.whole_image))
         return Recipe(release.engine, folder, (pull,), {}, image=release.whole_image)
     if release.bare_image is None:
         raise LaunchError("setup.image_as_is", ExitCode.USAGE, engine=release.engine)
     file = folder / "docker" / "Dockerfile"
     pins = "" if extras.unpinned else constraints_of(release) or ""
-    image = release.built_image + ("-vision" if extras.vision else "") + ("-scale-out" if extras.scale_out else "")
+    image = (
+        release.built_image
+        + ("-vision" if extras.vision else "")
+        + ("-scale-out" if extras.scale_out else "")
+    )
     steps = (
         CodeStep("setup.pull", ("docker", "pull", release.bare_image)),
-        CodeStep("setup.build", ("docker", "build", "--tag", image, "--file", str(file), str(file.parent))),
+        CodeStep(
+            "setup.build",
+            ("docker", "build", "--tag", image, "--file", str(file), str(file.parent)),
+        ),
     )
-    return Recipe(release.engine, folder, steps, {file: dockerfile(release, extras)}, image=image, constraints=pins)
+    return Recipe(
+        release.engine,
+        folder,
+        steps,
+        {file: dockerfile(release, extras)},
+        image=image,
+        constraints=pins,
+    )
 
 
 def check(recipe: Recipe, base: str, extras: SetupExtras) -> None:
@@ -179,7 +197,9 @@ def make(recipe: Recipe, say: Say) -> int:
                 _remember(recipe, number)
         except OSError as error:
             why = error.strerror or str(error)
-            raise LaunchError("serve.setup_folder", ExitCode.FAILED, path=str(recipe.folder), why=why) from None
+            raise LaunchError(
+                "serve.setup_folder", ExitCode.FAILED, path=str(recipe.folder), why=why
+            ) from None
     return len(recipe.steps) - done
 
 
@@ -228,7 +248,9 @@ def remembered(recipe: Recipe) -> int:
         if _placeless(key, recipe.folder) != _placeless(entry, recipe.folder):
             break
         count += 1
-    return 0 if count == len(recipe.steps) and recipe.image and not _has_image(recipe.image) else count
+    return (
+        0 if count == len(recipe.steps) and recipe.image and not _has_image(recipe.image) else count
+    )
 
 
 def _recorded(recipe: Recipe) -> list[tuple[str, ...]]:
@@ -256,7 +278,12 @@ def _has_image(image: str) -> bool:
 def _remember(recipe: Recipe, count: int) -> None:
     """Record atomically that the first steps are done."""
     new = recipe.record.with_suffix(".new")
-    document = {"schema": 1, "engine": recipe.engine, "steps": len(recipe.steps), "done": _keys(recipe)[:count]}
+    document = {
+        "schema": 1,
+        "engine": recipe.engine,
+        "steps": len(recipe.steps),
+        "done": _keys(recipe)[:count],
+    }
     new.write_text(json.dumps(document, indent=1), encoding="utf-8")
     new.replace(recipe.record)
 
@@ -282,7 +309,9 @@ def _placeless(key: tuple[str, ...], folder: Path) -> tuple[str, ...]:
 def _run(step: CodeStep, log: Path) -> None:
     # bytecode makes every launch of the engine faster; another environment's folders do not belong
     # in this one
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
+    }
     with log.open("ab") as output:
         output.write(f"\n$ {json.dumps(step.argv)}\n".encode())
         output.flush()

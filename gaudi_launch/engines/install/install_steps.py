@@ -70,7 +70,14 @@ def code_steps(release: Release, python: str, source: str, extras: SetupExtras) 
             CodeStep("setup.requirements", (*pip, "--requirement", needs)),
             CodeStep(
                 "setup.upstream",
-                ("env", "VLLM_TARGET_DEVICE=empty", *pip, "--no-build-isolation", "--editable", folder),
+                (
+                    "env",
+                    "VLLM_TARGET_DEVICE=empty",
+                    *pip,
+                    "--no-build-isolation",
+                    "--editable",
+                    folder,
+                ),
             ),
         ]
     folder, code = _checkout(release.code, source)
@@ -79,7 +86,9 @@ def code_steps(release: Release, python: str, source: str, extras: SetupExtras) 
         steps.append(CodeStep("setup.engine", (*pip, "--no-build-isolation", "--editable", folder)))
     else:
         steps += [
-            CodeStep("setup.requirements", (*pip, "--requirement", f"{folder}/requirements-hpu.txt")),
+            CodeStep(
+                "setup.requirements", (*pip, "--requirement", f"{folder}/requirements-hpu.txt")
+            ),
             CodeStep("setup.engine", ("env", "VLLM_TARGET_DEVICE=hpu", *pip, "--editable", folder)),
         ]
     if release.extension is not None and release.extension.commit:
@@ -109,7 +118,9 @@ def _checkout(code: Code, source: str) -> tuple[str, list[CodeStep]]:
     steps = [
         CodeStep("setup.folder", ("git", "init", "--quiet", folder)),
         CodeStep("setup.fetch", (*git, "fetch", "--tags", code.address, code.branch or "HEAD")),
-        CodeStep("setup.checkout", (*git, "checkout", "--quiet", "--detach", code.commit or "FETCH_HEAD")),
+        CodeStep(
+            "setup.checkout", (*git, "checkout", "--quiet", "--detach", code.commit or "FETCH_HEAD")
+        ),
     ]
     return folder, steps
 
@@ -127,13 +138,23 @@ def scale_out_steps(source: str) -> list[CodeStep]:
         CodeStep("setup.libfabric_unpack", ("tar", "-xf", archive, "-C", source)),
         CodeStep(
             "setup.libfabric_configure",
-            ("env", "-C", tree, "./configure", f"--prefix={LIBFABRIC_ROOT}", "--with-synapseai=/usr"),
+            (
+                "env",
+                "-C",
+                tree,
+                "./configure",
+                f"--prefix={LIBFABRIC_ROOT}",
+                "--with-synapseai=/usr",
+            ),
         ),
         CodeStep("setup.libfabric_make", ("make", "-C", tree, "-j8", "install")),
         *wrapper,
-        CodeStep("setup.wrapper_make", ("env", f"LIBFABRIC_ROOT={LIBFABRIC_ROOT}", "make", "-C", folder)),
         CodeStep(
-            "setup.wrapper_place", ("cp", f"{folder}/{_WRAPPER_FILE}", f"{_HABANA_LIBRARIES}/{_WRAPPER_FILE}")
+            "setup.wrapper_make", ("env", f"LIBFABRIC_ROOT={LIBFABRIC_ROOT}", "make", "-C", folder)
+        ),
+        CodeStep(
+            "setup.wrapper_place",
+            ("cp", f"{folder}/{_WRAPPER_FILE}", f"{_HABANA_LIBRARIES}/{_WRAPPER_FILE}"),
         ),
         CodeStep("setup.ldconfig", ("ldconfig",)),
     ]
@@ -160,8 +181,13 @@ def dockerfile(release: Release, extras: SetupExtras) -> str:
         lines.append(run(("python3", "-c", _WRITE, constraints, _versions_in(pins))))
     lines += [run(step.argv) for step in code_steps(release, "python3", source, inside)]
     if extras.scale_out:
-        lines.append(f"ENV LD_LIBRARY_PATH={LIBFABRIC_ROOT}/lib:{_HABANA_LIBRARIES}:$LD_LIBRARY_PATH")
-    return "\n".join([*lines, 'ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server"]']) + "\n"
+        lines.append(
+            f"ENV LD_LIBRARY_PATH={LIBFABRIC_ROOT}/lib:{_HABANA_LIBRARIES}:$LD_LIBRARY_PATH"
+        )
+    return (
+        "\n".join([*lines, 'ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server"]'])
+        + "\n"
+    )
 
 
 def _versions_in(constraints: str) -> str:

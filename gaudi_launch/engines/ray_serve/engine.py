@@ -31,7 +31,15 @@ from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
 from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.planning.placement import choose, parse_visible
-from gaudi_launch.planning.plan import Command, EngineIdentity, Overridden, Placement, Plan, Setting, Source
+from gaudi_launch.planning.plan import (
+    Command,
+    EngineIdentity,
+    Overridden,
+    Placement,
+    Plan,
+    Setting,
+    Source,
+)
 from gaudi_launch.planning.request import Request
 
 _log = logging.getLogger(__name__)
@@ -57,7 +65,10 @@ def architectures(facts: Mapping[str, str]) -> frozenset[str] | None:
     """
     source = Path(facts.get("source", ""))
     texts = []
-    for path in (source / "vllm/model_executor/models/registry.py", source / "vllm_gaudi/models/__init__.py"):
+    for path in (
+        source / "vllm/model_executor/models/registry.py",
+        source / "vllm_gaudi/models/__init__.py",
+    ):
         try:
             texts.append(path.read_text(encoding="utf-8", errors="replace"))
         except OSError as error:
@@ -95,7 +106,9 @@ class RayServe(Engine):
     def identity(self) -> EngineIdentity:
         inside = self.inner.identity
         facts = {**inside.facts, **self.facts, "inner": inside.exact}
-        return EngineIdentity(NAME, self.facts.get("ray", VERSION), self.python, facts, options=inside.options)
+        return EngineIdentity(
+            NAME, self.facts.get("ray", VERSION), self.python, facts, options=inside.options
+        )
 
     @property
     def needs_cards(self) -> bool:
@@ -118,7 +131,9 @@ class RayServe(Engine):
 
         It contains plain generation where the inner engine lacks the model's class.
         """
-        lacks = self.knows is not None and model.architecture and model.architecture not in self.knows
+        lacks = (
+            self.knows is not None and model.architecture and model.architecture not in self.knows
+        )
         if self.spare is None or not lacks:
             return self
         return replace(self, inside=self.spare, spare=None, lacked=model.architecture or "")
@@ -169,7 +184,9 @@ class RayServe(Engine):
         if request.modules is not None:
             if len(request.modules) != most * count:
                 modules = ",".join(map(str, request.modules))
-                raise LaunchError("ray.modules", ExitCode.USAGE, modules=modules, replicas=most, cards=count)
+                raise LaunchError(
+                    "ray.modules", ExitCode.USAGE, modules=modules, replicas=most, cards=count
+                )
             asked = [request.modules[at * count : (at + 1) * count] for at in range(most)]
             return _join([choose(host, count, each, visible) for each in asked])
         allowed = [m for m in host.free_modules if visible is None or m in visible]
@@ -181,14 +198,20 @@ class RayServe(Engine):
             sets.append(choose(host, count, None, left))
         return _join(sets)
 
-    def first(self, request: Request, placement: Placement, host: Host) -> tuple[Request, Placement]:
+    def first(
+        self, request: Request, placement: Placement, host: Host
+    ) -> tuple[Request, Placement]:
         """Return the request and the cards of one replica, for the inner engine's plan."""
         sets = _sets(request, placement, host)
         count = len(sets[0].modules) or None
         own = sets[0].modules if request.modules is not None else None
-        return replace(request, cards=count, modules=own, replicas=None, target_ongoing=None), sets[0]
+        return replace(request, cards=count, modules=own, replicas=None, target_ongoing=None), sets[
+            0
+        ]
 
-    def wrap(self, plan: Plan, request: Request, placement: Placement, host: Host, model: Model) -> Plan:
+    def wrap(
+        self, plan: Plan, request: Request, placement: Placement, host: Host, model: Model
+    ) -> Plan:
         """Return the deployment's plan, made from the inner engine's plan of one replica."""
         seqs = self.inner.limits(request, host, model).max_num_seqs
         sets = _sets(request, placement, host)
@@ -202,20 +225,36 @@ class RayServe(Engine):
             kind=PLAIN if self.inner.identity.name == PLAIN else "engine",
             words=words,
             sets=[
-                {"modules": list(s.modules), "cpus": format_cpus(s.cpus), "memory_node": s.memory_node}
+                {
+                    "modules": list(s.modules),
+                    "cpus": format_cpus(s.cpus),
+                    "memory_node": s.memory_node,
+                }
                 for s in sets
             ],
             wanted=wanted,
         )
         modules = ",".join(map(str, placement.modules))
-        decisions.option("--host", address, message("ray.address"), origin="ray: serve/schema.py http_options")
-        decisions.option("--port", str(port), message("ray.address"), origin="ray: serve/schema.py http_options")
+        decisions.option(
+            "--host", address, message("ray.address"), origin="ray: serve/schema.py http_options"
+        )
+        decisions.option(
+            "--port", str(port), message("ray.address"), origin="ray: serve/schema.py http_options"
+        )
         if modules:
-            decisions.env(VISIBLE, modules, message("ray.visible"), origin=_HPU_ORIGIN, user_wins=False)
+            decisions.env(
+                VISIBLE, modules, message("ray.visible"), origin=_HPU_ORIGIN, user_wins=False
+            )
         decisions.env(NOSET, "1", message("ray.noset"), origin=_HPU_ORIGIN, user_wins=False)
-        decisions.env("RAY_USAGE_STATS_ENABLED", "0", message("plan.cpu_quiet"), origin="ray: _private/usage")
-        decisions.env("RAY_DEDUP_LOGS", "0", message("ray.dedup"), origin="ray: _private/ray_logging")
-        decisions.env("RAY_COLOR_PREFIX", "0", message("ray.dedup"), origin="ray: _private/worker.py")
+        decisions.env(
+            "RAY_USAGE_STATS_ENABLED", "0", message("plan.cpu_quiet"), origin="ray: _private/usage"
+        )
+        decisions.env(
+            "RAY_DEDUP_LOGS", "0", message("ray.dedup"), origin="ray: _private/ray_logging"
+        )
+        decisions.env(
+            "RAY_COLOR_PREFIX", "0", message("ray.dedup"), origin="ray: _private/worker.py"
+        )
         ours = decisions.settings()
         named = {(s.kind, s.name) for s in ours} | {("env", VISIBLE)}
         kept = tuple(s for s in plan.settings if (s.kind, s.name) not in named)
@@ -240,11 +279,17 @@ class RayServe(Engine):
             warnings=(*placement.warnings, *self._warnings(request), *plan.warnings),
         )
 
-    def _deployment(self, request: Request, seqs: int, hpus: int, decisions: Decisions) -> config.ScalingOptions:
+    def _deployment(
+        self, request: Request, seqs: int, hpus: int, decisions: Decisions
+    ) -> config.ScalingOptions:
         """Return the numbers of replicas and requests, as settings with reasons."""
         least, most = request.replicas or (1, 1)
         flag: Source = "computed" if request.replicas is None else "flag"
-        asked = message("ray.one_replica") if request.replicas is None else message("plan.flag", flag="--replicas")
+        asked = (
+            message("ray.one_replica")
+            if request.replicas is None
+            else message("plan.flag", flag="--replicas")
+        )
         reserve = config.RESERVE
         ongoing = message("ray.ongoing", seqs=seqs, reserve=reserve)
         decisions.option("max_ongoing_requests", str(seqs + reserve), ongoing, origin="assumed")
@@ -259,7 +304,10 @@ class RayServe(Engine):
         target = request.target_ongoing or max(1, seqs * 3 // 4)
         if request.target_ongoing is None:
             decisions.option(
-                "target_ongoing_requests", str(target), message("ray.target", seqs=seqs), origin="assumed"
+                "target_ongoing_requests",
+                str(target),
+                message("ray.target", seqs=seqs),
+                origin="assumed",
             )
         else:
             reason = message("plan.flag", flag="--ongoing")
@@ -291,7 +339,9 @@ def _without_own_ray(plan: Plan, request: Request) -> Plan:
     kept.
     """
     args = plan.args
-    held = next((s for s in plan.settings if args.canonical(s.name) == _BACKEND and s.value == "ray"), None)
+    held = next(
+        (s for s in plan.settings if args.canonical(s.name) == _BACKEND and s.value == "ray"), None
+    )
     if held is None or request.args.has(_BACKEND):
         return plan
     source = "vllm-project/vllm-gaudi@091bbadd:docs/configuration/env_variables.md"
@@ -305,7 +355,9 @@ def _without_own_ray(plan: Plan, request: Request) -> Plan:
     )
     settings = tuple(changed if setting is held else setting for setting in plan.settings)
     return replace(
-        plan, settings=settings, command=replace(plan.command, argv=args.with_option(held.name, "mp").to_argv())
+        plan,
+        settings=settings,
+        command=replace(plan.command, argv=args.with_option(held.name, "mp").to_argv()),
     )
 
 
@@ -323,7 +375,9 @@ def _join(sets: Sequence[Placement]) -> Placement:
         cpus=tuple(sorted(cpus)),
         numa_nodes=tuple(sorted(nodes)),
         memory_node=sets[0].memory_node if len({each.memory_node for each in sets}) == 1 else None,
-        cpus_by_module={module: share for each in sets for module, share in each.cpus_by_module.items()},
+        cpus_by_module={
+            module: share for each in sets for module, share in each.cpus_by_module.items()
+        },
         reasons=(message("ray.sets", sets=shown),) if len(sets) > 1 else sets[0].reasons,
         warnings=tuple(dict.fromkeys(warning for each in sets for warning in each.warnings)),
     )

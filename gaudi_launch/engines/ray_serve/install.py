@@ -39,7 +39,9 @@ def is_ready() -> bool:
     found = marker_of(environment_dir())
     if found is None or not cpu_install.engine_is_ready() or not python_path().exists():
         return False
-    return (_is_wanted(found) or versions().is_rolled_back()) and _is_beside(found.get("beside", ""))
+    return (_is_wanted(found) or versions().is_rolled_back()) and _is_beside(
+        found.get("beside", "")
+    )
 
 
 def is_newest() -> bool:
@@ -84,7 +86,9 @@ def steps(folder: Path | None = None) -> list[cpu_install.InstallStep]:
             "ray.setup_venv", (str(cpu_install.python_path()), "-m", "venv", "--clear", str(folder))
         ),
         cpu_install.InstallStep("ray.setup_borrow", (), lambda: _borrow(folder)),
-        cpu_install.InstallStep("ray.setup_install", (*pip, "install", "--quiet", f"ray[serve]=={RAY}")),
+        cpu_install.InstallStep(
+            "ray.setup_install", (*pip, "install", "--quiet", f"ray[serve]=={RAY}")
+        ),
     ]
 
 
@@ -100,7 +104,11 @@ def setup(say: Callable[[str], None], *, demo: bool = True, index_url: str | Non
         if is_newest():
             say(text("serve.setup_have_engine", path=environment_dir()))
             return
-        marker = {"ray": RAY, "vllm": cpu_install.VLLM, "beside": str(cpu_install.environment_dir().resolve())}
+        marker = {
+            "ray": RAY,
+            "vllm": cpu_install.VLLM,
+            "beside": str(cpu_install.environment_dir().resolve()),
+        }
         folder = place_for(versions(), marker, ("ray", "vllm"))
         if not cpu_install.is_whole(folder, marker):
             cpu_install.run_steps(cpu_install.mirrored(steps(folder), index_url), say)

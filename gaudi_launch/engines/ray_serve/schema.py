@@ -160,7 +160,11 @@ def _object(place: str, path: str, value: Any, found: list[Message]) -> bool:
         where = f"{path}.{key}" if path else str(key)
         if key not in KEYS[place]:
             known = RENAMED.get(key)
-            ids = message("ray.renamed_key", path=where, key=known) if known else _unknown(where, key, place)
+            ids = (
+                message("ray.renamed_key", path=where, key=known)
+                if known
+                else _unknown(where, key, place)
+            )
             found.append(ids)
             continue
         types = KEYS[place][key]
@@ -169,11 +173,17 @@ def _object(place: str, path: str, value: Any, found: list[Message]) -> bool:
         # a bool is an int to Python, not to Ray
         if not isinstance(inside, types) or (isinstance(inside, bool) and bool not in types):
             names = " or ".join(kind.__name__ for kind in types)
-            found.append(message("ray.wrong_type", path=where, found=repr(inside)[:60], wanted=names))
+            found.append(
+                message("ray.wrong_type", path=where, found=repr(inside)[:60], wanted=names)
+            )
         elif isinstance(inside, int) and not _within(place, key, inside):
             least, most = _BOUNDS[(place, key)]
-            found.append(message("ray.out_of_range", path=where, found=inside, least=least, most=most))
-        elif (inner := f"{place}.{key}" if place else str(key)) in KEYS and isinstance(inside, dict):
+            found.append(
+                message("ray.out_of_range", path=where, found=inside, least=least, most=most)
+            )
+        elif (inner := f"{place}.{key}" if place else str(key)) in KEYS and isinstance(
+            inside, dict
+        ):
             _object(inner, where, inside, found)
     return True
 
@@ -211,7 +221,12 @@ def _deployment(path: str, value: Any, found: list[Message]) -> None:
     replicas, scaling = value.get("num_replicas"), value.get("autoscaling_config")
     if isinstance(replicas, str) and replicas != "auto":
         found.append(
-            message("ray.wrong_type", path=f"{path}.num_replicas", found=repr(replicas), wanted="int or auto")
+            message(
+                "ray.wrong_type",
+                path=f"{path}.num_replicas",
+                found=repr(replicas),
+                wanted="int or auto",
+            )
         )
     if isinstance(scaling, dict):
         if isinstance(replicas, int):
@@ -219,12 +234,19 @@ def _deployment(path: str, value: Any, found: list[Message]) -> None:
         least, most = scaling.get("min_replicas", 1), scaling.get("max_replicas", 1)
         first = scaling.get("initial_replicas")
         first = least if first is None else first
-        if all(isinstance(n, int) for n in (least, first, most)) and not 0 <= least <= first <= most:
+        if (
+            all(isinstance(n, int) for n in (least, first, most))
+            and not 0 <= least <= first <= most
+        ):
             found.append(message("ray.replica_order", path=f"{path}.autoscaling_config"))
     options = value.get("ray_actor_options")
     resources = options.get("resources") if isinstance(options, dict) else None
     for name, amount in (resources if isinstance(resources, dict) else {}).items():
         if name == "HPU" and not (isinstance(amount, _NUMBER) and float(amount).is_integer()):
             found.append(
-                message("ray.part_of_a_card", path=f"{path}.ray_actor_options.resources.HPU", found=amount)
+                message(
+                    "ray.part_of_a_card",
+                    path=f"{path}.ray_actor_options.resources.HPU",
+                    found=amount,
+                )
             )

@@ -58,7 +58,11 @@ def plugin(args: dict[str, Any]) -> dict[str, Any]:
         args["max_model_len"],
         **{
             name: args[name]
-            for name in ("num_speculative_tokens", "mamba_chunk_size", "mamba_chunk_size_is_explicit")
+            for name in (
+                "num_speculative_tokens",
+                "mamba_chunk_size",
+                "mamba_chunk_size_is_explicit",
+            )
             if args.get(name)
         },
     )
@@ -67,7 +71,9 @@ def plugin(args: dict[str, Any]) -> dict[str, Any]:
         algorithm = "file"
     else:
         name = type(manager.get_bucketing_strategy()).__name__
-        algorithm = {"Exponential": "exponential", "Linear": "linear"}.get(name.split("Bucketing")[0], "pad")
+        algorithm = {"Exponential": "exponential", "Linear": "linear"}.get(
+            name.split("Bucketing")[0], "pad"
+        )
     return managed(manager, args, algorithm)
 
 
@@ -94,7 +100,9 @@ def fork(args: dict[str, Any]) -> dict[str, Any]:
         limit = hasattr(package, "warmup_range_with_limit")
         made = package.HPUBucketingContext(*sizes(args))
         made.generate_prompt_buckets()
-        made.generate_decode_buckets(args["num_hpu_blocks"], args.get("num_speculative_tokens") or 0)
+        made.generate_decode_buckets(
+            args["num_hpu_blocks"], args.get("num_speculative_tokens") or 0
+        )
         return paired(made, "linear-limit" if limit else "linear")
     common = importlib.import_module("vllm_hpu_extension.bucketing.common")
     if hasattr(common, "HPUBucketingManager"):
@@ -117,7 +125,10 @@ def fork(args: dict[str, Any]) -> dict[str, Any]:
 
 def sizes(args: dict[str, Any]) -> list[int]:
     """Return the four numbers that every generator takes first."""
-    return [args[n] for n in ("max_num_seqs", "max_num_prefill_seqs", "block_size", "max_num_batched_tokens")]
+    return [
+        args[n]
+        for n in ("max_num_seqs", "max_num_prefill_seqs", "block_size", "max_num_batched_tokens")
+    ]
 
 
 def paired(context: Any, algorithm: str) -> dict[str, Any]:

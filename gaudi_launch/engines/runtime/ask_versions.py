@@ -25,7 +25,10 @@ def modules(found: Any) -> list[str]:
     names = set()
     for path in found.files or ():
         first = str(path).replace("\\", "/").split("/")[0]
-        if first.endswith((".dist-info", ".egg-info", ".data", ".pth")) or first in ("..", "__pycache__"):
+        if first.endswith((".dist-info", ".egg-info", ".data", ".pth")) or first in (
+            "..",
+            "__pycache__",
+        ):
             continue
         names.add(first.split(".")[0])
     return sorted(names)

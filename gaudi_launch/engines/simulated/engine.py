@@ -15,7 +15,12 @@ from typing import Any
 from gaudi_launch.buckets.warmup_time import per_graph
 from gaudi_launch.engines.simulated.faults import fault_document, read_fault
 from gaudi_launch.engines.simulated.settings_file import KEY, SimulatedCards, cache_kinds
-from gaudi_launch.engines.simulated.stand_in import Tokenizer, config_text, stand_in_config, tokenizer_of
+from gaudi_launch.engines.simulated.stand_in import (
+    Tokenizer,
+    config_text,
+    stand_in_config,
+    tokenizer_of,
+)
 from gaudi_launch.engines.support import newest
 from gaudi_launch.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.engines.vllm_cpu.engine import ENTRY
@@ -46,7 +51,11 @@ NAME = "simulated"
 RUNTIME = Path(__file__).parent / "runtime"
 EXECUTOR = "gaudi_simulated_executor.SimulatedExecutor"
 MIDDLEWARE = "gaudi_simulated_marks.SimulatedHeader"
-_BACKEND, _SETTINGS, _COPIES = "--distributed-executor-backend", "--additional-config", "--data-parallel-size"
+_BACKEND, _SETTINGS, _COPIES = (
+    "--distributed-executor-backend",
+    "--additional-config",
+    "--data-parallel-size",
+)
 # what vLLM would do with these concerns weights or cards, of which it has none
 _KEPT_FROM_VLLM = (
     "--quantization",
@@ -168,7 +177,9 @@ class Simulated(VllmGaudi):
         request = context.request
         tokenizer = self._tokenizer(context.model)
         cards = len(context.placement.modules) or 1
-        config = config_text(stand_in_config(context.model, tokenizer, context.limits.max_model_len, cards))
+        config = config_text(
+            stand_in_config(context.model, tokenizer, context.limits.max_model_len, cards)
+        )
         document = self._cards(settings, context).to_text()
         digest = hashlib.sha256(f"{config}{document}".encode()).hexdigest()[:12]
         folder = PurePath(request.files_dir) / f"simulated-{digest}"
@@ -204,7 +215,9 @@ class Simulated(VllmGaudi):
     def _tokenizer(self, model: Model) -> Tokenizer:
         return self.tokenizer or tokenizer_of(replace(model, path=""))
 
-    def _sent(self, settings: Sequence[Setting], tokenizer: Tokenizer) -> list[tuple[str, str | None]]:
+    def _sent(
+        self, settings: Sequence[Setting], tokenizer: Tokenizer
+    ) -> list[tuple[str, str | None]]:
         """Return the options of the plan that vLLM gets."""
         kept = _KEPT_FROM_VLLM if tokenizer.own else (*_KEPT_FROM_VLLM, *_PARSERS)
         return [option for option in sent_options(settings) if option[0] not in kept]
@@ -237,8 +250,11 @@ class Simulated(VllmGaudi):
             ahead=any(s.name == "--async-scheduling" for s in shown)
             and not request.args.has("--no-async-scheduling"),
             cards=f"{cards} x {product or 'Gaudi'}",
-            chunk=arguments(context, is_contiguous(settings), memory.num_blocks, None)["mamba_chunk_size"],
-            thinks=self._tokenizer(model).own and any(s.name == "--reasoning-parser" for s in shown),
+            chunk=arguments(context, is_contiguous(settings), memory.num_blocks, None)[
+                "mamba_chunk_size"
+            ],
+            thinks=self._tokenizer(model).own
+            and any(s.name == "--reasoning-parser" for s in shown),
             faults=self._faults(context),
         )
 

@@ -45,16 +45,22 @@ def read_fault(text: str) -> CardFault:
         raise LaunchError("simulated.fault", ExitCode.USAGE, found=text, kinds=", ".join(KINDS))
     module = None if found["module"] is None else int(found["module"])
     if module is not None and kind not in _WITH_CARD:
-        raise LaunchError("simulated.fault_no_card", ExitCode.USAGE, found=text, kinds=", ".join(_WITH_CARD))
+        raise LaunchError(
+            "simulated.fault_no_card", ExitCode.USAGE, found=text, kinds=", ".join(_WITH_CARD)
+        )
     if module is None and kind == "slow-card":
         raise LaunchError("simulated.fault_needs_card", ExitCode.USAGE, found=text)
     after = _DEFAULT_SECONDS[kind] if found["time"] is None else read_time(found["time"])
     if after is None or not 0 <= after <= _MOST_SECONDS:
-        raise LaunchError("simulated.fault_time", ExitCode.USAGE, found=text, most=f"{_MOST_SECONDS:.0f}")
+        raise LaunchError(
+            "simulated.fault_time", ExitCode.USAGE, found=text, most=f"{_MOST_SECONDS:.0f}"
+        )
     return CardFault(kind, after, module)
 
 
-def fault_document(faults: Sequence[CardFault], modules: Sequence[int], cards: int) -> list[dict[str, Any]]:
+def fault_document(
+    faults: Sequence[CardFault], modules: Sequence[int], cards: int
+) -> list[dict[str, Any]]:
     """Return the executor's list: each fault with its copy of the model.
 
     ``modules`` are those of all copies, ``cards`` of them for each copy. A fault without a card

@@ -107,7 +107,13 @@ def cache_kinds(model: Model, cards: int, kv_bytes: int) -> tuple[CacheKind, ...
         for heads, width in dict.fromkeys(widths):
             # vLLM's page has the rows of keys and values, each of the same width here
             found.append(
-                CacheKind("full", widths.count((heads, width)), max(1, heads // cards), width // 2, kv_bytes)
+                CacheKind(
+                    "full",
+                    widths.count((heads, width)),
+                    max(1, heads // cards),
+                    width // 2,
+                    kv_bytes,
+                )
             )
     if layers > attending:
         found.append(CacheKind("state", layers - attending))

@@ -44,7 +44,9 @@ def tokenizer_of(model: Model) -> Tokenizer:
     return Tokenizer(str(demo), found if isinstance(found, int) else _DEMO_VOCABULARY, own=False)
 
 
-def stand_in_config(model: Model, tokenizer: Tokenizer, longest: int, cards: int) -> Mapping[str, Any]:
+def stand_in_config(
+    model: Model, tokenizer: Tokenizer, longest: int, cards: int
+) -> Mapping[str, Any]:
     """Return config.json of a plain transformer with the sizes of ``model``.
 
     ``longest`` is the maximum length in tokens, ``cards`` divides the heads.

@@ -104,7 +104,9 @@ def quant_config(request: Request) -> QuantConfig | None:
         return None
     folder, _, file = absolute(request, given).rpartition("/")
     if any(character.isspace() for character in file):
-        raise LaunchError("tgi.value", ExitCode.USAGE, option="--quant-config", found=given, wanted="-")
+        raise LaunchError(
+            "tgi.value", ExitCode.USAGE, option="--quant-config", found=given, wanted="-"
+        )
     measured = posixpath.join(posixpath.dirname(folder), "hqt_output")
     return QuantConfig(folder, measured, f"./quantization_config/{file}")
 
@@ -182,4 +184,6 @@ def _hub_mount(request: Request) -> Mount:
         return Mount(absolute(request, "data"), DATA, fill=True)
     if environment.get("HF_HUB_CACHE"):
         return Mount(absolute(request, environment["HF_HUB_CACHE"]), f"{DATA}/hub", fill=True)
-    return Mount(absolute(request, environment.get("HF_HOME") or "~/.cache/huggingface"), DATA, fill=True)
+    return Mount(
+        absolute(request, environment.get("HF_HOME") or "~/.cache/huggingface"), DATA, fill=True
+    )

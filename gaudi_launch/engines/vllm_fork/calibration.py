@@ -20,8 +20,19 @@ _BF16_NAMES_1_22 = ("lm_head", _GATE, "fused_scaled_dot_product_attention")
 _QWEN2_7B = ("deepseek-r1-distill-qwen-7b", "qwen2-7b-instruct", "qwen2.5-7b-instruct")
 # set_fp32_softmax of 1.21
 _NO_FP32_SOFTMAX = (
-    *("deepseek-r1-distill-qwen-14b", "deepseek-r1-distill-qwen-32b", "deepseek-r1-distill-llama-8b"),
-    *("deepseek-r1-distill-llama-70b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "qwq-32b", "qwen3-30b-a3b"),
+    *(
+        "deepseek-r1-distill-qwen-14b",
+        "deepseek-r1-distill-qwen-32b",
+        "deepseek-r1-distill-llama-8b",
+    ),
+    *(
+        "deepseek-r1-distill-llama-70b",
+        "qwen3-8b",
+        "qwen3-14b",
+        "qwen3-32b",
+        "qwq-32b",
+        "qwen3-30b-a3b",
+    ),
     "qwen3-235b-a22b",
 )
 

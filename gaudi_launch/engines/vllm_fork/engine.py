@@ -21,7 +21,13 @@ from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parser
 from gaudi_launch.engines.support import ended, support_of
 from gaudi_launch.engines.vllm_fork import auto as fork_auto
 from gaudi_launch.engines.vllm_fork import fp8 as fork_fp8
-from gaudi_launch.engines.vllm_fork import hosts, pooling, scripts_1_21, scripts_1_22, scripts_deepseek
+from gaudi_launch.engines.vllm_fork import (
+    hosts,
+    pooling,
+    scripts_1_21,
+    scripts_1_22,
+    scripts_deepseek,
+)
 from gaudi_launch.engines.vllm_fork.calibration import CALIBRATIONS
 from gaudi_launch.engines.vllm_fork.reference import deliberate_differences
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -32,7 +38,15 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.decisions import Decisions
-from gaudi_launch.planning.engine import BucketQuestion, Context, Engine, Limits, OverHosts, Proposal, Spread
+from gaudi_launch.planning.engine import (
+    BucketQuestion,
+    Context,
+    Engine,
+    Limits,
+    OverHosts,
+    Proposal,
+    Spread,
+)
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs, engine_args
 from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import BLOCK, ceil_div, round_down, round_up
@@ -77,7 +91,12 @@ class _Version:
     reasoning_switch: bool = False
 
 
-_LENGTHS = {"input_range": "-i", "output_range": "-o", "max_num_batched_tokens": "-t", "reduce": "-r"}
+_LENGTHS = {
+    "input_range": "-i",
+    "output_range": "-o",
+    "max_num_batched_tokens": "-t",
+    "reduce": "-r",
+}
 _SWITCHES = {"scheduler_steps": "-e", "no_zero_padding": "-z", "no_fused_sdpa": "-a"}
 _VERSIONS = {
     "1.21": _Version(
@@ -132,7 +151,13 @@ _EXTENSION = "vllm_hpu_extension"
 _AUTO_CAN = {
     "1.21": {"max_prefill_seqs", "memory_utilization", "max_capture_len", "quant_config"},
     "1.22": {*_LENGTHS, *_SWITCHES},
-    "deepseek_r1": {"reduce", "memory_utilization", "max_capture_len", "modules", "scheduler_steps"},
+    "deepseek_r1": {
+        "reduce",
+        "memory_utilization",
+        "max_capture_len",
+        "modules",
+        "scheduler_steps",
+    },
 }
 
 
@@ -150,7 +175,9 @@ class VllmFork(Engine):
         word = self.version if self.version == "deepseek_r1" else f"vllm-fork@{self.version}"
         table = f"vllm-fork-{self.version}"
         known = (self.python, self.facts, word)
-        return EngineIdentity("vllm-fork", self.version, *known, config_file=True, options=table, variables=table)
+        return EngineIdentity(
+            "vllm-fork", self.version, *known, config_file=True, options=table, variables=table
+        )
 
     def check_features(self, request: Request) -> tuple[Message, ...]:
         found = answers("vllm-fork", self.version, self.identity.exact)
@@ -190,7 +217,9 @@ class VllmFork(Engine):
     @property
     def lacks(self) -> tuple[str, ...]:
         able = _AUTO_CAN[self.version]
-        return tuple(flag for name, flag in _VERSIONS[self.version].without.items() if name not in able)
+        return tuple(
+            flag for name, flag in _VERSIONS[self.version].without.items() if name not in able
+        )
 
     def cards(self, request: Request) -> int | None:
         """Return the number of cards if the user gives none: deepseek_r1 needs eight."""
@@ -223,9 +252,16 @@ class VllmFork(Engine):
             return self._limits_1_21(request, length, auto)
         if self.version == "1.22" or auto:
             length = round_up(length, BLOCK)
-        if self.version == "deepseek_r1" and length > _LONGEST_DEEPSEEK and auto and not request.force:
+        if (
+            self.version == "deepseek_r1"
+            and length > _LONGEST_DEEPSEEK
+            and auto
+            and not request.force
+        ):
             # start_vllm.sh: "maximal value for single node: 32768"
-            raise LaunchError("plan.deepseek_too_long", ExitCode.USAGE, found=length, longest=_LONGEST_DEEPSEEK)
+            raise LaunchError(
+                "plan.deepseek_too_long", ExitCode.USAGE, found=length, longest=_LONGEST_DEEPSEEK
+            )
         tokens = request.max_num_batched_tokens or length
         if self.version == "1.22":
             tokens = round_up(max(tokens, _LEAST_BATCHED_TOKENS_1_22), BLOCK)
@@ -248,10 +284,14 @@ class VllmFork(Engine):
         if auto:
             input_max = min(input_max, length - 1) if request.input_range is None else input_max
             if input_max >= length:
-                raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=input_max, length=length)
+                raise LaunchError(
+                    "plan.input_over_length", ExitCode.USAGE, input=input_max, length=length
+                )
             if input_max > tokens:
                 # V0 cannot schedule a prompt longer than one batch (vllm/core/scheduler.py)
-                raise LaunchError("plan.input_over_tokens", ExitCode.USAGE, input=input_max, tokens=tokens)
+                raise LaunchError(
+                    "plan.input_over_tokens", ExitCode.USAGE, input=input_max, tokens=tokens
+                )
             output_max = min(output_max, length)
         else:
             # utils.sh set_bucketing: the maximum of a range given by one number
@@ -275,9 +315,15 @@ class VllmFork(Engine):
         without = _VERSIONS[self.version].without.items()
         for flag in given(request, [(name, flag) for name, flag in without if name not in allowed]):
             # auto tuning is not advice where it is already active
-            instead = text("plan.other_tuning" if request.tuning == "reference" else "plan.other_engine")
+            instead = text(
+                "plan.other_tuning" if request.tuning == "reference" else "plan.other_engine"
+            )
             raise LaunchError(
-                "plan.no_such_option", ExitCode.USAGE, flag=flag, engine=self.identity.label, instead=instead
+                "plan.no_such_option",
+                ExitCode.USAGE,
+                flag=flag,
+                engine=self.identity.label,
+                instead=instead,
             )
         if self.version != "deepseek_r1":
             return
@@ -287,7 +333,9 @@ class VllmFork(Engine):
         known = [card.product for card in host.cards if card.product]
         if known and not any(name.startswith(("HL-225", "HL-288")) for name in known):
             raise LaunchError("plan.deepseek_platform", ExitCode.MACHINE, found=known[0])
-        if self.cards(request) not in (None, 8) and not (request.tuning == "auto" and request.force):
+        if self.cards(request) not in (None, 8) and not (
+            request.tuning == "auto" and request.force
+        ):
             raise LaunchError("plan.deepseek_cards", ExitCode.USAGE, found=self.cards(request))
 
     @property
@@ -347,7 +395,9 @@ class VllmFork(Engine):
         _VERSIONS[self.version].rules(context, decisions)
         if request.tuning == "auto":
             fork_auto.check(context, self.version)
-            decisions.warnings += check_exported(request.environment, self.identity.label, decisions.settings())
+            decisions.warnings += check_exported(
+                request.environment, self.identity.label, decisions.settings()
+            )
             fork_auto.adjust(context, decisions, self.version, dict(self.facts))
             fork_auto.follow_profile(context, decisions, self.version)
             fork_fp8.quantise(context, decisions, self.version)
@@ -371,7 +421,9 @@ class VllmFork(Engine):
         Remove the one that the script of deepseek_r1 gives every model.
         """
         table = option_table(self.identity.options)
-        add_parsers(context, decisions, table, reasoning_switch=_VERSIONS[self.version].reasoning_switch)
+        add_parsers(
+            context, decisions, table, reasoning_switch=_VERSIONS[self.version].reasoning_switch
+        )
         for name in (REASONING_SWITCH, REASONING):
             if source_of(decisions, name) == "computed":
                 decisions.drop("option", name)
@@ -408,7 +460,11 @@ class VllmFork(Engine):
                 reason = message("plan.flag", flag=flag)
                 decisions.option(option, str(value), reason, source="flag")
         if request.memory_utilization is not None:
-            name = "--gpu_memory_utilization" if self.version == "deepseek_r1" else "--gpu-memory-utilization"
+            name = (
+                "--gpu_memory_utilization"
+                if self.version == "deepseek_r1"
+                else "--gpu-memory-utilization"
+            )
             reason = message("plan.flag", flag="--memory-utilization")
             decisions.option(name, request.memory_utilization, reason, source="flag")
         kernels = kernels_of(context.model.quantization)
@@ -450,7 +506,9 @@ class VllmFork(Engine):
             return None
         return self._question(settings, context, num_blocks)
 
-    def _question(self, settings: Sequence[Setting], context: Context, num_blocks: int | None) -> CoverageQuestion:
+    def _question(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int | None
+    ) -> CoverageQuestion:
         """Return the coverage for the warm-up planner.
 
         The padding limit is the user's where one is given.
@@ -484,7 +542,9 @@ class VllmFork(Engine):
         skips = values.get(fork_auto.SKIP_COMPILE, "").lower() == "true"
         if self.version != "1.21" or not skips:
             return buckets
-        longest = args.last("--max-seq-len-to-capture") or values.get("--max-seq-len-to-capture", "")
+        longest = args.last("--max-seq-len-to-capture") or values.get(
+            "--max-seq-len-to-capture", ""
+        )
         length = int(longest) if longest.isdigit() else _CAPTURE_LENGTH
         return captured(buckets, 0 if args.has("--enforce-eager") else length)
 
@@ -498,7 +558,11 @@ class VllmFork(Engine):
         # by default the extension with the limit (1.22, deepseek_r1), for which today's scripts are
         # made; ours is only sent what is known
         scripts = context.request.tuning == "reference"
-        limited = self.facts.get("bucket_limit") != "false" if scripts else fork_auto.knows_limit(self.facts)
+        limited = (
+            self.facts.get("bucket_limit") != "false"
+            if scripts
+            else fork_auto.knows_limit(self.facts)
+        )
         algorithm = algorithm_of(family, env, with_limit=limited)
         prefill = next((s.value for s in settings if s.name == "--max-num-prefill-seqs"), None)
         most = ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs

@@ -92,7 +92,11 @@ def quantise(context: Context, decisions: Decisions, version: str) -> None:
     decisions.drop("option", "--kv-cache-dtype")
     # 1.22 reads the file itself; stated so that the memory is computed with the result
     decisions.option(
-        "--kv-cache-dtype", found.kv_dtype, message("quant.kv_dtype"), source=decided, origin="vllm/config.py"
+        "--kv-cache-dtype",
+        found.kv_dtype,
+        message("quant.kv_dtype"),
+        source=decided,
+        origin="vllm/config.py",
     )
 
 

@@ -28,7 +28,9 @@ def two_nodes(spread: Spread) -> tuple[Setting, ...]:
         return tuple(changed)
     reason = message("cluster.why_two_nodes")
     for kind, name, value in _TWO_NODES:
-        changed.append(Setting(name, value, "env" if kind == "env" else "option", "computed", reason, GUIDE))
+        changed.append(
+            Setting(name, value, "env" if kind == "env" else "option", "computed", reason, GUIDE)
+        )
     values = {setting.name: setting.value for setting in reversed(spread.settings)}
     config = values.get("QUANT_CONFIG")
     theirs = config if config is not None and "QUANT_CONFIG" in spread.own else ""

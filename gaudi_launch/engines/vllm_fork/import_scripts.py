@@ -47,7 +47,9 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
     Also determine the release. Raises LaunchError when it is not a call of a known script.
     """
     if release is not None and release not in LETTERS:
-        raise LaunchError("migrate.release", ExitCode.USAGE, found=release, known=", ".join(LETTERS))
+        raise LaunchError(
+            "migrate.release", ExitCode.USAGE, found=release, known=", ".join(LETTERS)
+        )
     variables: dict[str, str] = {}
     rest = list(words)
     folder = script = name = ""
@@ -55,7 +57,19 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
         assignment = _ASSIGNMENT.match(rest[0])
         if assignment and not script:
             variables[assignment[1]] = assignment[2]
-        elif rest[0] in ("export", "env", "sudo", "nohup", "exec", "bash", "sh", "source", ".", "/bin/bash", "-x"):
+        elif rest[0] in (
+            "export",
+            "env",
+            "sudo",
+            "nohup",
+            "exec",
+            "bash",
+            "sh",
+            "source",
+            ".",
+            "/bin/bash",
+            "-x",
+        ):
             pass
         elif rest[0].endswith(".sh") and not script:
             script = rest[0]
@@ -91,7 +105,9 @@ def _tell(arguments: Sequence[str], script: str) -> str:
     if "deepseek_r1" in can and len(can) > 1:
         # the options of start_vllm.sh are also options of the other scripts; its models differ
         folder = can["deepseek_r1"].get("-w", "").lower()
-        return "deepseek_r1" if "deepseek" in folder and "distill" not in folder else next(iter(can))
+        return (
+            "deepseek_r1" if "deepseek" in folder and "distill" not in folder else next(iter(can))
+        )
     if {"1.21", "1.22"} <= set(can) and _counts_cards(can["1.22"].get("-t", "")):
         return "1.22"
     return next(iter(can))
@@ -102,7 +118,9 @@ def _counts_cards(word: str) -> bool:
     return word.isascii() and word.isdigit() and 1 <= int(word) <= 64
 
 
-def request_of(call: ScriptCall, environment: Mapping[str, str] | None = None, stamp: str = "") -> Request:
+def request_of(
+    call: ScriptCall, environment: Mapping[str, str] | None = None, stamp: str = ""
+) -> Request:
     """Return the Request in reference tuning.
 
     Raises LaunchError where the script would refuse, or misread the arguments.
@@ -110,15 +128,21 @@ def request_of(call: ScriptCall, environment: Mapping[str, str] | None = None, s
     try:
         options, left = getopt.getopt(list(call.arguments), LETTERS[call.release])
     except getopt.GetoptError as error:
-        raise LaunchError("migrate.letters", ExitCode.USAGE, release=call.release, why=str(error)) from None
+        raise LaunchError(
+            "migrate.letters", ExitCode.USAGE, release=call.release, why=str(error)
+        ) from None
     if left:
-        raise LaunchError("migrate.left_over", ExitCode.USAGE, found=" ".join(left), release=call.release)
+        raise LaunchError(
+            "migrate.left_over", ExitCode.USAGE, found=" ".join(left), release=call.release
+        )
     given = dict(options)
     if "-h" in given:
         raise LaunchError("migrate.only_help", ExitCode.USAGE)
     if "-w" not in given and call.release != "deepseek_r1":
         raise LaunchError("migrate.no_model", ExitCode.USAGE, release=call.release)
-    fields = {"1.21": _fields_1_21, "1.22": _fields_1_22, "deepseek_r1": _fields_deepseek}[call.release](given)
+    fields = {"1.21": _fields_1_21, "1.22": _fields_1_22, "deepseek_r1": _fields_deepseek}[
+        call.release
+    ](given)
     model = given.get("-w") or "/data/hf_models/DeepSeek-R1-Gaudi"
     return Request(
         model=model,
@@ -147,7 +171,9 @@ def _fields_1_21(given: Mapping[str, str]) -> dict[str, Any]:
         "max_num_seqs": _optional(given, "-b"),
         "scheduler_steps": _optional(given, "-e"),
         "cache_dir": given.get("-c") or None,
-        "reduce": parse.reduce(given["-r"], one_is_both=True, short=False) if "-r" in given else None,
+        "reduce": parse.reduce(given["-r"], one_is_both=True, short=False)
+        if "-r" in given
+        else None,
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
         "no_zero_padding": "-z" in given,
@@ -174,8 +200,12 @@ def _fields_1_22(given: Mapping[str, str]) -> dict[str, Any]:
         "max_prefill_seqs": prefill,
         "max_num_seqs": _optional(given, "-b"),
         "max_capture_len": _optional(given, "-g"),
-        "memory_utilization": parse.fraction("-u", given["-u"], 0.01, 1.0) if "-u" in given else None,
-        "padding_limit": parse.fraction("-l", given["-l"], 0.0, 0.5, strict=True) if "-l" in given else None,
+        "memory_utilization": parse.fraction("-u", given["-u"], 0.01, 1.0)
+        if "-u" in given
+        else None,
+        "padding_limit": parse.fraction("-l", given["-l"], 0.0, 0.5, strict=True)
+        if "-l" in given
+        else None,
         "cache_dir": given.get("-c") or None,
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
@@ -205,7 +235,9 @@ def _words(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise LaunchError("migrate.quoting", ExitCode.USAGE, found=text[:200], why=str(error)) from None
+        raise LaunchError(
+            "migrate.quoting", ExitCode.USAGE, found=text[:200], why=str(error)
+        ) from None
 
 
 def _modules(text: str | None) -> tuple[int, ...] | None:

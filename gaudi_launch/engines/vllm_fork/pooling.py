@@ -48,5 +48,9 @@ def add_options(context: Context, decisions: Decisions) -> None:
 def leave_out_decode(decisions: Decisions) -> None:
     """Drop the ranges of buckets that a pooling model never makes."""
     for setting in decisions.settings():
-        if setting.kind == "env" and setting.name.startswith("VLLM_DECODE_") and setting.source != "environment":
+        if (
+            setting.kind == "env"
+            and setting.name.startswith("VLLM_DECODE_")
+            and setting.source != "environment"
+        ):
             decisions.drop("env", setting.name)

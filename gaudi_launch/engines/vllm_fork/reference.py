@@ -26,7 +26,9 @@ def deliberate_differences(
     found = []
     cores = _first_threads(host, command.cpus)
     if cores != command.cpus:
-        found.append(message("reference.cpus", ours=format_cpus(command.cpus), script=format_cpus(cores)))
+        found.append(
+            message("reference.cpus", ours=format_cpus(command.cpus), script=format_cpus(cores))
+        )
     if request.modules is None and version != _DEEPSEEK:
         cards = ",".join(str(module) for module in placement.modules)
         found.append(message("reference.cards", cards=cards))

@@ -137,7 +137,9 @@ def _buckets(context: Context, decisions: Decisions) -> None:
     )
 
 
-def _tuning(context: Context, decisions: Decisions, name: str, lower: str, dtype: str, cards: int) -> None:
+def _tuning(
+    context: Context, decisions: Decisions, name: str, lower: str, dtype: str, cards: int
+) -> None:
     request, limits = context.request, context.limits
     if request.cache_dir:
         value = f"{request.cache_dir},false,16384"
@@ -153,7 +155,14 @@ def _tuning(context: Context, decisions: Decisions, name: str, lower: str, dtype
             f"_out{limits.output_min}-{output_top}_bs{limits.max_num_seqs}_tp{cards}"
             f"_steps{request.scheduler_steps or 1}_{request.stamp}"
         )
-        force(decisions, "VLLM_PROFILE_FILE", f"{case}_profile.json", flag_reason("-f"), ORIGIN, flag=True)
+        force(
+            decisions,
+            "VLLM_PROFILE_FILE",
+            f"{case}_profile.json",
+            flag_reason("-f"),
+            ORIGIN,
+            flag=True,
+        )
     for variable, off, switch in (
         ("VLLM_ZERO_PADDING", request.no_zero_padding, "-z"),
         ("VLLM_PROMPT_USE_FUSEDSDPA", request.no_fused_sdpa, "-a"),

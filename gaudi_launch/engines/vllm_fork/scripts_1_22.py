@@ -75,7 +75,14 @@ def rules(context: Context, decisions: Decisions) -> None:
             f"serve_{name}_{dtype}_{device_name(context)}_len{length}_bs{limits.max_num_seqs}"
             f"_tp{cards}_{request.stamp}"
         )
-        force(decisions, "VLLM_PROFILE_FILE", f"{case}_profile.json", flag_reason("-f"), ORIGIN, flag=True)
+        force(
+            decisions,
+            "VLLM_PROFILE_FILE",
+            f"{case}_profile.json",
+            flag_reason("-f"),
+            ORIGIN,
+            flag=True,
+        )
     force(decisions, "VLLM_ZERO_PADDING", "true", script_rule(), ORIGIN)
     if any(part in lower for part in QWEN2_7B):
         force(decisions, "VLLM_FP32_SOFTMAX", "true", script_rule(name), ORIGIN)
@@ -96,7 +103,11 @@ def _buckets(context: Context, decisions: Decisions) -> None:
         ("DECODE", "BS", 1, 2, even, "ceil(-b, 2)"),
         ("DECODE", "BLOCK", block, block, blocks, "ceil(ceil(len / 128) * decode_bs_max, 128)"),
     ):
-        values: dict[str, tuple[int | str, str]] = {"MIN": (least, ""), "STEP": (step, ""), "MAX": (most, rule)}
+        values: dict[str, tuple[int | str, str]] = {
+            "MIN": (least, ""),
+            "STEP": (step, ""),
+            "MAX": (most, rule),
+        }
         bucket_variables(decisions, phase, dimension, {**values, "LIMIT": ratio}, ORIGIN)
 
 

@@ -56,7 +56,13 @@ def rules(context: Context, decisions: Decisions) -> None:
     force(decisions, "HABANA_VISIBLE_MODULES", modules, message("plan.placement"), ORIGIN)
     force(decisions, "VLLM_EP_SIZE", str(cards), script_rule(), ORIGIN)
     utilisation = "0.85" if limits.max_model_len <= 18432 else "0.65"
-    force(decisions, "VLLM_GPU_MEMORY_UTILIZATION", utilisation, script_rule("0.85; 0.65 over 18432"), ORIGIN)
+    force(
+        decisions,
+        "VLLM_GPU_MEMORY_UTILIZATION",
+        utilisation,
+        script_rule("0.85; 0.65 over 18432"),
+        ORIGIN,
+    )
     force(decisions, "VLLM_MOE_N_SLICE", "1" if request.inc_fp8 else "8", flag_reason("-q"), ORIGIN)
     if request.inc_fp8:
         for variable, value in _INC:
@@ -78,9 +84,19 @@ def _quantisation_paths(context: Context, decisions: Decisions) -> None:
     scripts = context.request.scripts_dir or "scripts/quickstart"
     up = scripts.rstrip("/").rsplit("/", 1)[0] if "/" in scripts.rstrip("/") else "."
     top = up.rsplit("/", 1)[0] if "/" in up else "."
-    config = context.request.quant_config or f"{up}/quant_configs/inc_quant_per_channel_with_fp8kv_config.json"
+    config = (
+        context.request.quant_config
+        or f"{up}/quant_configs/inc_quant_per_channel_with_fp8kv_config.json"
+    )
     force(decisions, "QUANT_CONFIG", config, flag_reason("-q"), ORIGIN, flag=True)
-    force(decisions, "INC_MEASUREMENT_DUMP_PATH_PREFIX", top or "/", flag_reason("-q"), ORIGIN, flag=True)
+    force(
+        decisions,
+        "INC_MEASUREMENT_DUMP_PATH_PREFIX",
+        top or "/",
+        flag_reason("-q"),
+        ORIGIN,
+        flag=True,
+    )
 
 
 def _buckets(context: Context, decisions: Decisions) -> None:
@@ -102,9 +118,22 @@ def _buckets(context: Context, decisions: Decisions) -> None:
         for name, value in (("MIN", least), ("STEP", step), ("MAX", most), ("LIMIT", ratio)):
             variable = f"VLLM_{phase}_{dimension}_BUCKET_{name}"
             if name == "LIMIT" and context.request.padding_limit is not None:
-                force(decisions, variable, str(value), flag_reason("--padding-limit"), ORIGIN, flag=True)
+                force(
+                    decisions,
+                    variable,
+                    str(value),
+                    flag_reason("--padding-limit"),
+                    ORIGIN,
+                    flag=True,
+                )
             else:
-                force(decisions, variable, str(value), script_rule(why if name == "MAX" else ""), ORIGIN)
+                force(
+                    decisions,
+                    variable,
+                    str(value),
+                    script_rule(why if name == "MAX" else ""),
+                    ORIGIN,
+                )
 
 
 def _argv(context: Context, decisions: Decisions, cards: int, utilisation: str) -> None:

@@ -48,7 +48,11 @@ def check_dtype(dtype: str) -> None:
 
 
 def bucket_variables(
-    decisions: Decisions, phase: str, dimension: str, values: dict[str, tuple[int | str, str]], origin: str
+    decisions: Decisions,
+    phase: str,
+    dimension: str,
+    values: dict[str, tuple[int | str, str]],
+    origin: str,
 ) -> None:
     """Propose VLLM_<PHASE>_<DIMENSION>_BUCKET_<NAME> for each name.
 
@@ -59,7 +63,9 @@ def bucket_variables(
         decisions.env(variable, str(value), script_rule(rule), origin=origin)
 
 
-def force(decisions: Decisions, name: str, value: str, reason: Message, origin: str, *, flag: bool = False) -> None:
+def force(
+    decisions: Decisions, name: str, value: str, reason: Message, origin: str, *, flag: bool = False
+) -> None:
     """Propose a variable that a script exports even if the user exported it."""
     source: Source = "flag" if flag else "computed"
     decisions.env(name, value, reason, source=source, origin=origin, user_wins=False)
@@ -80,17 +86,25 @@ def visible_modules(context: Context, decisions: Decisions, origin: str) -> None
         force(decisions, "HABANA_VISIBLE_MODULES", words, message("plan.placement"), origin)
 
 
-def network(context: Context, decisions: Decisions, origin: str, host_ip: str | None = None) -> None:
+def network(
+    context: Context, decisions: Decisions, origin: str, host_ip: str | None = None
+) -> None:
     """Propose this machine's address and interface for the processes of one job.
 
     Loopback where none is up.
     """
     usable = [i for i in context.host.interfaces if i.up and i.addresses and i.name != "lo"]
     chosen = next((i for i in usable if i.default_route), usable[0] if usable else None)
-    address = next((a for a in chosen.addresses if "." in a), chosen.addresses[0]) if chosen else "127.0.0.1"
+    address = (
+        next((a for a in chosen.addresses if "." in a), chosen.addresses[0])
+        if chosen
+        else "127.0.0.1"
+    )
     name = chosen.name if chosen else "lo"
     reason = message("plan.interface", name=name) if chosen else message("plan.no_interface")
-    decisions.env("VLLM_HOST_IP", host_ip or address, script_rule() if host_ip else reason, origin=origin)
+    decisions.env(
+        "VLLM_HOST_IP", host_ip or address, script_rule() if host_ip else reason, origin=origin
+    )
     decisions.env("GLOO_SOCKET_IFNAME", name, reason, origin=origin)
     decisions.env("HCCL_SOCKET_IFNAME", name, reason, origin=origin)
 
@@ -127,6 +141,8 @@ def option_adder(context: Context, decisions: Decisions, origin: str) -> Add:
         given = flag != "" and given_by_user(context, flag)
         reason = flag_reason(flag) if given else script_rule(rule)
         text = None if value is None else str(value)
-        decisions.option(option, text, reason, source="flag" if given else "computed", origin=origin)
+        decisions.option(
+            option, text, reason, source="flag" if given else "computed", origin=origin
+        )
 
     return add

@@ -61,7 +61,9 @@ PACKAGE = "vllm_gaudi"
 
 def own_variables(environment: dict[str, str]) -> list[str]:
     """Return the user's exported variables that decide buckets."""
-    return sorted(n for n, v in environment.items() if v and n != PREFILL and _BUCKET_VARIABLE.match(n))
+    return sorted(
+        n for n, v in environment.items() if v and n != PREFILL and _BUCKET_VARIABLE.match(n)
+    )
 
 
 def pad_variables(limit: str) -> dict[str, str]:
@@ -102,7 +104,9 @@ def full_references(model: Model) -> bool:
     """
     text = model.config.get("text_config", model.config)
     kinds = text.get("layer_types") if isinstance(text, dict) else None
-    mixed = isinstance(kinds, list) and "sliding_attention" in kinds and len(set(map(str, kinds))) > 1
+    mixed = (
+        isinstance(kinds, list) and "sliding_attention" in kinds and len(set(map(str, kinds))) > 1
+    )
     return is_hybrid(model) or mixed
 
 
@@ -119,7 +123,11 @@ def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int
         return worst
     if contiguous:
         return max(physical, limits.max_num_seqs)
-    return worst if full_references(context.model) else max(min(worst, 3 * physical), limits.max_num_seqs)
+    return (
+        worst
+        if full_references(context.model)
+        else max(min(worst, 3 * physical), limits.max_num_seqs)
+    )
 
 
 def question(context: Context, contiguous: bool, physical: int | None) -> CoverageQuestion:
@@ -133,7 +141,8 @@ def question(context: Context, contiguous: bool, physical: int | None) -> Covera
         "contiguous_pa": contiguous,
         "num_blocks": most_blocks(context, contiguous, physical),
         "cache_blocks": physical,
-        "prefix_caching": not contiguous and not context.request.args.has("--no-enable-prefix-caching"),
+        "prefix_caching": not contiguous
+        and not context.request.args.has("--no-enable-prefix-caching"),
         "mixed_steps": True,
         "ahead": not context.request.args.has("--no-async-scheduling"),
     }
@@ -148,7 +157,9 @@ def as_settled(context: Context, settings: Sequence[Setting]) -> Context:
     values = [setting.value or "" for setting in settings if setting.name == PREFILL]
     if not values or not values[0].isdigit():
         return context
-    return replace(context, limits=replace(context.limits, max_num_prefill_seqs=max(1, int(values[0]))))
+    return replace(
+        context, limits=replace(context.limits, max_num_prefill_seqs=max(1, int(values[0])))
+    )
 
 
 def chooses_prompts(context: Context) -> bool:
@@ -165,7 +176,9 @@ def chooses_prompts(context: Context) -> bool:
     return not is_hybrid(model) and "vision" not in model.multimodal
 
 
-def prompts(context: Context, contiguous: bool, physical: int | None, cost: StepTime) -> tuple[int, Message]:
+def prompts(
+    context: Context, contiguous: bool, physical: int | None, cost: StepTime
+) -> tuple[int, Message]:
     """Return the prompts of a step, with the reason.
 
     Arguments are those of `choose`.
@@ -179,7 +192,9 @@ def prompts(context: Context, contiguous: bool, physical: int | None, cost: Step
     return choice.prompts, choice.reason()
 
 
-def choose(context: Context, contiguous: bool, physical: int | None, cost: StepTime) -> StrategyChoice:
+def choose(
+    context: Context, contiguous: bool, physical: int | None, cost: StepTime
+) -> StrategyChoice:
     """Return the strategy for this deployment.
 
     ``physical`` is the number of KV blocks, None when unknown.
@@ -211,10 +226,14 @@ def choose(context: Context, contiguous: bool, physical: int | None, cost: StepT
         return StrategyChoice(STRATEGIES[best.name], message(id, graphs=best.graphs))
     percents = ["-" if each is None else f"{100 * each.overhead:.1f}" for each in found.full_load]
     others = zip(found.comparison[1:], percents[1:], strict=True)
-    theirs = ", ".join(f"{STRATEGIES[other.name]} {other.graphs} ({percent} %)" for other, percent in others)
+    theirs = ", ".join(
+        f"{STRATEGIES[other.name]} {other.graphs} ({percent} %)" for other, percent in others
+    )
     if request.reduce is not None:
         batch, length = request.reduce
-        reason = message("gaudi.buckets_reduce", graphs=best.graphs, batch=batch, length=length, theirs=theirs)
+        reason = message(
+            "gaudi.buckets_reduce", graphs=best.graphs, batch=batch, length=length, theirs=theirs
+        )
     else:
         reason = message(
             "gaudi.buckets_planned",
@@ -226,7 +245,9 @@ def choose(context: Context, contiguous: bool, physical: int | None, cost: StepT
     return StrategyChoice("file", reason, found.file)
 
 
-def arguments(context: Context, contiguous: bool, num_blocks: int | None, file: str | None) -> dict[str, Any]:
+def arguments(
+    context: Context, contiguous: bool, num_blocks: int | None, file: str | None
+) -> dict[str, Any]:
     """Return the arguments of the engine's bucket code (`engine_env.Arguments`)."""
     limits, args = context.limits, context.request.args
     hybrid = is_hybrid(context.model)
@@ -236,7 +257,8 @@ def arguments(context: Context, contiguous: bool, num_blocks: int | None, file: 
         "block_size": limits.block_size,
         "max_num_batched_tokens": limits.max_num_batched_tokens,
         "max_model_len": limits.max_model_len,
-        "num_hpu_blocks": num_blocks or ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs,
+        "num_hpu_blocks": num_blocks
+        or ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs,
         "prefix_caching": not contiguous and not args.has("--no-enable-prefix-caching"),
         "num_speculative_tokens": speculative_tokens(args),
         # a chunk size that config.json does not name is one block (hpu_model_runner.py)

@@ -40,7 +40,14 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.decisions import Decisions
-from gaudi_launch.planning.engine import BucketQuestion, Context, Engine, Limits, OverHosts, Proposal
+from gaudi_launch.planning.engine import (
+    BucketQuestion,
+    Context,
+    Engine,
+    Limits,
+    OverHosts,
+    Proposal,
+)
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs, engine_args
 from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
@@ -86,7 +93,13 @@ class VllmGaudi(Engine):
     @property
     def identity(self) -> EngineIdentity:
         return EngineIdentity(
-            NAME, self.version, self.python, self.facts, config_file=True, options=UPSTREAM, variables=NAME
+            NAME,
+            self.version,
+            self.python,
+            self.facts,
+            config_file=True,
+            options=UPSTREAM,
+            variables=NAME,
         )
 
     def check_features(self, request: Request) -> tuple[Message, ...]:
@@ -141,7 +154,9 @@ class VllmGaudi(Engine):
         length = self._length(request, model)
         seqs = request.max_num_seqs or _SEQS
         least = length if pooling else 1
-        tokens = request.max_num_batched_tokens or max(_BATCHED_TOKENS, least, round_up(seqs, BLOCK))
+        tokens = request.max_num_batched_tokens or max(
+            _BATCHED_TOKENS, least, round_up(seqs, BLOCK)
+        )
         if tokens < seqs:
             # vllm/config/scheduler.py ends with a ValueError
             raise LaunchError("gaudi.tokens_below_seqs", ExitCode.USAGE, tokens=tokens, seqs=seqs)
@@ -150,7 +165,9 @@ class VllmGaudi(Engine):
         input_min, input_max = request.input_range or (1, length)
         output_min, output_max = request.output_range or (1, length)
         if request.input_range and (input_max > length or (input_max == length and not pooling)):
-            raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=input_max, length=length)
+            raise LaunchError(
+                "plan.input_over_length", ExitCode.USAGE, input=input_max, length=length
+            )
         return Limits(
             input_min=input_min,
             input_max=input_max,
@@ -228,7 +245,9 @@ class VllmGaudi(Engine):
         if switch is not None:
             decisions.env(switch[0], "0", switch[1], source="engine")
         gaudi_rules.utilization(context, decisions, memory_in(context, decisions.settings(), self))
-        compact = runs_compact_gdn(context.model, version_of(NAME, self.version), request.environment)
+        compact = runs_compact_gdn(
+            context.model, version_of(NAME, self.version), request.environment
+        )
         gaudi_rules.attention(context, decisions, task, compact_gdn=compact)
         gaudi_rules.experts(context, decisions)
         gaudi_rules.task(context, decisions, task)
@@ -273,14 +292,18 @@ class VllmGaudi(Engine):
         name, origin = gaudi_buckets.PREFILL, gaudi_rules.RUNNER
         if request.max_prefill_seqs is not None:
             reason = message("plan.flag", flag="--max-prefill-seqs")
-            decisions.env(name, str(limits.max_num_prefill_seqs), reason, source="flag", origin=origin)
+            decisions.env(
+                name, str(limits.max_num_prefill_seqs), reason, source="flag", origin=origin
+            )
             return
         count, reason = limits.max_num_prefill_seqs, message("gaudi.prefill")
         if self.chooses_prompts(context):
             settings = decisions.settings()
             blocks = memory_in(context, settings, self).num_blocks
             contiguous = gaudi_rules.is_contiguous(settings)
-            count, reason = gaudi_buckets.prompts(context, contiguous, blocks, step_time_in(context, self))
+            count, reason = gaudi_buckets.prompts(
+                context, contiguous, blocks, step_time_in(context, self)
+            )
         decisions.env(name, str(count), reason, origin=origin)
 
     def chooses_prompts(self, context: Context) -> bool:
@@ -296,16 +319,22 @@ class VllmGaudi(Engine):
             path = choice.path(request.files_dir)
             decisions.env(gaudi_buckets.FILE, path, choice.reason, origin=gaudi_buckets.ORIGIN)
             return
-        decisions.env("VLLM_BUCKETING_STRATEGY", choice.strategy, choice.reason, origin=gaudi_buckets.ORIGIN)
+        decisions.env(
+            "VLLM_BUCKETING_STRATEGY", choice.strategy, choice.reason, origin=gaudi_buckets.ORIGIN
+        )
         if request.padding_limit is not None:
             for name, value in gaudi_buckets.pad_variables(request.padding_limit).items():
-                decisions.env(name, value, choice.reason, source="flag", origin=gaudi_buckets.ORIGIN)
+                decisions.env(
+                    name, value, choice.reason, source="flag", origin=gaudi_buckets.ORIGIN
+                )
 
     def _warms(self, request: Request, task: str) -> bool:
         # hpu_model_runner.py warmup_model: neither eager nor pooling models are warmed up
         return task == CHAT and not request.args.has("--enforce-eager")
 
-    def _choice(self, settings: Sequence[Setting], context: Context) -> gaudi_buckets.StrategyChoice:
+    def _choice(
+        self, settings: Sequence[Setting], context: Context
+    ) -> gaudi_buckets.StrategyChoice:
         """Return the bucket strategy for these settings.
 
         It depends on the number of KV blocks they leave.
@@ -321,10 +350,16 @@ class VllmGaudi(Engine):
         It is the planner's, or one of the user's.
         """
         value = next((s.value for s in settings if s.name == gaudi_buckets.FILE), None)
-        if not value or not self._warms(context.request, task_of(context.model, context.request.args)):
+        if not value or not self._warms(
+            context.request, task_of(context.model, context.request.args)
+        ):
             return None
         if gaudi_buckets.own_variables(dict(context.request.environment)):
-            return None if context.request.bucket_file is None else (value, context.request.bucket_file)
+            return (
+                None
+                if context.request.bucket_file is None
+                else (value, context.request.bucket_file)
+            )
         choice = self._choice(settings, context)
         path = choice.path(context.request.files_dir)
         return (path, choice.file) if choice.file is not None and path == value else None
@@ -341,7 +376,9 @@ class VllmGaudi(Engine):
         asked = self.bucket_question(settings, context, num_blocks)
         if asked.algorithm == "file" and asked.arguments["bucket_file"] is None:
             return None
-        return asked.algorithm, engine_buckets(asked.family, asked.algorithm, asked.environment, asked.arguments)
+        return asked.algorithm, engine_buckets(
+            asked.family, asked.algorithm, asked.environment, asked.arguments
+        )
 
     @property
     def bucket_family(self) -> str:
@@ -365,7 +402,9 @@ class VllmGaudi(Engine):
         file = self._file(settings, context)
         contiguous = gaudi_rules.is_contiguous(settings)
         context = gaudi_buckets.as_settled(context, settings)
-        arguments = gaudi_buckets.arguments(context, contiguous, num_blocks, file[1] if file else None)
+        arguments = gaudi_buckets.arguments(
+            context, contiguous, num_blocks, file[1] if file else None
+        )
         return BucketQuestion(CONTEXT_LADDER, gaudi_buckets.PACKAGE, algorithm, env, arguments)
 
     @property

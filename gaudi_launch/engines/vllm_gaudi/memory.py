@@ -41,7 +41,9 @@ class Need:
 
 @cache
 def _table() -> dict[str, Any]:
-    document: dict[str, Any] = profiles.read_document(paths.profiles_dir() / "vllm-gaudi-memory.yaml")
+    document: dict[str, Any] = profiles.read_document(
+        paths.profiles_dir() / "vllm-gaudi-memory.yaml"
+    )
     return document
 
 

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gaudi_launch.engines.generation import is_gaudi2
-from gaudi_launch.engines.upstream_tasks import CHAT, by_name_only, pooling_options, sees_by_name, task_of
+from gaudi_launch.engines.upstream_tasks import (
+    CHAT,
+    by_name_only,
+    pooling_options,
+    sees_by_name,
+    task_of,
+)
 from gaudi_launch.engines.vllm_gaudi import memory as gaudi_memory
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
@@ -73,13 +79,19 @@ def check(request: Request, model: Model) -> None:
     if contiguous and request.args.has("--enable-prefix-caching"):
         raise LaunchError("gaudi.contiguous", ExitCode.USAGE, other="--enable-prefix-caching")
     if request.dtype is not None and request.dtype not in _DTYPES:
-        raise LaunchError("plan.dtype", ExitCode.USAGE, found=request.dtype, known=", ".join(_DTYPES))
+        raise LaunchError(
+            "plan.dtype", ExitCode.USAGE, found=request.dtype, known=", ".join(_DTYPES)
+        )
     known = model.source == "config.json"
     if request.dtype in ("awq", "gptq") and known and model.quantization != request.dtype:
-        raise LaunchError("gaudi.not_quantised", ExitCode.MODEL, model=model.name, found=request.dtype)
+        raise LaunchError(
+            "gaudi.not_quantised", ExitCode.MODEL, model=model.name, found=request.dtype
+        )
     if model.quantization is not None and needs_quant_file(request, model):
         # neural compressor makes fp8 of bfloat16 weights (docs/configuration/quantization/inc.md)
-        raise LaunchError("gaudi.quantised_twice", ExitCode.USAGE, model=model.name, found=model.quantization)
+        raise LaunchError(
+            "gaudi.quantised_twice", ExitCode.USAGE, model=model.name, found=model.quantization
+        )
 
 
 def address(context: Context, decisions: Decisions) -> None:
@@ -103,18 +115,33 @@ def lengths(context: Context, decisions: Decisions) -> None:
     plugin reports as 0 (platform.py get_device_total_memory).
     """
     request, limits = context.request, context.limits
-    _add(decisions, "--max-model-len", ("-l", request.max_model_len), (limits.max_model_len, "gaudi.length"))
+    _add(
+        decisions,
+        "--max-model-len",
+        ("-l", request.max_model_len),
+        (limits.max_model_len, "gaudi.length"),
+    )
     asked = request.max_model_len
     if asked is not None and asked != limits.max_model_len:
         reason = message("gaudi.whole_blocks", asked=asked)
         decisions.option("--max-model-len", str(limits.max_model_len), reason, source="flag")
-    _add(decisions, "--max-num-seqs", ("-b", request.max_num_seqs), (limits.max_num_seqs, "gaudi.seqs"), _PLATFORM)
+    _add(
+        decisions,
+        "--max-num-seqs",
+        ("-b", request.max_num_seqs),
+        (limits.max_num_seqs, "gaudi.seqs"),
+        _PLATFORM,
+    )
     origin, tokens = _AT + ".cd/server/settings_vllm.csv", limits.max_num_batched_tokens
     asked, pooling = request.max_num_batched_tokens, task_of(context.model, request.args) != CHAT
     why = "gaudi.whole_texts" if pooling else "gaudi.tokens"
     _add(decisions, "--max-num-batched-tokens", ("-t", asked), (tokens, why), origin)
     decisions.option(
-        "--block-size", str(limits.block_size), message("gaudi.block"), source="engine", origin=_PLATFORM
+        "--block-size",
+        str(limits.block_size),
+        message("gaudi.block"),
+        source="engine",
+        origin=_PLATFORM,
     )
 
 
@@ -130,13 +157,19 @@ def cards(context: Context, decisions: Decisions) -> None:
         origin=_PLATFORM,
         user_wins=False,
     )
-    _add(decisions, "--tensor-parallel-size", ("-n", request.cards), (len(modules), "plan.placement"))
+    _add(
+        decisions, "--tensor-parallel-size", ("-n", request.cards), (len(modules), "plan.placement")
+    )
     if request.cards is not None and request.cards != len(modules):
-        decisions.option("--tensor-parallel-size", str(len(modules)), message("plan.placement"), source="flag")
+        decisions.option(
+            "--tensor-parallel-size", str(len(modules)), message("plan.placement"), source="flag"
+        )
     if len(modules) > 1:
         reason = message("gaudi.processes")
         decisions.option("--distributed-executor-backend", "mp", reason, origin=_VARIABLES)
-        decisions.env("VLLM_WORKER_MULTIPROC_METHOD", "spawn", message("gaudi.spawn"), origin=_PLATFORM)
+        decisions.env(
+            "VLLM_WORKER_MULTIPROC_METHOD", "spawn", message("gaudi.spawn"), origin=_PLATFORM
+        )
 
 
 def mode(context: Context, decisions: Decisions) -> None:
@@ -146,7 +179,13 @@ def mode(context: Context, decisions: Decisions) -> None:
     (docs/getting_started/quickstart/quickstart_configuration.md).
     """
     decisions.env("PT_HPU_LAZY_MODE", "0", message("gaudi.compile"), origin=_VARIABLES)
-    decisions.env("PT_HPU_WEIGHT_SHARING", "0", message("gaudi.weight_sharing"), source="engine", origin=_PLATFORM)
+    decisions.env(
+        "PT_HPU_WEIGHT_SHARING",
+        "0",
+        message("gaudi.weight_sharing"),
+        source="engine",
+        origin=_PLATFORM,
+    )
     if decisions.get("env", "PT_HPU_LAZY_MODE") == "1":
         if len(context.placement.modules) > 1:
             reason = message("gaudi.lazy_collectives")
@@ -173,14 +212,22 @@ def types(context: Context, decisions: Decisions) -> None:
     _add(decisions, "--dtype", ("-d", asked), ("bfloat16", "gaudi.bfloat16"), _PLATFORM)
     quantised = request.dtype if kernels_of(request.dtype) else model.quantization
     if kernels := kernels_of(quantised):
-        decisions.option("--quantization", kernels, message("gaudi.hpu_kernels", found=quantised), origin=_PLATFORM)
+        decisions.option(
+            "--quantization",
+            kernels,
+            message("gaudi.hpu_kernels", found=quantised),
+            origin=_PLATFORM,
+        )
     measured = needs_quant_file(request, model)
     if measured:
         _measured(context, decisions)
     if measured or context.limits.max_model_len >= _LONG:
         # a first step that compiles may exceed the engine's timeout
         origin = _AT + "docs/configuration/long_context.md"
-        for name, value in (("VLLM_ENGINE_ITERATION_TIMEOUT_S", "3600"), ("VLLM_RPC_TIMEOUT", "100000")):
+        for name, value in (
+            ("VLLM_ENGINE_ITERATION_TIMEOUT_S", "3600"),
+            ("VLLM_RPC_TIMEOUT", "100000"),
+        ):
             decisions.env(name, value, message("gaudi.patience"), origin=origin)
     if model.converted and is_gaudi2(context):
         # other checkpoints are rescaled at load (extension/ops.py gaudi_weight_wrapper), these were
@@ -209,7 +256,9 @@ def _measured(context: Context, decisions: Decisions) -> None:
     decisions.option("--quantization", "inc", message("gaudi.inc"), origin=docs)
     # platform.py check_and_update_config loads the weights on the CPU wherever INC is on
     check_host_memory(context, decisions)
-    cache, why = (found.kv_dtype, "quant.kv_dtype") if found is not None else ("fp8_inc", "gaudi.fp8_cache")
+    cache, why = (
+        (found.kv_dtype, "quant.kv_dtype") if found is not None else ("fp8_inc", "gaudi.fp8_cache")
+    )
     decisions.option("--kv-cache-dtype", cache, message(why), origin=docs)
     if decisions.get("env", "PT_HPU_LAZY_MODE") != "1":
         scales = message("gaudi.scales")
@@ -219,7 +268,9 @@ def _measured(context: Context, decisions: Decisions) -> None:
 def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> None:
     """Propose the engine's share of the card's memory that is free after the weights."""
     limits, asked = context.limits, context.request.memory_utilization
-    need = gaudi_memory.need_of(context.model, len(context.placement.modules), limits.max_num_batched_tokens)
+    need = gaudi_memory.need_of(
+        context.model, len(context.placement.modules), limits.max_num_batched_tokens
+    )
     share, reason = gaudi_memory.MOST_UNKNOWN, message("gaudi.utilization")
     if found.gib:
         beside = found.gib["card"] - found.gib["weights"]
@@ -229,7 +280,9 @@ def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> No
     if asked is not None:
         flag = message("plan.flag", flag="--memory-utilization")
         decisions.option("--gpu-memory-utilization", asked, flag, source="flag", origin=_WORKER)
-    decisions.env("VLLM_GRAPH_RESERVED_MEM", "0.1", message("gaudi.reserved"), source="engine", origin=_WORKER)
+    decisions.env(
+        "VLLM_GRAPH_RESERVED_MEM", "0.1", message("gaudi.reserved"), source="engine", origin=_WORKER
+    )
 
 
 def _share_reason(left: float, need: gaudi_memory.Need) -> Message:
@@ -237,7 +290,9 @@ def _share_reason(left: float, need: gaudi_memory.Need) -> Message:
     free, needed = f"{max(0.0, left):.1f}", f"{need.free_gib:.1f}"
     if left < need.free_gib - 0.05:
         return message("gaudi.utilization_least", free=free, needed=needed)
-    return message("gaudi.utilization_known" if need.known else "gaudi.utilization_assumed", free=needed)
+    return message(
+        "gaudi.utilization_known" if need.known else "gaudi.utilization_assumed", free=needed
+    )
 
 
 def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: int) -> None:
@@ -246,7 +301,9 @@ def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: 
     The engine's default of a tenth for a model outside the table.
     """
     limits = context.limits
-    need = gaudi_memory.need_of(context.model, len(context.placement.modules), limits.max_num_batched_tokens)
+    need = gaudi_memory.need_of(
+        context.model, len(context.placement.modules), limits.max_num_batched_tokens
+    )
     if not found.gib or not need.known:
         return
     lazy = decisions.get("env", "PT_HPU_LAZY_MODE") == "1"
@@ -263,7 +320,11 @@ def attention(context: Context, decisions: Decisions, task: str, *, compact_gdn:
     caching, so neither is proposed.
     """
     request = context.request
-    if compact_gdn and task == CHAT and not request.args.has("--enable-prefix-caching", _CONTIGUOUS_OFF):
+    if (
+        compact_gdn
+        and task == CHAT
+        and not request.args.has("--enable-prefix-caching", _CONTIGUOUS_OFF)
+    ):
         reason = message("gaudi.compact_gdn", model=context.model.name)
         decisions.env(_CONTIGUOUS, "false", reason, origin=_COMPACT_GDN)
         decisions.option(_CONTIGUOUS_OFF, None, reason, origin=_COMPACT_GDN)
@@ -272,12 +333,23 @@ def attention(context: Context, decisions: Decisions, task: str, *, compact_gdn:
     exported = request.environment.get(_CONTIGUOUS, "")
     if task != CHAT and not exported:
         # tests/full_tests/ci_e2e_discoverable_tests.sh runs pooling models without it
-        decisions.env(_CONTIGUOUS, "false", message("gaudi.pooling_attention"), origin=_AT + "tests/full_tests")
+        decisions.env(
+            _CONTIGUOUS,
+            "false",
+            message("gaudi.pooling_attention"),
+            origin=_AT + "tests/full_tests",
+        )
         return
     reason = message("gaudi.no_prefix" if off else "gaudi.prefix")
     decisions.env(_CONTIGUOUS, "true" if off else "false", reason, origin=_PLATFORM)
     if is_true(decisions.get("env", _CONTIGUOUS) or ""):
-        decisions.env("VLLM_DEFRAG", "true", message("gaudi.defrag"), source="engine", origin=_AT + "vllm_gaudi")
+        decisions.env(
+            "VLLM_DEFRAG",
+            "true",
+            message("gaudi.defrag"),
+            source="engine",
+            origin=_AT + "vllm_gaudi",
+        )
         if not off:
             reason = message("gaudi.prefix_off")
             decisions.option("--no-enable-prefix-caching", None, reason, origin=_LAUNCHER)
@@ -289,7 +361,10 @@ def experts(context: Context, decisions: Decisions) -> None:
     if model.moe and len(context.placement.modules) > 1:
         reason = message("plan.moe", experts=model.experts or "?")
         decisions.option(
-            "--enable-expert-parallel", None, reason, origin=_AT + "tests/full_tests/model_cards/Qwen3-30B-A3B.yaml"
+            "--enable-expert-parallel",
+            None,
+            reason,
+            origin=_AT + "tests/full_tests/model_cards/Qwen3-30B-A3B.yaml",
         )
     elif model.moe is None and model.name and len(context.placement.modules) > 1:
         decisions.warn("plan.moe_unknown", model=model.name)
@@ -302,7 +377,12 @@ def task(context: Context, decisions: Decisions, task: str) -> None:
     """
     args = context.request.args
     if task == CHAT:
-        pipeline = ("--pipeline-parallel-size", "-pp", "--no-async-scheduling", "--async-scheduling")
+        pipeline = (
+            "--pipeline-parallel-size",
+            "-pp",
+            "--no-async-scheduling",
+            "--async-scheduling",
+        )
         ray = args.last("--distributed-executor-backend") == "ray"
         if not ray and not args.has(*_SPECULATION, *pipeline):
             decisions.option("--async-scheduling", None, message("gaudi.async"), origin=_LAUNCHER)
@@ -312,7 +392,9 @@ def task(context: Context, decisions: Decisions, task: str) -> None:
     for option, value in pooling_options(context.model, task):
         if not args.has(option):
             reason = message(f"gaudi.task_{task}")
-            decisions.option(option, value, reason, origin="vllm-project/vllm 0.32.0:vllm/config/model.py")
+            decisions.option(
+                option, value, reason, origin="vllm-project/vllm 0.32.0:vllm/config/model.py"
+            )
 
 
 def vision(context: Context, decisions: Decisions) -> None:
@@ -346,7 +428,9 @@ def switches(context: Context, decisions: Decisions) -> None:
         (request.no_fused_sdpa, "VLLM_PROMPT_USE_FUSEDSDPA", "false", "-a"),
     ):
         if asked:
-            decisions.env(name, value, message("plan.flag", flag=flag), source="flag", origin=_VARIABLES)
+            decisions.env(
+                name, value, message("plan.flag", flag=flag), source="flag", origin=_VARIABLES
+            )
     text = request.environment.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "")
     kinds = ("llava", "qwen", "roberta", "xlm-roberta")
     if is_true(text) and (context.model.model_type or "").startswith(kinds):
@@ -366,6 +450,8 @@ def _add(
     """
     (flag, value), (usual, why) = given, default
     if value is not None:
-        decisions.option(option, str(value), message("plan.flag", flag=flag), source="flag", origin=origin)
+        decisions.option(
+            option, str(value), message("plan.flag", flag=flag), source="flag", origin=origin
+        )
     else:
         decisions.option(option, str(usual), message(why), origin=origin)

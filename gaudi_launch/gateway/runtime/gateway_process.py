@@ -88,7 +88,9 @@ class Gateway:
         def ask(at: int) -> None:
             cards[at] = _card(replicas[at]["url"], [model["model"], *model["aliases"]])
 
-        threads = [threading.Thread(target=ask, args=(at,), daemon=True) for at in range(len(replicas))]
+        threads = [
+            threading.Thread(target=ask, args=(at,), daemon=True) for at in range(len(replicas))
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -222,7 +224,10 @@ class Answerer(BaseHTTPRequestHandler):
         if entries:
             self._send(200, entries[0])
             return
-        self._send(404, _error(self.gateway.settings["texts"]["api_model"], "invalid_request_error", "model"))
+        self._send(
+            404,
+            _error(self.gateway.settings["texts"]["api_model"], "invalid_request_error", "model"),
+        )
 
     def do_POST(self) -> None:
         self._skip_body()
@@ -257,7 +262,9 @@ class Answerer(BaseHTTPRequestHandler):
         # a body of unknown length was not read: the connection cannot be used again
         self.close_connection = self.close_connection or "content-length" not in self.headers
 
-    def _send(self, status: int, document: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+    def _send(
+        self, status: int, document: dict[str, Any], headers: dict[str, str] | None = None
+    ) -> None:
         content = json.dumps(document, ensure_ascii=False).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -286,7 +293,9 @@ def serve(gateway: Gateway, path: Path) -> _Server:
         server = _Server(str(path), handler)
     finally:
         os.umask(before)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True
+    ).start()
     return server
 
 

@@ -21,7 +21,11 @@ from gaudi_launch.kubernetes.target import PORT, KubernetesTarget, ServedModel
 
 
 def deployment(
-    served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str], together: bool
+    served: ServedModel,
+    cluster: KubernetesTarget,
+    release: Name,
+    places: Mapping[str, str],
+    together: bool,
 ) -> dict[str, Any]:
     """Return replicas of one model.
 
@@ -30,7 +34,9 @@ def deployment(
     """
     first, beside = recipe_containers(served)
     containers = [engine_container(served, cluster, places), *beside]
-    count = {} if cluster.scaled else {"replicas": knob(served, "replicas", cluster.replicas, "number")}
+    count = (
+        {} if cluster.scaled else {"replicas": knob(served, "replicas", cluster.replicas, "number")}
+    )
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

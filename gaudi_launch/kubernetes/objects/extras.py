@@ -7,7 +7,15 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.kubernetes.chart_values import Knob, Name, TemplateText
-from gaudi_launch.kubernetes.objects.pod import ONE_NODE, claim, engine_mounts, knob, labels, scripts_of, selector
+from gaudi_launch.kubernetes.objects.pod import (
+    ONE_NODE,
+    claim,
+    engine_mounts,
+    knob,
+    labels,
+    scripts_of,
+    selector,
+)
 from gaudi_launch.kubernetes.target import PORT, KubernetesTarget, ServedModel
 
 METRIC = "gaudi_launch_requests"
@@ -35,7 +43,9 @@ def access_mode(cluster: KubernetesTarget, models: Sequence[ServedModel]) -> str
     return cluster.access_mode or ("ReadWriteMany" if many else ONE_NODE)
 
 
-def storage(cluster: KubernetesTarget, models: Sequence[ServedModel], release: Name) -> list[dict[str, Any]]:
+def storage(
+    cluster: KubernetesTarget, models: Sequence[ServedModel], release: Name
+) -> list[dict[str, Any]]:
     """Return the PVCs of weights and compiled graphs, and the scripts.
 
     The weights have none if the user has one.
@@ -57,7 +67,9 @@ def storage(cluster: KubernetesTarget, models: Sequence[ServedModel], release: N
     return found
 
 
-def _claim(release: Name, use: str, gib: int, mode: str, cluster: KubernetesTarget) -> dict[str, Any]:
+def _claim(
+    release: Name, use: str, gib: int, mode: str, cluster: KubernetesTarget
+) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "accessModes": [Knob((use, "accessMode"), mode)],
         "resources": {"requests": {"storage": Knob((use, "size"), f"{gib}Gi")}},
@@ -127,19 +139,30 @@ def scaler(
         "stabilizationWindowSeconds": 180,
         "policies": [{"type": "Percent", "value": 25, "periodSeconds": 90}],
     }
-    up = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 90}]}
+    up = {
+        "stabilizationWindowSeconds": 0,
+        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 90}],
+    }
     behavior = {"scaleDown": down, "scaleUp": up}
     if cluster.autoscale == "keda":
         running, waiting = served.metrics
         ask = TemplateText(
-            (f'sum({running}{{service="', served.name, f'"}}) + sum({waiting}{{service="', served.name, '"})')
+            (
+                f'sum({running}{{service="',
+                served.name,
+                f'"}}) + sum({waiting}{{service="',
+                served.name,
+                '"})',
+            )
         )
         trigger = {
             "type": "prometheus",
             "metadata": {
                 "serverAddress": Knob(("prometheus",), cluster.prometheus),
                 "query": ask,
-                "threshold": knob(served, "requestsPerReplica", str(cluster.requests or served.requests), "text"),
+                "threshold": knob(
+                    served, "requestsPerReplica", str(cluster.requests or served.requests), "text"
+                ),
             },
         }
         return {
@@ -158,7 +181,9 @@ def scaler(
         }
     each = {
         "type": "AverageValue",
-        "averageValue": knob(served, "requestsPerReplica", str(cluster.requests or served.requests), "text"),
+        "averageValue": knob(
+            served, "requestsPerReplica", str(cluster.requests or served.requests), "text"
+        ),
     }
     return {
         "apiVersion": "autoscaling/v2",
@@ -186,7 +211,10 @@ def adapter_values(models: Sequence[ServedModel]) -> dict[str, Any]:
                 {
                     "seriesQuery": f'{waiting}{{namespace!="",pod!=""}}',
                     "resources": {
-                        "overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
+                        "overrides": {
+                            "namespace": {"resource": "namespace"},
+                            "pod": {"resource": "pod"},
+                        }
                     },
                     "name": {"as": METRIC},
                     "metricsQuery": f"sum({running}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)"
@@ -211,7 +239,9 @@ def ingress(
         backend = {"service": {"name": name, "port": {"number": port}}}
         return {"path": prefix, "pathType": "Prefix", "backend": backend}
 
-    paths = [path("/", api, PORT)] if page is None else [path(routes, api, PORT), path("/", page, 7860)]
+    paths = (
+        [path("/", api, PORT)] if page is None else [path(routes, api, PORT), path("/", page, 7860)]
+    )
     metadata: dict[str, Any] = {"name": release, "labels": shared_labels(release, "ingress")}
     if cluster.ingress_class == "nginx":
         metadata["annotations"] = {
@@ -219,7 +249,9 @@ def ingress(
             "nginx.ingress.kubernetes.io/proxy-read-timeout": "3600",
         }
     chosen = (
-        {"ingressClassName": Knob(("ingress", "class"), cluster.ingress_class)} if cluster.ingress_class else {}
+        {"ingressClassName": Knob(("ingress", "class"), cluster.ingress_class)}
+        if cluster.ingress_class
+        else {}
     )
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -227,6 +259,8 @@ def ingress(
         "metadata": metadata,
         "spec": {
             **chosen,
-            "rules": [{"host": Knob(("ingress", "host"), cluster.ingress_host), "http": {"paths": paths}}],
+            "rules": [
+                {"host": Knob(("ingress", "host"), cluster.ingress_host), "http": {"paths": paths}}
+            ],
         },
     }

@@ -38,7 +38,12 @@ _LIBRARIES = {"LD_LIBRARY_PATH": "/home/ray/anaconda3/lib"}
 
 
 def neuron_served(
-    model: Model, instance: Instance, release: str, cores: int | None, image: str, replicas: tuple[int, int]
+    model: Model,
+    instance: Instance,
+    release: str,
+    cores: int | None,
+    image: str,
+    replicas: tuple[int, int],
 ) -> ServedModel:
     """Return one replica per instance, on ``cores`` NeuronCores.
 
@@ -47,7 +52,9 @@ def neuron_served(
     load (MODEL).
     """
     if not image and model.architecture not in (None, "LlamaForCausalLM"):
-        raise LaunchError("kubernetes.neuron_model", ExitCode.MODEL, model=model.path, found=model.architecture)
+        raise LaunchError(
+            "kubernetes.neuron_model", ExitCode.MODEL, model=model.path, found=model.architecture
+        )
     used = cores or instance.cores
     least = units(model.parameters / 1e9, 2, instance.core_gb) if model.parameters else 1
     if not least <= used <= instance.cores:
@@ -64,7 +71,9 @@ def neuron_served(
     folder = (Mount(model.path, model.path, read_only=True),) if model.path.startswith("/") else ()
     weights = model.weight_bytes or 2 * (model.parameters or 0)
     memory = int(instance.memory_gib * _MEMORY_SHARE)
-    short = message("kubernetes.neuron_memory", memory=memory, weights=math.ceil(weights / (1 << 30)))
+    short = message(
+        "kubernetes.neuron_memory", memory=memory, weights=math.ceil(weights / (1 << 30))
+    )
     needs = PodResources(
         cards=instance.chips,
         cpus=cpus,
@@ -80,7 +89,9 @@ def neuron_served(
         key="model",
         name=Name(release, "", LONGEST_RAY),
         model=model.path,
-        container=Container(image or IMAGE, (), dict(_LIBRARIES), mounts=folder, ports=((8000, 8000),)),
+        container=Container(
+            image or IMAGE, (), dict(_LIBRARIES), mounts=folder, ports=((8000, 8000),)
+        ),
         needs=needs,
         requests=1,
         serve=_application(model.path, used, cpus, replicas),
@@ -129,7 +140,10 @@ def _application(model: str, cores: int, cpus: int, replicas: tuple[int, int]) -
                         "name": _DEPLOYMENT,
                         **scaling,
                         "graceful_shutdown_timeout_s": 5,
-                        "ray_actor_options": {"num_cpus": cpus, "resources": {"neuron_cores": cores}},
+                        "ray_actor_options": {
+                            "num_cpus": cpus,
+                            "resources": {"neuron_cores": cores},
+                        },
                     }
                 ],
             }

@@ -64,7 +64,9 @@ def leader_worker_set(
     def template(role: str, containers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         spec = pod_spec(served, cluster, release, containers, first)
         return {
-            "metadata": pod_metadata({**labels(served, release), "role": role}, config_maps(served, cluster)),
+            "metadata": pod_metadata(
+                {**labels(served, release), "role": role}, config_maps(served, cluster)
+            ),
             "spec": {"automountServiceAccountToken": False, **spec},
         }
 
@@ -72,7 +74,9 @@ def leader_worker_set(
     # queries the leader
     url = f"http://$(LWS_LEADER_ADDRESS):{_port(served)}{served.container.health}"
     far = [{**each, "command": [*each["command"][:-1], url]} for each in beside]
-    count = {} if cluster.scaled else {"replicas": knob(served, "replicas", cluster.replicas, "number")}
+    count = (
+        {} if cluster.scaled else {"replicas": knob(served, "replicas", cluster.replicas, "number")}
+    )
     return {
         **API,
         "metadata": {"name": served.name, "labels": labels(served, release)},

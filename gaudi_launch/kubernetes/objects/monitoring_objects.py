@@ -26,6 +26,8 @@ def monitoring_objects(release: Name) -> list[dict[str, Any]]:
         "metadata": {"name": claim(release, "alerts"), "labels": shared_labels(release, "alerts")},
         "spec": rule_groups(),
     }
-    made = config_map(release, "dashboard", {"gaudi-launch.json": json.dumps(dashboard(), indent=1) + "\n"})
+    made = config_map(
+        release, "dashboard", {"gaudi-launch.json": json.dumps(dashboard(), indent=1) + "\n"}
+    )
     labels = {**made["metadata"]["labels"], **_DASHBOARD_LABEL}
     return [rules, {**made, "metadata": {**made["metadata"], "labels": labels}}]

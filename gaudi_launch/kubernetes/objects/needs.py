@@ -103,7 +103,9 @@ def needs_of(cards: int, host: Host, config: HostConfig, demand: PodDemand) -> P
         notes.append(message("kubernetes.hugepages_pool", pool=pool, each=pages))
     if room and wanted > room:
         notes.append(message("kubernetes.memory", wanted=wanted // 1024, room=room // 1024))
-    loading = math.ceil(weights * (1 / _SLOWEST_READ + (1 / _SLOWEST_FETCH if demand.fetched else 0)))
+    loading = math.ceil(
+        weights * (1 / _SLOWEST_READ + (1 / _SLOWEST_FETCH if demand.fetched else 0))
+    )
     joining = JOIN_SECONDS if nodes > 1 else 0
     start = demand.start_seconds + loading + joining
     return PodResources(cards, cpus, wanted, pages * cards, shm, start, disk, notes=tuple(notes))

@@ -65,7 +65,9 @@ def knob(served: ServedModel, name: str, default: Any, form: Any = "block") -> K
     return Knob(("models", served.key, name), default, form)
 
 
-def engine_container(served: ServedModel, cluster: KubernetesTarget, places: Mapping[str, str]) -> dict[str, Any]:
+def engine_container(
+    served: ServedModel, cluster: KubernetesTarget, places: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the container of the engine.
 
     ``places`` gives the path of each mount in the weights' PVC.
@@ -104,16 +106,27 @@ def env_of(served: ServedModel, cluster: KubernetesTarget) -> list[Any]:
     Those that only the pod knows come first, so that others may use them.
     """
     elsewhere = (*served.env_from, *cluster.secret_names)
-    values = {name: literal(value) for name, value in served.container.env.items() if name not in elsewhere}
+    values = {
+        name: literal(value)
+        for name, value in served.container.env.items()
+        if name not in elsewhere
+    }
     if values.get(RECIPE_VARIABLE):
         values[RECIPE_VARIABLE] = RECIPES + "," + values[RECIPE_VARIABLE].partition(",")[2]
-    if any(mount.source == HUB_HOME for mount in engine_mounts(served)) and "HF_HOME" not in elsewhere:
+    if (
+        any(mount.source == HUB_HOME for mount in engine_mounts(served))
+        and "HF_HOME" not in elsewhere
+    ):
         values["HF_HOME"] = HUB_HOME
     known = [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in served.env_from.items()
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in served.env_from.items()
     ]
     hidden = [
-        {"name": name, "valueFrom": {"secretKeyRef": {"name": Knob(("secret",), cluster.secret), "key": name}}}
+        {
+            "name": name,
+            "valueFrom": {"secretKeyRef": {"name": Knob(("secret",), cluster.secret), "key": name}},
+        }
         for name in cluster.secret_names
     ]
     return [*known, knob(served, "env", values, "pairs"), *hidden]
@@ -132,7 +145,11 @@ def engine_mounts(served: ServedModel) -> list[Mount]:
     """
     recipe = served.container.env.get(RECIPE_VARIABLE, "").split(",")[0]
     ours = {f"{PLAN_FILES}/{name}" for name in served.files}
-    mounts = [mount for mount in served.container.mounts if mount.source != recipe and mount.source not in ours]
+    mounts = [
+        mount
+        for mount in served.container.mounts
+        if mount.source != recipe and mount.source not in ours
+    ]
     if uses_hub(served) and not _keeps_models(served.container):
         mounts.append(Mount(HUB_HOME, HUB_HOME, fill=True))
     return mounts
@@ -167,7 +184,11 @@ def places_of(models: Sequence[ServedModel]) -> dict[str, str]:
 def mounts_of(served: ServedModel, places: Mapping[str, str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}]
     for mount in engine_mounts(served):
-        entry: dict[str, Any] = {"name": "weights", "mountPath": mount.target, "subPath": places[mount.source]}
+        entry: dict[str, Any] = {
+            "name": "weights",
+            "mountPath": mount.target,
+            "subPath": places[mount.source],
+        }
         found.append({**entry, "readOnly": True} if mount.read_only else entry)
     if served.recipe_key:
         found.append({"name": "recipes", "mountPath": RECIPES})
@@ -193,24 +214,45 @@ def recipe_containers(served: ServedModel) -> tuple[list[dict[str, Any]], list[d
     # the resources of an init container return to the engine: it may use them
     before = {"cpu": "2", "memory": "1Gi"}
     beside = {"cpu": "200m", "memory": "512Mi"}
-    bring = {"name": "bring-recipes", "command": ["python3", script, "bring", KEPT, RECIPES], **shared}
-    keep = {"name": "keep-recipes", "command": ["python3", script, "keep", RECIPES, KEPT, url], **shared}
+    bring = {
+        "name": "bring-recipes",
+        "command": ["python3", script, "bring", KEPT, RECIPES],
+        **shared,
+    }
+    keep = {
+        "name": "keep-recipes",
+        "command": ["python3", script, "keep", RECIPES, KEPT, url],
+        **shared,
+    }
     return (
         [{**bring, "resources": {"requests": before, "limits": before}}],
         [{**keep, "resources": {"requests": beside, "limits": beside}}],
     )
 
 
-def volumes_of(served: ServedModel, cluster: KubernetesTarget, release: Name) -> list[dict[str, Any]]:
+def volumes_of(
+    served: ServedModel, cluster: KubernetesTarget, release: Name
+) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{served.needs.shm_mib}Mi"}}
     ]
     if engine_mounts(served):
-        found.append({"name": "weights", "persistentVolumeClaim": {"claimName": weights_claim(cluster, release)}})
+        found.append(
+            {
+                "name": "weights",
+                "persistentVolumeClaim": {"claimName": weights_claim(cluster, release)},
+            }
+        )
     if served.recipe_key:
         found += [
-            {"name": "recipes", "emptyDir": {"sizeLimit": f"{math.ceil(served.recipe_mib * 1.25)}Mi"}},
-            {"name": "kept-recipes", "persistentVolumeClaim": {"claimName": claim(release, "recipes")}},
+            {
+                "name": "recipes",
+                "emptyDir": {"sizeLimit": f"{math.ceil(served.recipe_mib * 1.25)}Mi"},
+            },
+            {
+                "name": "kept-recipes",
+                "persistentVolumeClaim": {"claimName": claim(release, "recipes")},
+            },
         ]
     for volume, read in config_maps(served, cluster).items():
         found.append({"name": volume, "configMap": {"name": claim(release, read.suffix)}})
@@ -251,7 +293,11 @@ def claim(release: Name, suffix: str) -> Name:
 
 
 def weights_claim(cluster: KubernetesTarget, release: Name) -> Any:
-    return Knob(("weights", "claim"), cluster.weights_claim) if cluster.weights_claim else claim(release, "weights")
+    return (
+        Knob(("weights", "claim"), cluster.weights_claim)
+        if cluster.weights_claim
+        else claim(release, "weights")
+    )
 
 
 def pod_spec(
@@ -281,9 +327,15 @@ def pod_spec(
         # not in the chat page's pod: it may run on a node without cards
         same = {"app.kubernetes.io/instance": release, "app.kubernetes.io/component": "engine"}
         term = {"labelSelector": {"matchLabels": same}, "topologyKey": "kubernetes.io/hostname"}
-        preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+        preferred = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 100, "podAffinityTerm": term}
+            ]
+        }
         one_node = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-        spec["affinity"] = {"podAffinity": one_node if cluster.access_mode == ONE_NODE else preferred}
+        spec["affinity"] = {
+            "podAffinity": one_node if cluster.access_mode == ONE_NODE else preferred
+        }
     if first:
         spec["initContainers"] = list(first)
     spec["containers"] = list(containers)

@@ -63,14 +63,20 @@ def serve_config(served: ServedModel, cluster: KubernetesTarget) -> dict[str, An
     document = dict(served.serve) if served.serve else _around(served, cluster)
     for wrong in check(document):
         raise LaunchError(
-            "kubernetes.not_valid", ExitCode.FAILED, object="serveConfigV2", where="", what=wrong.render()
+            "kubernetes.not_valid",
+            ExitCode.FAILED,
+            object="serveConfigV2",
+            where="",
+            what=wrong.render(),
         )
     return document
 
 
 def _around(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Any]:
     container = served.container
-    words, _, _ = config.without_address(split_argv(container.argv, table=option_table(served.options)))
+    words, _, _ = config.without_address(
+        split_argv(container.argv, table=option_table(served.options))
+    )
     program = [container.entrypoint] if container.entrypoint else []
     cards, ongoing = served.needs.cards or 1, served.requests + config.RESERVE
     document = config.document(
@@ -111,7 +117,9 @@ def ray_service(
             # without it every change starts a second cluster in addition to the first, for which no
             # cards are free
             "upgradeStrategy": {"type": "None"},
-            "serveConfigV2": knob(served, "serveConfig", dump(serve_config(served, cluster)), "text"),
+            "serveConfigV2": knob(
+                served, "serveConfig", dump(serve_config(served, cluster)), "text"
+            ),
             "rayClusterConfig": {
                 "rayVersion": cluster.ray_version,
                 **scales,
@@ -123,7 +131,9 @@ def ray_service(
                         "minReplicas": least,
                         "maxReplicas": knob(served, "maxReplicas", cluster.max_replicas, "number"),
                         "numOfHosts": 1,
-                        "rayStartParams": {"resources": quoted({served.ray_resource: served.ray_amount})},
+                        "rayStartParams": {
+                            "resources": quoted({served.ray_resource: served.ray_amount})
+                        },
                         "template": worker,
                     }
                 ],
@@ -146,13 +156,31 @@ def _worker(
 ) -> dict[str, Any]:
     first, beside = recipe_containers(served)
     container = engine_container(served, cluster, places)
-    kept = ("image", "env", "resources", "volumeMounts", *(() if served.serve else ("securityContext",)))
-    container = {"name": "ray-worker", **{name: container[name] for name in kept}, "lifecycle": _stop()}
-    container["env"] = [*({"name": name, "value": value} for name, value in _TO_THE_POD.items()), *container["env"]]
-    spec = pod_spec(served, cluster, release, [_with_application(container, served), *beside], first)
+    kept = (
+        "image",
+        "env",
+        "resources",
+        "volumeMounts",
+        *(() if served.serve else ("securityContext",)),
+    )
+    container = {
+        "name": "ray-worker",
+        **{name: container[name] for name in kept},
+        "lifecycle": _stop(),
+    }
+    container["env"] = [
+        *({"name": name, "value": value} for name, value in _TO_THE_POD.items()),
+        *container["env"],
+    ]
+    spec = pod_spec(
+        served, cluster, release, [_with_application(container, served), *beside], first
+    )
     spec["volumes"] += _volumes(served, release)
     reads = {**config_maps(served, cluster), **_application(served)}
-    return {"metadata": pod_metadata(labels(served, release), reads, served.annotations), "spec": spec}
+    return {
+        "metadata": pod_metadata(labels(served, release), reads, served.annotations),
+        "spec": spec,
+    }
 
 
 def _head(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict[str, Any]:
@@ -211,7 +239,10 @@ def _application(served: ServedModel) -> dict[str, Checksum]:
 
 def _volumes(served: ServedModel, release: Name) -> list[dict[str, Any]]:
     maps = _application(served).items()
-    return [{"name": volume, "configMap": {"name": claim(release, read.suffix)}} for volume, read in maps]
+    return [
+        {"name": volume, "configMap": {"name": claim(release, read.suffix)}}
+        for volume, read in maps
+    ]
 
 
 def _stop() -> dict[str, Any]:

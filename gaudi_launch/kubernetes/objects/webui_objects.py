@@ -17,7 +17,11 @@ _NAME = "webui"
 
 
 def webui(
-    cluster: KubernetesTarget, release: Name, api: Name | TemplateText, title: str, style: str = "openai"
+    cluster: KubernetesTarget,
+    release: Name,
+    api: Name | TemplateText,
+    title: str,
+    style: str = "openai",
 ) -> list[dict[str, Any]]:
     """Return the objects of the page, which uses the Service ``api``.
 
@@ -30,7 +34,9 @@ def webui(
     hidden = [
         {
             "name": variable,
-            "valueFrom": {"secretKeyRef": {"name": Knob(("secret",), cluster.secret), "key": variable}},
+            "valueFrom": {
+                "secretKeyRef": {"name": Knob(("secret",), cluster.secret), "key": variable}
+            },
         }
         for variable in cluster.secret_names
         if variable == "VLLM_API_KEY"
@@ -44,7 +50,11 @@ def webui(
             {
                 "name": "CHAT_URL",
                 "value": TemplateText(
-                    ("http://", *(api.parts if isinstance(api, TemplateText) else (api,)), f":{PORT}")
+                    (
+                        "http://",
+                        *(api.parts if isinstance(api, TemplateText) else (api,)),
+                        f":{PORT}",
+                    )
                 ),
             },
             {"name": "CHAT_STYLE", "value": style},
@@ -83,6 +93,9 @@ def webui(
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": name, "labels": labels},
-            "spec": {"selector": selector, "ports": [{"name": "http", "port": PAGE_PORT, "targetPort": "http"}]},
+            "spec": {
+                "selector": selector,
+                "ports": [{"name": "http", "port": PAGE_PORT, "targetPort": "http"}],
+            },
         },
     ]

@@ -32,7 +32,9 @@ def as_messages(history: Any) -> list[dict[str, str]]:
     found = []
     for entry in history or ():
         if isinstance(entry, dict):
-            found.append({"role": entry.get("role", "user"), "content": as_text(entry.get("content"))})
+            found.append(
+                {"role": entry.get("role", "user"), "content": as_text(entry.get("content"))}
+            )
         else:
             question, answer = entry
             found.append({"role": "user", "content": question or ""})
@@ -43,7 +45,9 @@ def as_messages(history: Any) -> list[dict[str, str]]:
 def as_text(content: Any) -> str:
     """Return the text of a message; gradio 6 writes it as a list of parts."""
     if isinstance(content, list):
-        return "".join(part.get("text", "") if isinstance(part, dict) else str(part) for part in content)
+        return "".join(
+            part.get("text", "") if isinstance(part, dict) else str(part) for part in content
+        )
     return content if isinstance(content, str) else ""
 
 
@@ -53,7 +57,9 @@ def call(path: str, body: Any = None) -> Any:
     if key:
         headers["Authorization"] = f"Bearer {key}"
     data = None if body is None else json.dumps(body).encode()
-    return urllib.request.urlopen(urllib.request.Request(URL + path, data, headers), timeout=SECONDS)
+    return urllib.request.urlopen(
+        urllib.request.Request(URL + path, data, headers), timeout=SECONDS
+    )
 
 
 def answer(message: Any, history: Any) -> Iterator[str]:
@@ -71,7 +77,9 @@ def chat(message: Any, history: Any) -> Iterator[str]:
         model = json.load(reply)["data"][0]["id"]
     messages = [*as_messages(history), {"role": "user", "content": as_text(message)}]
     shown_text = ""
-    with call("/v1/chat/completions", {"model": model, "messages": messages, "stream": True}) as reply:
+    with call(
+        "/v1/chat/completions", {"model": model, "messages": messages, "stream": True}
+    ) as reply:
         for line in reply:
             word = line.strip()
             if not word.startswith(b"data:") or word == b"data: [DONE]":
@@ -100,7 +108,9 @@ def main() -> None:
     import gradio
 
     # no arguments that only some releases have, and no cached examples: those would ask the model at start
-    gradio.ChatInterface(answer, title=TITLE).launch(server_name="0.0.0.0", server_port=7860, share=False)
+    gradio.ChatInterface(answer, title=TITLE).launch(
+        server_name="0.0.0.0", server_port=7860, share=False
+    )
 
 
 if __name__ == "__main__":

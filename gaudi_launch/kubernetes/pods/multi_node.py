@@ -81,7 +81,14 @@ def worker(address: str, cards: str) -> None:
 
 
 def head(nodes: str, cards: str, engine: list[str]) -> None:
-    words = ["ray", "start", "--head", f"--port={PORT}", "--include-dashboard=false", "--disable-usage-stats"]
+    words = [
+        "ray",
+        "start",
+        "--head",
+        f"--port={PORT}",
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+    ]
     subprocess.run([*words, *node_address(), resources(cards)], check=True)
     # set only now: ray start itself reads the variable as the cluster to join
     own = os.environ.get("VLLM_HOST_IP") or "127.0.0.1"

@@ -23,11 +23,28 @@ _log = logging.getLogger(__name__)
 Name = Literal["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
 RECORD = "calibration.json"
 # arguments of step 2 for a data set that is not a pickle
-_AUTO = ("--max-dataset-samples", "512", "--batch-size", "1", "--max-tokens", "32", "--auto-process-dataset")
+_AUTO = (
+    "--max-dataset-samples",
+    "512",
+    "--batch-size",
+    "1",
+    "--max-tokens",
+    "32",
+    "--auto-process-dataset",
+)
 _UNIFY, _EXPAND = "step-5-unify_measurements.py", "step-6-expand-measurements.py"
 _DEEPSEEK_STEP = "run_example_tp.py"
 # one prompt at a time, of NeelNanda/pile-10k, which that step fetches itself
-_DEEPSEEK_WORDS = ("--osl", "32", "--max_num_seqs", "1", "--max_model_len", "2048", "--dataset", "pile")
+_DEEPSEEK_WORDS = (
+    "--osl",
+    "32",
+    "--max_num_seqs",
+    "1",
+    "--max_model_len",
+    "2048",
+    "--dataset",
+    "pile",
+)
 _DEEPSEEK_SAMPLES = 512
 _AUTO_LENGTHS = ("--sample-len", "1024", "--max-model-len", "2048")
 
@@ -170,9 +187,15 @@ def phases(
     pickled = request.dataset.endswith(".pkl")
     if not pickled and not scripts.reads_any_dataset:
         raise LaunchError(
-            "calibrate.dataset_pkl", ExitCode.USAGE, found=request.dataset or "-", path=scripts.folder
+            "calibrate.dataset_pkl",
+            ExitCode.USAGE,
+            found=request.dataset or "-",
+            path=scripts.folder,
         )
-    common = {**rules.env, **({"PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"} if request.cards > 1 else {})}
+    common = {
+        **rules.env,
+        **({"PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"} if request.cards > 1 else {}),
+    }
     measure = {**common, "QUANT_CONFIG": str(places.config("measure"))}
     quant = {**common, "QUANT_CONFIG": str(places.config("quant"))}
     made = f"{request.name.lower()}-calibration-dataset.pkl"
@@ -182,21 +205,44 @@ def phases(
         return python, str(Path(scripts.folder) / name)
 
     if pickled:
-        words = [*script("step-1-prepare-calibration-dataset.py"), "-m", request.model, "-d", request.dataset]
+        words = [
+            *script("step-1-prepare-calibration-dataset.py"),
+            "-m",
+            request.model,
+            "-d",
+            request.dataset,
+        ]
         words += ["-o", request.name.lower()]
         if "Mixtral-8x7B" in request.model:
-            words += ["--chat-template", str(Path(scripts.folder) / "template" / "mistral_mixtral.jinja")]
+            words += [
+                "--chat-template",
+                str(Path(scripts.folder) / "template" / "mistral_mixtral.jinja"),
+            ]
         if request.samples:
             words += ["--max-dataset-samples", str(request.samples)]
         found.append(CalibrationPhase("dataset", tuple(words), measure))
-    words = [*script("step-2-measure-scales.py"), "-m", request.model, "--tensor-parallel-size", str(request.cards)]
+    words = [
+        *script("step-2-measure-scales.py"),
+        "-m",
+        request.model,
+        "--tensor-parallel-size",
+        str(request.cards),
+    ]
     words += ["-d", made if pickled else request.dataset, "--batch-size", str(request.batch)]
     if not pickled:
         words += [*_AUTO, *_AUTO_LENGTHS]
         words += ["--max-dataset-samples", str(request.samples)] if request.samples else []
     words += rules.measure_words
-    found.append(CalibrationPhase("measure", (*words, *_switches(request, scripts.options[2])), measure))
-    words = [*script(scripts.postprocess), "-m", f"{places.measurements}/", "-o", f"{places.fixed}/"]
+    found.append(
+        CalibrationPhase("measure", (*words, *_switches(request, scripts.options[2])), measure)
+    )
+    words = [
+        *script(scripts.postprocess),
+        "-m",
+        f"{places.measurements}/",
+        "-o",
+        f"{places.fixed}/",
+    ]
     if "deepseek" in request.name.lower() and "--deepseek" in scripts.options[3]:
         words.append("--deepseek")
     found.append(CalibrationPhase("postprocess", tuple(words), measure))
@@ -233,7 +279,9 @@ def phases(
         str(request.cards),
     ]
     words += rules.quantise_words
-    found.append(CalibrationPhase("quantise", (*words, *_switches(request, scripts.options[4])), quant))
+    found.append(
+        CalibrationPhase("quantise", (*words, *_switches(request, scripts.options[4])), quant)
+    )
     return tuple(found)
 
 
@@ -249,9 +297,18 @@ def _measure_deepseek(
         "--tokenizer",
         request.model,
     ]
-    words += ["--tp_size", cards, "--ep_size", cards if request.experts else "1", "--nprompts", samples]
+    words += [
+        "--tp_size",
+        cards,
+        "--ep_size",
+        cards if request.experts else "1",
+        "--nprompts",
+        samples,
+    ]
     words += [*_DEEPSEEK_WORDS, *(["--enforce_eager"] if request.eager else [])]
-    return CalibrationPhase("measure", tuple(words), {**rules.env, "QUANT_CONFIG": str(places.config("measure"))})
+    return CalibrationPhase(
+        "measure", tuple(words), {**rules.env, "QUANT_CONFIG": str(places.config("measure"))}
+    )
 
 
 def _switches(request: CalibrationRequest, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -287,7 +344,9 @@ def read_done(out: Path, now: Mapping[str, Any]) -> Done:
     """Return the record of an earlier run; an empty one if its inputs differed."""
     try:
         document = json.loads((out / RECORD).read_text(encoding="utf-8"))
-        done = Done(document["about"], tuple(map(str, document["phases"])), document["whole"] is True)
+        done = Done(
+            document["about"], tuple(map(str, document["phases"])), document["whole"] is True
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         _log.debug("the record of phases is not read: %s", error)
         return Done(now)

@@ -21,7 +21,9 @@ def decode_table() -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return the values of the 256 float8_e4m3fn codes, float32 of shape (256,)."""
     codes = np.arange(128)
     exponent, mantissa = codes >> 3, codes & 7
-    values = np.where(exponent == 0, mantissa * 2.0**-9, (1 + mantissa / 8) * 2.0 ** (exponent - 7.0))
+    values = np.where(
+        exponent == 0, mantissa * 2.0**-9, (1 + mantissa / 8) * 2.0 ** (exponent - 7.0)
+    )
     values[_NAN_CODE] = np.nan
     return np.concatenate([values, -values]).astype(np.float32)
 

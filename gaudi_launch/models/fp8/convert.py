@@ -75,7 +75,9 @@ def convert_folder(
         raise LaunchError("fp8.same_folder", ExitCode.USAGE, source=str(source), out=str(out))
     shards = sorted(str(path.relative_to(source)) for path in source.rglob("*.safetensors"))
     if missing := read_weights(source)["files_missing"]:
-        raise LaunchError("fp8.missing", ExitCode.MODEL, path=str(source), files=", ".join(missing[:5]))
+        raise LaunchError(
+            "fp8.missing", ExitCode.MODEL, path=str(source), files=", ".join(missing[:5])
+        )
     if not shards:
         raise LaunchError("fp8.no_weights", ExitCode.MODEL, path=str(source))
     headers = {shard: _header(source / shard) for shard in shards}
@@ -168,7 +170,9 @@ def wants_conversion(folder: Path) -> bool:
     looked = 0
     for shard in sorted(folder.rglob("*.safetensors")):
         header = _header(shard)
-        weights = [name for name, entry in _tensors(header) if action(name, entry["dtype"]) == "weight"]
+        weights = [
+            name for name, entry in _tensors(header) if action(name, entry["dtype"]) == "weight"
+        ]
         few = {name: header[name] for name in weights[: _TENSORS_TO_LOOK_AT - looked]}
         if few and _is_beyond(shard, header, few):
             return True
@@ -183,7 +187,9 @@ def _check_scales(source: Path, headers: Mapping[str, Mapping[str, Any]]) -> Non
 
     Its numbers would be wrong.
     """
-    dtypes = {name: entry["dtype"] for header in headers.values() for name, entry in _tensors(header)}
+    dtypes = {
+        name: entry["dtype"] for header in headers.values() for name, entry in _tensors(header)
+    }
     for name, dtype in dtypes.items():
         weight = weight_of(name)
         if weight is None:
@@ -219,7 +225,9 @@ def convert_shard(source: Path, target: Path) -> dict[str, Any]:
 
 def _convert_part(source: Path, target: Path) -> tuple[Path, dict[str, Any]]:
     header, before = _header(source), source.stat()
-    start = before.st_size - max((entry["data_offsets"][1] for _, entry in _tensors(header)), default=0)
+    start = before.st_size - max(
+        (entry["data_offsets"][1] for _, entry in _tensors(header)), default=0
+    )
     written, table, part = (
         _new_header(header),
         conversion_table(),
@@ -250,13 +258,19 @@ def _convert_part(source: Path, target: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _new_header(header: Mapping[str, Any]) -> dict[str, Any]:
-    new: dict[str, Any] = {"__metadata__": header["__metadata__"]} if "__metadata__" in header else {}
+    new: dict[str, Any] = (
+        {"__metadata__": header["__metadata__"]} if "__metadata__" in header else {}
+    )
     at = 0
     for name, entry in _tensors(header):
         begin, end = entry["data_offsets"]
         scale = action(name, entry["dtype"]) == "scale"
         size = (end - begin) * (2 if scale and entry["dtype"] != "F32" else 1)
-        new[name] = {**entry, "dtype": "F32" if scale else entry["dtype"], "data_offsets": [at, at + size]}
+        new[name] = {
+            **entry,
+            "dtype": "F32" if scale else entry["dtype"],
+            "data_offsets": [at, at + size],
+        }
         at += size
     return new
 
@@ -272,12 +286,18 @@ def _header(path: Path) -> Mapping[str, Any]:
     except HeaderError as error:
         raise LaunchError("fp8.bad_shard", ExitCode.MODEL, path=str(path), why=str(error)) from None
     if (size := path.stat().st_size) != length:
-        raise LaunchError("fp8.bad_shard", ExitCode.MODEL, path=str(path), why=f"{size} bytes, not {length}")
+        raise LaunchError(
+            "fp8.bad_shard", ExitCode.MODEL, path=str(path), why=f"{size} bytes, not {length}"
+        )
     return header
 
 
-def _is_beyond(path: Path, header: Mapping[str, Any], only: Mapping[str, Any] | None = None) -> bool:
-    start = path.stat().st_size - max((entry["data_offsets"][1] for _, entry in _tensors(header)), default=0)
+def _is_beyond(
+    path: Path, header: Mapping[str, Any], only: Mapping[str, Any] | None = None
+) -> bool:
+    start = path.stat().st_size - max(
+        (entry["data_offsets"][1] for _, entry in _tensors(header)), default=0
+    )
     with path.open("rb") as file:
         for name, entry in _tensors(only or header):
             if action(name, entry["dtype"]) != "weight":
@@ -294,7 +314,11 @@ def _write_record(out: Path, shards: Mapping[str, Any], complete: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     part = out / (RECORD + ".part")
     with part.open("w", encoding="utf-8") as file:
-        json.dump({"schema": 1, "kind": "fp8-gaudi2", "complete": complete, "shards": shards}, file, indent=1)
+        json.dump(
+            {"schema": 1, "kind": "fp8-gaudi2", "complete": complete, "shards": shards},
+            file,
+            indent=1,
+        )
         file.flush()
         os.fsync(file.fileno())
     part.replace(out / RECORD)
@@ -317,7 +341,11 @@ def _check_disk(source: Path, out: Path, left: list[str]) -> None:
     free = shutil.disk_usage(at).free
     if free < needed:
         raise LaunchError(
-            "fp8.disk", ExitCode.MACHINE, path=str(out), free=f"{free / 1e9:.1f}", needed=f"{needed / 1e9:.1f}"
+            "fp8.disk",
+            ExitCode.MACHINE,
+            path=str(out),
+            free=f"{free / 1e9:.1f}",
+            needed=f"{needed / 1e9:.1f}",
         )
 
 

@@ -11,7 +11,13 @@ from zlib import crc32
 
 import numpy as np
 
-from gaudi_launch.models.fp8.arithmetic import CHECKPOINT_MAX, GAUDI2_MAX, action, decode_table, weight_of
+from gaudi_launch.models.fp8.arithmetic import (
+    CHECKPOINT_MAX,
+    GAUDI2_MAX,
+    action,
+    decode_table,
+    weight_of,
+)
 
 _SAMPLES = 4096
 _BLOCK = 16 << 20
@@ -42,10 +48,17 @@ def _same(name: str, old: _Shard, new: _Shard, scale: str | None) -> bool:
     does = action(name, old.dtype(name))
     if does == "scale":
         return bool(
-            np.allclose(new.numbers(name), old.numbers(name) * CHECKPOINT_MAX / GAUDI2_MAX, rtol=1e-6, atol=0)
+            np.allclose(
+                new.numbers(name),
+                old.numbers(name) * CHECKPOINT_MAX / GAUDI2_MAX,
+                rtol=1e-6,
+                atol=0,
+            )
         )
     if does != "weight":
-        return all(one == other for one, other in zip(old.blocks(name), new.blocks(name), strict=True))
+        return all(
+            one == other for one, other in zip(old.blocks(name), new.blocks(name), strict=True)
+        )
     table = decode_table().astype(np.float64)
     at = np.linspace(0, max(old.size(name) - 1, 0), min(_SAMPLES, old.size(name))).astype(np.int64)
     before, after = table[old.codes(name, at)], table[new.codes(name, at)]

@@ -81,7 +81,9 @@ def calibrated_for(model: str, generation: str, family: str = "") -> tuple[int, 
     """Return the numbers of cards that this model was calibrated for here, ascending."""
     folder, ending = root() / "calibrated" / model.lower(), _ending(family)
     found = folder.glob(f"{generation}-n*{ending}/{quant_name(generation)}")
-    numbers = (path.parent.name.removeprefix(f"{generation}-n").removesuffix(ending) for path in found)
+    numbers = (
+        path.parent.name.removeprefix(f"{generation}-n").removesuffix(ending) for path in found
+    )
     return tuple(sorted(int(number) for number in numbers if number.isascii() and number.isdigit()))
 
 
@@ -106,9 +108,9 @@ def find(wanted: MeasurementQuery) -> QuantFile | None:
     for path, origin in named:
         if path:
             return read_quant_file(Path(path).expanduser(), wanted.cards, origin, wanted.prefix)
-    ours = calibrated_folder(wanted.model, wanted.generation, wanted.cards, wanted.family) / quant_name(
-        wanted.generation
-    )
+    ours = calibrated_folder(
+        wanted.model, wanted.generation, wanted.cards, wanted.family
+    ) / quant_name(wanted.generation)
     if ours.is_file():
         return read_quant_file(ours, wanted.cards, "calibrated")
     if wanted.published is not None:
@@ -116,7 +118,9 @@ def find(wanted: MeasurementQuery) -> QuantFile | None:
     if wanted.checkout:
         theirs = Path(wanted.checkout) / "scripts" / "quantization" / wanted.model.lower()
         if (theirs / quant_name(wanted.generation)).is_file():
-            return read_quant_file(theirs / quant_name(wanted.generation), wanted.cards, "engine", wanted.prefix)
+            return read_quant_file(
+                theirs / quant_name(wanted.generation), wanted.cards, "engine", wanted.prefix
+            )
     return None
 
 
@@ -125,7 +129,9 @@ def _published(published: Published, generation: str) -> QuantFile:
     path = folder / quant_name(generation)
     if path.is_file():
         return read_quant_file(path, published.cards, "downloaded")
-    return QuantFile(str(path), "downloaded", kv_cache_dtype(published.quantisation), (str(folder),))
+    return QuantFile(
+        str(path), "downloaded", kv_cache_dtype(published.quantisation), (str(folder),)
+    )
 
 
 def write_published(published: Published, generation: str) -> QuantFile:
@@ -134,7 +140,10 @@ def write_published(published: Published, generation: str) -> QuantFile:
     Raises OSError.
     """
     folder = downloaded_folder(published.repo)
-    document = {**published.quantisation, "dump_stats_path": str(folder.absolute() / published.stem)}
+    document = {
+        **published.quantisation,
+        "dump_stats_path": str(folder.absolute() / published.stem),
+    }
     path = folder / quant_name(generation)
     new = path.with_name(path.name + ".new")
     new.write_text(json.dumps(document, indent=1), encoding="utf-8")

@@ -78,7 +78,9 @@ def _read(path: Path, code: ExitCode) -> Mapping[str, Any]:
             raise LaunchError("quant.unreadable", code, path=str(path), why="> 1 MiB")
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise LaunchError("quant.unreadable", code, path=str(path), why=error.strerror or str(error)) from None
+        raise LaunchError(
+            "quant.unreadable", code, path=str(path), why=error.strerror or str(error)
+        ) from None
     except (ValueError, RecursionError) as error:
         raise LaunchError("quant.unreadable", code, path=str(path), why=f"JSON: {error}") from None
     if not isinstance(document, dict):

@@ -53,7 +53,9 @@ def _hf_list(request: dict[str, Any]) -> dict[str, Any]:
         if size is None:
             continue  # a folder
         lfs = getattr(entry, "lfs", None)
-        sha256 = getattr(lfs, "sha256", None) or (lfs.get("sha256") if isinstance(lfs, dict) else None)
+        sha256 = getattr(lfs, "sha256", None) or (
+            lfs.get("sha256") if isinstance(lfs, dict) else None
+        )
         blob = getattr(entry, "blob_id", None)
         digest = f"sha256:{sha256}" if sha256 else f"blob:{blob}" if blob else ""
         files.append({"path": entry.path, "size": size, "digest": digest})
@@ -65,9 +67,13 @@ def _hf_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined, unused-ignore]
 
-    url = hf_hub_url(request["repo"], path, repo_type=request["repo_type"], revision=request["revision"])
+    url = hf_hub_url(
+        request["repo"], path, repo_type=request["repo_type"], revision=request["revision"]
+    )
     # a link planted under this name in a shared folder is not followed
-    handle = os.open(part, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    handle = os.open(
+        part, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
+    )
     with os.fdopen(handle, "ab") as file:
         # snapshot_download restarts every file in a new process; this resumes where the last one
         # stopped
@@ -89,11 +95,19 @@ def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
         from modelscope_hub.constants import RepoType  # type: ignore[import-untyped, unused-ignore]
 
         kind = RepoType.DATASET if request["repo_type"] == "dataset" else RepoType.MODEL
-        for entry in inner.list_repo_files(request["repo"], kind, revision=revision, recursive=True):
+        for entry in inner.list_repo_files(
+            request["repo"], kind, revision=revision, recursive=True
+        ):
             if getattr(entry, "type", "blob") == "tree":
                 continue  # a folder
             sha256 = getattr(entry, "sha256", None)
-            files.append({"path": entry.path, "size": entry.size, "digest": f"sha256:{sha256}" if sha256 else ""})
+            files.append(
+                {
+                    "path": entry.path,
+                    "size": entry.size,
+                    "digest": f"sha256:{sha256}" if sha256 else "",
+                }
+            )
     else:
         for row in api.get_model_files(request["repo"], revision=revision, recursive=True):
             if row.get("Type", "blob") == "blob":
@@ -187,7 +201,12 @@ def classify(error: BaseException) -> HubError:
         return HubError("gated", text)
     if name == "OfflineModeIsEnabled":
         return HubError("offline_mode", text)
-    if name in ("RepositoryNotFoundError", "NotExistError", "HubRepoNotFoundError", "NotFoundError"):
+    if name in (
+        "RepositoryNotFoundError",
+        "NotExistError",
+        "HubRepoNotFoundError",
+        "NotFoundError",
+    ):
         return HubError("no_repo", text)
     if name == "RevisionNotFoundError" or ("revision" in text.lower() and status == 404):
         return HubError("no_revision", text)
@@ -197,10 +216,20 @@ def classify(error: BaseException) -> HubError:
         return HubError("no_repo", text)
     if status == 429:
         return HubError("busy", text)
-    words = ("Connect", "Timeout", "Resolve", "Network", "Offline", "RemoteDisconnected", "MaxRetry")
+    words = (
+        "Connect",
+        "Timeout",
+        "Resolve",
+        "Network",
+        "Offline",
+        "RemoteDisconnected",
+        "MaxRetry",
+    )
     cause: BaseException | None = error
     while cause is not None:
-        if any(word in type(cause).__name__ for word in words) or isinstance(cause, ConnectionError):
+        if any(word in type(cause).__name__ for word in words) or isinstance(
+            cause, ConnectionError
+        ):
             return HubError("offline", reason_of(error))
         cause = cause.__cause__ or cause.__context__
     return HubError("other", f"{name}: {text}")

@@ -25,7 +25,15 @@ from gaudi_launch.debug_log import ChildLog, best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.interrupt import deferred, pause
 from gaudi_launch.models.folder_lock import hold
-from gaudi_launch.models.hub.file_choice import PARTS, Fetched, RemoteFile, choose, read_record, safe, write_record
+from gaudi_launch.models.hub.file_choice import (
+    PARTS,
+    Fetched,
+    RemoteFile,
+    choose,
+    read_record,
+    safe,
+    write_record,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +89,11 @@ Report = Callable[[PullProgress], None]
 
 
 def list_files(
-    repo: str, source: str, revision: str = "", repo_type: str = "model", seconds: float = _LIST_SECONDS
+    repo: str,
+    source: str,
+    revision: str = "",
+    repo_type: str = "model",
+    seconds: float = _LIST_SECONDS,
 ) -> Listing:
     """Ask a hub what it has.
 
@@ -90,12 +102,20 @@ def list_files(
     """
     if source == "hf":
         _check_endpoint()
-    request = {"do": "list", "source": source, "repo": repo, "revision": revision, "repo_type": repo_type}
+    request = {
+        "do": "list",
+        "source": source,
+        "repo": repo,
+        "revision": revision,
+        "repo_type": repo_type,
+    }
     answers = list(_ask(request, lambda: None, seconds))
     answer: dict[str, Any] = answers[-1] if answers else {"error": "offline", "detail": "no answer"}
     if "error" in answer:
         raise _error(answer, repo, source, revision)
-    files = tuple(RemoteFile(str(f["path"]), int(f["size"]), str(f["digest"])) for f in answer["files"])
+    files = tuple(
+        RemoteFile(str(f["path"]), int(f["size"]), str(f["digest"])) for f in answer["files"]
+    )
     unsafe = [file.path for file in files if not safe(file.path)]
     if unsafe:
         raise LaunchError("pull.unsafe", ExitCode.MODEL, repo=repo, name=repr(unsafe[0]))
@@ -132,9 +152,20 @@ def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
             return result
     errors = [result for result in results.values() if isinstance(result, LaunchError)]
     # a hub that knows the model but refuses it says more than one that could not be reached
-    order = ("pull.gated", "pull.no_revision", "pull.no_repo", "pull.busy", "pull.endpoint", "pull.offline_mode")
+    order = (
+        "pull.gated",
+        "pull.no_revision",
+        "pull.no_repo",
+        "pull.busy",
+        "pull.endpoint",
+        "pull.offline_mode",
+    )
     ranked = sorted(errors, key=lambda e: order.index(e.id) if e.id in order else len(order))
-    raise ranked[0] if ranked else _error({"error": "offline", "detail": "-"}, repo, SOURCES[0], revision)
+    raise (
+        ranked[0]
+        if ranked
+        else _error({"error": "offline", "detail": "-"}, repo, SOURCES[0], revision)
+    )
 
 
 def pull(
@@ -187,13 +218,17 @@ class _PullOrder:
 
 def _pull(order: _PullOrder, report: Report) -> Pulled:
     listing, folder, files = order.listing, order.folder, order.files
-    record = read_record(folder) or Fetched(listing.repo, listing.source, listing.revision, False, {})
+    record = read_record(folder) or Fetched(
+        listing.repo, listing.source, listing.revision, False, {}
+    )
     missing = [file for file in files if not record.has(folder, file)]
     cleared = _clear(folder, files)
     fetched = 0
     if missing:
         _check_disk(folder, missing)
-        record = replace(record, repo=listing.repo, source=listing.source, revision=listing.revision, whole=False)
+        record = replace(
+            record, repo=listing.repo, source=listing.source, revision=listing.revision, whole=False
+        )
         write_record(folder, record)
         record, fetched = _fetch(order, missing, record, report)
     write_record(folder, replace(record, whole=True))
@@ -240,7 +275,9 @@ def _clear(folder: Path, files: Sequence[RemoteFile]) -> tuple[str, ...]:
         if not path.is_file():
             continue
         # ModelScope's library resumes from its partial file in this folder
-        if inside and (path.relative_to(parts).as_posix() in kept or not path.name.endswith(".part")):
+        if inside and (
+            path.relative_to(parts).as_posix() in kept or not path.name.endswith(".part")
+        ):
             continue
         path.unlink(missing_ok=True)
         cleared.append(path.name)
@@ -263,9 +300,15 @@ def _fetch(
 
     def tell() -> None:
         settled = sum(file.size for file in files if file.path not in wanted)
-        size, path = max(((_partial(folder, path), path) for path in wanted), default=(0, ""), key=lambda p: p[0])
+        size, path = max(
+            ((_partial(folder, path), path) for path in wanted), default=(0, ""), key=lambda p: p[0]
+        )
         full_size = wanted[path].size if path else 0
-        report(PullProgress(settled + size, total, len(files) - len(wanted), len(files), path, size, full_size))
+        report(
+            PullProgress(
+                settled + size, total, len(files) - len(wanted), len(files), path, size, full_size
+            )
+        )
 
     for wait in (*_BUSY_WAITS, None):
         request = {
@@ -275,7 +318,9 @@ def _fetch(
             "revision": listing.revision,
             "repo_type": order.repo_type,
             "target": str(folder),
-            "files": [{"path": f.path, "size": f.size, "digest": f.digest} for f in wanted.values()],
+            "files": [
+                {"path": f.path, "size": f.size, "digest": f.digest} for f in wanted.values()
+            ],
         }
         last = {}
         for answer in _ask(request, tell, None):
@@ -290,7 +335,12 @@ def _fetch(
             break
         time.sleep(wait)
     if wanted:
-        raise _error(last or {"error": "other", "detail": "-"}, listing.repo, listing.source, listing.revision)
+        raise _error(
+            last or {"error": "other", "detail": "-"},
+            listing.repo,
+            listing.source,
+            listing.revision,
+        )
     tell()
     return record, fetched
 
@@ -333,10 +383,14 @@ def _error(answer: dict[str, Any], repo: str, source: str, revision: str) -> Lau
         return LaunchError("pull.disk_full", ExitCode.FAILED, repo=repo)
     code = codes.get(kind, ExitCode.FAILED)
     other = next((each for each in SOURCES if each != source), "-")
-    return LaunchError(id, code, repo=repo, source=source, other=other, revision=revision or "-", why=why)
+    return LaunchError(
+        id, code, repo=repo, source=source, other=other, revision=revision or "-", why=why
+    )
 
 
-def _ask(request: dict[str, Any], tell: Callable[[], None], seconds: float | None) -> Iterator[dict[str, Any]]:
+def _ask(
+    request: dict[str, Any], tell: Callable[[], None], seconds: float | None
+) -> Iterator[dict[str, Any]]:
     """Yield the child's answers as they arrive.
 
     The child is waited for; it never outlives this process.

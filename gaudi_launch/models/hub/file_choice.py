@@ -24,9 +24,40 @@ _TELL_SECONDS = 5.0
 _PICKLED = ("*.bin", "*.pt", "*.pth")
 # formats of other frameworks, copies in another layout, pictures
 _NEVER = (
-    *("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.onnx_data", "*.gguf", "*.ggml", "*.tflite", "*.mlmodel", "*.png"),
-    *("*.jpg", "*.jpeg", "*.gif", "*.mp4", "*.pdf", ".gitattributes", ".gitignore", "*.md", "LICENSE*", "*.index"),
-    *("onnx/*", "original/*", "metal/*", "openvino/*", "coreml/*", "figures/*", "assets/*", "runs/*"),
+    *(
+        "*.h5",
+        "*.msgpack",
+        "*.ot",
+        "*.onnx",
+        "*.onnx_data",
+        "*.gguf",
+        "*.ggml",
+        "*.tflite",
+        "*.mlmodel",
+        "*.png",
+    ),
+    *(
+        "*.jpg",
+        "*.jpeg",
+        "*.gif",
+        "*.mp4",
+        "*.pdf",
+        ".gitattributes",
+        ".gitignore",
+        "*.md",
+        "LICENSE*",
+        "*.index",
+    ),
+    *(
+        "onnx/*",
+        "original/*",
+        "metal/*",
+        "openvino/*",
+        "coreml/*",
+        "figures/*",
+        "assets/*",
+        "runs/*",
+    ),
 )
 
 
@@ -42,7 +73,9 @@ class RemoteFile:
     digest: str = ""
 
 
-def choose(files: Iterable[RemoteFile], *, everything: bool = False, code: bool = False) -> list[RemoteFile]:
+def choose(
+    files: Iterable[RemoteFile], *, everything: bool = False, code: bool = False
+) -> list[RemoteFile]:
     """Return the files that serving needs.
 
     That is the weights once (safetensors before pickles, shards before one consolidated copy),
@@ -73,7 +106,10 @@ def safe(path: str) -> bool:
     """Return True if a hub's path may be written below a folder."""
     parts = Path(path).parts
     return (
-        bool(parts) and not Path(path).is_absolute() and ".." not in parts and parts[0] not in (RECORD, PARTS, LOCK)
+        bool(parts)
+        and not Path(path).is_absolute()
+        and ".." not in parts
+        and parts[0] not in (RECORD, PARTS, LOCK)
     )
 
 
@@ -126,7 +162,9 @@ class Fetched:
     def intact(self, folder: Path) -> bool:
         """Return True if every verified file still exists with its size."""
         try:
-            return all((folder / path).stat().st_size == size for path, (size, _, _) in self.files.items())
+            return all(
+                (folder / path).stat().st_size == size for path, (size, _, _) in self.files.items()
+            )
         except OSError:
             return False
 
@@ -135,7 +173,9 @@ def read_record(folder: Path) -> Fetched | None:
     """Return the record of a folder; None without a valid one."""
     try:
         document: Any = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        files = {str(path): (int(a), str(b), int(c)) for path, (a, b, c) in document["files"].items()}
+        files = {
+            str(path): (int(a), str(b), int(c)) for path, (a, b, c) in document["files"].items()
+        }
         return Fetched(
             str(document["repo"]),
             str(document["source"]),

@@ -55,7 +55,11 @@ def _lacks_code(folder: Path) -> bool:
     """
     try:
         named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("auto_map", {})
-        words = [word for value in named.values() for word in (value if isinstance(value, list) else [value])]
+        words = [
+            word
+            for value in named.values()
+            for word in (value if isinstance(value, list) else [value])
+        ]
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         _log.debug("config.json is not read: %s", error)
         return False

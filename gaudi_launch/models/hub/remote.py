@@ -26,7 +26,9 @@ def read_remote(hub_id: str, revision: str | None = None) -> Model:
     import huggingface_hub
 
     _reach(hub_id)
-    file = _asked(hub_id, lambda: huggingface_hub.hf_hub_download(hub_id, "config.json", revision=revision))
+    file = _asked(
+        hub_id, lambda: huggingface_hub.hf_hub_download(hub_id, "config.json", revision=revision)
+    )
     document = read_config(Path(file).parent)
     weights = _weights(hub_id, revision, *counted_with(document))
     return replace(model_from_config(hub_id, document, weights), source="hub")
@@ -41,7 +43,9 @@ def _weights(hub_id: str, revision: str | None, bits: int, layers: int | None) -
     from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
 
     try:
-        found = _asked(hub_id, lambda: huggingface_hub.get_safetensors_metadata(hub_id, revision=revision))
+        found = _asked(
+            hub_id, lambda: huggingface_hub.get_safetensors_metadata(hub_id, revision=revision)
+        )
     except (NotASafetensorsRepoError, SafetensorsParsingError):
         return {}
     header: dict[str, dict[str, Any]] = {
@@ -70,7 +74,9 @@ def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
         raise LaunchError("models.not_on_hub", ExitCode.MODEL, model=hub_id, hub=endpoint) from None
     except errors.EntryNotFoundError as error:
         if isinstance(error, errors.LocalEntryNotFoundError):
-            if isinstance(error.__cause__, errors.HfHubHTTPError):  # it hides any odd answer behind "no network"
+            if isinstance(
+                error.__cause__, errors.HfHubHTTPError
+            ):  # it hides any odd answer behind "no network"
                 raise _odd_answer(hub_id, error.__cause__) from None
             raise _offline(hub_id, reason_of(error)) from None
         raise LaunchError("models.no_config", ExitCode.MODEL, path=hub_id) from None
@@ -82,7 +88,10 @@ def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
         raise LaunchError("models.no_folder", ExitCode.MODEL, path=hub_id) from None
     except Exception as error:
         # some releases of huggingface_hub speak through requests, some through httpx
-        if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in ("httpx", "httpcore"):
+        if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in (
+            "httpx",
+            "httpcore",
+        ):
             raise
         raise _offline(hub_id, reason_of(error)) from None
 

@@ -55,7 +55,10 @@ class Cause:
 
     def for_model(self, model: str) -> Cause:
         """Return the cause with the commands for this model's folder or name."""
-        return replace(self, commands=tuple(each.replace("MODEL", shlex.quote(model)) for each in self.commands))
+        return replace(
+            self,
+            commands=tuple(each.replace("MODEL", shlex.quote(model)) for each in self.commands),
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -101,7 +104,9 @@ def _compiled() -> tuple[tuple[Signature, re.Pattern[str]], ...]:
     return tuple((signature, re.compile("|".join(signature.patterns))) for signature in known)
 
 
-def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", phase: str = "") -> Diagnosis:
+def diagnose(
+    text: str, *, exit_status: int | None = None, outcome: str = "", phase: str = ""
+) -> Diagnosis:
     """Judge a log.
 
     ``exit_status`` is the engine's (negative: a signal), ``outcome`` its supervisor's result
@@ -135,7 +140,9 @@ def diagnose(text: str, *, exit_status: int | None = None, outcome: str = "", ph
     failed = bool(found) or bad_end or (progress.phase == "failed" and outcome != "stopped")
     if came_up and not failed and not outcome:
         found = {id: lines for id, lines in hits["up"].items() if not _warned(lines)}
-    order = sorted(found, key=lambda id: (_warned(found[id]), -_known()[id].rank, [n for n, _ in found[id]]))
+    order = sorted(
+        found, key=lambda id: (_warned(found[id]), -_known()[id].rank, [n for n, _ in found[id]])
+    )
     causes = tuple(_cause(_known()[id], found[id], where) for id in order)
     findings = tuple(_cause(_known()[id], lines, where) for id, lines in read.slow.items())
     return Diagnosis(causes, where, failed, came_up, (progress.done, progress.total), findings)
@@ -225,12 +232,18 @@ def _signal(exit_status: int | None) -> int | None:
 class _Log:
     """The lines of a log's last run, by cause: starting, up, stopping, slow requests."""
 
-    stages: dict[str, _Hits] = field(default_factory=lambda: {"starting": {}, "up": {}, "stopping": {}})
+    stages: dict[str, _Hits] = field(
+        default_factory=lambda: {"starting": {}, "up": {}, "stopping": {}}
+    )
     slow: _Hits = field(default_factory=dict)
     came_up: bool = False
     stage: str = "starting"
     exceptions: dict[str, Exceptions] = field(
-        default_factory=lambda: {"starting": Exceptions(), "up": Exceptions(), "stopping": Exceptions()}
+        default_factory=lambda: {
+            "starting": Exceptions(),
+            "up": Exceptions(),
+            "stopping": Exceptions(),
+        }
     )
 
     def add(self, number: int, line: str) -> None:

@@ -101,7 +101,9 @@ def _note(service: ServiceRecord, failed: bool) -> Message | None:
     if service.phase == "stopped" and not failed:
         return message("diagnose.was_stopped", name=name)
     if service.alive and state.get("restarts"):
-        return message("diagnose.started_again", name=name, count=state["restarts"], why=service.error or "-")
+        return message(
+            "diagnose.started_again", name=name, count=state["restarts"], why=service.error or "-"
+        )
     return None
 
 

@@ -30,7 +30,9 @@ def failure(outcome: EngineOutcome, log: Path, model: str = "MODEL") -> LaunchEr
     content = judged_log(log)
     found = diagnose(content, exit_status=outcome.status, outcome=outcome.kind)
     # the last lines on a terminal are read first
-    detail = "\n".join([text("serve.last_lines"), *content.splitlines()[-_LAST_LINES:], "", *causes(found, model)])
+    detail = "\n".join(
+        [text("serve.last_lines"), *content.splitlines()[-_LAST_LINES:], "", *causes(found, model)]
+    )
     phase = text(f"serve.phase_{found.phase}")
     if outcome.kind == "stuck":
         return LaunchError(

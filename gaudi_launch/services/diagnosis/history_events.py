@@ -105,7 +105,9 @@ def _began(minutes: Sequence[Minute], happens: Callable[[Minute], bool]) -> floa
     return began
 
 
-def _last_rise(minutes: Sequence[Minute], value: Callable[[Minute], float | None], *, least: float) -> Rise | None:
+def _last_rise(
+    minutes: Sequence[Minute], value: Callable[[Minute], float | None], *, least: float
+) -> Rise | None:
     """Return the latest begin of at least twice the median of the minutes before."""
     found = None
     was_high = False

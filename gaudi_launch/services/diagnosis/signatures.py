@@ -35,10 +35,14 @@ KILLED = Signature(
 )
 TERMINATED = Signature("terminated", (), 20, False, "signal(7)")
 # reported by the supervisor
-STUCK = Signature("stuck", (), 25, False, "assumed: no line of its log for the phase's time limit", ("top",))
+STUCK = Signature(
+    "stuck", (), 25, False, "assumed: no line of its log for the phase's time limit", ("top",)
+)
 QUIT = Signature("quit", (), 10, False, "exit status 0 of an engine that was not stopped")
 # where no signature fits: it explains more than the end of a process, and less than any other error
-EXCEPTION = Signature("exception", (), 18, False, "the log's first traceback; of an engine that was up, its last")
+EXCEPTION = Signature(
+    "exception", (), 18, False, "the log's first traceback; of an engine that was up, its last"
+)
 
 
 @cache

@@ -73,7 +73,9 @@ def _read(file: BinaryIO, name: str) -> Excerpt:
         skipped += 1
         head = head.rpartition(b"\n")[0] + b"\n"
         tail = rest
-    return Excerpt((head + tail).decode("utf-8", errors="replace"), head.count(b"\n"), skipped if cut else 0)
+    return Excerpt(
+        (head + tail).decode("utf-8", errors="replace"), head.count(b"\n"), skipped if cut else 0
+    )
 
 
 def _take(file: BinaryIO, size: int) -> bytes:

@@ -19,7 +19,9 @@ _MOST_WARNINGS = 200
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{0,512}\x07")
 # every repetition is bounded: one hostile line of 64 KiB must not block the launcher. vLLM's and
 # Ray's "(name pid=1)", torch's "[rank0]:"; "(Pdb)" is a debugger that waits
-_PREFIX = re.compile(r"^(?:\((?!Pdb\))(?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)|\[rank\d{1,5}\]:)\s?")
+_PREFIX = re.compile(
+    r"^(?:\((?!Pdb\))(?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)|\[rank\d{1,5}\]:)\s?"
+)
 # prefixes of transports: docker compose, time stamps of docker and kubectl (nine digits; TGI has
 # six), kubectl logs --prefix, journalctl in any language (host and unit[pid] after the time)
 _CARRIED = re.compile(
@@ -148,10 +150,18 @@ class Follower:
         if not (phase in _WARMUP_ORDER and progress.phase in _WARMUP_ORDER):
             self._item_seconds = None
         self.progress = replace(
-            progress, phase=phase, done=0, total=0, bucket="", left_seconds=None, phases=tuple(phases)
+            progress,
+            phase=phase,
+            done=0,
+            total=0,
+            bucket="",
+            left_seconds=None,
+            phases=tuple(phases),
         )
 
-    def item(self, phase: str, number: int, total: int, bucket: str, now: float, begun: bool = False) -> None:
+    def item(
+        self, phase: str, number: int, total: int, bucket: str, now: float, begun: bool = False
+    ) -> None:
         """Record that a phase is at this item.
 
         ``begun``: the item only began, and the one before is finished.
@@ -167,7 +177,12 @@ class Follower:
         if self._item_seconds is not None and finished <= total:
             left = self._item_seconds * (total - finished + self._items_after(phase))
         self.progress = replace(
-            self.progress, done=number, total=total, bucket=bucket, left_seconds=left, phases=tuple(phases)
+            self.progress,
+            done=number,
+            total=total,
+            bucket=bucket,
+            left_seconds=left,
+            phases=tuple(phases),
         )
 
     def _items_after(self, phase: str) -> int:
@@ -218,7 +233,9 @@ def _warmup(follower: Follower, found: re.Match[str], now: float) -> None:
     if found["kind"].startswith("Graph/") and found["kind"][6:7].islower():
         phase = phase.replace("graph_", "warmup_")
     bucket = " ".join(
-        re.findall(r"(?:batch_size|seq_len|query_len|num_blocks|resolution|img_args):\S+", found["rest"])
+        re.findall(
+            r"(?:batch_size|seq_len|query_len|num_blocks|resolution|img_args):\S+", found["rest"]
+        )
     )
     # hpu_model_runner.py calls log_warmup before it warms up the graph
     follower.item(phase, _integer(found["done"]), _integer(found["total"]), bucket, now, begun=True)
@@ -271,7 +288,10 @@ def _blocks(follower: Follower, found: re.Match[str], now: float) -> None:
 
 
 def _concurrency(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(max_concurrency=float(found["times"].replace(",", "")), max_model_len=_integer(found["tokens"]))
+    follower.know(
+        max_concurrency=float(found["times"].replace(",", "")),
+        max_model_len=_integer(found["tokens"]),
+    )
 
 
 def _memory(follower: Follower, found: re.Match[str], now: float) -> None:
@@ -294,7 +314,9 @@ def _tgi_blocks(follower: Follower, found: re.Match[str], now: float) -> None:
 
 
 def _tgi_warm(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(warmup_seconds=_integer(found["seconds"]), warmup_shapes=_integer(found["shapes"]))
+    follower.know(
+        warmup_seconds=_integer(found["seconds"]), warmup_shapes=_integer(found["shapes"])
+    )
 
 
 def _init(follower: Follower, found: re.Match[str], now: float) -> None:
@@ -314,7 +336,9 @@ def _ray_token(follower: Follower, found: re.Match[str], now: float) -> None:
 
 
 def _replicas(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(replicas_running=_integer(found["running"]), replicas_wanted=_integer(found["wanted"]))
+    follower.know(
+        replicas_running=_integer(found["running"]), replicas_wanted=_integer(found["wanted"])
+    )
 
 
 def _process(follower: Follower, found: re.Match[str], now: float) -> None:
@@ -346,23 +370,44 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
     (re.compile(expression), act)
     for expression, act in (
         # hpu_model_runner.py log_warmup, all forks; the plugin in developer mode
-        (r"\[Warmup\]\[(?P<kind>[A-Za-z/]+(?:\([^)]*\))?)\]\[(?P<done>\d+)/(?P<total>\d+)\](?P<rest>.*)", _warmup),
+        (
+            r"\[Warmup\]\[(?P<kind>[A-Za-z/]+(?:\([^)]*\))?)\]\[(?P<done>\d+)/(?P<total>\d+)\](?P<rest>.*)",
+            _warmup,
+        ),
         # the plugin's tqdm bars
-        (r"^(?P<kind>Prompt|Decode) warmup processing:.*?(?<!\d)(?P<done>\d{1,9})/(?P<total>\d{1,9})", _bar),
+        (
+            r"^(?P<kind>Prompt|Decode) warmup processing:.*?(?<!\d)(?P<done>\d{1,9})/(?P<total>\d{1,9})",
+            _bar,
+        ),
         (r"(?:Graph/)?(?P<kind>Prompt|Decode) captured:(?P<count>\d+)", _captured),
         (r"Generated (?P<count>\d+) (?P<kind>prompt|decode) buckets", _generated),
         # weight_utils.py
-        (r"(?:checkpoint shards|Loading weights).*?\|\s{0,4}(?P<done>\d{1,9})/(?P<total>\d{1,9})", _shards),
-        (r"Loading safetensors checkpoint shards|Starting to load model|Loading weights on ", _phase("load")),
-        (r"Preparing model with INC|Pre-loading model weights|Wrapping in HPU ?Graph took", _phase("load")),
+        (
+            r"(?:checkpoint shards|Loading weights).*?\|\s{0,4}(?P<done>\d{1,9})/(?P<total>\d{1,9})",
+            _shards,
+        ),
+        (
+            r"Loading safetensors checkpoint shards|Starting to load model|Loading weights on ",
+            _phase("load"),
+        ),
+        (
+            r"Preparing model with INC|Pre-loading model weights|Wrapping in HPU ?Graph took",
+            _phase("load"),
+        ),
         # hpu_worker.py, hpu_model_runner.py profile_run
-        (r"profiling run with max_batch_size|Profile run with bs|Running profile run with", _phase("profile")),
+        (
+            r"profiling run with max_batch_size|Profile run with bs|Running profile run with",
+            _phase("profile"),
+        ),
         (
             rf"Free device memory: {_size('free')}, {_size('usable')} usable .*?"
             rf"{_size('graphs')} reserved for HPUGraphs.*?{_size('kv')} reserved for KV cache",
             _memory,
         ),
-        (r"Model profiling run took|Loading model weights took|Compiling took|Compilation took", _phase("profile")),
+        (
+            r"Model profiling run took|Loading model weights took|Compiling took|Compilation took",
+            _phase("profile"),
+        ),
         # executor_base.py; upstream kv_cache_utils.py
         (r"# (?:hpu|HPU|cpu|CPU) blocks: (?P<blocks>\d+), # CPU blocks: (?P<cpu>\d+)", _blocks),
         (r"(?:GPU|CPU|HPU) KV cache size: (?P<tokens>[\d,]+) tokens", _tokens),
@@ -372,15 +417,27 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         ),
         (r"Initializing cache engine took", _phase("kv_cache")),
         # the plugin's sampler and defragmenter warm-up
-        (r"Warming up sampler with batch sizes|Starting sampler warmup|Warming up defragmenter", _phase("sampler")),
+        (
+            r"Warming up sampler with batch sizes|Starting sampler warmup|Warming up defragmenter",
+            _phase("sampler"),
+        ),
         (r"Warmup finished in (?P<seconds>\d+) secs", _finished),
-        (r"init engine \(profile, create kv cache, warmup model\) took (?P<seconds>\d+(?:\.\d+)?) s", _init),
+        (
+            r"init engine \(profile, create kv cache, warmup model\) took (?P<seconds>\d+(?:\.\d+)?) s",
+            _init,
+        ),
         # TGI: launcher/src/main.rs, backends/v3/src/lib.rs, flash_causal_lm.py and causal_lm.py of its Gaudi server
-        (r"Starting check and download process for|: Starting shard|^Starting shard$|Download: \[", _phase("load")),
+        (
+            r"Starting check and download process for|: Starting shard|^Starting shard$|Download: \[",
+            _phase("load"),
+        ),
         (r"(?:^|: )Warming up model$", _phase("warmup_prompt")),
         (r"KV-cache blocks: (?P<blocks>\d{1,18}), size: \d", _tgi_blocks),
         (r"Following prefill warmup successfully", _phase("warmup_decode")),
-        (r"warmup hpu graph time (?P<seconds>\d{1,9})s warmup shape count (?P<shapes>\d{1,9})", _tgi_warm),
+        (
+            r"warmup hpu graph time (?P<seconds>\d{1,9})s warmup shape count (?P<shapes>\d{1,9})",
+            _tgi_warm,
+        ),
         (r"Started engine process with PID (?P<pid>\d+)", _process),
         # engines/ray_serve/runtime/gaudi_ray_head.py; Ray Serve's own lines
         # (ray: serve/_private/api.py, serve/scripts.py)
@@ -402,7 +459,10 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         (r"Shutting down FastAPI HTTP server|^INFO:\s+Shutting down$", _phase("stopping")),
         (r"was not warmed-up!|bucket for \(.*\) was not prepared", _run_time),
         (r"^Error: (?:Shard|Webserver|Download|ArgumentValidation|NotEnough)", _failed),
-        (r"Engine process failed to start|Engine core initialization failed|^FATAL ERROR ::", _failed),
+        (
+            r"Engine process failed to start|Engine core initialization failed|^FATAL ERROR ::",
+            _failed,
+        ),
         (
             r"^(?:[A-Za-z_]+\.)*[A-Z]\w*(?:Error|Exception): "
             r"|error: (?:unrecognized|unexpected argument|invalid value|argument|the )",

@@ -81,7 +81,9 @@ def no_hugepages() -> list[str]:
     cannot be read.
     """
     try:
-        memory = read_meminfo((machine_root() / "proc/meminfo").read_text(encoding="ascii", errors="replace"))
+        memory = read_meminfo(
+            (machine_root() / "proc/meminfo").read_text(encoding="ascii", errors="replace")
+        )
     except OSError as error:
         _log.debug("the huge pages are not known: %s", error)
         return []
@@ -119,5 +121,8 @@ def note(log: Path, begin: float, *, cards: bool) -> None:
     """
     lines = killed_since(begin) + (no_hugepages() if cards else [])
     if lines:
-        with best_effort(_log, "write the lines of the kernel"), log.open("a", encoding="utf-8") as file:
+        with (
+            best_effort(_log, "write the lines of the kernel"),
+            log.open("a", encoding="utf-8") as file,
+        ):
             file.writelines(f"kernel: {line}\n" for line in lines)

@@ -37,7 +37,10 @@ LOG = "launcher.log"
 
 
 def spawn(
-    job: ServiceJob, plan: Mapping[str, Any] | None, environment: Mapping[str, str], held: Sequence[int]
+    job: ServiceJob,
+    plan: Mapping[str, Any] | None,
+    environment: Mapping[str, str],
+    held: Sequence[int],
 ) -> int:
     """Start the launcher of a job in a new session; return its pid.
 
@@ -63,7 +66,11 @@ def spawn(
         if not written:
             # content of an earlier run must not be read as this one's
             raise OSError(28, os.strerror(28))
-        handle = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = os.open(
+            folder / LOG,
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW,
+            0o600,
+        )
         seen = debug_log.ChildLog(_log, words)
         try:
             child = subprocess.Popen(
@@ -90,7 +97,9 @@ def spawn(
         if store.read(folder, "state.json") is None:
             # a full disk that stopped it leaves no files of it
             shutil.rmtree(folder, ignore_errors=True)
-        raise LaunchError("services.not_spawned", ExitCode.FAILED, path=str(folder), why=why) from None
+        raise LaunchError(
+            "services.not_spawned", ExitCode.FAILED, path=str(folder), why=why
+        ) from None
     return child.pid
 
 

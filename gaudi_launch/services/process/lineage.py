@@ -112,5 +112,8 @@ def _is_launcher(pid: int) -> bool:
         return False
     # "gaudi-launch serve", "python /bin/gaudi-launch serve", "python -m gaudi_launch.services.process.detach"
     by_script = any(Path(word).name == _PROGRAM for word in words[:2])
-    by_module = any(flag == "-m" and module.split(".")[0] == _PACKAGE for flag, module in itertools.pairwise(words))
+    by_module = any(
+        flag == "-m" and module.split(".")[0] == _PACKAGE
+        for flag, module in itertools.pairwise(words)
+    )
     return (by_script or by_module) and identity.start_ticks(pid) is not None

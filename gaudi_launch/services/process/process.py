@@ -199,7 +199,11 @@ class EngineProcess:
         # ended
         if self._child.poll() is None:
             self._signal([self._child.pid], signal.SIGTERM)
-            self._wait(lambda: self._child is not None and self._child.poll() is not None, timeouts.engine, hurry)
+            self._wait(
+                lambda: self._child is not None and self._child.poll() is not None,
+                timeouts.engine,
+                hurry,
+            )
         if self.look():
             self._signal(self.look(), signal.SIGTERM)
             self._wait(lambda: not self.look(), timeouts.rest, hurry)

@@ -20,7 +20,8 @@ from pathlib import Path
 _log = logging.getLogger(__name__)
 
 _NAME = re.compile(
-    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:_(?:input|output|health|data)_socket)?", re.ASCII
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:_(?:input|output|health|data)_socket)?",
+    re.ASCII,
 )
 
 
@@ -31,7 +32,9 @@ def remove_dead(since: float, environment: Mapping[str, str]) -> bool:
     use, by another engine or by one that is ending. ``environment`` is the engine's, which may name
     another folder for them.
     """
-    folder = environment.get("VLLM_RPC_BASE_PATH") or environment.get("TMPDIR") or tempfile.gettempdir()
+    folder = (
+        environment.get("VLLM_RPC_BASE_PATH") or environment.get("TMPDIR") or tempfile.gettempdir()
+    )
     made = list(_made(since, Path(folder)))
     # those of other network namespaces are in no list here, so connecting is tried
     held = _held() if made else set()
@@ -54,7 +57,11 @@ def _made(since: float, folder: Path) -> Iterator[Path]:
     for entry in entries:
         with contextlib.suppress(OSError):
             status = entry.stat(follow_symlinks=False)
-            if stat.S_ISSOCK(status.st_mode) and status.st_uid == os.geteuid() and status.st_mtime >= since:
+            if (
+                stat.S_ISSOCK(status.st_mode)
+                and status.st_uid == os.geteuid()
+                and status.st_mtime >= since
+            ):
                 yield Path(entry.path)
 
 
@@ -76,7 +83,11 @@ def _listens(path: Path) -> bool:
 def _held() -> set[str]:
     """Return paths of the sockets that processes use (proc(5), net/unix)."""
     try:
-        lines = Path("/proc/net/unix").read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
+        lines = (
+            Path("/proc/net/unix")
+            .read_text(encoding="utf-8", errors="surrogateescape")
+            .splitlines()[1:]
+        )
     except OSError as error:
         _log.debug("the sockets in use are not known: %s", error)
         return set()

@@ -132,7 +132,9 @@ class Supervisor:
                 pid = self._engine.start()
             except OSError as error:
                 progress = self._follower.progress
-                return EngineOutcome("not_started", None, progress, detail=error.strerror or str(error))
+                return EngineOutcome(
+                    "not_started", None, progress, detail=error.strerror or str(error)
+                )
             try:
                 self._watcher.started(pid)
                 return self._loop()
@@ -198,7 +200,9 @@ class Supervisor:
             best_effort(_log, "write a note into the log of the engine"),
             self._job.log.open("a", encoding="utf-8") as log,
         ):
-            log.write(f"gaudi-launch: {self._job.url} is answered by another server ({found}); expected {names}\n")
+            log.write(
+                f"gaudi-launch: {self._job.url} is answered by another server ({found}); expected {names}\n"
+            )
 
     def _stop(self) -> EngineOutcome:
         number = self._signals.take()

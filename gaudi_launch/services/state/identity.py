@@ -36,7 +36,11 @@ def start_ticks(pid: int) -> int | None:
         return None
     # the name in brackets may contain anything, brackets too
     fields = content.rpartition(b")")[2].split()
-    if len(fields) < 20 or fields[0] in (b"X", b"x") or (fields[0] == b"Z" and int(fields[17]) <= 1):
+    if (
+        len(fields) < 20
+        or fields[0] in (b"X", b"x")
+        or (fields[0] == b"Z" and int(fields[17]) <= 1)
+    ):
         return None
     return int(fields[19])
 

@@ -122,7 +122,10 @@ class ServiceJob:
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise LaunchError(
-                "services.bad_job", ExitCode.FAILED, path=str(path), why=f"{type(error).__name__}: {error}"
+                "services.bad_job",
+                ExitCode.FAILED,
+                path=str(path),
+                why=f"{type(error).__name__}: {error}",
             ) from None
 
 
@@ -158,7 +161,10 @@ def job_of(
         limits=supervision.limits,
         bind=supervision.bind,
         restart=supervision.restart,
-        environment={**local_variables(request.environment), **engine_variables(request.environment)},
+        environment={
+            **local_variables(request.environment),
+            **engine_variables(request.environment),
+        },
         secrets=tuple(name for name in SECRETS if request.environment.get(name)),
         cache=cached.job if cached is not None else None,
         api=plan.engine.api,
@@ -183,5 +189,7 @@ def _api(document: Mapping[str, Any]) -> Api:
 def check_restart(word: str) -> str:
     """Return the value of --restart. Raises LaunchError (USAGE)."""
     if word not in RESTARTS:
-        raise LaunchError("services.restart_word", ExitCode.USAGE, found=word, known=", ".join(RESTARTS))
+        raise LaunchError(
+            "services.restart_word", ExitCode.USAGE, found=word, known=", ".join(RESTARTS)
+        )
     return word

@@ -208,7 +208,10 @@ def _command(pid: int) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     except OSError:
         return "?"
-    return re.sub(r"[^\x20-\x7e]", "?", b" ".join(words).decode("utf-8", errors="replace"))[:200] or "?"
+    return (
+        re.sub(r"[^\x20-\x7e]", "?", b" ".join(words).decode("utf-8", errors="replace"))[:200]
+        or "?"
+    )
 
 
 def end(found: Iterable[Orphan]) -> list[Orphan]:

@@ -28,7 +28,9 @@ class RecordCache:
     def services(self) -> list[ServiceRecord]:
         """Return every service, the running ones first, then by name."""
         try:
-            names = sorted(entry.name for entry in os.scandir(store.services_dir()) if entry.is_dir())
+            names = sorted(
+                entry.name for entry in os.scandir(store.services_dir()) if entry.is_dir()
+            )
         except OSError as error:
             _log.debug("no services are listed: %s", error)
             return []

@@ -43,7 +43,10 @@ class Recorder(Passing):
     def started(self, pid: int) -> None:
         engine = identity.of(pid)
         self.put(
-            pid=pid, engine_process=engine.to_json() if engine else None, engine_began=time.time(), phase="start"
+            pid=pid,
+            engine_process=engine.to_json() if engine else None,
+            engine_began=time.time(),
+            phase="start",
         )
         super().started(pid)
 
@@ -82,7 +85,9 @@ class Recorder(Passing):
         self.put(phase="stopping")
         super().ending(signal_number)
 
-    def ended(self, outcome: EngineOutcome, error: Message | None = None, permanent: bool = False) -> None:
+    def ended(
+        self, outcome: EngineOutcome, error: Message | None = None, permanent: bool = False
+    ) -> None:
         """Record the end of a run of the engine; ``error`` is its likeliest cause."""
         # the phase that it ended in is over, too
         phases = tuple(replace(p, end=p.end or time.monotonic()) for p in outcome.progress.phases)

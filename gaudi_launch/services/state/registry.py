@@ -175,10 +175,14 @@ def hold(name: str) -> Iterator[int]:
     """
     folder = store.make_dir(name)
     try:
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(
+            folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
+        raise LaunchError(
+            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=why
+        ) from None
     try:
         if not locks.try_ofd(handle):
             raise LaunchError("services.name_taken", ExitCode.USAGE, name=name)

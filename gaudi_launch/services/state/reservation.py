@@ -50,7 +50,9 @@ def reserve(modules: tuple[int, ...], root: Path) -> Iterator[tuple[int, ...]]:
         # in one order everywhere, so that of two launches that need the same cards one gets them
         # all
         for module in sorted(modules):
-            tried = (_hold(folder / card_locks.lock_name(module), module, held) for folder in folders)
+            tried = (
+                _hold(folder / card_locks.lock_name(module), module, held) for folder in folders
+            )
             taken = [handle for handle in tried if handle is not None]
             if not taken:
                 shown = ", ".join(map(str, folders))
@@ -70,7 +72,9 @@ def reserve_address(host: str, port: int, service: str, root: Path) -> Iterator[
     with contextlib.ExitStack() as held:
         handles = []
         for folder in card_locks.lock_folders(root):
-            handle = _open(folder / card_locks.port_lock_name(host, port)) if _prepare(folder) else None
+            handle = (
+                _open(folder / card_locks.port_lock_name(host, port)) if _prepare(folder) else None
+            )
             if handle is None:
                 continue
             held.callback(os.close, handle)
@@ -261,5 +265,7 @@ def sign(handle: int, service: str = "") -> None:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         user = str(os.getuid())
-    content = json.dumps({"pid": os.getpid(), "command": "gaudi-launch", "user": user, "service": service})
+    content = json.dumps(
+        {"pid": os.getpid(), "command": "gaudi-launch", "user": user, "service": service}
+    )
     locks.write_holder(handle, content)

@@ -37,7 +37,8 @@ class SecretFile:
         argv = tuple(path if word == SECRET_FILE else word for word in plan.command.argv)
         user = tuple(path if word == SECRET_FILE else word for word in plan.command.user)
         settings = tuple(
-            replace(setting, value=path) if setting.value == SECRET_FILE else setting for setting in plan.settings
+            replace(setting, value=path) if setting.value == SECRET_FILE else setting
+            for setting in plan.settings
         )
         return replace(plan, command=replace(plan.command, argv=argv, user=user), settings=settings)
 
@@ -55,4 +56,6 @@ class SecretFile:
                 file.write(self.text)
         except OSError as error:
             why = error.strerror or str(error)
-            raise LaunchError("services.secret_unwritten", ExitCode.MACHINE, path=str(self.path), why=why) from None
+            raise LaunchError(
+                "services.secret_unwritten", ExitCode.MACHINE, path=str(self.path), why=why
+            ) from None

@@ -177,7 +177,9 @@ def believed(name: str, document: dict[str, Any]) -> dict[str, Any]:
         check = checks.get(key)
         element = LISTS.get(key) if checks is STATE else None
         if element is not None:
-            sound[key] = [each for each in value if element(each)] if isinstance(value, list) else []
+            sound[key] = (
+                [each for each in value if element(each)] if isinstance(value, list) else []
+            )
         elif check is None or check(value):
             sound[key] = value
     return sound

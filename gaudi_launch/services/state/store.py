@@ -48,7 +48,10 @@ def default_name(model: str, port: str) -> str:
 
     No other service on this machine has that port.
     """
-    base = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").rsplit("/", 1)[-1]).strip("-._") or "model"
+    base = (
+        re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").rsplit("/", 1)[-1]).strip("-._")
+        or "model"
+    )
     return f"{base[:50]}-{port}"
 
 
@@ -64,7 +67,9 @@ def make_dir(name: str) -> Path:
         folder.chmod(0o700)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why) from None
+        raise LaunchError(
+            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=why
+        ) from None
     return folder
 
 

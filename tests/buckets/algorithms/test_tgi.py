@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.buckets.algorithms.tgi import PAGED, POWERS, TgiLimits, TgiShapes, tgi_lookups, tgi_shapes
+from gaudi_launch.buckets.algorithms.tgi import (
+    PAGED,
+    POWERS,
+    TgiLimits,
+    TgiShapes,
+    tgi_lookups,
+    tgi_shapes,
+)
 from gaudi_launch.buckets.lookup import Lookup
 from gaudi_launch.errors import LaunchError
 
@@ -35,7 +42,9 @@ EIGHT_B = TgiLimits(1024, 2048, 32, 2048)
         (EIGHT_B, 400, 21, 24, [128, 256, 384, 400]),
     ],
 )
-def test_paged(limits: TgiLimits, kv_blocks: int | None, prefill: int, decode: int, blocks: list[int]) -> None:
+def test_paged(
+    limits: TgiLimits, kv_blocks: int | None, prefill: int, decode: int, blocks: list[int]
+) -> None:
     shapes = tgi_shapes(PAGED, limits, {}, kv_blocks=kv_blocks)
     assert (len(shapes.prefill), len(shapes.decode), shapes.runs) == (prefill, decode, 3)
     assert sorted({k for _, k in shapes.decode}) == blocks
@@ -84,10 +93,14 @@ def test_powers(
     decode: list[int],
 ) -> None:
     shapes = tgi_shapes(POWERS, limits, env, vision=vision)
-    assert shapes == TgiShapes([[b, s] for b in prefill_bs for s in lengths], [[b] for b in decode], 1)
+    assert shapes == TgiShapes(
+        [[b, s] for b in prefill_bs for s in lengths], [[b] for b in decode], 1
+    )
 
 
-@pytest.mark.parametrize(("algorithm", "env"), [("2.0.6", {}), (PAGED, {"VLLM_EXPONENTIAL_BUCKETING": "false"})])
+@pytest.mark.parametrize(
+    ("algorithm", "env"), [("2.0.6", {}), (PAGED, {"VLLM_EXPONENTIAL_BUCKETING": "false"})]
+)
 def test_unknown(algorithm: str, env: dict[str, str]) -> None:
     with pytest.raises(LaunchError, match=algorithm.replace(".", r"\.")):
         tgi_shapes(algorithm, EIGHT_B, env)

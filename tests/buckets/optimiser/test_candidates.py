@@ -31,7 +31,9 @@ def refused(id: str) -> Iterator[None]:
     assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.USAGE)
 
 
-def cost_of(pairs: list[tuple[int, int]], shapes: Weighted, phase: OptimiserPhase, price: float) -> float:
+def cost_of(
+    pairs: list[tuple[int, int]], shapes: Weighted, phase: OptimiserPhase, price: float
+) -> float:
     """Padded time and price of a list, looked up one shape at a time."""
     total = price * len(pairs)
     for batch, size, weight in zip(shapes.batch, shapes.size, shapes.weight, strict=True):
@@ -52,7 +54,9 @@ def test_near_brute_force(seed: int, price: float) -> None:
     shapes = Weighted(batch, size, chance.random(number) + 0.1)
     phase = OptimiserPhase(rows, lambda _: tops, (rows,), 1, lambda b, s: 1.0 + 2 * b + 3 * s)
     found = plan_phase(shapes, phase, price)
-    every = [(b, s) for b in range(1, rows + 1) for s in range(1, tops + 1) if (b, s) != (rows, tops)]
+    every = [
+        (b, s) for b in range(1, rows + 1) for s in range(1, tops + 1) if (b, s) != (rows, tops)
+    ]
     best = min(
         cost_of([*some, (rows, tops)], shapes, phase, price)
         for count in range(6)
@@ -88,7 +92,9 @@ def engines() -> st.SearchStrategy[EngineLimits]:
 
 @given(engines(), st.sampled_from([None, 1e-2, 3e-4]))
 @settings(max_examples=40, deadline=None)
-def test_every_shape_the_engine_forms_has_a_bucket(bounds: EngineLimits, price: float | None) -> None:
+def test_every_shape_the_engine_forms_has_a_bucket(
+    bounds: EngineLimits, price: float | None
+) -> None:
     found = plan_buckets(bounds, None, price)
     assert found.prompt == sorted(found.prompt) and found.decode == sorted(found.decode)
     assert all(batch * query <= bounds.max_num_batched_tokens for batch, query, _ in found.prompt)
@@ -116,7 +122,12 @@ def test_holes_are_found() -> None:
 
 
 def test_corners_are_the_maximal_rectangles() -> None:
-    bounds = limits(max_num_seqs=128, max_num_prefill_seqs=128, max_num_batched_tokens=16384, max_model_len=16384)
+    bounds = limits(
+        max_num_seqs=128,
+        max_num_prefill_seqs=128,
+        max_num_batched_tokens=16384,
+        max_model_len=16384,
+    )
     assert len(corners(bounds)) == 21
     assert corners(limits()) == (1,)
 
@@ -155,7 +166,10 @@ def test_the_hot_part_is_tight_and_the_rest_is_covered() -> None:
     assert uncovered(hot.buckets, bounds).shapes == 0
     short = simulate([(i * 3.0, 300 + 7 * (i % 90), 50) for i in range(300)], bounds, ONE_CARD_8B)
     plain = plan(bounds, None, BucketGoal(graphs=hot.buckets.graphs))
-    assert score(hot.buckets, short, ONE_CARD_8B).overhead < score(plain.buckets, short, ONE_CARD_8B).overhead
+    assert (
+        score(hot.buckets, short, ONE_CARD_8B).overhead
+        < score(plain.buckets, short, ONE_CARD_8B).overhead
+    )
 
 
 def test_limits_of_any_form() -> None:

@@ -21,7 +21,9 @@ NOTHING = Weighted(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.
 
 
 def bounds(**changes: object) -> EngineLimits:
-    return limits(**{"mixed_steps": True, "prefix_caching": True, "max_num_batched_tokens": 2048, **changes})
+    return limits(
+        **{"mixed_steps": True, "prefix_caching": True, "max_num_batched_tokens": 2048, **changes}
+    )
 
 
 def shapes_of(rows: list[tuple[int, int, float]]) -> Shapes:
@@ -56,7 +58,9 @@ def test_a_dear_graph_leaves_the_one_that_covers_everything() -> None:
 def test_padding_counts_contexts() -> None:
     found = plan_for_engine(CoverageQuestion(CONTEXT_LADDER, bounds()))
     shapes = shapes_of([(128, 3, 1.0)])
-    rule = lookups(CONTEXT_LADDER, "file", {}, {**arguments_of(bounds()), "bucket_file": found.file})
+    rule = lookups(
+        CONTEXT_LADDER, "file", {}, {**arguments_of(bounds()), "bucket_file": found.file}
+    )
     bucket = rule.prompt(1, 128, 3).bucket
     assert bucket is not None
     expected = ONE_CARD_8B.in_blocks(*bucket) / ONE_CARD_8B.in_blocks(1, 128, 3) - 1
@@ -89,5 +93,7 @@ def test_ranges_alone_pad_less_than_the_exponential_strategy_at_full_load() -> N
 
 
 def test_a_goal_of_graphs_is_kept_with_a_trace() -> None:
-    found = plan_for_engine(CoverageQuestion(CONTEXT_LADDER, bounds()), made_up(300), BucketGoal(graphs=20))
+    found = plan_for_engine(
+        CoverageQuestion(CONTEXT_LADDER, bounds()), made_up(300), BucketGoal(graphs=20)
+    )
     assert found.comparison[0].graphs <= 20

@@ -22,7 +22,11 @@ from tests.support.traces import limits
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "acceptance" / "padding.py"
 BOUNDS = limits(
-    mixed_steps=True, prefix_caching=True, max_num_batched_tokens=2048, output_max=300, cache_blocks=900
+    mixed_steps=True,
+    prefix_caching=True,
+    max_num_batched_tokens=2048,
+    output_max=300,
+    cache_blocks=900,
 )
 
 
@@ -58,10 +62,16 @@ def test_the_printed_padding_is_the_engines_look_up_of_each_forward() -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.skipif(not engine_is_ready(), reason="the CPU engine is not installed (gaudi-launch setup cpu)")
+@pytest.mark.skipif(
+    not engine_is_ready(), reason="the CPU engine is not installed (gaudi-launch setup cpu)"
+)
 def test_the_scheduler_of_the_installed_engine_meets_the_printed_padding() -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--short"], capture_output=True, text=True, timeout=500, check=False
+        [sys.executable, str(SCRIPT), "--short"],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert "0 figures beyond one point" in done.stdout

@@ -68,7 +68,9 @@ def test_promises(name: str) -> None:
 
     with within(5):
         ours = plan_buckets(many, seen)
-    theirs = engine_buckets(PLAIN_GRID, "linear", script_ranges(PLAIN_GRID, many), arguments_of(many))
+    theirs = engine_buckets(
+        PLAIN_GRID, "linear", script_ranges(PLAIN_GRID, many), arguments_of(many)
+    )
     assert uncovered(ours, many).shapes == 0
     assert ours.graphs * 3 <= theirs.graphs
     assert score(ours, together, cost).overhead <= score(theirs, together, cost).overhead + 0.0025

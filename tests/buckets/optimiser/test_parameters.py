@@ -16,7 +16,9 @@ from gaudi_launch.performance.simulator import weighted
 from gaudi_launch.performance.step_time import ONE_CARD_8B as COST
 from tests.support.traces import limits
 
-SHAPES = st.lists(st.tuples(st.integers(1, 24), st.integers(1, 1000), st.floats(0.1, 9)), min_size=1, max_size=30)
+SHAPES = st.lists(
+    st.tuples(st.integers(1, 24), st.integers(1, 1000), st.floats(0.1, 9)), min_size=1, max_size=30
+)
 
 
 @given(SHAPES, st.booleans(), st.sampled_from([24, 100, 700]))
@@ -33,7 +35,9 @@ def test_decode_menu_has_the_graphs_and_the_time_of_its_grid(
     ladder: Callable[..., list[int]] = ladders.limited if limited else ladders.linear
     for choice in menu:
         rows = ladder(*choice.ranges["DECODE_BS"])
-        sizes = [size for size in ladder(*choice.ranges["DECODE_BLOCK"]) if size < blocks] + [blocks]
+        sizes = [size for size in ladder(*choice.ranges["DECODE_BLOCK"]) if size < blocks] + [
+            blocks
+        ]
         grid = [[size for size in sizes if size >= row] for row in rows]
         assert choice.graphs == sum(map(len, grid))
         assert choice.time == pytest.approx(_time(rows, grid, shapes, COST.decode))
@@ -41,12 +45,18 @@ def test_decode_menu_has_the_graphs_and_the_time_of_its_grid(
 
 @given(st.integers(1, 40), st.integers(1, 40), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_few_and_short_sequences_have_a_menu(sequences: int, blocks_each: int, limited: bool) -> None:
+def test_few_and_short_sequences_have_a_menu(
+    sequences: int, blocks_each: int, limited: bool
+) -> None:
     """One request of 2048 tokens is 16 blocks: fewer than the usual smallest bucket."""
     length = 128 * blocks_each
     blocks = sequences * blocks_each
     bounds = limits(
-        max_num_seqs=sequences, num_blocks=blocks, max_model_len=length, input_max=max(1, length - 1), output_max=1
+        max_num_seqs=sequences,
+        num_blocks=blocks,
+        max_model_len=length,
+        input_max=max(1, length - 1),
+        output_max=1,
     )
     size = np.arange(sequences, blocks + 1)
     shapes = weighted(np.full(len(size), sequences), size, np.ones(len(size)))
@@ -65,11 +75,16 @@ def test_blocks_that_a_step_cuts_off_are_paid_for() -> None:
     size = np.arange(64, 930)
     shapes = weighted(np.full(len(size), 64), size, np.ones(len(size)))
     # 418 of 930 blocks gone: 512 sequences' blocks do the work of 930, in 418 / 512 more steps
-    assert _lost_time(bounds, 512, shapes, COST) == pytest.approx(len(size) * COST.decode_fixed * 418 / 512)
-    free, priced = (_decodes(bounds, shapes, COST, False, rounds_cache=rounds) for rounds in (False, True))
+    assert _lost_time(bounds, 512, shapes, COST) == pytest.approx(
+        len(size) * COST.decode_fixed * 418 / 512
+    )
+    free, priced = (
+        _decodes(bounds, shapes, COST, False, rounds_cache=rounds) for rounds in (False, True)
+    )
     assert max(choice.ranges["DECODE_BLOCK"][1] for choice in free) == 1024
     assert max(choice.ranges["DECODE_BLOCK"][1] for choice in priced) == 768
     finest, coarsest = (
-        min(choice.time for choice in priced if choice.ranges["DECODE_BLOCK"][1] == step) for step in (128, 512)
+        min(choice.time for choice in priced if choice.ranges["DECODE_BLOCK"][1] == step)
+        for step in (128, 512)
     )
     assert coarsest > finest

@@ -38,11 +38,19 @@ def test_list_for_people_and_programs(call: Any, root: Path) -> None:
     assert code == 0 and KEY in out and "Qwen2-72B-Instruct" in out and "vllm-fork@1.21" in out
     code, out, _ = call("list", "--json", *MACHINE)
     (row,) = json.loads(out)["entries"]
-    assert (row["key"], row["files"], row["bytes"], row["graphs"], row["cards"]) == (KEY, 4, 1000, 4, 4)
+    assert (row["key"], row["files"], row["bytes"], row["graphs"], row["cards"]) == (
+        KEY,
+        4,
+        1000,
+        4,
+        4,
+    )
     assert [d["name"] for d in row["differences"]] in ([], ["driver"])
 
 
-def test_an_empty_root_says_so(call: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_root_says_so(
+    call: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["cache", "list", "-c", str(tmp_path / "none"), *MACHINE]) == 0
     assert "No caches in" in capsys.readouterr().out
 
@@ -61,7 +69,11 @@ def test_verify_finds_and_repairs(call: Any, root: Path) -> None:
     assert code == 1 and "damaged" in out and "recipe_0.recipe" in out
     code, out, _ = call("verify", "--repair", "--json")
     (verdict,) = json.loads(out)["keys"]
-    assert (code, verdict["empty"], verdict["removed"]) == (0, ["recipe_0.recipe"], ["recipe_0.recipe"])
+    assert (code, verdict["empty"], verdict["removed"]) == (
+        0,
+        ["recipe_0.recipe"],
+        ["recipe_0.recipe"],
+    )
     assert not (root / KEY / "recipe_0.recipe").exists()
 
 
@@ -78,7 +90,9 @@ def test_export_and_import_on_another_root(call: Any, root: Path, tmp_path: Path
     assert call("export", KEY, str(file))[0] == 0 and file.stat().st_size > 0
     other = tmp_path / "other"
     assert run(["cache", "import", str(file), "--force", "-c", str(other), *MACHINE]) == 0
-    assert sorted(p.name for p in (other / KEY).iterdir()) == sorted(p.name for p in (root / KEY).iterdir())
+    assert sorted(p.name for p in (other / KEY).iterdir()) == sorted(
+        p.name for p in (root / KEY).iterdir()
+    )
 
 
 def test_sync_prints_the_command(call: Any) -> None:
@@ -86,11 +100,23 @@ def test_sync_prints_the_command(call: Any) -> None:
     assert code == 0 and out.startswith("rsync -a ") and out.endswith("me@host:/data/\n")
 
 
-def test_adopt_writes_a_ledger_beside_flat_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adopt_writes_a_ledger_beside_flat_recipes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     flat = tmp_path / "flat"
     flat.mkdir()
     (flat / "a.recipe").write_bytes(b"a")
-    words = ["-c", str(flat), "-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.21", *MACHINE]
+    words = [
+        "-c",
+        str(flat),
+        "-w",
+        "/models/Qwen2-72B-Instruct",
+        "-n",
+        "4",
+        "--engine",
+        "vllm-fork@1.21",
+        *MACHINE,
+    ]
     assert run(["cache", "adopt", "--json", *words]) == 0
     adopted = json.loads(capsys.readouterr().out)
     assert adopted["files"] == 1 and (flat / f"{adopted['key']}.json").is_file()

@@ -21,26 +21,42 @@ from tests.support.model_files import FILES as R1_FILES
 from tests.support.processes import is_alive
 from tests.support.waiting import GENEROUS, until
 
-CONFIG = {"model_type": "qwen3", "num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 256}
+CONFIG = {
+    "model_type": "qwen3",
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "hidden_size": 256,
+}
 
 
 class User:
     def __init__(self, home: Path, release: str = "1.22") -> None:
         self.home, self.calls = home, home / "calls"
         write_tree("hls2", home / "machine")
-        write_scripts(home / "source" / ("scripts" if release == "deepseek_r1" else "calibration"), release)
+        write_scripts(
+            home / "source" / ("scripts" if release == "deepseek_r1" else "calibration"), release
+        )
         self.python = home / "engine-python"
-        self.python.write_text(f'#!/bin/sh\nexec {sys.executable} {trivial_calibration.__file__} "$@"\n')
+        self.python.write_text(
+            f'#!/bin/sh\nexec {sys.executable} {trivial_calibration.__file__} "$@"\n'
+        )
         self.python.chmod(self.python.stat().st_mode | stat.S_IXUSR)
         self.model = home / "Qwen3-8B"
         self.model.mkdir()
         (self.model / "config.json").write_text(json.dumps(CONFIG))
         self.dataset = home / "set.pkl"
         self.dataset.write_bytes(b"set")
-        keep = {k: v for k, v in os.environ.items() if not k.startswith(("HABANA_", "LC_", "LANG", "QUANT", "HF_"))}
+        keep = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("HABANA_", "LC_", "LANG", "QUANT", "HF_"))
+        }
         self.environment = {
             **keep,
-            **{f"XDG_{name}_HOME": str(home / name.lower()) for name in ("DATA", "STATE", "CACHE", "CONFIG")},
+            **{
+                f"XDG_{name}_HOME": str(home / name.lower())
+                for name in ("DATA", "STATE", "CACHE", "CONFIG")
+            },
             "GAUDI_LAUNCH_ROOT": str(home / "machine"),
             "PATH": f"{home / 'machine' / 'bin'}:{os.environ['PATH']}",
             "TRIVIAL_CALLS": str(self.calls),
@@ -50,7 +66,15 @@ class User:
 
     @property
     def out(self) -> Path:
-        return self.home / "data" / "gaudi-launch" / "measurements" / "calibrated" / "qwen3-8b" / "g2-n2"
+        return (
+            self.home
+            / "data"
+            / "gaudi-launch"
+            / "measurements"
+            / "calibrated"
+            / "qwen3-8b"
+            / "g2-n2"
+        )
 
     def argv(self, *words: str) -> list[str]:
         begin = [sys.executable, "-m", "gaudi_launch", "calibrate", str(self.model), "-n", "2"]
@@ -58,7 +82,9 @@ class User:
 
     def run(self, *words: str, do: str = "") -> tuple[int, str, str]:
         environment = {**self.environment, "TRIVIAL_DO": do}
-        done = subprocess.run(self.argv(*words), env=environment, capture_output=True, text=True, timeout=GENEROUS)
+        done = subprocess.run(
+            self.argv(*words), env=environment, capture_output=True, text=True, timeout=GENEROUS
+        )
         assert "Traceback" not in done.stderr
         return done.returncode, done.stdout, done.stderr
 
@@ -125,7 +151,18 @@ def test_the_whole_way_to_fp8(user: User) -> None:
     ]
     planned = subprocess.run(
         [
-            *(sys.executable, "-m", "gaudi_launch", "plan", "-w", str(user.model), "-n", "2", "-d", "fp8"),
+            *(
+                sys.executable,
+                "-m",
+                "gaudi_launch",
+                "plan",
+                "-w",
+                str(user.model),
+                "-n",
+                "2",
+                "-d",
+                "fp8",
+            ),
             *("--engine", "vllm-fork@1.22", "--json"),
         ],
         env=user.environment,
@@ -216,7 +253,9 @@ def test_two_at_once_is_a_sentence(user: User) -> None:
         (("--python", "/no/python"), 2, "/no/python"),
     ],
 )
-def test_wrong_input_starts_nothing(user: User, words: tuple[str, ...], code: int, says: str) -> None:
+def test_wrong_input_starts_nothing(
+    user: User, words: tuple[str, ...], code: int, says: str
+) -> None:
     found, _, err = user.run(*words)
     assert (found, user.steps(), (user.home / "data").exists()) == (code, [], False)
     assert says in err
@@ -240,7 +279,10 @@ def test_the_older_scripts_read_only_pickles(tmp_path: Path) -> None:
 
 
 def test_model_and_data_set_from_a_hub(user: User) -> None:
-    weights = {"config.json": json.dumps(CONFIG).encode(), "model.safetensors": b"\x02\0\0\0\0\0\0\0{}"}
+    weights = {
+        "config.json": json.dumps(CONFIG).encode(),
+        "model.safetensors": b"\x02\0\0\0\0\0\0\0{}",
+    }
     data = {"data/train-00000-of-00001.parquet": b"rows"}
     name = "NeelNanda/pile-10k"
     with Hub({}, repo="no/body", others={"Qwen/Qwen3-8B": weights}, datasets={name: data}) as hub:
@@ -259,7 +301,9 @@ def test_model_and_data_set_from_a_hub(user: User) -> None:
     assert user.steps() == ["2", "3", "4"]
     assert words[words.index("-m") + 1] == str(where / "models" / "Qwen" / "Qwen3-8B")
     assert words[words.index("-d") + 1] == str(where / "datasets" / "NeelNanda" / "pile-10k")
-    assert (where / "datasets" / "NeelNanda" / "pile-10k" / "data" / "train-00000-of-00001.parquet").is_file()
+    assert (
+        where / "datasets" / "NeelNanda" / "pile-10k" / "data" / "train-00000-of-00001.parquet"
+    ).is_file()
 
 
 def test_deepseek_r1_converts_measures_and_serves(tmp_path: Path) -> None:
@@ -270,9 +314,20 @@ def test_deepseek_r1_converts_measures_and_serves(tmp_path: Path) -> None:
         (folder / name).write_bytes(data)
 
     def calibrate(*words: str) -> tuple[int, str, str]:
-        argv = [sys.executable, "-m", "gaudi_launch", "calibrate", str(folder), "-n", "8", "--trust-remote-code"]
+        argv = [
+            sys.executable,
+            "-m",
+            "gaudi_launch",
+            "calibrate",
+            str(folder),
+            "-n",
+            "8",
+            "--trust-remote-code",
+        ]
         argv += ["--python", str(user.python), *words]
-        done = subprocess.run(argv, env=user.environment, capture_output=True, text=True, timeout=GENEROUS)
+        done = subprocess.run(
+            argv, env=user.environment, capture_output=True, text=True, timeout=GENEROUS
+        )
         assert "Traceback" not in done.stderr
         return done.returncode, done.stdout, done.stderr
 

@@ -29,7 +29,18 @@ def trace(tmp_path: Path) -> str:
 
 def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
     code, shown = document(
-        capsys, "capacity", LLAMA, *RANGES, "--rate", "100/s", "--ttft", "1", "--tpot", "50ms", "-n", "1,2"
+        capsys,
+        "capacity",
+        LLAMA,
+        *RANGES,
+        "--rate",
+        "100/s",
+        "--ttft",
+        "1",
+        "--tpot",
+        "50ms",
+        "-n",
+        "1,2",
     )
     assert code == 0
     assert (shown["schema"], shown["rate"], shown["cards_per_node"]) == (1, 100.0, 8)
@@ -52,16 +63,41 @@ def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None
     assert chosen["ttft"] <= 1 and chosen["tpot"] <= 0.05
     assert chosen["cards"] == min(choice["fleet"]["cards"] for choice in shown["choices"])
     curve = shown["choices"][0]["curve"]
-    assert len(curve) == 19 and set(curve[0]) == {"rate", "share", "output_tokens", "inside", *latencies}
+    assert len(curve) == 19 and set(curve[0]) == {
+        "rate",
+        "share",
+        "output_tokens",
+        "inside",
+        *latencies,
+    }
     assert {"capacity.assume_cost", "capacity.assume_split", "capacity.assume_ranges"} <= {
         said["id"] for said in shown["assumptions"]
     }
 
 
-def test_clients_and_the_latency_of_complete_answers_are_targets_too(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("capacity", LLAMA, *RANGES, "--concurrency", "500", "--e2e", "6s", "-n", "1", "--engine", "vllm-gaudi")
+def test_clients_and_the_latency_of_complete_answers_are_targets_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = (
+        "capacity",
+        LLAMA,
+        *RANGES,
+        "--concurrency",
+        "500",
+        "--e2e",
+        "6s",
+        "-n",
+        "1",
+        "--engine",
+        "vllm-gaudi",
+    )
     code, shown = document(capsys, *words)
-    assert (code, shown["concurrency"], shown["rate"], shown["targets"]["e2e"]) == (0, 500, 0.0, 6.0)
+    assert (code, shown["concurrency"], shown["rate"], shown["targets"]["e2e"]) == (
+        0,
+        500,
+        0.0,
+        6.0,
+    )
     chosen, choice = shown["chosen"], shown["choices"][0]
     assert chosen["replicas"] * chosen["rate_per_replica"] >= 500
     assert chosen["e2e"] <= 6
@@ -73,7 +109,9 @@ def test_clients_and_the_latency_of_complete_answers_are_targets_too(capsys: pyt
 
 
 @pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.22"])
-def test_prompts_per_step_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], engine: str) -> None:
+def test_prompts_per_step_are_those_of_the_plan(
+    capsys: pytest.CaptureFixture[str], engine: str
+) -> None:
     lengths = ("-i", "30,128", "-o", "4,32", "-l", "256", "-b", "32", "--engine", engine)
     planned = document(capsys, "plan", LLAMA, *lengths, "--machine", "simulated:hls2", "-n", "1")[1]
     names = ("--max-num-prefill-seqs", "VLLM_PROMPT_BS_BUCKET_MAX")
@@ -83,15 +121,32 @@ def test_prompts_per_step_are_those_of_the_plan(capsys: pytest.CaptureFixture[st
     assert found["prompts_per_step"] == int(wanted["value"]) > 1
 
 
-def test_prompts_per_step_follow_the_lengths_of_a_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_prompts_per_step_follow_the_lengths_of_a_trace(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     path = tmp_path / "chat.csv"
     rows = [f"{number},{40 + number % 60},{8 + number % 16}" for number in range(300)]
     rows.append("300,1900,100")
     path.write_text("\n".join(["t_seconds,input_tokens,output_tokens", *rows]) + "\n")
-    words = ("capacity", LLAMA, "--rate", "100/s", "-n", "1", "--accelerator", "gaudi2", "--engine", "vllm-gaudi")
+    words = (
+        "capacity",
+        LLAMA,
+        "--rate",
+        "100/s",
+        "-n",
+        "1",
+        "--accelerator",
+        "gaudi2",
+        "--engine",
+        "vllm-gaudi",
+    )
     ranges = ("-i", "40,1900", "-o", "8,100", "-b", "32")
     found = document(capsys, *words, "--trace", str(path), "-b", "32")[1]["choices"][0]
-    assert found["prompts_per_step"] > 1 == document(capsys, *words, *ranges)[1]["choices"][0]["prompts_per_step"]
+    assert (
+        found["prompts_per_step"]
+        > 1
+        == document(capsys, *words, *ranges)[1]["choices"][0]["prompts_per_step"]
+    )
 
 
 def test_without_b_the_batch_is_searched(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +161,18 @@ def test_without_b_the_batch_is_searched(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_ten_thousand_nodes_take_seconds(capsys: pytest.CaptureFixture[str], trace: str) -> None:
-    words = ("--trace", trace, "--rate", "200000/s", "--accelerator", "gaudi2", "-n", "1", "--nodes", "1,10000")
+    words = (
+        "--trace",
+        trace,
+        "--rate",
+        "200000/s",
+        "--accelerator",
+        "gaudi2",
+        "-n",
+        "1",
+        "--nodes",
+        "1,10000",
+    )
     with within(20):
         code, shown = document(capsys, "capacity", LLAMA, *words)
     assert code == 0
@@ -117,7 +183,9 @@ def test_ten_thousand_nodes_take_seconds(capsys: pytest.CaptureFixture[str], tra
 
 
 def test_the_rate_is_the_traces_own(capsys: pytest.CaptureFixture[str], trace: str) -> None:
-    code, shown = document(capsys, "capacity", LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2")
+    code, shown = document(
+        capsys, "capacity", LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2"
+    )
     assert code == 0
     # made up at four a second
     assert shown["rate"] == pytest.approx(4, rel=0.1)
@@ -127,22 +195,39 @@ def test_the_rate_is_the_traces_own(capsys: pytest.CaptureFixture[str], trace: s
     # long enough for every request of the trace
     assert shown["choices"][0]["refused"] == 0
     code, burst = document(
-        capsys, "capacity", LLAMA, "--trace", trace, "-n", "1", "--accelerator", "gaudi2", "--arrivals", "trace"
+        capsys,
+        "capacity",
+        LLAMA,
+        "--trace",
+        trace,
+        "-n",
+        "1",
+        "--accelerator",
+        "gaudi2",
+        "--arrivals",
+        "trace",
     )
     assert "capacity.of_trace_own" in {said["id"] for said in burst["assumptions"]}
 
 
-def test_a_trace_without_times_has_no_rate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_trace_without_times_has_no_rate(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     path = tmp_path / "lengths.jsonl"
     path.write_text('{"prompt_tokens": 100, "completion_tokens": 20}\n' * 50)
     words = (LLAMA, "--trace", str(path), "-n", "1", "--accelerator", "gaudi2")
-    for more, id in ((), "capacity.no_rate"), (("--rate", "5", "--arrivals", "trace"), "capacity.arrivals"):
+    for more, id in (
+        ((), "capacity.no_rate"),
+        (("--rate", "5", "--arrivals", "trace"), "capacity.arrivals"),
+    ):
         code, shown = document(capsys, "capacity", *words, *more)
         assert (code, shown["error"]["id"]) == (2, id)
     assert document(capsys, "capacity", *words, "--rate", "5")[0] == 0
 
 
-def test_longer_requests_are_refused_and_said(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+def test_longer_requests_are_refused_and_said(
+    capsys: pytest.CaptureFixture[str], trace: str
+) -> None:
     code, shown = document(
         capsys,
         "capacity",
@@ -167,7 +252,10 @@ def test_no_fleet_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("Qwen/Qwen2-72B-Instruct", *RANGES, "--rate", "10", "--tpot", "1ms", "-n", "1,4")
     code, shown = document(capsys, "capacity", *words)
     assert (code, shown["chosen"], shown["carried"]) == (1, None, [])
-    assert ["GiB" in shown["choices"][0]["why_not"], "idle" in shown["choices"][1]["why_not"]] == [True, True]
+    assert ["GiB" in shown["choices"][0]["why_not"], "idle" in shown["choices"][1]["why_not"]] == [
+        True,
+        True,
+    ]
     assert run(["capacity", *words]) == 1
     assert "No number of replicas meets the targets" in capsys.readouterr().out
     # three cards cannot share the heads: no target has anything to do with that
@@ -175,9 +263,22 @@ def test_no_fleet_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert "targets:" not in capsys.readouterr().out
 
 
-def test_a_replica_over_two_nodes_says_what_is_not_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replica_over_two_nodes_says_what_is_not_in_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     code, shown = document(
-        capsys, "capacity", "deepseek-ai/DeepSeek-R1", *RANGES, "--rate", "5", "-n", "16", "-l", "4096", "-b", "64"
+        capsys,
+        "capacity",
+        "deepseek-ai/DeepSeek-R1",
+        *RANGES,
+        "--rate",
+        "5",
+        "-n",
+        "16",
+        "-l",
+        "4096",
+        "-b",
+        "64",
     )
     assert code == 0
     assert shown["chosen"]["nodes"] == 2 * shown["chosen"]["replicas"]
@@ -190,7 +291,13 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ("capacity", LLAMA, *RANGES, "--rate", "3000/m", "--ttft", "1", "-n", "1")
     assert run([*words, "--plot", str(picture)]) == 0
     page = capsys.readouterr().out
-    for part in ("50 requests/s, 95 % within TTFT 1 s", "Needed: ", "TTFT (s)", "TPOT (ms)", "Assumed: step times"):
+    for part in (
+        "50 requests/s, 95 % within TTFT 1 s",
+        "Needed: ",
+        "TTFT (s)",
+        "TPOT (ms)",
+        "Assumed: step times",
+    ):
         assert part in page
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert run([*words, "--lang", "zh", "--plot", str(tmp_path / "load.svg")]) == 0
@@ -224,7 +331,11 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         ((LLAMA, *RANGES, "--rate", "5", "-d", "int3"), 2, "fit.dtype"),
         ((LLAMA, *RANGES, "--rate", "5", "--engine", "sglang"), 2, "fit.engine"),
         ((LLAMA, "--rate", "5", "--trace", "/nowhere.csv"), 2, "warmup.trace_unreadable"),
-        ((LLAMA, "-i", "1,9", "-o", "1,9", "--rate", "5", "--accelerator", "inf2.48xlarge"), 2, "fit.accelerator"),
+        (
+            (LLAMA, "-i", "1,9", "-o", "1,9", "--rate", "5", "--accelerator", "inf2.48xlarge"),
+            2,
+            "fit.accelerator",
+        ),
         (("nothing", *RANGES, "--rate", "5"), 5, "fit.no_facts"),
     ],
 )
@@ -236,7 +347,9 @@ def test_wrong_input_is_a_sentence(
 
 
 @pytest.mark.parametrize("engine", ["", "vllm-fork@1.22", "vllm-gaudi", "tgi@3.2.3"])
-def test_lengths_and_blocks_are_those_of_fit(capsys: pytest.CaptureFixture[str], engine: str) -> None:
+def test_lengths_and_blocks_are_those_of_fit(
+    capsys: pytest.CaptureFixture[str], engine: str
+) -> None:
     words = (LLAMA, *RANGES, "-n", "1", *(("--engine", engine) if engine else ()))
     code, shown = document(capsys, "capacity", *words, "--rate", "1/s")
     assert code == 0
@@ -285,7 +398,9 @@ def test_weights_of_unknown_size_are_refused(
     assert document(capsys, "capacity", folder, *demand, *common, "-d", "bf16")[0] == 0
 
 
-def test_an_embedding_model_is_refused_in_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_embedding_model_is_refused_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """No published figure says how quick one is, and the simulator generates."""
     folder = tmp_path / "Qwen3-Embedding-8B"
     folder.mkdir()

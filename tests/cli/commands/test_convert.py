@@ -41,11 +41,15 @@ def write_shard(path: Path, repeat: int = 1) -> None:
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
         at += len(data)
     text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(tensor[3] for tensor in tensors))
+    path.write_bytes(
+        struct.pack("<Q", len(text)) + text + b"".join(tensor[3] for tensor in tensors)
+    )
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, words), "--json"], capture_output=True, text=True, timeout=GENEROUS)
+    return subprocess.run(
+        [*COMMAND, *map(str, words), "--json"], capture_output=True, text=True, timeout=GENEROUS
+    )
 
 
 def frozen_in_the_middle(process: subprocess.Popen[Any], out: Path) -> list[psutil.Process]:
@@ -79,7 +83,10 @@ def test_values_record_and_refusal_of_the_result(tmp_path: Path) -> None:
     again = run(source, out)
     assert json.loads(again.stdout)["kept"] == ["a.safetensors"]
     refused = run(out, tmp_path / "twice")
-    assert (refused.returncode, json.loads(refused.stdout)["error"]["id"]) == (5, "fp8.nothing_to_convert")
+    assert (refused.returncode, json.loads(refused.stdout)["error"]["id"]) == (
+        5,
+        "fp8.nothing_to_convert",
+    )
     (tmp_path / "nothing").mkdir()
     empty = run(tmp_path / "nothing", tmp_path / "twice")
     assert (empty.returncode, json.loads(empty.stdout)["error"]["id"]) == (5, "fp8.no_weights")
@@ -101,7 +108,10 @@ def test_killed_and_run_again(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((out / ".gaudi-launch.json").read_text())["complete"] is True
     for number in range(6):
-        assert read_shard(out / f"{number}.safetensors")[NAME][1] == conversion_table().tobytes() * 40_000
+        assert (
+            read_shard(out / f"{number}.safetensors")[NAME][1]
+            == conversion_table().tobytes() * 40_000
+        )
     assert not list(out.glob("*.part"))
 
 
@@ -110,7 +120,9 @@ def test_killed_with_several_workers_none_lives_on(tmp_path: Path) -> None:
     source.mkdir()
     for number in range(8):
         write_shard(source / f"{number}.safetensors", repeat=60_000)
-    process = subprocess.Popen([*COMMAND, str(source), str(out), "--processes", "2"], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*COMMAND, str(source), str(out), "--processes", "2"], stderr=subprocess.DEVNULL
+    )
     workers = frozen_in_the_middle(process, out)
     process.kill()
     process.wait()
@@ -126,10 +138,15 @@ def test_killed_with_several_workers_none_lives_on(tmp_path: Path) -> None:
     done = run(source, out, "--processes", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     shown = json.loads(done.stdout)
-    assert sorted(shown["kept"] + shown["written"]) == [f"{number}.safetensors" for number in range(8)]
+    assert sorted(shown["kept"] + shown["written"]) == [
+        f"{number}.safetensors" for number in range(8)
+    ]
     assert set(shown["kept"]) <= finished
     for number in range(8):
-        assert read_shard(out / f"{number}.safetensors")[NAME][1] == conversion_table().tobytes() * 60_000
+        assert (
+            read_shard(out / f"{number}.safetensors")[NAME][1]
+            == conversion_table().tobytes() * 60_000
+        )
     assert not list(out.glob("*.part"))
 
 
@@ -177,11 +194,15 @@ def test_a_result_that_is_not_the_sources_is_redone_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     wrong = [np.roll(conversion_table(), 1)] * times
-    monkeypatch.setattr(convert, "conversion_table", lambda: wrong.pop() if wrong else conversion_table())
+    monkeypatch.setattr(
+        convert, "conversion_table", lambda: wrong.pop() if wrong else conversion_table()
+    )
     write_shard(tmp_path / "a.safetensors")
     target = tmp_path / "b.safetensors"
     if times == 1:
-        assert convert.convert_shard(tmp_path / "a.safetensors", target)["crc32"] == checksum(target)
+        assert convert.convert_shard(tmp_path / "a.safetensors", target)["crc32"] == checksum(
+            target
+        )
         assert read_shard(target)[NAME][1] == conversion_table().tobytes()
         return
     with pytest.raises(LaunchError) as refused:
@@ -217,14 +238,24 @@ def test_a_cut_shard_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("weight", "scale"), [("F8_E4M3", "F8_E8M0"), ("BF16", "F32")])
-def test_a_form_that_is_not_known_is_refused_and_nothing_written(tmp_path: Path, weight: str, scale: str) -> None:
+def test_a_form_that_is_not_known_is_refused_and_nothing_written(
+    tmp_path: Path, weight: str, scale: str
+) -> None:
     sizes = {"F8_E4M3": 1, "F8_E8M0": 1, "BF16": 2, "F32": 4}
     header = {
         "a.up_proj.weight": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]},
-        "a.down_proj.weight": {"dtype": weight, "shape": [4], "data_offsets": [4, 4 + 4 * sizes[weight]]},
+        "a.down_proj.weight": {
+            "dtype": weight,
+            "shape": [4],
+            "data_offsets": [4, 4 + 4 * sizes[weight]],
+        },
     }
     at = 4 + 4 * sizes[weight]
-    header["a.down_proj.weight_scale_inv"] = {"dtype": scale, "shape": [1], "data_offsets": [at, at + sizes[scale]]}
+    header["a.down_proj.weight_scale_inv"] = {
+        "dtype": scale,
+        "shape": [1],
+        "data_offsets": [at, at + sizes[scale]],
+    }
     text = json.dumps(header).encode()
     source = tmp_path / "source"
     source.mkdir()

@@ -22,7 +22,9 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_table_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "devices", "--machine", "simulated:gaudi2e-4+busy=1", "--lang", "zh")
+    code, out, _ = output(
+        capsys, "devices", "--machine", "simulated:gaudi2e-4+busy=1", "--lang", "zh"
+    )
     assert code == 0
     golden("devices-zh.txt", stripped(out))
 
@@ -33,7 +35,9 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     golden("devices.json", json.dumps(shown, indent=2) + "\n")
 
 
-def test_no_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_cards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     use(monkeypatch, tmp_path)
     code, out, _ = output(capsys, "devices")
     assert (code, out.splitlines()[0]) == (0, "No Gaudi card was found on this machine.")
@@ -44,7 +48,9 @@ def test_no_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def test_pick(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "devices", "pick", "-n", "4", "--machine", "simulated:hls2+busy=1")
+    code, out, _ = output(
+        capsys, "devices", "pick", "-n", "4", "--machine", "simulated:hls2+busy=1"
+    )
     assert code == 0
     golden("devices-pick.txt", stripped(out))
     code, shown = document(capsys, "devices", "--machine", "simulated:hls2", "pick", "-m", "3,2")
@@ -54,7 +60,9 @@ def test_pick(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_options_may_stand_before_pick(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "devices", "--json", "--machine", "simulated:hls2", "pick", "-n", "2")
+    code, out, _ = output(
+        capsys, "devices", "--json", "--machine", "simulated:hls2", "pick", "-n", "2"
+    )
     assert (code, json.loads(out)["modules"]) == (0, [0, 1])
 
 
@@ -64,7 +72,9 @@ def test_an_empty_machine_is_not_this_one(capsys: pytest.CaptureFixture[str]) ->
         assert (code, "cannot be read" in err) == (2, True)
 
 
-@pytest.mark.parametrize(("form", "text"), [("modules", "0,1"), ("indices", "6,4"), ("cpus", "0-19,80-99")])
+@pytest.mark.parametrize(
+    ("form", "text"), [("modules", "0,1"), ("indices", "6,4"), ("cpus", "0-19,80-99")]
+)
 def test_pick_for_scripts(form: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("devices", "pick", "-n", "2", "--machine", "simulated:hls2", "--format", form)
     assert output(capsys, *arguments) == (0, text + "\n", "")
@@ -138,14 +148,19 @@ def test_snapshot_of_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "box"
-    code, _, err = output(capsys, "snapshot", "--tree", str(root), "--machine", "simulated:gaudi3-pcie+busy=2")
+    code, _, err = output(
+        capsys, "snapshot", "--tree", str(root), "--machine", "simulated:gaudi3-pcie+busy=2"
+    )
     assert code == 0
     assert f"GAUDI_LAUNCH_ROOT={root}" in err
     use(monkeypatch, root, root / "bin")
     assert plain(load()) == plain(load("simulated:gaudi3-pcie+busy=2"))
     code, _, _ = output(capsys, "snapshot", "--tree", str(root), "--machine", "simulated:hls2")
     assert code == 2
-    assert simulated.build("hls2").files["proc/sys/kernel/hostname"] not in (root / "etc/hostname").read_text()
+    assert (
+        simulated.build("hls2").files["proc/sys/kernel/hostname"]
+        not in (root / "etc/hostname").read_text()
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from tests.support.waiting import GENEROUS
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    folders = {f"XDG_{n}_HOME": str(tmp_path / n.lower()) for n in ("STATE", "CACHE", "DATA", "CONFIG")}
+    folders = {
+        f"XDG_{n}_HOME": str(tmp_path / n.lower()) for n in ("STATE", "CACHE", "DATA", "CONFIG")
+    }
     return {**os.environ, **folders, "GAUDI_LAUNCH_LANG": "en"}
 
 
@@ -26,7 +28,12 @@ def run(home: dict[str, str], *words: str, **more: str) -> subprocess.CompletedP
     command = [sys.executable, "-m", "gaudi_launch", "doctor", *words]
     environment = {**home, **more}
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=GENEROUS
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=GENEROUS,
     )
 
 
@@ -47,7 +54,13 @@ def machine(tmp_path: Path, name: str) -> dict[str, str]:
 def test_a_good_machine_is_ready(home: dict[str, str], name: str) -> None:
     found = document(home, "--machine", f"simulated:{name}")
     assert {finding["status"] for finding in found["findings"]} == {"ok"}
-    assert found["summary"] == {"ok": len(found["findings"]), "warn": 0, "fail": 0, "skip": 0, "unknown": 0}
+    assert found["summary"] == {
+        "ok": len(found["findings"]),
+        "warn": 0,
+        "fail": 0,
+        "skip": 0,
+        "unknown": 0,
+    }
     assert found["exit_code"] == 0
 
 
@@ -67,11 +80,15 @@ def test_json_has_the_promised_shape(home: dict[str, str]) -> None:
 
 def test_only_skip_and_strict(home: dict[str, str]) -> None:
     bad = ("--machine", "simulated:hls2+bad-tuning")
-    assert [f["id"] for f in document(home, *bad, "--only", "cpu.governor,cpu.turbo")["findings"]] == [
+    assert [
+        f["id"] for f in document(home, *bad, "--only", "cpu.governor,cpu.turbo")["findings"]
+    ] == [
         "cpu.governor",
         "cpu.turbo",
     ]
-    areas = {f["id"].partition(".")[0] for f in document(home, *bad, "--skip", "cpu,cards")["findings"]}
+    areas = {
+        f["id"].partition(".")[0] for f in document(home, *bad, "--skip", "cpu,cards")["findings"]
+    }
     assert "kernel" in areas and not areas & {"cpu", "cards"}
     assert run(home, *bad, "--only", "cpu").returncode == 0
     assert run(home, *bad, "--only", "cpu", "--strict").returncode == 3
@@ -92,7 +109,9 @@ def test_only_skip_and_strict(home: dict[str, str]) -> None:
         (("--port", "99999"), "common.usage"),
     ],
 )
-def test_wrong_input_is_an_error_in_words(home: dict[str, str], words: tuple[str, ...], id: str) -> None:
+def test_wrong_input_is_an_error_in_words(
+    home: dict[str, str], words: tuple[str, ...], id: str
+) -> None:
     done = run(home, "--json", *words)
     assert (done.returncode, json.loads(done.stdout)["error"]["id"], done.stderr) == (2, id, "")
 
@@ -113,7 +132,9 @@ def test_fix_and_undo_as_a_user_does_it(home: dict[str, str], tmp_path: Path) ->
         "memory.nofile": ("warn", "warn"),
     }
     assert governor.read_text() == "performance\n"
-    assert "None of the settings that --fix may change" in run(home, "--fix", "--yes", **here).stdout
+    assert (
+        "None of the settings that --fix may change" in run(home, "--fix", "--yes", **here).stdout
+    )
 
     undone = document(home, "--undo", **here)
     assert {change["status"] for change in undone["changes"]} == {"restored"}
@@ -150,12 +171,19 @@ def test_this_very_machine_is_judged_honestly(home: dict[str, str]) -> None:
     found = document(home)
     assert len(found["findings"]) > 30
     if found["machine"]["cards"] == 0:
-        assert {f["id"] for f in found["findings"] if f["status"] == "fail"} <= {"cards.present", "driver.loaded"}
-        assert not any(f["status"] == "ok" and f["id"].startswith("driver") for f in found["findings"])
+        assert {f["id"] for f in found["findings"] if f["status"] == "fail"} <= {
+            "cards.present",
+            "driver.loaded",
+        }
+        assert not any(
+            f["status"] == "ok" and f["id"].startswith("driver") for f in found["findings"]
+        )
 
 
 def test_chinese_tables_and_lists(home: dict[str, str]) -> None:
-    done = run(home, "--lang", "zh", "--machine", "simulated:hls2+bad-tuning", "--only", "cpu.governor")
+    done = run(
+        home, "--lang", "zh", "--machine", "simulated:hls2+bad-tuning", "--only", "cpu.governor"
+    )
     assert "警告" in done.stdout and "处理方法：" in done.stdout and "what to do" not in done.stdout
     listed = json.loads(run(home, "--list", "--json").stdout)
     assert len(listed["checks"]) == 66
@@ -178,7 +206,9 @@ def test_a_bundle_is_written_beside_the_report(home: dict[str, str], tmp_path: P
 def test_no_text_of_a_machine_steers_the_terminal(home: dict[str, str], tmp_path: Path) -> None:
     here = machine(tmp_path, "gaudi2e-4")
     root = tmp_path / "machine"
-    (root / "etc/docker/daemon.json").write_text(json.dumps({"runtimes": {"\x1b[2Jx": {"path": "/x"}}}))
+    (root / "etc/docker/daemon.json").write_text(
+        json.dumps({"runtimes": {"\x1b[2Jx": {"path": "/x"}}})
+    )
     (root / "etc/os-release").write_text("ID=\x1b]0;x\x07\nVERSION_ID=1\nPRETTY_NAME=\x1b[31mred\n")
     done = run(home, "-v", **here, HABANA_RUNTIME_ERROR="\x1b[2J[bold]no[/bold]")
     assert done.returncode == 3

@@ -12,7 +12,17 @@ from gaudi_launch.messages import catalogue
 from tests.support.cli import output
 from tests.support.engines import interpreter
 
-PLAN = ("plan", "--engine", "vllm-gaudi", "-w", "/models/Qwen2-72B-Instruct", "-n", "4", "-l", "8192")
+PLAN = (
+    "plan",
+    "--engine",
+    "vllm-gaudi",
+    "-w",
+    "/models/Qwen2-72B-Instruct",
+    "-n",
+    "4",
+    "-l",
+    "8192",
+)
 MACHINE = ("--machine", "simulated:hls2")
 
 
@@ -30,7 +40,10 @@ def test_every_engine_says_what_it_serves_and_what_means_nothing_to_it(
     rows = {row["name"]: row for row in json.loads(out)["engines"]}
     assert list(rows) == list(registry.ENGINES)
     plugin = rows["vllm-gaudi"]
-    assert (plugin["installed"], plugin["packages"]) == (python, {"vllm": "0.26.0", "vllm-gaudi": "0.26.0"})
+    assert (plugin["installed"], plugin["packages"]) == (
+        python,
+        {"vllm": "0.26.0", "vllm-gaudi": "0.26.0"},
+    )
     assert {"chat", "embed", "rerank", "vision", "fp8"} <= set(plugin["can"])
     assert "-e" in plugin["lacks"]
     assert [n for n, row in rows.items() if "--tuning reference" in row["lacks"]] == [
@@ -46,10 +59,21 @@ def test_every_engine_says_what_it_serves_and_what_means_nothing_to_it(
     assert code == 0 and "上游 vLLM 加 Gaudi 硬件插件" in out and "重排" in out
 
 
-def test_where_it_is_installed_it_is_planned_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_where_it_is_installed_it_is_planned_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     python = interpreter(tmp_path, {"vllm": "0.26.0", "vllm-gaudi": "0.26.0"}, {})
     code, out, _ = output(
-        capsys, "plan", "-w", "/models/Qwen2-72B-Instruct", "-n", "4", "--python", python, *MACHINE, "--all"
+        capsys,
+        "plan",
+        "-w",
+        "/models/Qwen2-72B-Instruct",
+        "-n",
+        "4",
+        "--python",
+        python,
+        *MACHINE,
+        "--all",
     )
     assert code == 0 and out.startswith(f"engine     vllm-gaudi@0.26.0, {python}\n")
 
@@ -103,7 +127,15 @@ def test_a_bucket_file_of_the_users(
     # another engine does not read it
     monkeypatch.setenv("VLLM_BUCKETING_FROM_FILE", str(tmp_path / "none.txt"))
     code, _, _ = output(
-        capsys, "plan", "--engine", "vllm-fork@1.21", "-w", "/models/Qwen2-72B-Instruct", *MACHINE, "-n", "4"
+        capsys,
+        "plan",
+        "--engine",
+        "vllm-fork@1.21",
+        "-w",
+        "/models/Qwen2-72B-Instruct",
+        *MACHINE,
+        "-n",
+        "4",
     )
     assert code == 0
 

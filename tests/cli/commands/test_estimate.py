@@ -35,7 +35,9 @@ def expected(shown: dict[str, Any]) -> float:
     return value
 
 
-def test_a_static_batch_is_prefilled_together_and_then_decoded(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_static_batch_is_prefilled_together_and_then_decoded(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shown = reading(capsys, "estimate", LLAMA, *SETUP, *LENGTHS, "--static")
     seconds = shown["ttft_seconds"]["expected"] + 255 * shown["tpot_seconds"]["expected"]
     assert expected(shown) == pytest.approx(64 * 256 / seconds, rel=2e-3)
@@ -57,7 +59,21 @@ def test_parts_of_a_step_add_up(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_published_load_is_its_own_evidence(capsys: pytest.CaptureFixture[str]) -> None:
-    load = ("-n", "8", "-d", "fp8", "--accelerator", "gaudi3", "-i", "128", "-o", "2048", "-b", "600", "--static")
+    load = (
+        "-n",
+        "8",
+        "-d",
+        "fp8",
+        "--accelerator",
+        "gaudi3",
+        "-i",
+        "128",
+        "-o",
+        "2048",
+        "-b",
+        "600",
+        "--static",
+    )
     shown = reading(capsys, "estimate", LLAMA, *load)
     nearest = shown["evidence"]["figures"][0]
     assert (nearest["distance"], nearest["value"]) == (0.0, 15711.0)
@@ -65,9 +81,23 @@ def test_a_published_load_is_its_own_evidence(capsys: pytest.CaptureFixture[str]
     assert band["low"] <= 15711.0 <= band["high"]
 
 
-def test_a_folder_with_config_json_alone_is_enough(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_folder_with_config_json_alone_is_enough(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG_405B))
-    shown = reading(capsys, "estimate", str(tmp_path), *SETUP, "-i", "128", "-o", "2048", "-b", "256", "--static")
+    shown = reading(
+        capsys,
+        "estimate",
+        str(tmp_path),
+        *SETUP,
+        "-i",
+        "128",
+        "-o",
+        "2048",
+        "-b",
+        "256",
+        "--static",
+    )
     # weights of 405.8 billion parameters without their input embedding, over eight cards
     read = (405.85e9 - 128256 * 16384) / 8 / (3.67e12 * 0.82) * 1000
     assert shown["steps"]["decode"]["weights"] == pytest.approx(read, rel=0.01)
@@ -83,7 +113,9 @@ def test_a_rate_above_the_engine_is_saturated(capsys: pytest.CaptureFixture[str]
 
 
 def test_concurrency_is_the_batch_of_a_closed_loop(capsys: pytest.CaptureFixture[str]) -> None:
-    loop = reading(capsys, "estimate", LLAMA, *SETUP, "-i", "2048", "-o", "256", "--concurrency", "64")
+    loop = reading(
+        capsys, "estimate", LLAMA, *SETUP, "-i", "2048", "-o", "256", "--concurrency", "64"
+    )
     batch = reading(capsys, "estimate", LLAMA, *SETUP, *LENGTHS)
     assert loop["throughput"] == batch["throughput"]
     static = reading(capsys, "estimate", LLAMA, *SETUP, *LENGTHS, "--static")
@@ -99,12 +131,17 @@ def test_an_older_release_is_slower(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_mixture_without_the_fused_operator_is_slower(capsys: pytest.CaptureFixture[str]) -> None:
     load = ("Qwen/Qwen3-30B-A3B", "--accelerator", "gaudi3", "-b", "4", "--moe")
-    fused, unfused = reading(capsys, "estimate", *load, "fused"), reading(capsys, "estimate", *load, "unfused")
+    fused, unfused = (
+        reading(capsys, "estimate", *load, "fused"),
+        reading(capsys, "estimate", *load, "unfused"),
+    )
     assert (fused["experts"], unfused["experts"]) == ("fused", "unfused")
     assert expected(fused) > 2 * expected(unfused)
 
 
-def test_nothing_is_known_of_deepseek_r1_and_the_range_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_known_of_deepseek_r1_and_the_range_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shown = reading(capsys, "estimate", "deepseek-ai/DeepSeek-R1", *SETUP, "--concurrency", "32")
     band = shown["throughput"]["output_tokens_per_second"]
     assert shown["evidence"]["near"] is False
@@ -126,7 +163,9 @@ def test_nothing_is_known_of_deepseek_r1_and_the_range_says_so(capsys: pytest.Ca
         (("--plot", "x.gif"), "warmup.plot_ending"),
     ],
 )
-def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], id: str) -> None:
+def test_wrong_usage_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], id: str
+) -> None:
     code = run(["estimate", LLAMA, "--accelerator", "gaudi3", *arguments, "--json"])
     shown = json.loads(capsys.readouterr().out)
     assert (code, shown["error"]["id"]) == (2, id)
@@ -141,7 +180,9 @@ def test_people_see_the_evidence_and_the_largest_part(capsys: pytest.CaptureFixt
 
 @needs_matplotlib
 @pytest.mark.parametrize("ending", ["svg", "png"])
-def test_the_plot_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str) -> None:
+def test_the_plot_is_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str
+) -> None:
     path = tmp_path / f"speed.{ending}"
     assert run(["estimate", LLAMA, *SETUP, *LENGTHS, "--plot", str(path)]) == 0
     drawn = path.read_bytes()
@@ -153,6 +194,20 @@ def test_the_plot_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path,
 
 
 def test_a_batch_without_room_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
-    load = ("-n", "1", "-d", "fp8", "--accelerator", "gaudi2", "-i", "4096", "-o", "4096", "-b", "512", "--static")
+    load = (
+        "-n",
+        "1",
+        "-d",
+        "fp8",
+        "--accelerator",
+        "gaudi2",
+        "-i",
+        "4096",
+        "-o",
+        "4096",
+        "-b",
+        "512",
+        "--static",
+    )
     shown = reading(capsys, "estimate", LLAMA, *load)
     assert [note["id"] for note in shown["notes"]] == ["estimate.batch_too_large"]

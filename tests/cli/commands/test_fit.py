@@ -15,7 +15,13 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
     code, shown = document(
-        capsys, "fit", "mistralai/Mixtral-8x7B-Instruct-v0.1", "--accelerator", "gaudi2", "-n", "1,2"
+        capsys,
+        "fit",
+        "mistralai/Mixtral-8x7B-Instruct-v0.1",
+        "--accelerator",
+        "gaudi2",
+        "-n",
+        "1,2",
     )
     assert code == 0
     assert {name: shown[name] for name in ("schema", "model", "accelerator", "smallest_n")} == {
@@ -30,7 +36,16 @@ def test_json_has_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None
         (1, "fp8", True),
         (2, "fp8", True),
     ]
-    names = {"n", "dtype", "fits", "weights_gib_per_card", "kv_gib_per_card", "kv_blocks", "concurrency", "reason"}
+    names = {
+        "n",
+        "dtype",
+        "fits",
+        "weights_gib_per_card",
+        "kv_gib_per_card",
+        "kv_blocks",
+        "concurrency",
+        "reason",
+    }
     assert all(names < set(row) for row in shown["rows"])
 
 
@@ -76,12 +91,22 @@ def test_inferentia_is_weights_only(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "fit", "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-l", "8192")
+    code, out, _ = output(
+        capsys, "fit", "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-l", "8192"
+    )
     assert code == 0
     assert "Smallest: -n 2 with bfloat16." in out
     assert "profile qwen2-72b" in out
     code, out, _ = output(
-        capsys, "fit", "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "--lang", "zh", "-n", "1"
+        capsys,
+        "fit",
+        "Qwen/Qwen2-72B-Instruct",
+        "--accelerator",
+        "gaudi2",
+        "--lang",
+        "zh",
+        "-n",
+        "1",
     )
     assert "bfloat16 无法运行；fp8 可以：-n 1。" in out
     code, out, _ = output(capsys, "fit", "zai-org/GLM-4.5", "--accelerator", "gaudi2", "-n", "1,2")
@@ -90,21 +115,35 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("word", "product"),
-    [("HL-225", "gaudi2"), ("hl-325l", "gaudi3"), ("GAUDI2E", "gaudi2e"), ("inf2", "inf2.48xlarge")],
+    [
+        ("HL-225", "gaudi2"),
+        ("hl-325l", "gaudi3"),
+        ("GAUDI2E", "gaudi2e"),
+        ("inf2", "inf2.48xlarge"),
+    ],
 )
-def test_accelerators_by_other_names(capsys: pytest.CaptureFixture[str], word: str, product: str) -> None:
+def test_accelerators_by_other_names(
+    capsys: pytest.CaptureFixture[str], word: str, product: str
+) -> None:
     code, shown = document(capsys, "fit", "meta-llama/Llama-2-7b", "--accelerator", word)
     assert (code, shown["accelerator"], shown["smallest_n"]) == (0, product, 1)
 
 
-def test_the_smallest_of_some_is_not_called_the_smallest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_smallest_of_some_is_not_called_the_smallest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     common = ("meta-llama/Llama-2-7b", "--accelerator", "gaudi2")
     assert "Smallest: -n 1 with bfloat16." in output(capsys, "fit", *common)[1]
-    assert "Smallest of the given values: -n 4 with bfloat16." in output(capsys, "fit", *common, "-n", "4,8")[1]
+    assert (
+        "Smallest of the given values: -n 4 with bfloat16."
+        in output(capsys, "fit", *common, "-n", "4,8")[1]
+    )
 
 
 def test_an_uneven_number_of_cards_is_not_helped_by_fp8(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "fit", "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-n", "3")
+    code, out, _ = output(
+        capsys, "fit", "Qwen/Qwen2-72B-Instruct", "--accelerator", "gaudi2", "-n", "3"
+    )
     assert code == 0
     assert "choose another -n" in out
     assert "fp8, or a shorter context" not in out
@@ -116,7 +155,12 @@ def test_that_nothing_fits_is_an_answer(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_folder_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    config = {"model_type": "llama", "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 4}
+    config = {
+        "model_type": "llama",
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 4,
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     code, shown = document(capsys, "fit", str(tmp_path), "--accelerator", "gaudi2")
     assert (code, shown["error"]["id"]) == (5, "fit.no_weights")
@@ -179,7 +223,10 @@ def test_wrong_input_is_a_sentence(
     ],
 )
 def test_what_would_fit_is_nothing_that_was_tried(
-    words: tuple[str, ...], would: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...],
+    would: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
     assert run(["fit", *words]) == 0
@@ -203,7 +250,16 @@ def test_what_would_fit_is_nothing_that_was_tried(
         ),
     ],
 )
-def test_assumptions_are_named_in_words(capsys: pytest.CaptureFixture[str], language: str, line: str) -> None:
-    made = ["fit", "Qwen2-72B-Instruct", "--accelerator", "gaudi3-pcie", "--engine", "vllm-fork@1.21"]
+def test_assumptions_are_named_in_words(
+    capsys: pytest.CaptureFixture[str], language: str, line: str
+) -> None:
+    made = [
+        "fit",
+        "Qwen2-72B-Instruct",
+        "--accelerator",
+        "gaudi3-pcie",
+        "--engine",
+        "vllm-fork@1.21",
+    ]
     assert run(["--lang", language, *made]) == 0
     assert line in capsys.readouterr().out.splitlines()

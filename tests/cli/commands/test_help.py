@@ -39,7 +39,9 @@ def test_every_command_of_the_page_and_its_options_exist() -> None:
         words = shlex.split(each.arguments)
         path = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
         spellings = {
-            spelling for param in known[path].command.get_params(known[path].context) for spelling in param.opts
+            spelling
+            for param in known[path].command.get_params(known[path].context)
+            for spelling in param.opts
         }
         assert [word for word in words if word.startswith("-") and word not in spellings] == []
 
@@ -54,7 +56,9 @@ def test_the_program_is_named_where_there_is_room() -> None:
     wide, middle = (list(question_lines(width, coloured=False)) for width in (100, 80))
     assert "  Why did it fail?                           gaudi-launch why" in wide
     assert "  Why did it fail?                           why" in middle
-    assert "Each command begins with gaudi-launch." in middle and "Each command" not in "".join(wide)
+    assert "Each command begins with gaudi-launch." in middle and "Each command" not in "".join(
+        wide
+    )
     assert max(map(cells, middle)) <= 80
 
 

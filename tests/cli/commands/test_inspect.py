@@ -37,7 +37,9 @@ def folder(tmp_path: Path, config: dict[str, Any] = CONFIG) -> Path:
 
 def test_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = folder(tmp_path)
-    size = shard(path / "1.safetensors", {"a": ("BF16", [64, 64], 8192), "a.scales": ("F16", [64], 128)})
+    size = shard(
+        path / "1.safetensors", {"a": ("BF16", [64, 64], 8192), "a.scales": ("F16", [64], 128)}
+    )
     shard(path / "2.safetensors", {"b": ("BF16", [64], 128)}, cut=4)
     index(path, "1.safetensors", "2.safetensors", "3.safetensors")
     assert run(["inspect", str(path), "--json"]) == 0
@@ -105,7 +107,10 @@ class Hub(BaseHTTPRequestHandler):
                 "siblings": [{"rfilename": n} for n in files],
             }
             if self.command == "POST" or "/tree/" in path or "/paths-info/" in path:
-                found = [{"type": "file", "path": n, "size": len(b), "oid": "1"} for n, b in files.items()]
+                found = [
+                    {"type": "file", "path": n, "size": len(b), "oid": "1"}
+                    for n, b in files.items()
+                ]
                 return self._send(200, json.dumps(found).encode(), body, {})
             return self._send(200, json.dumps(info).encode(), body, {})
         return self._send(404, b"{}", body, {"X-Error-Code": "RepoNotFound"})
@@ -166,7 +171,9 @@ def asked(endpoint: str, tmp_path: Path, model: str) -> tuple[int, dict[str, Any
     }
     environment.pop("HF_HUB_OFFLINE", None)
     words = [sys.executable, "-m", "gaudi_launch", "inspect", model, "--json"]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=GENEROUS, check=False)
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, timeout=GENEROUS, check=False
+    )
     shown: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, shown
 
@@ -189,7 +196,11 @@ def test_a_model_on_the_hub_by_its_headers(hub: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("model", "id"),
-    [("gated/model", "models.gated"), ("no/model", "models.not_on_hub"), ("broken/model", "models.hub_answer")],
+    [
+        ("gated/model", "models.gated"),
+        ("no/model", "models.not_on_hub"),
+        ("broken/model", "models.hub_answer"),
+    ],
 )
 def test_what_the_hub_refuses_is_a_sentence(hub: str, tmp_path: Path, model: str, id: str) -> None:
     code, shown = asked(hub, tmp_path, model)
@@ -204,7 +215,9 @@ def test_no_hub_is_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/no/such/folder", "", ".", "~/nothing/at/all", "a\nb"])
-def test_what_is_no_model_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path, path: str) -> None:
+def test_what_is_no_model_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, path: str
+) -> None:
     code = run(["inspect", path])
     out, err = capsys.readouterr()
     assert (code, out) == (5, "")

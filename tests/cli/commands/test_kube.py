@@ -74,7 +74,9 @@ def labelled(kind: str, name: str, api: str = "v1", **more: Any) -> dict[str, An
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **more}
 
 
-def pod(name: str, conditions: dict[str, str] | None = None, message: str = "", **status: Any) -> dict[str, Any]:
+def pod(
+    name: str, conditions: dict[str, str] | None = None, message: str = "", **status: Any
+) -> dict[str, Any]:
     probe = {"periodSeconds": 10, "failureThreshold": 240}
     return labelled(
         "Pod",
@@ -85,19 +87,32 @@ def pod(name: str, conditions: dict[str, str] | None = None, message: str = "", 
             "containers": [{"name": "engine", "startupProbe": probe}, {"name": "keep-recipes"}],
         },
         status={
-            "conditions": [{"type": t, "status": s, "message": message} for t, s in (conditions or {}).items()],
+            "conditions": [
+                {"type": t, "status": s, "message": message} for t, s in (conditions or {}).items()
+            ],
             **status,
         },
     )
 
 
 def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"name": "engine", "state": state, "restartCount": 0, "ready": False, "started": False, **more}
+    return {
+        "name": "engine",
+        "state": state,
+        "restartCount": 0,
+        "ready": False,
+        "started": False,
+        **more,
+    }
 
 
-DEPLOYMENT = labelled("Deployment", "chat", "apps/v1", spec={"replicas": 2}, status={"readyReplicas": 1})
+DEPLOYMENT = labelled(
+    "Deployment", "chat", "apps/v1", spec={"replicas": 2}, status={"readyReplicas": 1}
+)
 READY = pod("chat-a", {"Ready": "True", "PodScheduled": "True"})
-PENDING = pod("chat-b", {"PodScheduled": "False"}, "0/3 nodes are available: 3 Insufficient hugepages-2Mi.")
+PENDING = pod(
+    "chat-b", {"PodScheduled": "False"}, "0/3 nodes are available: 3 Insufficient hugepages-2Mi."
+)
 OTHERS = [
     labelled("Service", "chat"),
     labelled("ConfigMap", "chat-scripts"),
@@ -125,7 +140,10 @@ def test_status(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "chat-a" in out and "vm.nr_hugepages" in out
     first = asked(cluster)[0]
     assert first[:3] == ["--context=east", "--namespace=llm", "get"]
-    assert "--selector=app.kubernetes.io/managed-by=gaudi-launch,app.kubernetes.io/instance=chat" in first
+    assert (
+        "--selector=app.kubernetes.io/managed-by=gaudi-launch,app.kubernetes.io/instance=chat"
+        in first
+    )
 
 
 def test_status_in_chinese(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,14 +153,19 @@ def test_status_in_chinese(cluster: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_status_as_json(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lws = labelled("LeaderWorkerSet", "r1", "leaderworkerset.x-k8s.io/v1", spec={"replicas": 1}, status={})
+    lws = labelled(
+        "LeaderWorkerSet", "r1", "leaderworkerset.x-k8s.io/v1", spec={"replicas": 1}, status={}
+    )
     lws["metadata"]["labels"] = {**lws["metadata"]["labels"], "app.kubernetes.io/instance": "r1"}
     answer(cluster, DEPLOYMENT, READY)
     answer(cluster, lws, kinds="leaderworkersets")
     code, out, _ = kube(capsys, "status", "--json")
     found = json.loads(out)
     assert (code, found["schema"]) == (0, 1)
-    assert [(each["name"], each["ready"]) for each in found["deployments"]] == [("chat", False), ("r1", False)]
+    assert [(each["name"], each["ready"]) for each in found["deployments"]] == [
+        ("chat", False),
+        ("r1", False),
+    ]
     assert found["deployments"][1]["workloads"] == [
         {"kind": "LeaderWorkerSet", "name": "r1", "wanted": 1, "ready": 0}
     ]
@@ -168,12 +191,24 @@ STARTED = container({"running": {"startedAt": "2026-11-21T08:55:00Z"}})
     [
         (READY, "ready", None),
         (PENDING, "pending", "kube.few_hugepages"),
-        (unscheduled("1 Insufficient habana.ai/gaudi, 2 Insufficient cpu"), "pending", "kube.few_cards"),
+        (
+            unscheduled("1 Insufficient habana.ai/gaudi, 2 Insufficient cpu"),
+            "pending",
+            "kube.few_cards",
+        ),
         (unscheduled("1 Insufficient aws.amazon.com/neuron"), "pending", "kube.few_neuron"),
         (unscheduled("2 Insufficient memory"), "pending", "kube.few_cpu"),
         (unscheduled("1 node(s) had untolerated taint {a: b}"), "pending", "kube.taint"),
-        (unscheduled("1 node(s) didn't match Pod's node affinity/selector"), "pending", "kube.selector"),
-        (unscheduled("pod has unbound immediate PersistentVolumeClaims"), "pending", "kube.no_volume"),
+        (
+            unscheduled("1 node(s) didn't match Pod's node affinity/selector"),
+            "pending",
+            "kube.selector",
+        ),
+        (
+            unscheduled("pod has unbound immediate PersistentVolumeClaims"),
+            "pending",
+            "kube.no_volume",
+        ),
         (unscheduled("something new"), "pending", "kube.unscheduled"),
         (waiting("ImagePullBackOff"), "failed", "kube.no_image"),
         (waiting("CreateContainerConfigError"), "failed", "kube.no_secret"),
@@ -183,7 +218,11 @@ STARTED = container({"running": {"startedAt": "2026-11-21T08:55:00Z"}})
         (pod("p", containerStatuses=[STARTED]), "starting", "kube.starting"),
         (crashed(exitCode=1), "failed", "kube.crashed"),
         (crashed(exitCode=137, reason="OOMKilled"), "failed", "kube.out_of_memory"),
-        (labelled("Pod", "p", metadata={"deletionTimestamp": "2026-11-21T08:55:00Z"}), "ending", None),
+        (
+            labelled("Pod", "p", metadata={"deletionTimestamp": "2026-11-21T08:55:00Z"}),
+            "ending",
+            None,
+        ),
     ],
 )
 def test_what_a_pod_waits_for(item: dict[str, Any], phase: str, id: str | None) -> None:
@@ -200,21 +239,39 @@ def test_a_long_start_says_how_long_it_may_take() -> None:
 def test_a_ray_service_is_ready_with_its_workers() -> None:
     spec = {"rayClusterConfig": {"workerGroupSpecs": [{"minReplicas": 2}]}}
     active = {"activeServiceStatus": {"rayClusterStatus": {"readyWorkerReplicas": 2}}}
-    item = labelled("RayService", "chat", "ray.io/v1", spec=spec, status={"serviceStatus": "Running", **active})
+    item = labelled(
+        "RayService", "chat", "ray.io/v1", spec=spec, status={"serviceStatus": "Running", **active}
+    )
     assert statuses([item], NOW)[0].ready
     assert not statuses([{**item, "status": active}], NOW)[0].ready
 
 
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-KEYS = ("kind", "spec", "status", "containerStatuses", "conditions", "state", "running", "startedAt", "containers")
+KEYS = (
+    "kind",
+    "spec",
+    "status",
+    "containerStatuses",
+    "conditions",
+    "state",
+    "running",
+    "startedAt",
+    "containers",
+)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.dictionaries(st.sampled_from(KEYS), JSONS | st.dictionaries(st.sampled_from(KEYS), JSONS), max_size=5))
+@given(
+    st.dictionaries(
+        st.sampled_from(KEYS), JSONS | st.dictionaries(st.sampled_from(KEYS), JSONS), max_size=5
+    )
+)
 def test_no_answer_is_a_traceback(item: dict[str, Any]) -> None:
     labels = {"app.kubernetes.io/instance": "x"}
     for kind in ("Pod", "Deployment", "RayService"):
@@ -274,10 +331,15 @@ def test_nothing_is_deleted_unasked(cluster: Path, capsys: pytest.CaptureFixture
     assert all(words[0] == "get" for words in asked(cluster))
 
 
-def test_what_helm_installed_is_left_to_helm(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_helm_installed_is_left_to_helm(
+    cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     installed = {
         **DEPLOYMENT,
-        "metadata": {**DEPLOYMENT["metadata"], "annotations": {"meta.helm.sh/release-name": "chat"}},
+        "metadata": {
+            **DEPLOYMENT["metadata"],
+            "annotations": {"meta.helm.sh/release-name": "chat"},
+        },
     }
     answer(cluster, installed)
     code, _, err = kube(capsys, "delete", "chat", "--yes")
@@ -288,8 +350,16 @@ def test_what_helm_installed_is_left_to_helm(cluster: Path, capsys: pytest.Captu
     ("said", "code", "id"),
     [
         ("error: You must be logged in to the server (Unauthorized)", 1, "kube.forbidden"),
-        ('error: Error from server (Forbidden): pods is forbidden: User "x" cannot list', 1, "kube.forbidden"),
-        ("error: Unable to connect to the server: dial tcp: lookup x: no such host", 1, "kube.unreachable"),
+        (
+            'error: Error from server (Forbidden): pods is forbidden: User "x" cannot list',
+            1,
+            "kube.forbidden",
+        ),
+        (
+            "error: Unable to connect to the server: dial tcp: lookup x: no such host",
+            1,
+            "kube.unreachable",
+        ),
         ('error: context "east" does not exist', 2, "kube.context"),
         ("error: The connection to the server localhost:8080 was refused", 3, "kube.no_config"),
         ("error: something else", 1, "kube.failed"),
@@ -303,7 +373,9 @@ def test_what_kubectl_says_is_understood(
     assert (found, json.loads(out)["error"]["id"]) == (code, id)
 
 
-def test_a_kind_that_is_closed_to_the_user_is_no_failure(cluster: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_kind_that_is_closed_to_the_user_is_no_failure(
+    cluster: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The role `view` of a cluster sees deployments, and not what controllers have added."""
     answer(cluster, DEPLOYMENT, READY, *OTHERS)
     said = 'error from server (Forbidden): scaledobjects.keda.sh is forbidden: User "me" cannot list resource'
@@ -318,18 +390,25 @@ def test_a_kind_that_is_closed_to_the_user_is_no_failure(cluster: Path, capfd: p
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "not json"])
-def test_an_answer_that_is_none(text: str, cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_that_is_none(
+    text: str, cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (cluster / "get-deployments").write_text(text)
     assert kube(capsys, "status")[0] == 1
 
 
-@pytest.mark.parametrize("words", [["logs", "chat"], ["delete", "chat", "--yes"], ["status", "chat", "--json"]])
+@pytest.mark.parametrize(
+    "words", [["logs", "chat"], ["delete", "chat", "--yes"], ["status", "chat", "--json"]]
+)
 def test_objects_of_others_are_left_alone(
     words: list[str], cluster: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Should a cluster answer with more than was asked for."""
     other = labelled("Service", "other")
-    other["metadata"]["labels"] = {**other["metadata"]["labels"], "app.kubernetes.io/instance": "other"}
+    other["metadata"]["labels"] = {
+        **other["metadata"]["labels"],
+        "app.kubernetes.io/instance": "other",
+    }
     answer(cluster, DEPLOYMENT, READY, other)
     for verb in ("logs", "delete"):
         (cluster / verb).write_text("done")
@@ -338,13 +417,17 @@ def test_objects_of_others_are_left_alone(
     assert "other" not in out and "service/other" not in asked(cluster)[-1]
 
 
-def test_a_kubectl_that_was_killed_says_so(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kubectl_that_was_killed_says_so(
+    cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (cluster / "kubectl").write_text("#!/bin/sh\nkill -9 $$\n")
     code, _, err = kube(capsys, "status")
     assert code == 1 and "-9" in err
 
 
-def test_an_empty_namespace_is_no_failure(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_namespace_is_no_failure(
+    cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     answer(cluster)
     code, out, _ = kube(capsys, "status")
     assert code == 0 and "--namespace" in out
@@ -358,20 +441,28 @@ def test_nothing_of_that_name(cluster: Path, capsys: pytest.CaptureFixture[str])
     assert code == 1 and "other" in err
 
 
-@pytest.mark.parametrize("words", [["status", "a,b"], ["logs", "--x=y"], ["delete", "A"], ["status", "-N", "a b"]])
-def test_names_cannot_become_options(words: list[str], cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["status", "a,b"], ["logs", "--x=y"], ["delete", "A"], ["status", "-N", "a b"]]
+)
+def test_names_cannot_become_options(
+    words: list[str], cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert kube(capsys, *words)[0] == 2
     assert not (cluster / "asked").exists()
 
 
-def test_no_kubectl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_kubectl(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     code, _, err = kube(capsys, "status")
     assert code == 3 and "kubernetes.io/docs/tasks/tools" in err
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
-def test_the_real_kubectl_without_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_real_kubectl_without_a_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _, err = kube(capsys, "status")
     assert code == 3 and "KUBECONFIG" in err
     config = tmp_path / "config"

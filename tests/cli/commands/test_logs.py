@@ -31,8 +31,14 @@ def ended_service(log: bytes) -> Path:
 def test_a_log_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     folder = ended_service(b"one\ntwo\nthr\xff")
     shown = {"schema": 1, "name": "demo", "path": str(folder / "engine.log"), "begun": True}
-    assert answer(capsys, "logs", "demo", "--json") == (0, {**shown, "lines": ["one", "two", "thr\ufffd"]})
-    assert answer(capsys, "logs", "demo", "-n", "1", "--json") == (0, {**shown, "lines": ["thr\ufffd"]})
+    assert answer(capsys, "logs", "demo", "--json") == (
+        0,
+        {**shown, "lines": ["one", "two", "thr\ufffd"]},
+    )
+    assert answer(capsys, "logs", "demo", "-n", "1", "--json") == (
+        0,
+        {**shown, "lines": ["thr\ufffd"]},
+    )
 
 
 def test_a_followed_log_is_an_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +62,13 @@ def test_a_line_is_printed_when_it_is_complete(capsys: pytest.CaptureFixture[str
 def test_a_log_that_has_not_begun_has_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with service("demo", "http://127.0.0.1:1", phase="start") as folder:
         code, shown = answer(capsys, "logs", "demo", "--json")
-    expected = {"schema": 1, "name": "demo", "path": str(folder / "engine.log"), "begun": False, "lines": []}
+    expected = {
+        "schema": 1,
+        "name": "demo",
+        "path": str(folder / "engine.log"),
+        "begun": False,
+        "lines": [],
+    }
     assert (code, shown) == (0, expected)
 
 

@@ -20,7 +20,9 @@ HLS2 = recorded_hosts()["hls2-idle"]
 
 def without_time(plan: dict[str, Any]) -> dict[str, Any]:
     env = {
-        name: re.sub(r"\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d", "@TIME@", value) if name == "VLLM_PROFILE_FILE" else value
+        name: re.sub(r"\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d", "@TIME@", value)
+        if name == "VLLM_PROFILE_FILE"
+        else value
         for name, value in plan["env"].items()
     }
     return {"env": env, "argv": plan["argv"], "modules": plan["modules"], "cpus": plan["cpus"]}
@@ -38,7 +40,9 @@ def test_migrate_and_plan_give_what_the_scripts_did(
     for variable, value in record["env_in"].items():
         monkeypatch.setenv(variable, value)
     release, script = SCRIPTS[name]
-    code, shown = document(capsys, "migrate", "--json", "--release", release, "--", "bash", script, *record["args"])
+    code, shown = document(
+        capsys, "migrate", "--json", "--release", release, "--", "bash", script, *record["args"]
+    )
     if not record["launched"] or asks_too_much(record):
         assert code in (2, 3)
         assert shown["error"]["message"]
@@ -50,7 +54,9 @@ def test_migrate_and_plan_give_what_the_scripts_did(
     assert comparable(ours, record) == comparable(record["env"], record)
     # our own words mean the same
     at = shown["command"].index("serve") + 1
-    code, planned = document(capsys, "plan", "--json", "--tuning", "reference", *shown["command"][at:])
+    code, planned = document(
+        capsys, "plan", "--json", "--tuning", "reference", *shown["command"][at:]
+    )
     assert code == 0
     folder = {"QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX"}
     left, right = without_time(planned), without_time(shown["plan"])
@@ -68,7 +74,12 @@ def hls2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "release"),
     [
         (["bash start_gaudi_vllm_server.sh -w /models/Qwen2-72B-Instruct -n 4"], "1.21"),
-        (["VLLM_EP_SIZE=2 bash ./scripts/start_gaudi_vllm_server.sh -w m -t 4 -m 0,1,2,3 -a 0.0.0.0:80"], "1.22"),
+        (
+            [
+                "VLLM_EP_SIZE=2 bash ./scripts/start_gaudi_vllm_server.sh -w m -t 4 -m 0,1,2,3 -a 0.0.0.0:80"
+            ],
+            "1.22",
+        ),
         (["bash start_gaudi_vllm_server.sh -w m -t 2"], "1.22"),
         (["bash start_gaudi_vllm_server.sh -w m -t 8192"], "1.21"),
         (["bash quickstart/start_vllm.sh -q -c /cache"], "deepseek_r1"),
@@ -104,19 +115,32 @@ def test_what_is_no_call_is_refused(
     assert (code, shown["error"]["id"]) == (2, error)
 
 
-def test_an_assignment_in_front_is_honoured_and_kept(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
-    words = "VLLM_GRAPH_RESERVED_MEM=0.4 bash start_gaudi_vllm_server.sh -w /models/Qwen3-8B -i 2048"
+def test_an_assignment_in_front_is_honoured_and_kept(
+    hls2: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        "VLLM_GRAPH_RESERVED_MEM=0.4 bash start_gaudi_vllm_server.sh -w /models/Qwen3-8B -i 2048"
+    )
     _, shown = document(capsys, "migrate", "--json", words)
     assert shown["plan"]["env"]["VLLM_GRAPH_RESERVED_MEM"] == "0.4"
     # the script knows no top for a range of one number, and takes its own
     assert shown["plan"]["env"]["VLLM_PROMPT_SEQ_BUCKET_MAX"] == "1152"
     assert shown["command"] == [
-        *("env", "VLLM_GRAPH_RESERVED_MEM=0.4", "gaudi-launch", "serve", "--engine", "vllm-fork@1.21"),
+        *(
+            "env",
+            "VLLM_GRAPH_RESERVED_MEM=0.4",
+            "gaudi-launch",
+            "serve",
+            "--engine",
+            "vllm-fork@1.21",
+        ),
         *("-w", "/models/Qwen3-8B", "-i", "2048"),
     ]
 
 
-def test_differences_name_both_values_and_why(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_name_both_values_and_why(
+    hls2: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8 -i 4,38000 -l 40960 -t 40960 -r 8,24000"
     _, shown = document(capsys, "migrate", "--json", words)
     rows = {row["name"]: row for row in shown["differences"]}
@@ -131,14 +155,17 @@ def test_differences_name_both_values_and_why(hls2: None, capsys: pytest.Capture
 R1 = "bash start_vllm.sh -w /models/DeepSeek-R1-0528-G2 -q -u 127.0.0.1 -p 8688 -b 128 -l 16384 -c /models/cache"
 
 
-def test_code_that_the_model_brings_stays_agreed_to(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_that_the_model_brings_stays_agreed_to(
+    hls2: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, shown = document(capsys, "migrate", "--json", R1)
     assert "--trust-remote-code" in shown["command"]
     assert [row for row in shown["differences"] if row["name"] == "--trust-remote-code"] == []
 
 
 @pytest.mark.parametrize(
-    ("config", "reason"), [("{}", "contains no Python code"), ('{"auto_map": {}}', "contains no Python code")]
+    ("config", "reason"),
+    [("{}", "contains no Python code"), ('{"auto_map": {}}', "contains no Python code")],
 )
 def test_code_that_is_not_there_is_left_out_for_that_reason(
     config: str, reason: str, hls2: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -153,8 +180,12 @@ def test_code_that_is_not_there_is_left_out_for_that_reason(
     assert reason in rows["--trust-remote-code"]["reason"]
 
 
-def test_code_of_a_model_that_is_not_here_is_called_unknown(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
-    _, shown = document(capsys, "migrate", "--json", "bash start_gaudi_vllm_server.sh -w /nowhere/Mine -n 1")
+def test_code_of_a_model_that_is_not_here_is_called_unknown(
+    hls2: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, shown = document(
+        capsys, "migrate", "--json", "bash start_gaudi_vllm_server.sh -w /nowhere/Mine -n 1"
+    )
     rows = {row["name"]: row for row in shown["differences"]}
     assert "it is unknown" in rows["--trust-remote-code"]["reason"]
 
@@ -178,7 +209,9 @@ def _deliberate(shown: dict[str, Any]) -> dict[str, str]:
     return {each["id"]: each["message"] for each in shown["reference_differences"]}
 
 
-def test_reference_tuning_lists_what_differs_on_purpose(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reference_tuning_lists_what_differs_on_purpose(
+    hls2: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = "bash start_gaudi_vllm_server.sh -w /models/Qwen2-72B-Instruct -n 4 -m 0,1,2,3"
     _, shown = document(capsys, "migrate", "--json", words)
     found = _deliberate(shown)
@@ -198,7 +231,9 @@ def test_cards_chosen_by_number_differ(hls2: None, capsys: pytest.CaptureFixture
     words = "bash start_gaudi_vllm_server.sh -w /models/Qwen2-72B-Instruct -n 4"
     _, shown = document(capsys, "migrate", "--json", words)
     found = _deliberate(shown)
-    assert "reference.cpus" not in found  # without -m the script binds nothing, and so does reference tuning
+    assert (
+        "reference.cpus" not in found
+    )  # without -m the script binds nothing, and so does reference tuning
     assert "(0,1,2,3)" in found["reference.cards"]
 
 
@@ -211,7 +246,17 @@ def test_differences_are_shown_to_people(hls2: None, capsys: pytest.CaptureFixtu
     words = "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8"
     assert run(["migrate", words]) == 0
     assert "Deliberate differences from the start script" in capsys.readouterr().out
-    plan = ["plan", "--tuning", "reference", "--engine", "vllm-fork@1.21", "-w", "QwQ-32B", "-n", "8"]
+    plan = [
+        "plan",
+        "--tuning",
+        "reference",
+        "--engine",
+        "vllm-fork@1.21",
+        "-w",
+        "QwQ-32B",
+        "-n",
+        "8",
+    ]
     assert run(plan) == 0
     assert "4 deliberate differences from the start script: add --all." in capsys.readouterr().out
     assert run([*plan, "--all"]) == 0

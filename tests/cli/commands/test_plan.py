@@ -50,7 +50,9 @@ WISHES = ("-n", "4", "-i", "4,38000", "-l", "40960", "-r", "8,24000", "-c", "/ca
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_for_people(model: str, language: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "plan", *MACHINE, *ENGINE, "-w", model, *WISHES, "--all", "--lang", language)
+    code, out, _ = output(
+        capsys, "plan", *MACHINE, *ENGINE, "-w", model, *WISHES, "--all", "--lang", language
+    )
     assert code == 0
     golden(f"plan-{language}.txt", stripped(out))
 
@@ -62,9 +64,15 @@ def test_json_has_what_the_design_names(model: str, capsys: pytest.CaptureFixtur
     named = "schema engine model modules cpus numa_nodes env argv buckets memory estimate settings warnings"
     assert set(named.split()) <= set(shown)
     assert shown["modules"] == [0, 1, 2, 3]
-    assert shown["buckets"]["graphs"] == len(shown["buckets"]["prompt"]) + len(shown["buckets"]["decode"])
+    assert shown["buckets"]["graphs"] == len(shown["buckets"]["prompt"]) + len(
+        shown["buckets"]["decode"]
+    )
     assert shown["estimate"]["warmup_seconds"]["low"] < shown["estimate"]["warmup_seconds"]["high"]
-    sent = {s["name"]: s["value"] for s in shown["settings"] if s["kind"] == "env" and s["source"] != "engine"}
+    sent = {
+        s["name"]: s["value"]
+        for s in shown["settings"]
+        if s["kind"] == "env" and s["source"] != "engine"
+    }
     assert sent == shown["env"]
     assert all(s["reason"] for s in shown["settings"])
 
@@ -77,7 +85,9 @@ def test_words_behind_the_dashes_go_through_untouched(capsys: pytest.CaptureFixt
     assert shown["url"] == "http://127.0.0.1:9000"
 
 
-def test_a_plan_for_an_assumed_engine_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_plan_for_an_assumed_engine_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     empty = tmp_path / "python"
     empty.write_text('#!/bin/sh\necho \'gaudi-launch-answer:{"packages": {}, "facts": {}}\'\n')
     empty.chmod(0o755)
@@ -106,7 +116,9 @@ def test_a_plan_for_an_assumed_engine_says_so(capsys: pytest.CaptureFixture[str]
         (("-w", "m", "-n", "2", "-m", "0"), 2, None),
     ],
 )
-def test_wrong_input(words: tuple[str, ...], code: int, id: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_input(
+    words: tuple[str, ...], code: int, id: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
     engine = () if "--engine" in words else ENGINE
     found, out, _ = output(capsys, "plan", *MACHINE, *engine, "--json", *words)
     shown = json.loads(out)
@@ -115,13 +127,34 @@ def test_wrong_input(words: tuple[str, ...], code: int, id: str | None, capsys: 
     assert id is None or shown["error"]["id"] == id
 
 
-LETTERS = ["-n", "-m", "-p", "-d", "-i", "-o", "-t", "-l", "-b", "-e", "-r", "--padding-limit", "--max-capture-len"]
+LETTERS = [
+    "-n",
+    "-m",
+    "-p",
+    "-d",
+    "-i",
+    "-o",
+    "-t",
+    "-l",
+    "-b",
+    "-e",
+    "-r",
+    "--padding-limit",
+    "--max-capture-len",
+]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(given_=st.dictionaries(st.sampled_from(LETTERS), st.text(max_size=12), max_size=4))
-def test_any_text_is_answered_with_a_sentence(capsys: pytest.CaptureFixture[str], given_: dict[str, str]) -> None:
-    words = [f"{flag}={text}" if flag.startswith("--") else flag + text for flag, text in given_.items()]
+def test_any_text_is_answered_with_a_sentence(
+    capsys: pytest.CaptureFixture[str], given_: dict[str, str]
+) -> None:
+    words = [
+        f"{flag}={text}" if flag.startswith("--") else flag + text for flag, text in given_.items()
+    ]
     code, out, err = output(capsys, "plan", *MACHINE, *ENGINE, "-w", "m", "--json", *words)
     assert code in (0, 2, 3)
     assert "Traceback" not in out + err
@@ -135,17 +168,36 @@ def test_every_sentence_is_there_in_both_languages() -> None:
         assert mine == {id for id in chinese if id.startswith(area)}
 
 
-def test_a_plan_that_binds_no_cpus_gives_no_reason_for_some(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_that_binds_no_cpus_gives_no_reason_for_some(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = ["-w", "meta-llama/Llama-3.1-8B-Instruct", "-n", "1", "--machine", "simulated:hls2"]
-    assert run(["plan", *words, "--engine", "vllm-fork@1.21", "--tuning", "reference", "--all"]) == 0
+    assert (
+        run(["plan", *words, "--engine", "vllm-fork@1.21", "--tuning", "reference", "--all"]) == 0
+    )
     out, _ = capsys.readouterr()
     assert "CPUs       not bound" in out and "the cards' share" not in out
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.22", "deepseek_r1"])
-def test_a_padding_limit_of_a_script_names_its_option(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    model = "deepseek-ai/DeepSeek-R1" if engine == "deepseek_r1" else "meta-llama/Llama-3.1-8B-Instruct"
-    words = ["-w", model, "-n", "8", "--machine", "simulated:hls2", "--engine", engine, "--padding-limit", "0"]
+def test_a_padding_limit_of_a_script_names_its_option(
+    engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = (
+        "deepseek-ai/DeepSeek-R1" if engine == "deepseek_r1" else "meta-llama/Llama-3.1-8B-Instruct"
+    )
+    words = [
+        "-w",
+        model,
+        "-n",
+        "8",
+        "--machine",
+        "simulated:hls2",
+        "--engine",
+        engine,
+        "--padding-limit",
+        "0",
+    ]
     assert run(["plan", *words, "--tuning", "reference", "--json"]) == 0
     out, _ = capsys.readouterr()
     settings = {each["name"]: each for each in json.loads(out)["settings"]}
@@ -160,5 +212,7 @@ def test_a_plan_imports_nothing_that_runs_services() -> None:
         "    code = run('plan -w Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --json'.split())\n"
         "print(code, [name for name in sys.modules if name.startswith('gaudi_launch.services.process')])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "0 []\n"

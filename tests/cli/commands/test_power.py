@@ -42,7 +42,9 @@ def test_limits_are_set_and_restored(server: Path, capsys: pytest.CaptureFixture
     assert set(caps(capsys).values()) == {900}
 
 
-def test_nothing_is_changed_without_a_confirmation(server: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_changed_without_a_confirmation(
+    server: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = output(capsys, "power", "--cap", "600")
     assert (code, out) == (2, "") and "--yes" in err
     assert not (server.parent / "state" / "gaudi-launch" / "doctor").exists()
@@ -66,7 +68,9 @@ def test_the_commands_of_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
         (("--days", "0"), 2, "--days"),
     ],
 )
-def test_what_is_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, says: str) -> None:
+def test_what_is_refused(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, says: str
+) -> None:
     found, out, err = output(capsys, "power", *words)
     assert (found, out) == (code, "") and says in err and "Traceback" not in err
 
@@ -76,7 +80,9 @@ def test_energy_is_shown_by_day(capsys: pytest.CaptureFixture[str]) -> None:
     with service("mine", "http://127.0.0.1:9", phase="load") as folder:
         ring = HistoryRing(folder)
         for number in range(361):
-            ring.add(HistoryRow(now + 10 * number, 1000.0, EngineCounters(generated=5000.0 * number)))
+            ring.add(
+                HistoryRow(now + 10 * number, 1000.0, EngineCounters(generated=5000.0 * number))
+            )
         ring.close()
         found = reading(capsys, "power", "--machine", "simulated:hls2")
         code, out, _ = output(capsys, "power", "--machine", "simulated:hls2")

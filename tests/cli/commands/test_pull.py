@@ -21,7 +21,9 @@ FILES = {"config.json": b"{}", "model.safetensors": bytes(2 << 20), "README.md":
 class User:
     def __init__(self, home: Path, hub: Hub) -> None:
         keep = {
-            k: v for k, v in os.environ.items() if not k.startswith(("HF_", "LC_", "LANG")) and "proxy" not in k
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("HF_", "LC_", "LANG")) and "proxy" not in k
         }
         self.environment = {
             **keep,
@@ -34,7 +36,12 @@ class User:
     def run(self, *words: str) -> tuple[int, str, str]:
         argv = [sys.executable, "-m", "gaudi_launch", *words]
         done = subprocess.run(
-            argv, env=self.environment, capture_output=True, text=True, timeout=GENEROUS, check=False
+            argv,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=GENEROUS,
+            check=False,
         )
         assert "Traceback" not in done.stderr
         return done.returncode, done.stdout, done.stderr

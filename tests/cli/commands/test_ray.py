@@ -29,10 +29,14 @@ def test_the_config_of_the_guides_eight_cards(capsys: pytest.CaptureFixture[str]
     golden("ray-serve-eight-cards.yaml", out.replace(str(IN_RAY), "IN_RAY"))
     config = yaml.safe_load(out)
     variables = config["applications"][0]["runtime_env"]["env_vars"]
-    assert variables["PYTHONPATH"] == str(IN_RAY) and all(isinstance(value, str) for value in variables.values())
+    assert variables["PYTHONPATH"] == str(IN_RAY) and all(
+        isinstance(value, str) for value in variables.values()
+    )
 
 
-def test_what_we_write_passes_our_own_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_we_write_passes_our_own_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "serve.yaml"
     words = ("--replicas", "1..2", "-n", "4", "--out", str(file))
     code, out, _ = output(capsys, "ray", "config", *MODEL, *words, *MACHINE)
@@ -41,7 +45,9 @@ def test_what_we_write_passes_our_own_check(tmp_path: Path, capsys: pytest.Captu
     assert (code, out) == (0, f"{file}: no problem was found.\n")
 
 
-def test_a_config_names_no_file_that_only_serve_would_write(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_config_names_no_file_that_only_serve_would_write(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = ("-w", "Qwen/QwQ-32B", "-n", "2", "--engine", "ray-serve:vllm-gaudi")
     code, out, _ = output(capsys, "ray", "config", *words, *MACHINE)
     variables = yaml.safe_load(out)["applications"][0]["runtime_env"]["env_vars"]
@@ -98,7 +104,9 @@ def test_a_file_that_cannot_be_read(
         (("plan", "--engine", "ray-serve", "-n", "4", "--replicas", "3"), 3, "placement.too_many"),
     ],
 )
-def test_wrong_words(words: tuple[str, ...], code: int, id: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_words(
+    words: tuple[str, ...], code: int, id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     found, out, _ = output(capsys, *words, *MODEL, *MACHINE, "--json")
     assert (found, json.loads(out)["error"]["id"]) == (code, id)
 
@@ -108,9 +116,19 @@ def test_a_config_is_only_made_for_ray_serve(capsys: pytest.CaptureFixture[str])
     assert code == 2 and "ray-serve:ENGINE" in err
 
 
-def test_a_config_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_config_that_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _, err = output(
-        capsys, "ray", "config", *MODEL, "-n", "8", *MACHINE, "--out", str(tmp_path / "no/such/x.yaml")
+        capsys,
+        "ray",
+        "config",
+        *MODEL,
+        "-n",
+        "8",
+        *MACHINE,
+        "--out",
+        str(tmp_path / "no/such/x.yaml"),
     )
     assert code == 1 and "No such file" in err
 

@@ -10,7 +10,20 @@ from typer.testing import CliRunner
 from gaudi_launch.cli.main import app
 from tests.support.recommend import SMALL
 
-FEW = ("--accelerator", "gaudi2", "-n", "1", "-d", "bf16", "--max-prefill-seqs", "1", "-i", "64,500", "-o", "10,50")
+FEW = (
+    "--accelerator",
+    "gaudi2",
+    "-n",
+    "1",
+    "-d",
+    "bf16",
+    "--max-prefill-seqs",
+    "1",
+    "-i",
+    "64,500",
+    "-o",
+    "10,50",
+)
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -23,7 +36,13 @@ def test_the_first_screen_has_the_command_and_what_else_was_possible() -> None:
     lines = page.splitlines()
     assert code == 0
     assert lines[2].startswith(f"  gaudi-launch serve {SMALL} -n 1 -d bf16 -i 64,500")
-    for part in ("Runner-up:", "Objective with another value:", "Cards for a rate:", "limited by", "warm-up"):
+    for part in (
+        "Runner-up:",
+        "Objective with another value:",
+        "Cards for a rate:",
+        "limited by",
+        "warm-up",
+    ):
         assert any(part in line for line in lines[:24]), part
 
 
@@ -33,7 +52,9 @@ def test_the_object_has_winner_plan_front_and_top() -> None:
     assert code == 0
     assert (found["schema"], found["goal"], len(found["top"])) == (1, "throughput", 2)
     assert found["top"][0] == found["winner"]
-    assert found["winner"]["max_num_seqs"] == int(found["command"][found["command"].index("-b") + 1])
+    assert found["winner"]["max_num_seqs"] == int(
+        found["command"][found["command"].index("-b") + 1]
+    )
     assert found["plan"]["num_blocks"] > 0
     assert found["unmet"] == []
     band = found["band"]["most_output_tokens_per_second"]

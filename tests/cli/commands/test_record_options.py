@@ -32,7 +32,9 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command(cls=RecordCommand)
-def show(as_json: bool = typer.Option(False, "--json"), address: Address = Empty) -> tuple[bool, Address]:
+def show(
+    as_json: bool = typer.Option(False, "--json"), address: Address = Empty
+) -> tuple[bool, Address]:
     return as_json, address
 
 
@@ -45,7 +47,21 @@ def test_nothing_given_is_the_empty_record() -> None:
 
 
 def test_each_option_fills_its_field() -> None:
-    words = ("-p", "80", "--name", "x", "--label", "a", "--label", "b", "--force", "--json", "--", "-q", "z")
+    words = (
+        "-p",
+        "80",
+        "--name",
+        "x",
+        "--label",
+        "a",
+        "--label",
+        "b",
+        "--force",
+        "--json",
+        "--",
+        "-q",
+        "z",
+    )
     filled = Address(port="80", name="x", labels=("a", "b"), force=True, rest=("-q", "z"))
     assert run(*words) == (True, filled)
 
@@ -57,7 +73,14 @@ def test_one_call_leaves_nothing_for_the_next() -> None:
 
 def test_options_come_in_the_order_of_the_fields_after_the_commands_own() -> None:
     params = typer.main.get_command(app).params
-    assert [param.name for param in params] == ["as_json", "port", "name", "labels", "force", "rest"]
+    assert [param.name for param in params] == [
+        "as_json",
+        "port",
+        "name",
+        "labels",
+        "force",
+        "rest",
+    ]
 
 
 def commands(command: Any) -> Iterator[Any]:

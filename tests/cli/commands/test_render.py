@@ -18,8 +18,30 @@ from tests.support.places import DATA
 
 TARGETS = ("script", "env", "docker", "compose", "quadlet", "systemd")
 GUIDE = (
-    *("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "-b", "128", "-i", "800,1024", "-o", "400,512", "-l", "8192"),
-    *("-t", "8192", "-c", "/data/warmup", "--machine", "simulated:hls2", "--engine", "vllm-fork@1.21"),
+    *(
+        "-w",
+        "/models/Qwen2-72B-Instruct",
+        "-n",
+        "4",
+        "-b",
+        "128",
+        "-i",
+        "800,1024",
+        "-o",
+        "400,512",
+        "-l",
+        "8192",
+    ),
+    *(
+        "-t",
+        "8192",
+        "-c",
+        "/data/warmup",
+        "--machine",
+        "simulated:hls2",
+        "--engine",
+        "vllm-fork@1.21",
+    ),
     *("--python", "/opt/vllm/bin/python3", "--name", "qwen"),
 )
 NOT_HERE = (
@@ -70,10 +92,15 @@ def test_one_file_goes_to_stdout_and_several_need_a_folder(
     assert (code, out) == (2, "") and "--to DIR" in err
     code, out, _ = output(capsys, "render", "env", *GUIDE, "--to", "there/here")
     assert (code, out) == (0, "there/here/env.sh\nthere/here/config.yml\n")
-    assert sorted(path.name for path in (tmp_path / "there/here").iterdir()) == ["config.yml", "env.sh"]
+    assert sorted(path.name for path in (tmp_path / "there/here").iterdir()) == [
+        "config.yml",
+        "env.sh",
+    ]
 
 
-def test_a_file_by_its_own_name_can_be_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_file_by_its_own_name_can_be_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     code, out, _ = output(capsys, "render", "script", *GUIDE, "--to", "start.sh")
     assert (code, out) == (0, "start.sh\n")
     assert (tmp_path / "start.sh").stat().st_mode & 0o777 == 0o755
@@ -119,7 +146,17 @@ def test_secrets_are_named_and_never_written(
         (("docker", "-w", "demo", "--engine", "cpu"), 2, "--image"),
         (("script", *GUIDE, "--name", "a/b"), 2, "a/b"),
         (
-            ("systemd", "-w", "/m", "--machine", "simulated:hls2", "-n", "1", "--engine", "vllm-fork@1.21"),
+            (
+                "systemd",
+                "-w",
+                "/m",
+                "--machine",
+                "simulated:hls2",
+                "-n",
+                "1",
+                "--engine",
+                "vllm-fork@1.21",
+            ),
             2,
             "--python",
         ),
@@ -131,16 +168,29 @@ def test_secrets_are_named_and_never_written(
         (("docker", "-w", "/m", "--machine", "none.json"), 2, "none.json"),
     ],
 )
-def test_wrong_input(words: tuple[str, ...], code: int, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_input(
+    words: tuple[str, ...], code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     got, out, err = output(capsys, "render", *words)
     assert (got, out) == (code, "")
     assert says in err and "hf_x" not in err
 
 
-def test_paths_mean_the_same_in_any_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_paths_mean_the_same_in_any_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "my model").mkdir()
     (tmp_path / "my model/config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
-    words = ("-w", "my model", "--machine", "simulated:hls2", "--engine", "vllm-fork@1.21", "-c", "warm")
+    words = (
+        "-w",
+        "my model",
+        "--machine",
+        "simulated:hls2",
+        "--engine",
+        "vllm-fork@1.21",
+        "-c",
+        "warm",
+    )
     code, out, _ = output(capsys, "render", "compose", *words, "--json")
     assert code == 0
     text = json.loads(out)["files"][0]["text"]

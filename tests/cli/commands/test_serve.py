@@ -30,7 +30,9 @@ def test_serve_says_when_it_answers_and_ends_on_ctrl_c(
 ) -> None:
     process = gaudi.start("-w", str(model), "-n", "4", "-p", str(free_port), "--name", "small")
     lines = ready_lines(process)
-    assert lines[0].startswith("Ready after ") and lines[0].endswith(f"answers at http://127.0.0.1:{free_port}\n")
+    assert lines[0].startswith("Ready after ") and lines[0].endswith(
+        f"answers at http://127.0.0.1:{free_port}\n"
+    )
     with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{free_port}/v1/models") as response:
         assert json.load(response)["data"][0]["id"] == str(model)
     folder = gaudi.state / "gaudi-launch" / "services" / "small"
@@ -47,7 +49,9 @@ def test_serve_says_when_it_answers_and_ends_on_ctrl_c(
     assert living(pids) == []
 
 
-def test_a_killed_launcher_takes_its_engine_with_it(gaudi: Gaudi, model: Path, free_port: int, pids: Path) -> None:
+def test_a_killed_launcher_takes_its_engine_with_it(
+    gaudi: Gaudi, model: Path, free_port: int, pids: Path
+) -> None:
     process = gaudi.start("-w", str(model), "-p", str(free_port))
     ready_lines(process)
     first = int(pids.read_text().split()[0])
@@ -62,14 +66,20 @@ def test_a_killed_launcher_takes_its_engine_with_it(gaudi: Gaudi, model: Path, f
     psutil.wait_procs(family, timeout=GENEROUS)
 
 
-def test_an_engine_that_dies_is_exit_4_with_its_cause(gaudi: Gaudi, model: Path, free_port: int) -> None:
+def test_an_engine_that_dies_is_exit_4_with_its_cause(
+    gaudi: Gaudi, model: Path, free_port: int
+) -> None:
     code, out, err = gaudi.run("-w", str(model), "-p", str(free_port), "--quiet", do="oom")
     assert (code, out) == (4, "")
     assert "likely cause: The card ran out of memory while graphs were warmed up" in err
     assert f"  $ gaudi-launch fit {model}" in err.splitlines()
     # the diagnosis ends the screen, and shows the line that it was taken from
     assert err.splitlines()[-1] == f"  $ gaudi-launch fit {model}"
-    assert any("PT_DEVMEM Allocation failed" in line for line in err.splitlines() if line.startswith("  > "))
+    assert any(
+        "PT_DEVMEM Allocation failed" in line
+        for line in err.splitlines()
+        if line.startswith("  > ")
+    )
     assert "engine.log" in err
 
 
@@ -111,7 +121,12 @@ def test_an_interpreter_without_an_engine_is_exit_3(gaudi: Gaudi, model: Path) -
 
 
 def test_weights_that_are_not_whole_are_exit_5(gaudi: Gaudi, model: Path) -> None:
-    index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    index = {
+        "weight_map": {
+            "a": "model-00001-of-00002.safetensors",
+            "b": "model-00002-of-00002.safetensors",
+        }
+    }
     (model / "model.safetensors.index.json").write_text(json.dumps(index))
     code, _, err = gaudi.run("-w", str(model))
     assert code == 5 and "2 weight files are missing" in err
@@ -160,18 +175,26 @@ def test_a_hub_id_is_fetched_once_and_served_by_its_name(
         assert [name for name, _ in running.asked].count("model.safetensors") == 1
 
 
-def test_an_api_key_never_reaches_a_command_line_or_a_file(gaudi: Gaudi, model: Path, free_port: int) -> None:
-    process = gaudi.start("-w", str(model), "-p", str(free_port), "--name", "k", "--", "--api-key", "s3cret")
+def test_an_api_key_never_reaches_a_command_line_or_a_file(
+    gaudi: Gaudi, model: Path, free_port: int
+) -> None:
+    process = gaudi.start(
+        "-w", str(model), "-p", str(free_port), "--name", "k", "--", "--api-key", "s3cret"
+    )
     lines = ready_lines(process)
     state = json.loads((gaudi.state / "gaudi-launch/services/k/state.json").read_text())
     assert b"s3cret" not in Path(f"/proc/{state['pid']}/cmdline").read_bytes()
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=GENEROUS)
-    written = [path.read_text(errors="replace") for path in gaudi.state.rglob("*") if path.is_file()]
+    written = [
+        path.read_text(errors="replace") for path in gaudi.state.rglob("*") if path.is_file()
+    ]
     assert not any("s3cret" in text for text in [*lines, out, err, *written])
 
 
-def test_two_launches_race_for_the_last_four_cards(gaudi: Gaudi, model: Path, machine: Path, pids: Path) -> None:
+def test_two_launches_race_for_the_last_four_cards(
+    gaudi: Gaudi, model: Path, machine: Path, pids: Path
+) -> None:
     shutil.rmtree(machine)
     write_tree("hls2+busy=4,5,6,7", machine)
     both = [gaudi.start("-w", str(model), "-n", "4", "-p", str(unused_port())) for _ in range(2)]

@@ -55,7 +55,9 @@ def test_it_answers_and_ctrl_c_ends_the_container(user: User, free_port: int) ->
     user.environment |= {"VLLM_API_KEY": "s3cret", "VLLM_LOGGING_LEVEL": "DEBUG"}
     process = user.start("-w", "MODEL", "-n", "2", "-p", str(free_port), "--name", "small", *ENGINE)
     lines = ready_lines(process)
-    assert lines[0].startswith("Ready after ") and lines[0].endswith(f"http://127.0.0.1:{free_port}\n")
+    assert lines[0].startswith("Ready after ") and lines[0].endswith(
+        f"http://127.0.0.1:{free_port}\n"
+    )
     (run,) = user.daemon.runs
     assert run.image == IMAGE
     assert run.options["--runtime"] == ["habana"] and run.options["--network"] == ["host"]
@@ -63,7 +65,10 @@ def test_it_answers_and_ctrl_c_ends_the_container(user: User, free_port: int) ->
     assert run.argv[:2] == ["-m", "vllm.entrypoints.openai.api_server"]
     assert f"{user.model}:{user.model}:ro" in run.options["-v"]
     assert run.environment["HABANA_VISIBLE_DEVICES"] == "4,6"
-    assert (run.environment["VLLM_API_KEY"], run.environment["VLLM_LOGGING_LEVEL"]) == ("s3cret", "DEBUG")
+    assert (run.environment["VLLM_API_KEY"], run.environment["VLLM_LOGGING_LEVEL"]) == (
+        "s3cret",
+        "DEBUG",
+    )
     # the key is on no command line and in no file of ours
     assert not any("s3cret" in word for words in user.daemon.asked for word in words)
     folder = user.state / "gaudi-launch/services/small"
@@ -76,7 +81,9 @@ def test_it_answers_and_ctrl_c_ends_the_container(user: User, free_port: int) ->
     assert (state["engine"], state["phase"]) == ("vllm-fork@1.21", "stopped")
 
 
-def test_the_recipe_cache_is_filled_by_the_container_and_warm_the_next_time(user: User, free_port: int) -> None:
+def test_the_recipe_cache_is_filled_by_the_container_and_warm_the_next_time(
+    user: User, free_port: int
+) -> None:
     words = ("-w", "MODEL", "-n", "2", "-p", str(free_port), "--name", "small", *ENGINE)
     for cold in (True, False):
         process = user.start(*words)
@@ -85,7 +92,9 @@ def test_the_recipe_cache_is_filled_by_the_container_and_warm_the_next_time(user
         _, err = process.communicate(timeout=GENEROUS)
         assert process.returncode == 130, err
         assert ("Nothing was compiled for this model and machine before." in err) is cold
-    recipes = sorted(path.name for path in Path(user.environment["XDG_CACHE_HOME"]).rglob("*.recipe"))
+    recipes = sorted(
+        path.name for path in Path(user.environment["XDG_CACHE_HOME"]).rglob("*.recipe")
+    )
     assert recipes == [f"graph_{number}.recipe" for number in range(1, 5)]
 
 
@@ -126,7 +135,9 @@ def test_an_engine_that_dies_in_its_container_is_explained(user: User, free_port
 @pytest.mark.parametrize("killed", [False, True], ids=["kept", "launcher and client killed"])
 def test_detached_it_is_found_and_stopped(user: User, free_port: int, killed: bool) -> None:
     user.daemon.do = "deaf" if killed else ""
-    code, _, err = user.run("-w", "MODEL", "-p", str(free_port), "--name", "kept", "--detach", *ENGINE)
+    code, _, err = user.run(
+        "-w", "MODEL", "-p", str(free_port), "--name", "kept", "--detach", *ENGINE
+    )
     assert code == 0, err
     if killed:
         state = json.loads((user.state / "gaudi-launch/services/kept/state.json").read_text())
@@ -173,7 +184,10 @@ def test_a_machine_that_cannot(lacks: str, says: str, user: User, free_port: int
         (("-w", "MODEL", "--in", "docker", "--python", "python3"), "--python"),
         (("-w", "demo", "--in", "docker"), "The embedded CPU engine has no image"),
         (("-w", "demo", *ENGINE), "-w demo is for the embedded CPU engine"),
-        (("-w", "MODEL", *ENGINE, "--", "--ssl-keyfile-password", "hf_x"), "--ssl-keyfile-password"),
+        (
+            ("-w", "MODEL", *ENGINE, "--", "--ssl-keyfile-password", "hf_x"),
+            "--ssl-keyfile-password",
+        ),
     ],
 )
 def test_wrong_input_asks_docker_nothing(words: tuple[str, ...], says: str, user: User) -> None:
@@ -184,7 +198,12 @@ def test_wrong_input_asks_docker_nothing(words: tuple[str, ...], says: str, user
 
 def test_a_model_that_is_not_here_yet_is_fetched_for_an_image(user: User, free_port: int) -> None:
     """No interpreter of this machine has the engine, and none is needed: it is the hub that is not reached."""
-    user.environment |= {"HF_ENDPOINT": f"http://127.0.0.1:{free_port}", "HF_HOME": str(user.state / "hub")}
-    code, out, err = user.run("-w", "Qwen/Qwen2.5-7B-Instruct", "-n", "1", "-p", str(free_port), *ENGINE)
+    user.environment |= {
+        "HF_ENDPOINT": f"http://127.0.0.1:{free_port}",
+        "HF_HOME": str(user.state / "hub"),
+    }
+    code, out, err = user.run(
+        "-w", "Qwen/Qwen2.5-7B-Instruct", "-n", "1", "-p", str(free_port), *ENGINE
+    )
     assert (out, user.daemon.runs) == ("", [])
     assert code == 1 and "hf could not be reached" in err, err

@@ -29,7 +29,9 @@ def model(folder: Path, *files: str) -> Path:
         (("config.json", "training_args.bin"), "has no weight files"),
     ],
 )
-@pytest.mark.parametrize("more", [(), ("--engine", "cpu"), ("--tuning", "reference"), ("--detach",)])
+@pytest.mark.parametrize(
+    "more", [(), ("--engine", "cpu"), ("--tuning", "reference"), ("--detach",)]
+)
 def test_a_folder_that_cannot_be_loaded_is_refused(
     files: tuple[str, ...] | None,
     sentence: str,
@@ -43,12 +45,23 @@ def test_a_folder_that_cannot_be_loaded_is_refused(
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize("more", [("--force",), ("--", "--load-format", "dummy"), ("--machine", "simulated:hls2")])
+@pytest.mark.parametrize(
+    "more", [("--force",), ("--", "--load-format", "dummy"), ("--machine", "simulated:hls2")]
+)
 def test_weights_may_be_elsewhere(
     more: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = model(tmp_path / "Qwen3-8B", "config.json")
-    words = ["serve", "-w", str(folder), "--engine", "vllm-fork@1.21", "--python", "/no/python", *more]
+    words = [
+        "serve",
+        "-w",
+        str(folder),
+        "--engine",
+        "vllm-fork@1.21",
+        "--python",
+        "/no/python",
+        *more,
+    ]
     assert run(words) != 0
     assert "has no weight files" not in capsys.readouterr().err
 

@@ -102,7 +102,9 @@ def test_healthy_is_not_enough(user: User, free_port: int) -> None:
 def test_a_missing_image_is_fetched_and_a_token_goes_by_name(user: User, free_port: int) -> None:
     user.daemon.images.clear()
     user.environment["HF_TOKEN"] = "hf_s3cret"
-    process = user.start("-w", "me/small", "-p", str(free_port), "--name", "t", "--tuning", "reference")
+    process = user.start(
+        "-w", "me/small", "-p", str(free_port), "--name", "t", "--tuning", "reference"
+    )
     lines = ready_lines(process)
     (run,) = user.daemon.runs
     assert run.environment["HF_TOKEN"] == "hf_s3cret"
@@ -116,8 +118,13 @@ def test_a_missing_image_is_fetched_and_a_token_goes_by_name(user: User, free_po
     assert not any("hf_s3cret" in text for text in [*lines, out, err, *written])
 
 
-def test_a_hub_id_is_fetched_here_and_given_as_a_folder(user: User, free_port: int, tmp_path: Path) -> None:
-    files = {"config.json": json.dumps(CONFIG).encode(), "model.safetensors": struct.pack("<Q", 2) + b"{}"}
+def test_a_hub_id_is_fetched_here_and_given_as_a_folder(
+    user: User, free_port: int, tmp_path: Path
+) -> None:
+    files = {
+        "config.json": json.dumps(CONFIG).encode(),
+        "model.safetensors": struct.pack("<Q", 2) + b"{}",
+    }
     with Hub(files, repo="me/small") as running:
         user.environment |= {**running.environment(), "HF_HOME": str(tmp_path / "hf")}
         process = user.start("-w", "me/small", "-p", str(free_port))
@@ -234,7 +241,12 @@ def nothing(user: User) -> None:
     ("spoil", "words", "code", "sentence"),
     [
         (no_docker, ("-w", "MODEL"), 3, "no docker was found on PATH"),
-        (no_daemon, ("-w", "MODEL"), 3, "docker does not answer: Cannot connect to the Docker daemon"),
+        (
+            no_daemon,
+            ("-w", "MODEL"),
+            3,
+            "docker does not answer: Cannot connect to the Docker daemon",
+        ),
         (no_runtime, ("-w", "MODEL"), 3, "no runtime 'habana'"),
         (nothing, ("-w", "/no/such/folder"), 5, "does not exist"),
         (nothing, ("-w", "MODEL", "-u", "gaudi.example"), 2, "numeric addresses"),
@@ -242,7 +254,12 @@ def nothing(user: User) -> None:
         (nothing, ("-w", "MODEL", "-e", "4"), 2, "-e does not apply to TGI 3.3.5"),
         (nothing, ("-w", "MODEL", "--python", "python3"), 2, "--python does not apply"),
         (nothing, ("-w", "MODEL", "-n", "9"), 3, "9"),
-        (nothing, ("-w", "MODEL", "--", "--api-key", "s3cret"), 2, "--api-key has a secret in its value"),
+        (
+            nothing,
+            ("-w", "MODEL", "--", "--api-key", "s3cret"),
+            2,
+            "--api-key has a secret in its value",
+        ),
         (nothing, ("-w", "MODEL", "--engine", "tgi@3.1.0"), 2, "tgi@3.1.0"),
         (nothing, ("-w", "MODEL", "--engine", "tgi@3.2.3", "--quant-config", "q/c.json"), 2, "/q,"),
     ],
@@ -257,13 +274,26 @@ def test_refusals_start_nothing(
     assert user.daemon.runs == [] and not (user.state / "gaudi-launch" / "services").exists()
 
 
-def test_a_container_of_another_launch_is_left_alone(user: User, free_port: int, tmp_path: Path) -> None:
+def test_a_container_of_another_launch_is_left_alone(
+    user: User, free_port: int, tmp_path: Path
+) -> None:
     process = user.start("-w", "MODEL", "-p", str(free_port))
     ready_lines(process)
     # the port is taken, so pretend that only the name is: another docker network may hold it
     name = user.daemon.runs[0].name
     answer = subprocess.run(
-        [str(user.docker), "run", "--rm", "--name", name, "-p", "127.0.0.1:1:80", IMAGE, "--model-id", "m"],
+        [
+            str(user.docker),
+            "run",
+            "--rm",
+            "--name",
+            name,
+            "-p",
+            "127.0.0.1:1:80",
+            IMAGE,
+            "--model-id",
+            "m",
+        ],
         env=user.environment,
         capture_output=True,
         text=True,

@@ -51,11 +51,22 @@ def test_it_reads_our_words_and_stops_on_ctrl_c(real: Real, free_port: int) -> N
     ((name, made),) = real.api.created.items()
     host = made["HostConfig"]
     assert (made["Image"], name) == (IMAGE, f"gaudi-launch-tgi-Small-{free_port}")
-    assert made["Cmd"][:6] == ["--model-id", "/models/Small", "--sharded", "true", "--num-shard", "2"]
+    assert made["Cmd"][:6] == [
+        "--model-id",
+        "/models/Small",
+        "--sharded",
+        "true",
+        "--num-shard",
+        "2",
+    ]
     assert [pair.split("=")[0] for pair in made["Env"]] == ["HABANA_VISIBLE_DEVICES"]
     assert host["PortBindings"] == {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(free_port)}]}
     assert host["Binds"] == [f"{real.user.model}:/models/Small:ro"]
-    assert (host["Runtime"], host["IpcMode"], host["CapAdd"]) == ("habana", "host", ["CAP_SYS_NICE"])
+    assert (host["Runtime"], host["IpcMode"], host["CapAdd"]) == (
+        "habana",
+        "host",
+        ["CAP_SYS_NICE"],
+    )
     assert (host["Init"], host["AutoRemove"]) == (True, True) and host["CpusetCpus"]
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=GENEROUS)
@@ -70,7 +81,9 @@ def test_a_token_reaches_the_container_and_nothing_else(real: Real, free_port: i
     assert "HF_TOKEN=hf_s3cret" in made["Env"]
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=GENEROUS)
-    written = [path.read_text(errors="replace") for path in real.user.state.rglob("*") if path.is_file()]
+    written = [
+        path.read_text(errors="replace") for path in real.user.state.rglob("*") if path.is_file()
+    ]
     assert not any("hf_s3cret" in text for text in (out, err, *written))
 
 

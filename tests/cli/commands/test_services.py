@@ -35,13 +35,19 @@ def user(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> Ite
         orphans.end(orphans.orphans(folder))
 
 
-def test_a_life_from_start_to_forgotten(user: Keeper, model: Path, free_port: int, pids: Path) -> None:
-    code, out, err = user.detach(model, free_port, "--name", "a", LD_LIBRARY_PATH="/of/the/first/shell")
+def test_a_life_from_start_to_forgotten(
+    user: Keeper, model: Path, free_port: int, pids: Path
+) -> None:
+    code, out, err = user.detach(
+        model, free_port, "--name", "a", LD_LIBRARY_PATH="/of/the/first/shell"
+    )
     assert code == 0, err
     assert out.splitlines()[0].startswith("Ready after ")
     assert out.splitlines()[-1] == "  stop it: gaudi-launch stop a"
     (listed,) = user.services()
-    assert {k: listed[k] for k in ("name", "alive", "phase", "modules", "url", "restarts", "error")} == {
+    assert {
+        k: listed[k] for k in ("name", "alive", "phase", "modules", "url", "restarts", "error")
+    } == {
         "name": "a",
         "alive": True,
         "phase": "ready",
@@ -67,7 +73,10 @@ def test_a_life_from_start_to_forgotten(user: Keeper, model: Path, free_port: in
     assert code == 0 and "answers at" in out, err
     assert user.services()[0]["launcher_pid"] != first
     # as it was, whatever shell restarts it
-    assert psutil.Process(user.services()[0]["pid"]).environ()["LD_LIBRARY_PATH"] == "/of/the/first/shell"
+    assert (
+        psutil.Process(user.services()[0]["pid"]).environ()["LD_LIBRARY_PATH"]
+        == "/of/the/first/shell"
+    )
     code, out, err = user.call("stop", "a", "--json")
     assert code == 0
     assert json.loads(out)["stopped"] == [
@@ -92,7 +101,9 @@ def test_a_failed_start_is_exit_4_and_remembered(user: Keeper, model: Path, free
     cause = "The card ran out of memory while graphs were warmed up"
     assert f"likely cause: {cause}" in err
     (listed,) = user.services("-a")
-    assert (listed["alive"], listed["phase"]) == (False, "failed") and listed["error"].startswith(cause)
+    assert (listed["alive"], listed["phase"]) == (False, "failed") and listed["error"].startswith(
+        cause
+    )
     code, out, _ = user.call("why", "a")
     assert code == 0 and cause in out
     code, _, err = user.call("wait", "a")
@@ -131,7 +142,9 @@ def test_the_orphans_of_a_killed_launcher_are_found_and_only_they_are_ended(
     assert [s["name"] for s in user.services()] == ["b"]
 
 
-def test_an_engine_that_is_killed_comes_back(user: Keeper, model: Path, free_port: int, pids: Path) -> None:
+def test_an_engine_that_is_killed_comes_back(
+    user: Keeper, model: Path, free_port: int, pids: Path
+) -> None:
     assert user.detach(model, free_port, "--name", "a", "--restart", "on-failure")[0] == 0
     killed = user.services()[0]["pid"]
     os.kill(killed, signal.SIGKILL)
@@ -145,7 +158,9 @@ def test_an_engine_that_is_killed_comes_back(user: Keeper, model: Path, free_por
     assert "Application startup complete" in user.call("logs", "a", "--previous", "-n", "5")[1]
 
 
-def test_secrets_are_handed_over_and_never_written(user: Keeper, model: Path, free_port: int) -> None:
+def test_secrets_are_handed_over_and_never_written(
+    user: Keeper, model: Path, free_port: int
+) -> None:
     code, _, err = user.detach(model, free_port, "--name", "a", VLLM_API_KEY="sesame-77")
     assert code == 0, err
     launcher = psutil.Process(user.services()[0]["launcher_pid"])
@@ -161,7 +176,9 @@ def test_secrets_are_handed_over_and_never_written(user: Keeper, model: Path, fr
     assert user.services()[0]["launcher_pid"] == launcher.pid
 
 
-def test_running_requests_are_waited_for(user: Keeper, model: Path, free_port: int, tmp_path: Path) -> None:
+def test_running_requests_are_waited_for(
+    user: Keeper, model: Path, free_port: int, tmp_path: Path
+) -> None:
     load = tmp_path / "load"
     load.write_text("3")
     assert user.detach(model, free_port, "--name", "a", TRIVIAL_LOAD=str(load))[0] == 0
@@ -183,7 +200,9 @@ def test_ctrl_c_while_waiting_leaves_the_service(user: Keeper, model: Path, free
     assert code == 1 and "did not answer within 0.5 s" in err
 
 
-def test_two_of_one_name_and_nonsense(user: Keeper, model: Path, free_port: int, pids: Path) -> None:
+def test_two_of_one_name_and_nonsense(
+    user: Keeper, model: Path, free_port: int, pids: Path
+) -> None:
     assert user.detach(model, free_port, "--name", "a")[0] == 0
     before = living(pids)
     code, _, err = user.detach(model, free_port + 1, "--name", "a")
@@ -254,10 +273,29 @@ def test_a_port_of_a_service_that_warms_up_is_refused_by_its_name(
 
 
 def test_of_ten_launches_on_one_port_one_wins(user: Keeper, model: Path, free_port: int) -> None:
-    words = ("--no-doctor", "--python", str(user.python), "--detach", "-n", "1", "-p", str(free_port))
+    words = (
+        "--no-doctor",
+        "--python",
+        str(user.python),
+        "--detach",
+        "-n",
+        "1",
+        "-p",
+        str(free_port),
+    )
     launches = [
         subprocess.Popen(
-            [sys.executable, "-m", "gaudi_launch", "serve", "-w", str(model), *words, "--name", f"s{number}"],
+            [
+                sys.executable,
+                "-m",
+                "gaudi_launch",
+                "serve",
+                "-w",
+                str(model),
+                *words,
+                "--name",
+                f"s{number}",
+            ],
             env=user.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

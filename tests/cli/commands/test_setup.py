@@ -13,7 +13,13 @@ import pytest
 
 from gaudi_launch.engines.install.environment import in_venv
 from gaudi_launch.engines.install.install_steps import SetupExtras, code_steps, dockerfile
-from gaudi_launch.engines.releases import constraints_of, known, needed_release, no_constraints, trial_of
+from gaudi_launch.engines.releases import (
+    constraints_of,
+    known,
+    needed_release,
+    no_constraints,
+    trial_of,
+)
 from gaudi_launch.engines.support import versions
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.paths import profiles_dir
@@ -51,7 +57,9 @@ class User:
             if name == "mkdir":
                 (self.bin / name).symlink_to(shutil.which(name) or "/bin/mkdir")
                 continue
-            (self.bin / name).write_text(STAND_IN.format(python=sys.executable, home=str(home)), encoding="utf-8")
+            (self.bin / name).write_text(
+                STAND_IN.format(python=sys.executable, home=str(home)), encoding="utf-8"
+            )
             (self.bin / name).chmod(0o755)
         (self.bin / "env").symlink_to(shutil.which("env") or "/usr/bin/env")
 
@@ -62,7 +70,11 @@ class User:
             text=True,
             check=False,
             env={
-                **{k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "GAUDI_LAUNCH"))},
+                **{
+                    k: v
+                    for k, v in os.environ.items()
+                    if not k.startswith(("LC_", "LANG", "GAUDI_LAUNCH"))
+                },
                 "PATH": str(self.bin),
                 "XDG_DATA_HOME": str(self.home / "data"),
                 "XDG_STATE_HOME": str(self.home / "state"),
@@ -100,7 +112,15 @@ def test_a_virtual_environment_at_the_pinned_commits(user: User) -> None:
     assert user.calls == [
         ["base-python", "-m", "venv", "--system-site-packages", f"{folder}/venv"],
         ["git", "init", "--quiet", source],
-        ["git", "-C", source, "fetch", "--tags", "https://github.com/HabanaAI/vllm-fork.git", "aice/v1.21.0"],
+        [
+            "git",
+            "-C",
+            source,
+            "fetch",
+            "--tags",
+            "https://github.com/HabanaAI/vllm-fork.git",
+            "aice/v1.21.0",
+        ],
         ["git", "-C", source, "checkout", "--quiet", "--detach", "277a33cd9"],
         [*pip, "--requirement", f"{source}/requirements-hpu.txt"],
         [*pip, "--editable", source],
@@ -124,7 +144,11 @@ def test_it_goes_on_where_it_stopped(user: User) -> None:
     (user.home / "fail").write_text("5")
     code, out, err = user.run(*VENV)
     assert (code, out) == (1, "")
-    assert "Installing the engine's dependencies" in err and "the network is down" in err and "setup.log" in err
+    assert (
+        "Installing the engine's dependencies" in err
+        and "the network is down" in err
+        and "setup.log" in err
+    )
     before = user.calls
     (user.home / "fail").unlink()
     assert user.run(*VENV)[0] == 0
@@ -147,7 +171,13 @@ def test_other_packages_are_installed_beside_and_replace_the_old_version(user: U
     code, _, err = user.run(*VENV, "--vision")
     assert code == 0, err
     assert f"Trying the new version in {second}\n{second} is now in force. {first} is kept" in err
-    assert user.calls[before] == ["base-python", "-m", "venv", "--system-site-packages", f"{second}/venv"]
+    assert user.calls[before] == [
+        "base-python",
+        "-m",
+        "venv",
+        "--system-site-packages",
+        f"{second}/venv",
+    ]
     assert linked.resolve() == second.resolve()
     # it has all that the first has, so it stays; rolled back, the first one does
     made = user.calls
@@ -158,7 +188,11 @@ def test_other_packages_are_installed_beside_and_replace_the_old_version(user: U
     assert linked.resolve() == first.resolve()
     # the second one is complete: it is put in force again without any step
     document = json.loads(user.run(*VENV, "--vision", "--json")[1])
-    assert (document["steps_run"], document["replaced"], document["services"]) == (0, str(first), [])
+    assert (document["steps_run"], document["replaced"], document["services"]) == (
+        0,
+        str(first),
+        [],
+    )
     assert (linked.resolve(), user.calls) == (second.resolve(), made)
 
 
@@ -169,7 +203,10 @@ def test_a_rollback_returns_to_the_version_before(user: User) -> None:
     linked = user.engines / "vllm-fork-1.21.current"
     code, out, err = user.run("--rollback", "--dry-run")
     assert (code, err) == (0, "")
-    assert out == f"vllm-fork-1.21: {first} would be in force again instead of {second}. Nothing was changed.\n"
+    assert (
+        out
+        == f"vllm-fork-1.21: {first} would be in force again instead of {second}. Nothing was changed.\n"
+    )
     assert linked.resolve() == second.resolve()
     code, out, err = user.run("vllm-fork@1.21", "--rollback", "--json")
     assert code == 0, err
@@ -229,7 +266,9 @@ def test_an_image_that_was_removed_is_made_anew(user: User) -> None:
     assert user.run(*words)[1].startswith("Everything is already installed.\n")
     (user.home / "no-image").touch()
     code, out, _ = user.run(*words)
-    assert (code, user.calls[-2:]) == (0, made) and not out.startswith("Everything is already installed.\n")
+    assert (code, user.calls[-2:]) == (0, made) and not out.startswith(
+        "Everything is already installed.\n"
+    )
 
 
 def test_an_image_with_the_engine_inside(user: User) -> None:
@@ -237,22 +276,35 @@ def test_an_image_with_the_engine_inside(user: User) -> None:
     assert code == 0, err
     file = user.engines / "vllm-fork@1.22".replace("@", "-") / "docker/Dockerfile"
     image = "gaudi-launch/vllm-fork:1.22-17a7946f4-vision"
-    base = "vault.habana.ai/gaudi-docker/1.22.0/ubuntu22.04/habanalabs/pytorch-installer-2.7.1:latest"
+    base = (
+        "vault.habana.ai/gaudi-docker/1.22.0/ubuntu22.04/habanalabs/pytorch-installer-2.7.1:latest"
+    )
     assert user.calls == [
         ["docker", "pull", base],
         ["docker", "build", "--tag", image, "--file", str(file), str(file.parent)],
     ]
-    assert file.read_text() == dockerfile(needed_release("vllm-fork@1.22"), SetupExtras(vision=True))
+    assert file.read_text() == dockerfile(
+        needed_release("vllm-fork@1.22"), SetupExtras(vision=True)
+    )
     document = json.loads(out)
-    assert (document["schema"], document["image"], document["python"], document["steps_run"]) == (1, image, None, 2)
+    assert (document["schema"], document["image"], document["python"], document["steps_run"]) == (
+        1,
+        image,
+        None,
+        2,
+    )
 
 
-@pytest.mark.parametrize(("engine", "version"), [("tgi", "3.3.5"), ("tgi@3.2.3", "3.2.3"), ("tgi@3.3.7", "3.3.7")])
+@pytest.mark.parametrize(
+    ("engine", "version"), [("tgi", "3.3.5"), ("tgi@3.2.3", "3.2.3"), ("tgi@3.3.7", "3.3.7")]
+)
 def test_tgi_is_its_makers_image(engine: str, version: str, user: User) -> None:
     code, out, err = user.run(engine)
     assert code == 0, err
     assert f"{version}-gaudi is ready" in out
-    assert user.calls == [["docker", "pull", f"ghcr.io/huggingface/text-generation-inference:{version}-gaudi"]]
+    assert user.calls == [
+        ["docker", "pull", f"ghcr.io/huggingface/text-generation-inference:{version}-gaudi"]
+    ]
 
 
 @pytest.mark.parametrize("engine", known())
@@ -269,12 +321,21 @@ def test_the_embedded_engine_comes_from_a_mirror(engine: str, user: User) -> Non
     mirror = "https://mirror.example/simple"
     _, out, _ = user.run(engine, "--dry-run", "--json")
     _, mirrored, _ = user.run(engine, "--dry-run", "--json", "--index-url", mirror)
-    plain, asked = ([step["argv"] for step in json.loads(text)["steps"]] for text in (out, mirrored))
-    asking = [words for words in plain if {"install", "download"} & set(words) and "--no-index" not in words]
+    plain, asked = (
+        [step["argv"] for step in json.loads(text)["steps"]] for text in (out, mirrored)
+    )
+    asking = [
+        words
+        for words in plain
+        if {"install", "download"} & set(words) and "--no-index" not in words
+    ]
     assert len(asking) == (4 if engine == "cpu" else 5)
     for before, after in zip(plain, asked, strict=True):
         at = after.index("--index-url") if before in asking else len(after)
-        assert after[:at] + after[at + 2 :] == before and after[at : at + 2] in ([], ["--index-url", mirror])
+        assert after[:at] + after[at + 2 :] == before and after[at : at + 2] in (
+            [],
+            ["--index-url", mirror],
+        )
     assert user.calls == [] and not user.engines.exists()
 
 
@@ -305,7 +366,11 @@ def test_a_release_without_a_line_is_refused_with_those_that_have_one() -> None:
 
 def plugin_releases() -> list[str]:
     """Return the plugin's releases in the shipped support data."""
-    return sorted(each.version for each in versions() if each.engine == "vllm-gaudi" and each.version != "main")
+    return sorted(
+        each.version
+        for each in versions()
+        if each.engine == "vllm-gaudi" and each.version != "main"
+    )
 
 
 @pytest.mark.parametrize("version", plugin_releases())
@@ -316,11 +381,15 @@ def test_each_release_of_the_plugin_has_constraints_or_the_reason_why_not(versio
         assert (error.id, error.exit_code) == ("setup.unresolved_moving", 2)
         assert f"vllm-gaudi {version} cannot be installed" in str(error)
         return
-    facts = next(each for each in versions() if (each.engine, each.version) == ("vllm-gaudi", version))
+    facts = next(
+        each for each in versions() if (each.engine, each.version) == ("vllm-gaudi", version)
+    )
     assert facts.commit.startswith(release.code.commit)
     reason = no_constraints(release)
     assert (constraints_of(release) is None) == (reason is not None)
-    assert reason is None or reason.render("en").startswith(f"vllm-gaudi {version} has no constraints file: vLLM ")
+    assert reason is None or reason.render("en").startswith(
+        f"vllm-gaudi {version} has no constraints file: vLLM "
+    )
 
 
 def test_older_releases_of_the_plugin_read_another_file_of_build_requirements() -> None:
@@ -338,13 +407,18 @@ def test_the_trial_of_the_versions_is_shown_with_what_was_left_out(user: User) -
     trial = trial_of(constraints_of(needed_release("vllm-fork@1.21")) or "")
     assert trial is not None and {"torch", "xgrammar"} <= set(trial.left_out)
     counts = f"{trial.installed} packages, of which {trial.imported} were imported"
-    assert f"These versions were installed on {trial.date} with Python {trial.python}: {counts}." in err
+    assert (
+        f"These versions were installed on {trial.date} with Python {trial.python}: {counts}."
+        in err
+    )
 
 
 def test_a_release_without_constraints_gives_the_reason(user: User) -> None:
     code, _, err = user.run("vllm-gaudi@0.13.0", "--python", "base-python")
     assert code == 0
-    assert "vLLM 0.13.0 needs transformers >=4.56.0,<5, vllm-gaudi 0.13.0 needs >=4.1,<4.56.0" in err
+    assert (
+        "vLLM 0.13.0 needs transformers >=4.56.0,<5, vllm-gaudi 0.13.0 needs >=4.1,<4.56.0" in err
+    )
 
 
 def test_an_image_is_said_to_be_named_by_its_tag(user: User) -> None:
@@ -390,11 +464,14 @@ def test_the_plugin_stands_on_upstream_without_its_torch() -> None:
 def test_an_image_takes_the_resolved_versions(tmp_path: Path) -> None:
     release = needed_release("vllm-fork@1.22")
     steps = [
-        json.loads(line.removeprefix("RUN ")) for line in dockerfile(release, SetupExtras()).splitlines()[1:-1]
+        json.loads(line.removeprefix("RUN "))
+        for line in dockerfile(release, SetupExtras()).splitlines()[1:-1]
     ]
     path = "/opt/gaudi-launch/constraints.txt"
     installs = [
-        words for words in steps if words[1:4] == ["-m", "pip", "install"] or "VLLM_TARGET_DEVICE=hpu" in words
+        words
+        for words in steps
+        if words[1:4] == ["-m", "pip", "install"] or "VLLM_TARGET_DEVICE=hpu" in words
     ]
     assert len(installs) == 3
     assert {words[words.index("--constraint") + 1] for words in installs} == {path}
@@ -403,7 +480,9 @@ def test_an_image_takes_the_resolved_versions(tmp_path: Path) -> None:
     file = tmp_path / "constraints.txt"
     subprocess.run([sys.executable, *write[1:3], str(file), *write[4:]], check=True)
     shipped = Path(constraints_of(release) or "").read_text(encoding="utf-8")
-    assert file.read_text() == "".join(line for line in shipped.splitlines(True) if not line.startswith("#"))
+    assert file.read_text() == "".join(
+        line for line in shipped.splitlines(True) if not line.startswith("#")
+    )
     assert "constraints.txt" not in dockerfile(release, SetupExtras(unpinned=True))
 
 
@@ -442,7 +521,9 @@ def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
         (("cpu", "--rollback", "--in", "venv"), 2, "--in does not apply to --rollback"),
     ],
 )
-def test_wrong_input_starts_nothing(words: tuple[str, ...], code: int, says: str, user: User) -> None:
+def test_wrong_input_starts_nothing(
+    words: tuple[str, ...], code: int, says: str, user: User
+) -> None:
     got, out, err = user.run(*words)
     assert (got, out) == (code, "")
     assert says in err and "s3cret" not in err
@@ -457,7 +538,9 @@ def test_wrong_input_starts_nothing(words: tuple[str, ...], code: int, says: str
         ("torch", VENV, "habana_frameworks"),
     ],
 )
-def test_what_is_missing_is_said_first(missing: str, words: tuple[str, ...], says: str, user: User) -> None:
+def test_what_is_missing_is_said_first(
+    missing: str, words: tuple[str, ...], says: str, user: User
+) -> None:
     if missing == "torch":
         (user.home / "no-torch").touch()
     else:
@@ -494,17 +577,24 @@ def test_a_dry_run_leaves_out_what_is_there(
     monkeypatch.setattr(cpu_install, "demo_is_ready", lambda: True)
     ray = [step.id for step in ray_install.steps()]
     assert steps() == ray
-    assert everything == [*(step.id for step in cpu_install.engine_steps() + cpu_install.demo_steps()), *ray]
+    assert everything == [
+        *(step.id for step in cpu_install.engine_steps() + cpu_install.demo_steps()),
+        *ray,
+    ]
     monkeypatch.setattr(ray_install, "is_ready", lambda: True)
     assert steps() == []
     assert run(["setup", "ray", "--dry-run"]) == 0
     assert capsys.readouterr().out != ""
 
 
-@pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"])
+@pytest.mark.parametrize(
+    "engine", ["vllm-gaudi", "vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"]
+)
 def test_every_pip_step_of_an_environment_takes_the_resolved_versions(engine: str) -> None:
     release = needed_release(engine)
-    installs = [step.argv for step in in_venv(release, "py", SetupExtras()).steps if "install" in step.argv]
+    installs = [
+        step.argv for step in in_venv(release, "py", SetupExtras()).steps if "install" in step.argv
+    ]
     file = constraints_of(release)
     assert file is not None and installs
     assert {argv[argv.index("--constraint") + 1] for argv in installs} == {file}
@@ -524,13 +614,17 @@ def test_constraints_are_versions_without_an_address_or_gaudis_own_packages() ->
 
 
 def test_the_gateway_is_pinned_by_hashes_and_takes_a_mirror(user: User) -> None:
-    code, out, _ = user.run("gateway", "--dry-run", "--json", "--index-url", "https://mirror.example/simple")
+    code, out, _ = user.run(
+        "gateway", "--dry-run", "--json", "--index-url", "https://mirror.example/simple"
+    )
     document = json.loads(out)
     assert code == 0
     (path, requirements), *others = document["files"].items()
     assert (Path(path).name, others) == ("requirements.txt", [])
     assert requirements.count("--hash=sha256:") == 2
-    install = next(step["argv"] for step in document["steps"] if step["id"] == "gateway.setup_install")
+    install = next(
+        step["argv"] for step in document["steps"] if step["id"] == "gateway.setup_install"
+    )
     at = install.index("--index-url")
     assert install[at + 1] == "https://mirror.example/simple"
     assert "--require-hashes" in install

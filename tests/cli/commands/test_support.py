@@ -30,7 +30,9 @@ def test_each_version_answers_with_its_evidence(capsys: pytest.CaptureFixture[st
 
 
 def test_one_version_of_one_engine(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(["GptOssForCausalLM", "--engine", "vllm-gaudi@0.26", "--accelerator", "gaudi3"], capsys)
+    found = answer(
+        ["GptOssForCausalLM", "--engine", "vllm-gaudi@0.26", "--accelerator", "gaudi3"], capsys
+    )
     assert [row["engine"] for row in found["versions"]] == ["vllm-gaudi@0.26.0"]
 
 
@@ -43,10 +45,18 @@ def test_the_versions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_kv_cache_is_part_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(["Qwen3.5-35B-A3B", "--engine", "vllm-gaudi@0.26", "--accelerator", "gaudi3"], capsys)
+    found = answer(
+        ["Qwen3.5-35B-A3B", "--engine", "vllm-gaudi@0.26", "--accelerator", "gaudi3"], capsys
+    )
     row = found["versions"][0]
-    kinds = [(each["kind"], each["layers"], each["allocates"], each["read_by"]) for each in row["kv_cache"]]
-    assert kinds == [("full", 10, "full", ["ast", "import"]), ("state", 30, "state", ["ast", "import"])]
+    kinds = [
+        (each["kind"], each["layers"], each["allocates"], each["read_by"])
+        for each in row["kv_cache"]
+    ]
+    assert kinds == [
+        ("full", 10, "full", ["ast", "import"]),
+        ("state", 30, "state", ["ast", "import"]),
+    ]
     assert row["kv_cache"][1]["source"].endswith("vllm_gaudi/v1/worker/hpu_model_runner.py:1738")
     assert row["kv_bytes_per_token"] == 10 * 2 * 2 * 256 * 2
 

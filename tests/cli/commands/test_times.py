@@ -29,9 +29,12 @@ def test_a_time_that_cannot_be_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("words", "option"), [each for each in COMMANDS if each[0][0] in ("serve", "wait", "stop", "check")]
+    ("words", "option"),
+    [each for each in COMMANDS if each[0][0] in ("serve", "wait", "stop", "check")],
 )
-def test_minutes_are_read(words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_minutes_are_read(
+    words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run([*words, option, "5m"])
     assert option not in capsys.readouterr().err
 

@@ -39,8 +39,12 @@ def test_a_machine_without_cards(capsys: pytest.CaptureFixture[str]) -> None:
     assert host["cards"] == []
 
 
-@pytest.mark.parametrize("words", [("--hosts", "a", "--inventory", "b"), ("--interval", "0"), ("--hosts", "-x")])
-def test_bad_options_are_usage_errors(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("--hosts", "a", "--inventory", "b"), ("--interval", "0"), ("--hosts", "-x")]
+)
+def test_bad_options_are_usage_errors(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
     code, out, err = output(capsys, "top", *words)
     assert (code, out) == (2, "") and "Traceback" not in err
 

@@ -25,5 +25,11 @@ def test_waiting_ends_in_one_object(
     assert code == 0, shown
     waited = shown.pop("waited_seconds")
     assert isinstance(waited, float) and waited >= 0
-    expected = {"schema": 1, "name": "demo", "phase": "ready", "model": "m", "url": "http://127.0.0.1:1"}
+    expected = {
+        "schema": 1,
+        "name": "demo",
+        "phase": "ready",
+        "model": "m",
+        "url": "http://127.0.0.1:1",
+    }
     assert shown == expected

@@ -57,14 +57,25 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     mine, script = plans["planned"], plans["linear -r 8,24000"]
     assert [plan["chosen"] for plan in plans.values()] == [True, False, False, False]
     assert (mine["uncovered"], mine["outside"]) == (0, 0.0)
-    assert (len(mine["prompt"]), len(mine["decode"])) == (mine["prompt_graphs"], mine["decode_graphs"])
+    assert (len(mine["prompt"]), len(mine["decode"])) == (
+        mine["prompt_graphs"],
+        mine["decode_graphs"],
+    )
     assert mine["prompt_graphs"] + mine["decode_graphs"] < 200
     assert mine["seconds"]["low"] < mine["seconds"]["high"]
-    assert (script["prompt_graphs"], script["uncovered"] > 0, script["outside"] > 0.2) == (232, True, True)
-    assert {"plan.name_assumed_near", "warmup.assume_cost"} <= {entry["id"] for entry in found["assumptions"]}
+    assert (script["prompt_graphs"], script["uncovered"] > 0, script["outside"] > 0.2) == (
+        232,
+        True,
+        True,
+    )
+    assert {"plan.name_assumed_near", "warmup.assume_cost"} <= {
+        entry["id"] for entry in found["assumptions"]
+    }
 
 
-def test_prompts_per_step_follow_the_lengths_of_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prompts_per_step_follow_the_lengths_of_a_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     trace = tmp_path / "chat.csv"
     rows = [f"{number / 20},{40 + number % 60},{8 + number % 16}" for number in range(300)]
     trace.write_text("\n".join(["t_seconds,input_tokens,output_tokens", *rows]) + "\n")
@@ -74,10 +85,17 @@ def test_prompts_per_step_follow_the_lengths_of_a_trace(tmp_path: Path, capsys: 
     prompts = found["max_prefill_seqs"]
     assert prompts == found["limits"]["max_num_prefill_seqs"] > 1
     assert reason["message"].startswith(f"{prompts} prompts per step: ")
-    mine = {plan["strategy"]: plan["prompt_graphs"] + plan["decode_graphs"] for plan in found["plans"]}["planned"]
+    mine = {
+        plan["strategy"]: plan["prompt_graphs"] + plan["decode_graphs"] for plan in found["plans"]
+    }["planned"]
     one = answer(capsys, *words, "--max-prefill-seqs", "1")
-    single = {plan["strategy"]: plan["prompt_graphs"] + plan["decode_graphs"] for plan in one["plans"]}["planned"]
-    assert one["max_prefill_seqs"] == 1 and f", about {mine - single} more graphs to warm up" in reason["message"]
+    single = {
+        plan["strategy"]: plan["prompt_graphs"] + plan["decode_graphs"] for plan in one["plans"]
+    }["planned"]
+    assert (
+        one["max_prefill_seqs"] == 1
+        and f", about {mine - single} more graphs to warm up" in reason["message"]
+    )
     # each kind of assumption once
     assert len({entry["id"] for entry in found["assumptions"]}) == len(found["assumptions"])
 
@@ -85,7 +103,13 @@ def test_prompts_per_step_follow_the_lengths_of_a_trace(tmp_path: Path, capsys: 
 def test_page_of_the_scripts_engine(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["warmup", "--reduce", "8,24000", *FORK]) == 0
     page = capsys.readouterr().out
-    for words in ("vllm-fork@1.21", "planned *", "linear -r 8,24000", "VLLM_DECODE_BLOCK_BUCKET_MAX=", "Assumed:"):
+    for words in (
+        "vllm-fork@1.21",
+        "planned *",
+        "linear -r 8,24000",
+        "VLLM_DECODE_BLOCK_BUCKET_MAX=",
+        "Assumed:",
+    ):
         assert words in page
 
 
@@ -117,7 +141,9 @@ def test_plugin_with_trace_and_pictures(tmp_path: Path, capsys: pytest.CaptureFi
     assert "vllm-gaudi: planned" in " ".join(texts((tmp_path / "grid.svg").read_bytes()))
     assert found["workload"]["requests"] == len(read_workload(str(trace))) == 400
     assert 0 < found["workload"]["distance"] <= 1
-    assert found["bucket_file"].count("\n") - 1 == len(found["plans"][0]["prompt"] + found["plans"][0]["decode"])
+    assert found["bucket_file"].count("\n") - 1 == len(
+        found["plans"][0]["prompt"] + found["plans"][0]["decode"]
+    )
     assert run(["warmup", *words, "--list", "--plot", str(tmp_path / "grid.png")]) == 0
     assert found["bucket_file"] in capsys.readouterr().out
     assert (tmp_path / "grid.png").read_bytes()[:4] == b"\x89PNG"
@@ -129,7 +155,10 @@ def test_budget_uses_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFix
     record(path, Measured("vllm-fork@1.21", "other", 1, "bfloat16", 100, 50.0))
     quick = answer(capsys, "--budget", "3m", *FORK)["plans"][0]
     assert slow["seconds"]["high"] <= 180 and quick["seconds"]["high"] <= 180
-    assert quick["prompt_graphs"] + quick["decode_graphs"] > slow["prompt_graphs"] + slow["decode_graphs"]
+    assert (
+        quick["prompt_graphs"] + quick["decode_graphs"]
+        > slow["prompt_graphs"] + slow["decode_graphs"]
+    )
 
 
 def test_watch_reads_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +209,9 @@ def test_refusals(words: str, id: str, code: int, capsys: pytest.CaptureFixture[
         "--engine tgi@3.2.3 -w meta-llama/Llama-3.1-8B-Instruct -b 8",
     ],
 )
-def test_on_a_known_machine_it_counts_what_the_plan_counts(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_a_known_machine_it_counts_what_the_plan_counts(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     line = ["--machine", "simulated:hls2", "--json", *words.split()]
     assert run(["plan", *line]) == 0
     planned = json.loads(capsys.readouterr().out)
@@ -190,13 +221,19 @@ def test_on_a_known_machine_it_counts_what_the_plan_counts(words: str, capsys: p
     assert chosen["prompt_graphs"] + chosen["decode_graphs"] == planned["buckets"]["graphs"]
     seconds = planned["estimate"]["warmup_seconds"]
     assert chosen["seconds"] == pytest.approx(seconds)
-    told = [entry["message"] for entry in found["assumptions"] if entry["id"] == "warmup.machine_blocks"]
+    told = [
+        entry["message"] for entry in found["assumptions"] if entry["id"] == "warmup.machine_blocks"
+    ]
     assert len(told) == 1 and "hls2" in told[0]
 
 
 def test_tgi_makes_its_list_itself(capsys: pytest.CaptureFixture[str]) -> None:
     # facts of the 3.3.5 examples: 8B on one card 21 + 30, 70B on eight 31 + 125
-    for words, prompt, decode in ((["-b", "32"], 21, 30), (["-n", "8"], 31, 125), (["--blocks", "400"], 21, 24)):
+    for words, prompt, decode in (
+        (["-b", "32"], 21, 30),
+        (["-n", "8"], 31, 125),
+        (["--blocks", "400"], 21, 24),
+    ):
         found = answer(capsys, "--engine", "tgi", *words)
         (plan,) = found["plans"]
         assert (plan["strategy"], plan["chosen"]) == ("exponential", True)
@@ -226,12 +263,16 @@ def test_tgi_makes_its_list_itself(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_what_cannot_be_counted(words: str, id: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_counted(
+    words: str, id: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["warmup", *words.split(), "--json"]) == code
     assert json.loads(capsys.readouterr().out)["error"]["id"] == id
 
 
-def test_busy_cards_do_not_matter_where_nothing_is_started(capsys: pytest.CaptureFixture[str]) -> None:
+def test_busy_cards_do_not_matter_where_nothing_is_started(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = ["--engine", "vllm-gaudi", "-w", "meta-llama/Llama-3.1-8B-Instruct", "-b", "16"]
     free = answer(capsys, *words, "--machine", "simulated:hls2")
     busy = answer(capsys, *words, "--machine", "simulated:hls2+busy=0,1,2,3,4,5,6,7")
@@ -259,7 +300,11 @@ def test_a_model_that_is_not_warmed_up_says_so(capsys: pytest.CaptureFixture[str
         # a cache larger than all sequences together has a bucket of its own size
         ("--engine vllm-fork@1.22 -b 4 -l 2048", {}, "planned"),
         ("--engine vllm-fork@1.22 -b 4 -l 2048", {"VLLM_CONTIGUOUS_PA": "0"}, "planned"),
-        ("--engine vllm-fork@1.22 -b 4 -l 2048", {"VLLM_PROMPT_BS_BUCKET_MAX": "3"}, "linear (plan)"),
+        (
+            "--engine vllm-fork@1.22 -b 4 -l 2048",
+            {"VLLM_PROMPT_BS_BUCKET_MAX": "3"},
+            "linear (plan)",
+        ),
         ("--engine vllm-fork@1.21 --tuning reference -r 8,8000", {}, "linear -r 8,8000"),
         # one replica's
         ("--engine ray-serve:vllm-gaudi -m 4,5,6,7 --replicas 2 -b 16", {}, "planned"),
@@ -274,7 +319,14 @@ def test_warmup_and_plan_agree(
 ) -> None:
     for name, value in exported.items():
         monkeypatch.setenv(name, value)
-    line = ["--machine", "simulated:hls2", "-w", "meta-llama/Llama-3.1-8B-Instruct", "--json", *words.split()]
+    line = [
+        "--machine",
+        "simulated:hls2",
+        "-w",
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "--json",
+        *words.split(),
+    ]
     assert run(["plan", *line]) == 0
     planned = json.loads(capsys.readouterr().out)["buckets"]
     assert run(["warmup", *line]) == 0
@@ -290,7 +342,20 @@ def test_warmup_and_plan_agree(
     assert ("warmup.used" in {note["id"] for note in found["notes"]}) == (strategy != "planned")
 
 
-def test_what_a_plan_cannot_be_asked_for_is_the_planners(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--engine", "vllm-gaudi", "-b", "16", "--machine", "simulated:hls2", "-w", "Qwen/QwQ-32B", "-n", "2"]
+def test_what_a_plan_cannot_be_asked_for_is_the_planners(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [
+        "--engine",
+        "vllm-gaudi",
+        "-b",
+        "16",
+        "--machine",
+        "simulated:hls2",
+        "-w",
+        "Qwen/QwQ-32B",
+        "-n",
+        "2",
+    ]
     found = answer(capsys, *words, "--graphs", "40", "--", "--no-enable-prefix-caching")
     assert [plan["strategy"] for plan in found["plans"] if plan["chosen"]] == ["planned"]

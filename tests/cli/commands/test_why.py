@@ -24,14 +24,20 @@ def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "engine.log"
     log.write_text("INFO starting\n" + OOM)
     shown = reading(capsys, "why", str(log))
-    assert (shown["failed"], shown["permanent"], shown["causes"][0]["id"]) == (True, True, "device_oom")
+    assert (shown["failed"], shown["permanent"], shown["causes"][0]["id"]) == (
+        True,
+        True,
+        "device_oom",
+    )
     assert shown["causes"][0]["evidence"] == [{"line": 2, "text": OOM.strip()}]
     assert run(["why", str(log)]) == 0
     out, _ = capsys.readouterr()
     assert "Cause 1: The card ran out of memory." in out and "line 2:" in out
 
 
-def test_a_log_in_chinese_has_chinese_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_in_chinese_has_chinese_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = tmp_path / "engine.log"
     log.write_text("INFO starting\n" + OOM)
     assert run(["why", str(log), "--lang", "zh"]) == 0
@@ -41,14 +47,20 @@ def test_a_log_in_chinese_has_chinese_labels(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    "line", ["args: Namespace(model='/models/Q', port=1)", "non-default args: {'model': '/models/Q', 'port': 1}"]
+    "line",
+    [
+        "args: Namespace(model='/models/Q', port=1)",
+        "non-default args: {'model': '/models/Q', 'port': 1}",
+    ],
 )
 def test_the_remedies_of_a_log_name_its_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     log = tmp_path / "engine.log"
     log.write_text(f"INFO 11-21 03:02:42 [api_server.py:1043] {line}\n{OOM}")
-    assert reading(capsys, "why", str(log))["causes"][0]["commands"] == ["gaudi-launch fit /models/Q"]
+    assert reading(capsys, "why", str(log))["causes"][0]["commands"] == [
+        "gaudi-launch fit /models/Q"
+    ]
 
 
 def test_lines_of_a_huge_log_keep_their_numbers(
@@ -91,7 +103,11 @@ def test_a_pipe_and_stdin(
     [(b"\x7fELF\0\0", 2, "is not a text file"), (b"", 1, "is empty"), (None, 2, "cannot be read")],
 )
 def test_what_is_no_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, code: int, sentence: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes | None,
+    code: int,
+    sentence: str,
 ) -> None:
     log = tmp_path / "thing"
     if content is not None:
@@ -120,13 +136,20 @@ def test_a_log_without_a_failure(
     log.write_text(content)
     assert run(["why", str(log)]) == 0
     out, _ = capsys.readouterr()
-    assert sentence in out and ("Cause 1: A graph could not be compiled" in out) == ("Graph" in content)
+    assert sentence in out and ("Cause 1: A graph could not be compiled" in out) == (
+        "Graph" in content
+    )
 
 
-def test_without_a_name_what_failed_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_name_what_failed_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["why"]) == 2
     assert "No service failed" in capsys.readouterr().err
-    for name, ended, text in (("old", 10.0, "OSError: [Errno 28] No space left on device\n"), ("new", 20.0, OOM)):
+    for name, ended, text in (
+        ("old", 10.0, "OSError: [Errno 28] No space left on device\n"),
+        ("new", 20.0, OOM),
+    ):
         folder = tmp_path / "state/gaudi-launch/services" / name
         folder.mkdir(parents=True)
         (folder / "engine.log").write_text(text)
@@ -141,7 +164,9 @@ def service(tmp_path: Path, name: str, log: str | None, **state: object) -> None
     folder.mkdir(parents=True)
     if log is not None:
         (folder / "engine.log").write_text(log)
-    (folder / "state.json").write_text(json.dumps({"schema": 1, "name": name, "began": 1.0, **state}))
+    (folder / "state.json").write_text(
+        json.dumps({"schema": 1, "name": name, "began": 1.0, **state})
+    )
 
 
 EARLIER = {"pid": 1, "ticks": 1, "boot": "another"}
@@ -151,9 +176,27 @@ LOADING = "INFO 11-21 03:02:41 [loader.py:1] Starting to load model m...\n"
 @pytest.mark.parametrize(
     ("log", "state", "failed", "causes", "sentence"),
     [
-        (LOADING, {"phase": "failed", "outcome": "stuck", "status": 0}, True, ["stuck"], "made no progress"),
-        (LOADING, {"phase": "failed", "outcome": "died", "status": 0}, True, ["quit"], "exited without an error"),
-        (LOADING, {"phase": "stopped", "outcome": "stopped", "status": -15}, False, [], "stopped by its user"),
+        (
+            LOADING,
+            {"phase": "failed", "outcome": "stuck", "status": 0},
+            True,
+            ["stuck"],
+            "made no progress",
+        ),
+        (
+            LOADING,
+            {"phase": "failed", "outcome": "died", "status": 0},
+            True,
+            ["quit"],
+            "exited without an error",
+        ),
+        (
+            LOADING,
+            {"phase": "stopped", "outcome": "stopped", "status": -15},
+            False,
+            [],
+            "stopped by its user",
+        ),
         (LOADING, {"phase": "load"}, True, [], "exited without a message"),
         (
             LOADING,
@@ -162,10 +205,28 @@ LOADING = "INFO 11-21 03:02:41 [loader.py:1] Starting to load model m...\n"
             [],
             "The machine was rebooted while 'a' was running",
         ),
-        (None, {"phase": "failed", "outcome": "not_started", "detail": "No such file"}, True, [], "never ran: No"),
-        ("", {"phase": "failed", "outcome": "failed", "error": "The cache broke"}, True, [], "never ran: The c"),
+        (
+            None,
+            {"phase": "failed", "outcome": "not_started", "detail": "No such file"},
+            True,
+            [],
+            "never ran: No",
+        ),
+        (
+            "",
+            {"phase": "failed", "outcome": "failed", "error": "The cache broke"},
+            True,
+            [],
+            "never ran: The c",
+        ),
         (None, {"phase": "stopped", "outcome": "stopped"}, False, [], "stopped by its user"),
-        (None, {"phase": "failed", "outcome": "died", "status": -9}, True, ["killed"], "killed from outside"),
+        (
+            None,
+            {"phase": "failed", "outcome": "died", "status": -9},
+            True,
+            ["killed"],
+            "killed from outside",
+        ),
     ],
 )
 def test_how_a_service_ended(
@@ -184,7 +245,9 @@ def test_how_a_service_ended(
     assert sentence in capsys.readouterr().out
 
 
-def test_what_was_lost_was_lost_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_lost_was_lost_where_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # the kernel ends an engine whose launcher is gone, which its log tells as an ordered end
     service(tmp_path, "a", f"{LOADING}{UP}INFO:     Shutting down\nnoise\n", phase="ready")
     assert reading(capsys, "why", "a")["phase"] == "ready"
@@ -193,9 +256,13 @@ def test_what_was_lost_was_lost_where_it_was(tmp_path: Path, capsys: pytest.Capt
     assert "exited without a message" in out and "noise" not in out
 
 
-def test_the_remedies_of_a_service_name_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_remedies_of_a_service_name_its_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     service(tmp_path, "a", OOM, phase="failed", outcome="died", status=1, model="/models/My Model")
-    assert reading(capsys, "why", "a")["causes"][0]["commands"] == ["gaudi-launch fit '/models/My Model'"]
+    assert reading(capsys, "why", "a")["causes"][0]["commands"] == [
+        "gaudi-launch fit '/models/My Model'"
+    ]
 
 
 def test_a_folder_named_like_a_service(
@@ -221,11 +288,15 @@ def test_an_engine_that_is_still_to_start(capsys: pytest.CaptureFixture[str]) ->
     assert not follower.is_alive()
 
 
-def test_one_that_was_started_again_tells_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_was_started_again_tells_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with registry.hold("a"):
         folder = store.service_dir("a")
         store.write(
-            folder, "state.json", {"name": "a", "phase": "load", "restarts": 2, "error": "The disk was full."}
+            folder,
+            "state.json",
+            {"name": "a", "phase": "load", "restarts": 2, "error": "The disk was full."},
         )
         (folder / "engine.log").write_text(LOADING)
         shown = reading(capsys, "why", "a")
@@ -239,11 +310,15 @@ def test_the_error_of_an_unknown_failure_is_in_text_and_json(
     log = tmp_path / "engine.log"
     log.write_text(
         "WARNING 11-21 [utils.py:2385] Found ulimit of 20000 and failed to automatically increase\n"
-        "Traceback (most recent call last):\nZeroDivisionError: division by zero\n" + "INFO later\n" * 50
+        "Traceback (most recent call last):\nZeroDivisionError: division by zero\n"
+        + "INFO later\n"
+        * 50
     )
     shown = reading(capsys, "why", str(log))
     assert [cause["id"] for cause in shown["causes"]] == ["exception"]
-    assert shown["causes"][0]["evidence"] == [{"line": 3, "text": "ZeroDivisionError: division by zero"}]
+    assert shown["causes"][0]["evidence"] == [
+        {"line": 3, "text": "ZeroDivisionError: division by zero"}
+    ]
     assert run(["why", str(log)]) == 0
     out, _ = capsys.readouterr()
     assert "line 3: ZeroDivisionError: division by zero" in out and "open files" not in out
@@ -253,10 +328,17 @@ def test_what_made_requests_slow_is_shown_for_a_healthy_engine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "engine.log"
-    log.write_text(f"{UP}WARNING 04-28 [r.py:1013] Configuration: ('prompt', 16, 896) was not warmed-up!\n")
+    log.write_text(
+        f"{UP}WARNING 04-28 [r.py:1013] Configuration: ('prompt', 16, 896) was not warmed-up!\n"
+    )
     shown = reading(capsys, "why", str(log))
     assert (shown["failed"], shown["causes"]) == (False, [])
-    assert [(each["id"], each["evidence"][0]["line"]) for each in shown["findings"]] == [("not_warmed_up", 2)]
+    assert [(each["id"], each["evidence"][0]["line"]) for each in shown["findings"]] == [
+        ("not_warmed_up", 2)
+    ]
     assert run(["why", str(log)]) == 0
     out, _ = capsys.readouterr()
-    assert "No failure was found" in out and "Finding 1: Requests had shapes that were not warmed up" in out
+    assert (
+        "No failure was found" in out
+        and "Finding 1: Requests had shapes that were not warmed up" in out
+    )

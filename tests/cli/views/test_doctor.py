@@ -22,14 +22,20 @@ def test_the_screen_of_a_machine_with_failures(columns: int, language: str, tmp_
 
 
 def test_a_good_machine_is_a_few_lines(tmp_path: Path) -> None:
-    shown = screen(["doctor", "--machine", "simulated:hls2", "--lang", "en"], home=tmp_path).splitlines()
+    shown = screen(
+        ["doctor", "--machine", "simulated:hls2", "--lang", "en"], home=tmp_path
+    ).splitlines()
     assert len(shown) == 7
     assert shown[-2:] == ["This machine is ready to serve.", "next: gaudi-launch serve -w MODEL"]
 
 
 def rows(out: str) -> list[tuple[str, str]]:
     """Return (word, check) of the rows with a check's id."""
-    found = [line.split() for line in out.splitlines() if line[:7].strip() in ("FAIL", "warn", "ok", "skip")]
+    found = [
+        line.split()
+        for line in out.splitlines()
+        if line[:7].strip() in ("FAIL", "warn", "ok", "skip")
+    ]
     return [(words[0], words[1].rstrip(":")) for words in found if "." in words[1]]
 
 
@@ -45,7 +51,9 @@ def test_failures_come_first_and_are_named_at_the_end(
     assert "cpupower" not in out
 
 
-def test_all_shows_every_check_with_its_remedy(plain_english: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_shows_every_check_with_its_remedy(
+    plain_english: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*BAD, "--all"]) == 3
     out = capsys.readouterr().out
     assert len(rows(out)) == 47
@@ -54,12 +62,16 @@ def test_all_shows_every_check_with_its_remedy(plain_english: None, capsys: pyte
     assert "--all" not in out
 
 
-def test_named_checks_are_shown_although_they_pass(plain_english: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_named_checks_are_shown_although_they_pass(
+    plain_english: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["doctor", "--machine", "simulated:hls2", "--only", "kernel.swap"]) == 0
     assert rows(capsys.readouterr().out) == [("ok", "kernel.swap")]
 
 
-def test_skipped_checks_are_counted_by_reason(plain_english: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_skipped_checks_are_counted_by_reason(
+    plain_english: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(["doctor", "--machine", "simulated:hls2+no-driver"])
     out = capsys.readouterr().out
     counted = [line for line in out.splitlines() if line.startswith("skip")]
@@ -71,7 +83,8 @@ def test_a_pipe_folds_no_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gaudi_launch", *BAD, "--lang", "en"]
     out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
     assert (
-        "warn    cpu.governor: Some CPUs save power (0-159=powersave); expected performance on every CPU.\n" in out
+        "warn    cpu.governor: Some CPUs save power (0-159=powersave); expected performance on every CPU.\n"
+        in out
     )
 
 

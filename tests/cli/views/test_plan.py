@@ -20,7 +20,16 @@ from gaudi_launch.messages import message, set_language
 from tests.support.cli import golden
 from tests.support.screens import screen
 
-WORDS = ["plan", "Qwen/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.21", "--machine", "simulated:hls2"]
+WORDS = [
+    "plan",
+    "Qwen/Qwen2-72B-Instruct",
+    "-n",
+    "4",
+    "--engine",
+    "vllm-fork@1.21",
+    "--machine",
+    "simulated:hls2",
+]
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -33,7 +42,12 @@ def test_the_first_screen(columns: int, language: str, tmp_path: Path) -> None:
 
 
 def test_a_terminal_of_ascii_gets_ascii(tmp_path: Path) -> None:
-    ascii = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    ascii = {
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONIOENCODING": "ascii",
+    }
     shown = screen(WORDS, home=tmp_path, environment=ascii)
     assert shown.isascii()
     assert "[#####" in shown
@@ -44,22 +58,41 @@ def checked(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for name in ("STATE", "DATA", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path))
     options = LaunchOptions(
-        model="Qwen/Qwen2-72B-Instruct", cards="4", engine="vllm-fork@1.21", machine="simulated:hls2"
+        model="Qwen/Qwen2-72B-Instruct",
+        cards="4",
+        engine="vllm-fork@1.21",
+        machine="simulated:hls2",
     )
     return checked_plan(options)
 
 
-def shown(checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True, height: int = 24) -> str:
+def shown(
+    checked: CheckedPlan,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    terminal: bool = True,
+    height: int = 24,
+) -> str:
     """Return the screen at 80 columns."""
     stream = io.StringIO()
-    made = Console(file=stream, width=80, height=height, force_terminal=terminal, no_color=True, highlight=False)
+    made = Console(
+        file=stream,
+        width=80,
+        height=height,
+        force_terminal=terminal,
+        no_color=True,
+        highlight=False,
+    )
     monkeypatch.setattr(view, "console", lambda: made)
     view.show(checked, None, ("gaudi-launch", "serve", "m"))
     return _STYLE.sub("", stream.getvalue())
 
 
 def with_warnings(checked: CheckedPlan, count: int) -> CheckedPlan:
-    made = [message("plan.overruled", flags=f"Number {n} is so. " + "More words. " * 20) for n in range(count)]
+    made = [
+        message("plan.overruled", flags=f"Number {n} is so. " + "More words. " * 20)
+        for n in range(count)
+    ]
     return replace(checked, plan=replace(checked.plan, warnings=tuple(made)))
 
 
@@ -82,8 +115,12 @@ def test_a_tall_terminal_and_a_pipe_get_complete_warnings(
     assert shown(few, monkeypatch, terminal=False).count("More") == 80
 
 
-def test_warnings_of_memory_come_before_others(checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = replace(checked.plan, warnings=(message("plan.overruled", flags="-n"), message("fit.would_nothing")))
+def test_warnings_of_memory_come_before_others(
+    checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = replace(
+        checked.plan, warnings=(message("plan.overruled", flags="-n"), message("fit.would_nothing"))
+    )
     out = shown(replace(checked, plan=plan), monkeypatch)
     assert out.index(message("fit.would_nothing").render()) < out.index("-n is overridden")
 
@@ -97,7 +134,10 @@ def test_the_verdict_is_about_memory(checked: CheckedPlan, monkeypatch: pytest.M
     unknown = replace(checked, plan=replace(checked.plan, memory={}, num_blocks=None))
     assert verdict(unknown, monkeypatch) == "Qwen2-72B-Instruct on 4 cards: memory was not checked."
     large = replace(checked.plan, memory={**checked.plan.memory, "free": 0.0}, num_blocks=None)
-    assert verdict(replace(checked, plan=large), monkeypatch) == "Qwen2-72B-Instruct does not fit on 4 cards."
+    assert (
+        verdict(replace(checked, plan=large), monkeypatch)
+        == "Qwen2-72B-Instruct does not fit on 4 cards."
+    )
     warned = message("fit.tight", length=8448, used="90.3", card="93.5")
     tight = replace(checked, plan=replace(checked.plan, warnings=(warned,)))
     assert verdict(tight, monkeypatch) == "Qwen2-72B-Instruct on 4 cards: memory is too tight."
@@ -115,7 +155,10 @@ def test_failed_checks_of_this_machine_are_the_verdict_and_lead_to_the_doctor(
 
 
 def test_an_engine_on_the_cpu_has_no_line_on_cards_memory_or_warm_up(
-    plain_english: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    plain_english: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert run(["plan", "demo"]) == 0
@@ -125,7 +168,10 @@ def test_an_engine_on_the_cpu_has_no_line_on_cards_memory_or_warm_up(
 
 
 def test_next_repeats_the_options_without_secrets(
-    plain_english: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    plain_english: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert run([*WORDS, "--force", "--", "--api-key", "sesame"]) == 0

@@ -36,7 +36,9 @@ def gaudi3(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def record(engine: str = "vllm-gaudi") -> dict[str, Any]:
-    plan = make_plan(Request(model=LLAMA.path, max_model_len=8192, engine=engine), HLS2, LLAMA, find(engine))
+    plan = make_plan(
+        Request(model=LLAMA.path, max_model_len=8192, engine=engine), HLS2, LLAMA, find(engine)
+    )
     document: dict[str, Any] = json.loads(json.dumps(plan.to_json()))
     return document
 
@@ -48,11 +50,18 @@ def test_serve_prints_the_prediction_of_a_usual_load() -> None:
     assert line is not None
     assert line.startswith("32 ") or "32" in line.split(":")[0]
     # as many clients as the plan admits
-    few = make_plan(Request(model=LLAMA.path, max_model_len=8192, max_num_seqs=8), HLS2, LLAMA, find("vllm-gaudi"))
+    few = make_plan(
+        Request(model=LLAMA.path, max_model_len=8192, max_num_seqs=8),
+        HLS2,
+        LLAMA,
+        find("vllm-gaudi"),
+    )
     assert serve._predicted(few) != line
 
 
-def test_bench_prints_the_prediction_next_to_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_prints_the_prediction_next_to_its_figures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     found = of_record(record(), LOAD)
     assert found is not None
     bench.show(RUN, Path("/tmp/run.json"), None, False, found)
@@ -60,7 +69,10 @@ def test_bench_prints_the_prediction_next_to_its_figures(capsys: pytest.CaptureF
     assert "TPOT" in shown.out + shown.err
     bench.show(RUN, Path("/tmp/run.json"), None, True, found)
     document = json.loads(capsys.readouterr().out)
-    assert document["predicted"]["tpot_seconds"]["expected"] == found.prediction.tpot.to_json()["expected"]
+    assert (
+        document["predicted"]["tpot_seconds"]["expected"]
+        == found.prediction.tpot.to_json()["expected"]
+    )
     bench.show(RUN, Path("/tmp/run.json"), None, True, None)
     assert "predicted" not in json.loads(capsys.readouterr().out)
 
@@ -70,11 +82,19 @@ def test_the_prediction_is_that_of_the_cards_of_this_machine() -> None:
     document = record()
     found = of_record(document, LOAD)
     assert found is not None
-    assert (found.case.setup.generation, found.case.setup.cards) == ("gaudi3", len(document["modules"]))
+    assert (found.case.setup.generation, found.case.setup.cards) == (
+        "gaudi3",
+        len(document["modules"]),
+    )
 
 
 def test_an_incomplete_record_has_no_prediction() -> None:
     document = record()
-    incomplete: list[dict[str, Any]] = [{"engine": None}, {"model": None}, {"dtype": "int3"}, {"modules": []}]
+    incomplete: list[dict[str, Any]] = [
+        {"engine": None},
+        {"model": None},
+        {"dtype": "int3"},
+        {"modules": []},
+    ]
     for broken in incomplete:
         assert of_record({**document, **broken}, LOAD) is None

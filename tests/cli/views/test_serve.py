@@ -22,7 +22,9 @@ def test_a_chat_is_shown_where_the_server_answers_one(capsys: pytest.CaptureFixt
     assert (url, "messages" in question) == ("http://127.0.0.1:8000/v1/chat/completions", True)
 
 
-def test_a_completion_is_shown_where_the_server_refuses_chats(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_completion_is_shown_where_the_server_refuses_chats(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     refusal = "/v1/chat/completions: 400 could not locate think tokens"
     url, question, out = request(capsys, refusal)
     assert (url, "prompt" in question) == ("http://127.0.0.1:8000/v1/completions", True)

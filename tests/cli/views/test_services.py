@@ -20,8 +20,17 @@ def ended(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name, phase in (("broken", "failed"), ("gone", "ready"), ("quiet", "stopped")):
         store.make_dir(name)
-        state = {"name": name, "phase": phase, "model": "/models/Qwen3-8B", "engine": "vllm-fork@1.21"}
-        ending = {"outcome": "died", "error": "The KV cache cannot hold one request."} if phase == "failed" else {}
+        state = {
+            "name": name,
+            "phase": phase,
+            "model": "/models/Qwen3-8B",
+            "engine": "vllm-fork@1.21",
+        }
+        ending = (
+            {"outcome": "died", "error": "The KV cache cannot hold one request."}
+            if phase == "failed"
+            else {}
+        )
         ending = {"outcome": "stopped"} if phase == "stopped" else ending
         where = {"modules": [0, 1], "url": "http://127.0.0.1:30001"}
         store.write(store.service_dir(name), "state.json", {**state, **ending, **where})
@@ -37,14 +46,20 @@ def test_failed_and_lost_services_are_shown_stopped_ones_are_not(
     assert out.splitlines()[-1] == "failed: 2; the cause: gaudi-launch why broken"
 
 
-def test_the_json_of_ps_has_running_services_only(ended: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_of_ps_has_running_services_only(
+    ended: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["ps", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "services": []}
 
 
-def test_nothing_is_said_of_failures_where_all_run(ended: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_said_of_failures_where_all_run(
+    ended: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("broken", "gone"):
-        store.write(store.service_dir(name), "state.json", {"phase": "stopped", "outcome": "stopped"})
+        store.write(
+            store.service_dir(name), "state.json", {"phase": "stopped", "outcome": "stopped"}
+        )
     with service("alive", "http://127.0.0.1:1", phase="load"):
         assert run(["ps"]) == 0
     out = capsys.readouterr().out

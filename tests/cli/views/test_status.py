@@ -51,7 +51,9 @@ def test_the_history_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["power"].endswith("now 300 W, most 300 W")
 
 
-def test_the_history_is_in_the_json_only_where_it_is_requested(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_history_is_in_the_json_only_where_it_is_requested(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with service("mine", "http://127.0.0.1:9", phase="load") as folder:
         filled(folder)
         found = reading(capsys, "status", "mine", "--history", "10m")["history"]

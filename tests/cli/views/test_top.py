@@ -109,7 +109,13 @@ def test_the_chosen_service_is_marked() -> None:
 
 @pytest.mark.parametrize(
     ("needs", "room", "given"),
-    [([5, 3], 20, [5, 3]), ([9, 4], 8, [4, 4]), ([2, 9, 9], 9, [2, 4, 3]), ([3], 0, [0]), ([0, 5], 3, [0, 3])],
+    [
+        ([5, 3], 20, [5, 3]),
+        ([9, 4], 8, [4, 4]),
+        ([2, 9, 9], 9, [2, 4, 3]),
+        ([3], 0, [0]),
+        ([0, 5], 3, [0, 3]),
+    ],
 )
 def test_lines_are_shared_fairly(needs: list[int], room: int, given: list[int]) -> None:
     assert shares(needs, room) == given
@@ -137,7 +143,10 @@ def test_a_pipe_gets_a_line_for_each_thing() -> None:
 
 def test_the_json_has_every_field() -> None:
     document = to_json([HOST])
-    assert (document["schema"], document["hosts"][0]["cards"][1]["throttled_by"]) == (1, ("thermal",))
+    assert (document["schema"], document["hosts"][0]["cards"][1]["throttled_by"]) == (
+        1,
+        ("thermal",),
+    )
 
 
 def test_texts_of_others_cannot_steer_the_terminal() -> None:
@@ -151,7 +160,10 @@ def test_texts_of_others_cannot_steer_the_terminal() -> None:
     state = state_of(host)
     state.overlay = Overlay(hostile, [hostile])
     assert "\x1b" not in screen(state, 80, 24) and "\r" not in screen(state, 80, 24)
-    assert all(line.isprintable() for line in plain_lines([host, replace(SILENT, host=hostile, problem=hostile)]))
+    assert all(
+        line.isprintable()
+        for line in plain_lines([host, replace(SILENT, host=hostile, problem=hostile)])
+    )
 
 
 def test_a_text_that_fits_keeps_its_blanks() -> None:

@@ -127,14 +127,18 @@ def test_a_half_made_engine_is_cleared_only_when_nothing_runs_from_it(
     with in_use(str(engines / "cpu/bin/python"), engines_dir()):
         refused("setup.in_use", engines / "cpu")
     ran: list[str] = []
-    monkeypatch.setattr(cpu_install, "run_steps", lambda steps, say: ran.extend(step.id for step in steps))
+    monkeypatch.setattr(
+        cpu_install, "run_steps", lambda steps, say: ran.extend(step.id for step in steps)
+    )
     cpu_install.setup(lambda line: None, demo=False)
     assert ran[0] == "serve.setup_venv" and cpu_install.engine_is_ready()
     assert cpu_install.environment_dir() == engines_dir() / "cpu"
 
 
 @pytest.mark.parametrize("by", ["home", "disk"])
-def test_ray_beside_the_engine_is_known_by_either_path(engines: Path, tmp_path: Path, by: str) -> None:
+def test_ray_beside_the_engine_is_known_by_either_path(
+    engines: Path, tmp_path: Path, by: str
+) -> None:
     make(engines / "cpu", {"vllm": cpu_install.VLLM})
     beside = str(tmp_path / by / "engines" / "cpu")
     make(engines / "ray", {"ray": ray_install.RAY, "vllm": cpu_install.VLLM, "beside": beside})

@@ -63,7 +63,11 @@ def test_a_version_replaces_another_and_gives_way_to_it_again(engines: Path) -> 
     assert (versions().in_force(), versions().replaced()) == (second, first)
     assert not versions().is_rolled_back()
     assert versions().roll_back() == (first, second)
-    assert (versions().in_force(), versions().replaced(), versions().is_rolled_back()) == (first, None, True)
+    assert (versions().in_force(), versions().replaced(), versions().is_rolled_back()) == (
+        first,
+        None,
+        True,
+    )
     assert versions().put_in_force(second) == first
 
 
@@ -72,7 +76,11 @@ def test_a_version_that_was_removed_is_neither_in_force_nor_returned_to(engines:
     versions().put_in_force(first)
     versions().put_in_force(second)
     shutil.rmtree(first)
-    assert (versions().replaced(), versions().roll_back(), versions().in_force()) == (None, None, second)
+    assert (versions().replaced(), versions().roll_back(), versions().in_force()) == (
+        None,
+        None,
+        second,
+    )
     shutil.rmtree(second)
     assert versions().in_force() is None
 
@@ -133,13 +141,19 @@ def recipe(version: str, wheels: Path) -> Recipe:
         python = str(folder / "venv" / "bin" / "python")
         pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index")
         steps = (
-            CodeStep("setup.venv", (sys.executable, "-m", "venv", "--without-pip", str(folder / "venv"))),
+            CodeStep(
+                "setup.venv", (sys.executable, "-m", "venv", "--without-pip", str(folder / "venv"))
+            ),
             CodeStep("setup.engine", (*pip, "--find-links", str(wheels), f"vllm=={version}")),
         )
         return Recipe(ENGINE, folder, steps, {}, python=python)
 
     known = environment.versions_of(ENGINE)
-    made = [each for each in map(in_folder, known.folders()) if environment.remembered(each) == len(each.steps)]
+    made = [
+        each
+        for each in map(in_folder, known.folders())
+        if environment.remembered(each) == len(each.steps)
+    ]
     return made[0] if made else in_folder(known.folder_for_new())
 
 
@@ -153,7 +167,10 @@ def version_in_force() -> str:
     """Return the version that the interpreter in force imports."""
     python = str(environment.linked_python(ENGINE))
     done = subprocess.run(
-        [python, "-c", "import vllm; print(vllm.__version__)"], capture_output=True, text=True, check=False
+        [python, "-c", "import vllm; print(vllm.__version__)"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout.strip()
 
@@ -171,7 +188,9 @@ def child(version: str, wheels: Path) -> subprocess.Popen[bytes]:
     """Start an installation in a process of its own."""
     root = str(Path(__file__).resolve().parents[3])
     words = [sys.executable, "-c", CHILD.format(root=root), version, str(wheels)]
-    return subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
@@ -188,7 +207,9 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     until(lambda: not any(map(is_alive, doomed)))
 
 
-def test_an_installation_that_is_killed_leaves_the_old_version_in_force(engines: Path, tmp_path: Path) -> None:
+def test_an_installation_that_is_killed_leaves_the_old_version_in_force(
+    engines: Path, tmp_path: Path
+) -> None:
     wheels = tmp_path / "wheels"
     for version in ("1.0", "2.0"):
         wheel(wheels, version)
@@ -216,7 +237,9 @@ def test_an_installation_that_is_killed_leaves_the_old_version_in_force(engines:
     assert version_in_force() == "2.0"
 
 
-def test_a_new_version_that_cannot_be_imported_is_not_put_in_force(engines: Path, tmp_path: Path) -> None:
+def test_a_new_version_that_cannot_be_imported_is_not_put_in_force(
+    engines: Path, tmp_path: Path
+) -> None:
     wheels = tmp_path / "wheels"
     wheel(wheels, "1.0")
     install("1.0", wheels)
@@ -232,7 +255,9 @@ def test_a_new_version_that_cannot_be_imported_is_not_put_in_force(engines: Path
     assert version_in_force() == "1.0"
 
 
-def test_a_running_process_keeps_the_version_it_was_started_from(engines: Path, tmp_path: Path) -> None:
+def test_a_running_process_keeps_the_version_it_was_started_from(
+    engines: Path, tmp_path: Path
+) -> None:
     wheels = tmp_path / "wheels"
     for version in ("1.0", "2.0"):
         wheel(wheels, version)
@@ -241,7 +266,9 @@ def test_a_running_process_keeps_the_version_it_was_started_from(engines: Path, 
     assert python is not None
     # it imports the engine only after the switch
     program = "input(); import vllm; print(vllm.__version__)"
-    running = subprocess.Popen([python, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        [python, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     install("2.0", wheels)
     assert version_in_force() == "2.0"
     assert running.communicate("\n", timeout=_SECONDS)[0] == "1.0\n"

@@ -26,14 +26,22 @@ from tests.support.cli import golden
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
-MODEL = Model("/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False)
-GAUDI = Installed("/e/python", "vllm-fork@1.21", {"ray": "2.40.0", "habana-torch-plugin": "1.21.0"}, {})
+MODEL = Model(
+    "/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False
+)
+GAUDI = Installed(
+    "/e/python", "vllm-fork@1.21", {"ray": "2.40.0", "habana-torch-plugin": "1.21.0"}, {}
+)
 FORK = "ray-serve:vllm-fork@1.21"
 PLAIN_CPU = Installed("/e/python", "", {"ray": "2.60.0", "transformers": "5.19.0"}, {})
 
 
-def plan(engine: str = "ray-serve", machine: str = "hls2", model: Model = MODEL, **wishes: Any) -> Plan:
-    return make_plan(Request(model=model.path, **wishes), simulated.make(machine), model, find(engine))
+def plan(
+    engine: str = "ray-serve", machine: str = "hls2", model: Model = MODEL, **wishes: Any
+) -> Plan:
+    return make_plan(
+        Request(model=model.path, **wishes), simulated.make(machine), model, find(engine)
+    )
 
 
 def refused(**wishes: Any) -> LaunchError:
@@ -49,7 +57,10 @@ def setting(made: Plan, name: str) -> tuple[str | None, str]:
 
 def compare(name: str, document: Any) -> None:
     """Against a golden file, whole."""
-    golden(name, json.dumps(document, indent=1, ensure_ascii=False).replace(str(IN_RAY), "IN_RAY") + "\n")
+    golden(
+        name,
+        json.dumps(document, indent=1, ensure_ascii=False).replace(str(IN_RAY), "IN_RAY") + "\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +68,12 @@ def compare(name: str, document: Any) -> None:
     [
         # Ray's guide "Serve Llama2-7b/70b on a single or multiple Intel Gaudi Accelerator": one card, then eight
         ("one-card", "meta-llama/Llama-2-7b-chat-hf", FORK, {"cards": 1, "port": 8000}),
-        ("one-card-plain", "meta-llama/Llama-2-7b-chat-hf", "ray-serve:transformers", {"cards": 1, "port": 8000}),
+        (
+            "one-card-plain",
+            "meta-llama/Llama-2-7b-chat-hf",
+            "ray-serve:transformers",
+            {"cards": 1, "port": 8000},
+        ),
         ("eight-cards", "meta-llama/Llama-2-70b-chat-hf", FORK, {"cards": 8, "port": 8000}),
     ],
 )
@@ -81,7 +97,11 @@ def test_the_inner_engine_keeps_what_it_would_have_alone() -> None:
         "RAY_COLOR_PREFIX": "0",
     }
     assert set(alone.command.env) - set(inside.command.env) == set()
-    assert (inside.buckets, inside.memory, inside.estimate) == (alone.buckets, alone.memory, alone.estimate)
+    assert (inside.buckets, inside.memory, inside.estimate) == (
+        alone.buckets,
+        alone.memory,
+        alone.estimate,
+    )
     assert (inside.url, inside.placement.modules) == (alone.url, alone.placement.modules)
 
 
@@ -92,7 +112,9 @@ def test_no_second_ray_starts_inside_a_replica() -> None:
     assert words[words.index("--distributed_executor_backend") + 1] == "mp"
     assert setting(made, "--distributed_executor_backend") == ("mp", "computed")
     # who asks for it behind the dashes gets it
-    own = plan("ray-serve:deepseek_r1", model=deepseek, extra=("--distributed-executor-backend", "ray"))
+    own = plan(
+        "ray-serve:deepseek_r1", model=deepseek, extra=("--distributed-executor-backend", "ray")
+    )
     words = config_of(own)["applications"][0]["args"]["argv"]
     assert words[words.index("--distributed-executor-backend") + 1] == "ray"
 
@@ -102,16 +124,25 @@ def test_compiled_graphs_are_shared_with_the_engine_alone(engine: str) -> None:
     host = simulated.make("hls2")
     alone, inside = plan(engine, cards=4), plan(f"ray-serve:{engine}", cards=4, replicas=(2, 2))
     assert parts_of(inside, host) == parts_of(alone, host)
-    assert parts_of(plan(f"ray-serve:{engine}", cards=2, replicas=(2, 2)), host) != parts_of(alone, host)
+    assert parts_of(plan(f"ray-serve:{engine}", cards=2, replicas=(2, 2)), host) != parts_of(
+        alone, host
+    )
 
 
-@pytest.mark.parametrize("engine", ["vllm-fork@1.22", "vllm-gaudi", "deepseek_r1", "cpu", "transformers"])
+@pytest.mark.parametrize(
+    "engine", ["vllm-fork@1.22", "vllm-gaudi", "deepseek_r1", "cpu", "transformers"]
+)
 def test_every_engine_goes_inside_with_its_words_sound(engine: str) -> None:
     made = plan(f"ray-serve:{engine}", model=replace(MODEL, heads=128, kv_heads=128))
     config = config_of(made)
     assert check(config) == []
     if engine != "transformers":
-        assert config["applications"][0]["args"]["argv"][-4:] == ["--host", "127.0.0.1", "--port", "{port}"]
+        assert config["applications"][0]["args"]["argv"][-4:] == [
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "{port}",
+        ]
 
 
 def test_two_replicas_of_four_get_whole_groups_and_their_own_cpus() -> None:
@@ -147,7 +178,9 @@ def test_no_set_of_two_or_four_crosses_a_link_group(machine: str) -> None:
 
 def test_busy_cards_are_left_out_and_too_few_are_refused() -> None:
     made = plan(machine="hls2+busy=0,5", cards=2, replicas=(3, 3))
-    taken = [m for each in config_of(made)["applications"][0]["args"]["sets"] for m in each["modules"]]
+    taken = [
+        m for each in config_of(made)["applications"][0]["args"]["sets"] for m in each["modules"]
+    ]
     assert not {0, 5} & set(taken) and len(taken) == 6
     error = refused(machine="hls2+busy=0,5", cards=2, replicas=(1, 4))
     assert (error.id, error.exit_code) == ("placement.too_few", ExitCode.MACHINE)
@@ -155,7 +188,10 @@ def test_busy_cards_are_left_out_and_too_few_are_refused() -> None:
 
 def test_modules_asked_for_are_shared_out_in_their_order() -> None:
     made = plan(modules=(6, 7, 2, 3), replicas=(2, 2))
-    assert [each["modules"] for each in config_of(made)["applications"][0]["args"]["sets"]] == [[6, 7], [2, 3]]
+    assert [each["modules"] for each in config_of(made)["applications"][0]["args"]["sets"]] == [
+        [6, 7],
+        [2, 3],
+    ]
     assert refused(modules=(0, 1, 2), replicas=(2, 2)).id == "ray.modules"
     assert refused(modules=(0, 1, 2), replicas=(2, 2), cards=2).id == "ray.modules"
 
@@ -195,8 +231,16 @@ def test_autoscaling_has_its_numbers_from_the_engines_requests() -> None:
         ({"target_ongoing": 2, "replicas": (2, 2)}, "ray.ongoing_alone", ExitCode.USAGE),
         ({"tuning": "reference"}, "ray.reference", ExitCode.USAGE),
         ({"engine": "ray-serve:transformers", "cards": 2}, "ray.plain_cards", ExitCode.USAGE),
-        ({"engine": "ray-serve:transformers", "max_num_seqs": 2}, "ray.plain_option", ExitCode.USAGE),
-        ({"engine": "ray-serve:transformers", "extra": ("--x",)}, "ray.plain_option", ExitCode.USAGE),
+        (
+            {"engine": "ray-serve:transformers", "max_num_seqs": 2},
+            "ray.plain_option",
+            ExitCode.USAGE,
+        ),
+        (
+            {"engine": "ray-serve:transformers", "extra": ("--x",)},
+            "ray.plain_option",
+            ExitCode.USAGE,
+        ),
         ({"engine": "ray-serve:transformers", "dtype": "fp8"}, "ray.plain_option", ExitCode.USAGE),
         ({"engine": "ray-serve:tgi"}, "ray.container", ExitCode.USAGE),
         ({"engine": "ray-serve:tgi@3.2.3"}, "ray.container", ExitCode.USAGE),
@@ -210,7 +254,9 @@ def test_refused(wishes: dict[str, Any], id: str, code: ExitCode) -> None:
     assert (error.id, error.exit_code) == (id, code)
 
 
-@pytest.mark.parametrize("name", ["ray-serve:ray-serve", "ray-serve:nonsense", "ray-serve:ray-serve:cpu"])
+@pytest.mark.parametrize(
+    "name", ["ray-serve:ray-serve", "ray-serve:nonsense", "ray-serve:ray-serve:cpu"]
+)
 def test_unknown_inner_engines(name: str) -> None:
     with pytest.raises(LaunchError) as caught:
         find(name)
@@ -221,7 +267,11 @@ def test_what_is_inside_follows_what_is_installed() -> None:
     assert find("ray-serve").identity.facts["inner"] == "vllm-gaudi@0.26.0"
     assert find("ray-serve:deepseek_r1").identity.facts["inner"] == "vllm-fork@deepseek_r1"
     gaudi = find("ray-serve", GAUDI)
-    assert (gaudi.identity.version, gaudi.identity.python, gaudi.needs_cards) == ("2.40.0", "/e/python", True)
+    assert (gaudi.identity.version, gaudi.identity.python, gaudi.needs_cards) == (
+        "2.40.0",
+        "/e/python",
+        True,
+    )
     plain = find("ray-serve", PLAIN_CPU)
     assert (plain.identity.facts["inner"], plain.needs_cards) == ("transformers@5.19.0", False)
     cards = replace(PLAIN_CPU, packages={**PLAIN_CPU.packages, "habana-torch-plugin": "1.21.0"})
@@ -235,7 +285,11 @@ def test_a_model_that_the_installed_engine_lacks_is_generated_plainly(tmp_path: 
     table = tmp_path / "vllm/model_executor/models/registry.py"
     table.parent.mkdir(parents=True)
     table.write_text('_MODELS = {"LlamaForCausalLM": ("llama", "LlamaForCausalLM")}\n')
-    has_all = replace(GAUDI, packages={**GAUDI.packages, "transformers": "4.51.3"}, facts={"source": str(tmp_path)})
+    has_all = replace(
+        GAUDI,
+        packages={**GAUDI.packages, "transformers": "4.51.3"},
+        facts={"source": str(tmp_path)},
+    )
     rare, usual = (
         Model("/m/x", "x", architecture="RareForCausalLM"),
         Model("/m/y", "y", architecture="LlamaForCausalLM"),
@@ -243,7 +297,11 @@ def test_a_model_that_the_installed_engine_lacks_is_generated_plainly(tmp_path: 
     inner = {
         model.architecture: [
             engine.suited(model).innermost.identity.name
-            for engine in (find("ray-serve", has_all), find("ray-serve:vllm-fork@1.21", has_all), find("ray-serve"))
+            for engine in (
+                find("ray-serve", has_all),
+                find("ray-serve:vllm-fork@1.21", has_all),
+                find("ray-serve"),
+            )
         ]
         for model in (rare, usual)
     }
@@ -266,8 +324,12 @@ def test_a_model_that_the_installed_engine_lacks_is_generated_plainly(tmp_path: 
         ({}, False),  # not a card's interpreter
     ],
 )
-def test_plain_generation_on_a_card_wants_optimum_habana(packages: dict[str, str], warned: bool) -> None:
-    installed = Installed("/p/python", "", {"ray": "2.60.0", "transformers": "4.52.4", **packages}, {})
+def test_plain_generation_on_a_card_wants_optimum_habana(
+    packages: dict[str, str], warned: bool
+) -> None:
+    installed = Installed(
+        "/p/python", "", {"ray": "2.60.0", "transformers": "4.52.4", **packages}, {}
+    )
     model = Model("/m/x", "x")
     engine = find("ray-serve:transformers", installed)
     made = make_plan(Request(model=model.path), simulated.make("hls2"), model, engine)
@@ -279,24 +341,40 @@ def test_plain_generation_on_a_card_wants_optimum_habana(packages: dict[str, str
 def test_without_cards_ray_is_asked_for_none() -> None:
     """A Ray that has no HPU resource would wait for one without end."""
     made = make_plan(
-        Request(model="/m/x", replicas=(1, 2)), simulated.make("hls2"), Model("/m/x", "x"), find("ray-serve:cpu")
+        Request(model="/m/x", replicas=(1, 2)),
+        simulated.make("hls2"),
+        Model("/m/x", "x"),
+        find("ray-serve:cpu"),
     )
-    assert config_of(made)["applications"][0]["deployments"][0]["ray_actor_options"] == {"num_cpus": 0}
+    assert config_of(made)["applications"][0]["deployments"][0]["ray_actor_options"] == {
+        "num_cpus": 0
+    }
     assert [setting for setting in made.settings if setting.name == "resources.HPU"] == []
 
 
 def test_on_the_cpu_hpus_are_counted_and_no_card_is_named() -> None:
     made = make_plan(
-        Request(model="/m/x", replicas=(1, 2)), simulated.make("hls2"), Model("/m/x", "x"), find("ray-serve:cpu")
+        Request(model="/m/x", replicas=(1, 2)),
+        simulated.make("hls2"),
+        Model("/m/x", "x"),
+        find("ray-serve:cpu"),
     )
     assert made.command.argv[made.command.argv.index("--hpus") + 1] == "2"
-    assert "HABANA_VISIBLE_MODULES" in made.command.unset and "HABANA_VISIBLE_MODULES" not in made.command.env
+    assert (
+        "HABANA_VISIBLE_MODULES" in made.command.unset
+        and "HABANA_VISIBLE_MODULES" not in made.command.env
+    )
     scaling = config_of(made)["applications"][0]["deployments"][0]["autoscaling_config"]
     assert (scaling["upscale_delay_s"], scaling["downscale_delay_s"]) == (5, 60)
 
 
 def test_an_exported_word_never_lets_ray_touch_the_cards() -> None:
-    made = plan(environment={"RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES": "0", "RAY_ADDRESS": "10.0.0.1:6379"})
+    made = plan(
+        environment={
+            "RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES": "0",
+            "RAY_ADDRESS": "10.0.0.1:6379",
+        }
+    )
     assert made.command.env["RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES"] == "1"
     assert "ray.own_cluster" in [warning.id for warning in made.warnings]
 
@@ -306,7 +384,9 @@ def test_the_users_own_address_behind_the_dashes_counts() -> None:
     config = config_of(made)
     assert config["http_options"] == {"host": "0.0.0.0", "port": 9000}
     assert made.url == "http://127.0.0.1:9000"
-    assert [w for w in config["applications"][0]["args"]["argv"] if w.startswith("--port")] == ["--port"]
+    assert [w for w in config["applications"][0]["args"]["argv"] if w.startswith("--port")] == [
+        "--port"
+    ]
 
 
 def test_the_api_key_is_nowhere_in_the_plan() -> None:
@@ -315,7 +395,11 @@ def test_the_api_key_is_nowhere_in_the_plan() -> None:
 
 
 def test_every_config_of_ours_is_sound() -> None:
-    every: list[dict[str, Any]] = [{}, {"cards": 2, "replicas": (1, 4)}, {"cards": 1, "replicas": (8, 8)}]
+    every: list[dict[str, Any]] = [
+        {},
+        {"cards": 2, "replicas": (1, 4)},
+        {"cards": 1, "replicas": (8, 8)},
+    ]
     for wishes in every:
         assert check(config_of(plan(**wishes))) == []
 

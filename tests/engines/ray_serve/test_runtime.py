@@ -32,7 +32,10 @@ def slot(tmp_path: Path, *modules: int) -> Any:
 def test_each_replica_gets_a_set_of_its_own_until_none_is_left(tmp_path: Path) -> None:
     from gaudi_ray_slots import claim
 
-    sets: list[dict[str, Any]] = [{"modules": [0, 1]}, {"modules": [2, 3], "cpus": "5-6,9", "memory_node": 1}]
+    sets: list[dict[str, Any]] = [
+        {"modules": [0, 1]},
+        {"modules": [2, 3], "cpus": "5-6,9", "memory_node": 1},
+    ]
     one, two = claim(tmp_path, sets), claim(tmp_path, sets)
     assert [(s.number, s.modules, s.cpus, s.memory_node) for s in (one, two)] == [
         (0, (0, 1), (), None),
@@ -59,7 +62,9 @@ def test_a_killed_replica_gives_its_set_back_and_its_engine_is_ended(tmp_path: P
         print(engine.pid, flush=True)
         time.sleep(600)
     """
-    holder = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert holder.stdout is not None
         engine = int(holder.stdout.readline())
@@ -78,7 +83,9 @@ def test_a_killed_replica_gives_its_set_back_and_its_engine_is_ended(tmp_path: P
 def test_a_number_that_somebody_else_has_by_now_is_left_alone(tmp_path: Path) -> None:
     from gaudi_ray_slots import end_leftovers
 
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    other = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True
+    )
     try:
         taken = slot(tmp_path, 0)
         os.pwrite(taken.handle, f'{{"session": {other.pid}, "started": "1"}}'.encode(), 0)
@@ -111,7 +118,12 @@ def test_without_cards_the_cpus_are_shared(monkeypatch: pytest.MonkeyPatch) -> N
     assert gaudi_ray_slots.share(0, 6) == ()
 
 
-NODE = {"PATH": "/bin", "RAY_AUTH_TOKEN_PATH": "/t", "PYTHONPATH": "/in_ray", "GAUDI_LAUNCH_RAY_DIR": "/r"}
+NODE = {
+    "PATH": "/bin",
+    "RAY_AUTH_TOKEN_PATH": "/t",
+    "PYTHONPATH": "/in_ray",
+    "GAUDI_LAUNCH_RAY_DIR": "/r",
+}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +132,10 @@ NODE = {"PATH": "/bin", "RAY_AUTH_TOKEN_PATH": "/t", "PYTHONPATH": "/in_ray", "G
         # told to leave it alone: the planned set
         (
             (2, 3),
-            {"RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES": "1", "HABANA_VISIBLE_MODULES": "0,1,2,3"},
+            {
+                "RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES": "1",
+                "HABANA_VISIBLE_MODULES": "0,1,2,3",
+            },
             "2,3",
         ),
         # not told: Ray's own ids, in order (5,4 was seen)
@@ -142,15 +157,26 @@ def test_the_engine_sees_its_cards_and_nothing_of_ray(
 def test_the_users_own_values_reach_the_engine(tmp_path: Path) -> None:
     from gaudi_ray_engine import environment_of
 
-    node = {**NODE, "GAUDI_LAUNCH_OMP_NUM_THREADS": "8", "OMP_NUM_THREADS": "1", "GAUDI_LAUNCH_PYTHONPATH": "/mine"}
-    assert environment_of(slot(tmp_path), node) == {"PATH": "/bin", "OMP_NUM_THREADS": "8", "PYTHONPATH": "/mine"}
+    node = {
+        **NODE,
+        "GAUDI_LAUNCH_OMP_NUM_THREADS": "8",
+        "OMP_NUM_THREADS": "1",
+        "GAUDI_LAUNCH_PYTHONPATH": "/mine",
+    }
+    assert environment_of(slot(tmp_path), node) == {
+        "PATH": "/bin",
+        "OMP_NUM_THREADS": "8",
+        "PYTHONPATH": "/mine",
+    }
 
 
 def test_an_engine_that_ends_before_it_answers_is_a_failure_written_down(tmp_path: Path) -> None:
     from gaudi_ray_engine import EngineChild
 
     taken = slot(tmp_path)
-    child = EngineChild([sys.executable, "-c", "print('no such model'); raise SystemExit(7)"], taken)
+    child = EngineChild(
+        [sys.executable, "-c", "print('no such model'); raise SystemExit(7)"], taken
+    )
     with pytest.raises(RuntimeError, match="ended with 7"):
         child.wait_ready()
     assert (tmp_path / "slot-0.failed").read_text() == "7"
@@ -165,7 +191,9 @@ def test_in_a_pod_the_engine_speaks_where_ray_does(
 
     monkeypatch.setenv("RAY_LOG_TO_STDERR", "1")
     taken = slot(tmp_path)
-    child = EngineChild([sys.executable, "-c", "print('no such model'); raise SystemExit(7)"], taken)
+    child = EngineChild(
+        [sys.executable, "-c", "print('no such model'); raise SystemExit(7)"], taken
+    )
     with pytest.raises(RuntimeError, match="ended with 7"):
         child.wait_ready()
     taken.say("its replica is replaced")
@@ -178,7 +206,10 @@ def test_an_engine_is_ended_with_what_it_started(tmp_path: Path) -> None:
     from gaudi_ray_slots import members
 
     stubborn = "import signal, subprocess, sys, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); "
-    script = stubborn + "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); time.sleep(600)"
+    script = (
+        stubborn
+        + "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); time.sleep(600)"
+    )
     taken = slot(tmp_path)
     child = EngineChild([sys.executable, "-c", script], taken)
     deadline = time.monotonic() + 20
@@ -202,7 +233,9 @@ def test_an_engine_is_ended_with_what_it_started(tmp_path: Path) -> None:
         ("", ("a",), ("", "", False)),
     ],
 )
-def test_a_stop_word_is_never_sent_in_parts(text: str, stops: tuple[str, ...], expected: Any) -> None:
+def test_a_stop_word_is_never_sent_in_parts(
+    text: str, stops: tuple[str, ...], expected: Any
+) -> None:
     from gaudi_ray_generate import cut
 
     assert cut(text, stops) == expected
@@ -235,8 +268,17 @@ def test_nonsense_is_refused_in_words(body: dict[str, Any]) -> None:
 def test_a_request_becomes_a_job() -> None:
     from gaudi_ray_openai import job_of
 
-    job = job_of({"prompt": ["Hi"], "max_tokens": 3, "temperature": 0, "stop": "x", "seed": 4}, False, None)
-    greedy = {"max_new_tokens": 3, "do_sample": False, "temperature": None, "top_p": None, "top_k": None, "seed": 4}
+    job = job_of(
+        {"prompt": ["Hi"], "max_tokens": 3, "temperature": 0, "stop": "x", "seed": 4}, False, None
+    )
+    greedy = {
+        "max_new_tokens": 3,
+        "do_sample": False,
+        "temperature": None,
+        "top_p": None,
+        "top_k": None,
+        "seed": 4,
+    }
     assert (job.prompt, job.options, job.stops, job.special) == ("Hi", greedy, ("x",), True)
     warm = job_of({"prompt": "Hi"}, False, None)
     assert warm.options == {
@@ -248,7 +290,9 @@ def test_a_request_becomes_a_job() -> None:
     }
 
 
-def test_folders_of_killed_heads_are_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_killed_heads_are_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import fcntl
     import tempfile
 
@@ -262,18 +306,33 @@ def test_folders_of_killed_heads_are_taken_away(tmp_path: Path, monkeypatch: pyt
     with (tmp_path / "gaudi-ray-alive/lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         gaudi_ray_head.sweep(str(tmp_path))
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["gaudi-ray-alive", "gaudi-ray-no-lock", "other"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "gaudi-ray-alive",
+        "gaudi-ray-no-lock",
+        "other",
+    ]
 
 
 def test_a_status_in_lines() -> None:
     import gaudi_ray_head
 
-    deployment = {"status": "UPDATING", "target_num_replicas": 2, "replicas": [{"state": "RUNNING"}]}
-    found = gaudi_ray_head.summary({"default": {"status": "DEPLOYING", "deployments": {"Engine": deployment}}})
-    assert found == ["application default DEPLOYING", "deployment Engine UPDATING, replicas 1/2 running"]
+    deployment = {
+        "status": "UPDATING",
+        "target_num_replicas": 2,
+        "replicas": [{"state": "RUNNING"}],
+    }
+    found = gaudi_ray_head.summary(
+        {"default": {"status": "DEPLOYING", "deployments": {"Engine": deployment}}}
+    )
+    assert found == [
+        "application default DEPLOYING",
+        "deployment Engine UPDATING, replicas 1/2 running",
+    ]
 
 
-def test_a_job_is_read_in_the_loop_while_a_thread_generates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_read_in_the_loop_while_a_thread_generates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import asyncio
     import threading
 
@@ -316,7 +375,10 @@ def test_a_job_is_read_in_the_loop_while_a_thread_generates(monkeypatch: pytest.
 
 @pytest.mark.parametrize("stops", [[], [15]])
 def test_a_ray_that_does_not_answer_is_a_failed_start_or_none_where_it_was_stopped(
-    tmp_path: Path, stops: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    stops: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     import socket
 
@@ -326,9 +388,13 @@ def test_a_ray_that_does_not_answer_is_a_failed_start_or_none_where_it_was_stopp
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         dashboard = gaudi_ray_head.Dashboard(url, "sesame")
-        life = gaudi_ray_head.Life({"applications": [{"args": {"sets": [{}]}}]}, dashboard, tmp_path)
+        life = gaudi_ray_head.Life(
+            {"applications": [{"args": {"sets": [{}]}}]}, dashboard, tmp_path
+        )
         monkeypatch.setattr(
-            dashboard, "deploy", lambda config, stops: type(dashboard).deploy(dashboard, config, stops, 0.1)
+            dashboard,
+            "deploy",
+            lambda config, stops: type(dashboard).deploy(dashboard, config, stops, 0.1),
         )
         assert life.run(stops) == (0 if stops else 1)
     said = capsys.readouterr().out

@@ -59,7 +59,11 @@ def test_a_good_one_has_nothing_wrong() -> None:
         ),
         (changed(("http_options", "prot"), 1), "ray.unknown_key", "http_options.prot"),
         (changed(("applications", 0, "env"), {}), "ray.unknown_key", "applications[0].env"),
-        (changed((*D, "num_replica"), 2), "ray.unknown_key", "applications[0].deployments[0].num_replica"),
+        (
+            changed((*D, "num_replica"), 2),
+            "ray.unknown_key",
+            "applications[0].deployments[0].num_replica",
+        ),
         (
             # awslabs/data-on-eks writes this name
             changed((*D, "autoscaling_config", "target_num_ongoing_requests_per_replica"), 1),
@@ -68,7 +72,11 @@ def test_a_good_one_has_nothing_wrong() -> None:
         ),
         (changed(("http_options", "port"), "8000"), "ray.wrong_type", "http_options.port"),
         (changed(("http_options", "port"), True), "ray.wrong_type", "http_options.port"),
-        (changed((*D, "num_replicas"), "two"), "ray.wrong_type", "applications[0].deployments[0].num_replicas"),
+        (
+            changed((*D, "num_replicas"), "two"),
+            "ray.wrong_type",
+            "applications[0].deployments[0].num_replicas",
+        ),
         (changed((*D, "num_replicas"), 2), "ray.both_replicas", "applications[0].deployments[0]"),
         (changed((*D, "name"), ""), "ray.no_name", "applications[0].deployments[0]"),
         (
@@ -81,8 +89,16 @@ def test_a_good_one_has_nothing_wrong() -> None:
             "ray.part_of_a_card",
             "applications[0].deployments[0].ray_actor_options.resources.HPU",
         ),
-        (changed(("applications", 0, "route_prefix"), "v1"), "ray.route_prefix", "applications[0].route_prefix"),
-        (changed(("applications", 0, "import_path"), "build"), "ray.import_path", "applications[0].import_path"),
+        (
+            changed(("applications", 0, "route_prefix"), "v1"),
+            "ray.route_prefix",
+            "applications[0].route_prefix",
+        ),
+        (
+            changed(("applications", 0, "import_path"), "build"),
+            "ray.import_path",
+            "applications[0].import_path",
+        ),
         (changed(("applications", 0), 7), "ray.not_mapping", "applications[0]"),
     ],
 )
@@ -103,7 +119,9 @@ def test_nothing_to_deploy() -> None:
 _words = st.sampled_from(sorted({key for keys in KEYS.values() for key in keys} | {"HPU", "x"}))
 _leaf = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 _value = st.recursive(
-    _leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words, inner, max_size=4), max_leaves=12
+    _leaf,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words, inner, max_size=4),
+    max_leaves=12,
 )
 
 

@@ -34,7 +34,9 @@ def planned(model: Model = LLAMA, engine: Simulated | None = None, **wishes: Any
 
 
 def document(plan: Plan) -> dict[str, Any]:
-    content = next(content for path, content in plan.command.files.items() if path.endswith("cards.json"))
+    content = next(
+        content for path, content in plan.command.files.items() if path.endswith("cards.json")
+    )
     found: dict[str, Any] = json.loads(content)
     return found
 
@@ -48,7 +50,11 @@ def refused(model: Model = LLAMA, **wishes: Any) -> LaunchError:
 def test_it_is_planned_as_vllm_gaudi() -> None:
     ours, theirs = planned(cards=2, max_num_seqs=64), gaudi_plan(cards=2, max_num_seqs=64)
     assert ours.settings == theirs.settings
-    assert (ours.buckets, ours.num_blocks, ours.memory) == (theirs.buckets, theirs.num_blocks, theirs.memory)
+    assert (ours.buckets, ours.num_blocks, ours.memory) == (
+        theirs.buckets,
+        theirs.num_blocks,
+        theirs.memory,
+    )
     assert ours.estimate == theirs.estimate
 
 
@@ -72,10 +78,17 @@ def test_the_executor_gets_the_plan() -> None:
     plan = planned(cards=2, time_scale=10.0)
     found = document(plan)
     assert plan.buckets is not None and plan.estimate is not None
-    assert (found["card"]["prompt"], found["card"]["decode"]) == (plan.buckets.prompt, plan.buckets.decode)
+    assert (found["card"]["prompt"], found["card"]["decode"]) == (
+        plan.buckets.prompt,
+        plan.buckets.decode,
+    )
     middle = (plan.estimate.low_seconds + plan.estimate.high_seconds) / 2
     assert found["card"]["graph_seconds"] * plan.buckets.graphs == pytest.approx(middle, rel=0.01)
-    assert (found["blocks"], found["ahead"], found["card"]["time_scale"]) == (plan.num_blocks, True, 10.0)
+    assert (found["blocks"], found["ahead"], found["card"]["time_scale"]) == (
+        plan.num_blocks,
+        True,
+        10.0,
+    )
     assert found["kv"] == [{"kind": "full", "layers": 32, "heads": 4, "head_size": 128, "bytes": 2}]
     assert found["cards"] == "2 x HL-225"
 
@@ -90,11 +103,20 @@ def test_arguments_after_the_dashes_reach_the_executor() -> None:
 def test_vllm_gets_nothing_that_concerns_weights() -> None:
     plan = planned(DEEPSEEK, cards=8)
     sent = set(plan.command.argv)
-    assert not sent & {"--quantization", "--enable-expert-parallel", "--trust-remote-code", "--kv-cache-dtype"}
+    assert not sent & {
+        "--quantization",
+        "--enable-expert-parallel",
+        "--trust-remote-code",
+        "--kv-cache-dtype",
+    }
     assert "mp" not in sent
-    config = json.loads(next(content for path, content in plan.command.files.items() if "config.json" in path))
+    config = json.loads(
+        next(content for path, content in plan.command.files.items() if "config.json" in path)
+    )
     assert (config["architectures"], config["num_hidden_layers"]) == (["LlamaForCausalLM"], 61)
-    assert document(plan)["kv"] == [{"kind": "latent", "layers": 61, "heads": 1, "head_size": 576, "bytes": 2}]
+    assert document(plan)["kv"] == [
+        {"kind": "latent", "layers": 61, "heads": 1, "head_size": 576, "bytes": 2}
+    ]
 
 
 def test_a_hybrid_has_a_cache_and_states() -> None:
@@ -113,12 +135,18 @@ def test_copies_need_the_cards_of_all() -> None:
     ("wishes", "id", "code"),
     [
         ({"extra": ("--speculative-config", "{}")}, "simulated.no_option", ExitCode.USAGE),
-        ({"extra": ("--distributed-executor-backend", "mp")}, "simulated.no_option", ExitCode.USAGE),
+        (
+            {"extra": ("--distributed-executor-backend", "mp")},
+            "simulated.no_option",
+            ExitCode.USAGE,
+        ),
         ({"extra": ("--runner", "pooling")}, "simulated.no_task", ExitCode.USAGE),
         ({"scheduler_steps": 4}, "gaudi.no_option", ExitCode.USAGE),
     ],
 )
-def test_what_has_no_simulated_times_is_refused(wishes: dict[str, Any], id: str, code: ExitCode) -> None:
+def test_what_has_no_simulated_times_is_refused(
+    wishes: dict[str, Any], id: str, code: ExitCode
+) -> None:
     error = refused(**wishes)
     assert (error.id, error.exit_code) == (id, code)
 
@@ -155,12 +183,16 @@ def test_a_folder_with_a_tokenizer_keeps_it_and_its_parsers(tmp_path: Path) -> N
     plan = planned(model, own)
     argv = plan.command.argv
     assert argv[argv.index("--tokenizer") + 1] == str(tmp_path)
-    config = json.loads(next(content for path, content in plan.command.files.items() if "config.json" in path))
+    config = json.loads(
+        next(content for path, content in plan.command.files.items() if "config.json" in path)
+    )
     assert config["vocab_size"] == 128256
 
 
 def test_parsers_look_for_tokens_that_the_demos_tokenizer_lacks() -> None:
-    model = replace(LLAMA, path="/m/DeepSeek-R1-Distill-Llama-8B", name="DeepSeek-R1-Distill-Llama-8B")
+    model = replace(
+        LLAMA, path="/m/DeepSeek-R1-Distill-Llama-8B", name="DeepSeek-R1-Distill-Llama-8B"
+    )
     plan = planned(model)
     assert "--reasoning-parser" in {setting.name for setting in plan.settings}
     assert "--reasoning-parser" not in plan.command.argv

@@ -34,7 +34,12 @@ CASES = json.loads((DATA / "tgi_guides.json").read_text(encoding="utf-8"))["case
 def plan(words: str, engine: str = "tgi", model: Model | None = None, **exported: str) -> Plan:
     """The plan of a command line, as the program makes it, on an 8-card Gaudi2 server."""
     ours, _, behind = words.partition(" -- ")
-    flags = {name: each for each in fields(LaunchOptions) if (option := option_of(each)) for name in option.names}
+    flags = {
+        name: each
+        for each in fields(LaunchOptions)
+        if (option := option_of(each))
+        for name in option.names
+    }
     rest = shlex.split(ours)
     given: dict[str, Any] = {}
     while rest:
@@ -42,10 +47,14 @@ def plan(words: str, engine: str = "tgi", model: Model | None = None, **exported
         given[each.name] = True if each.type == "bool" else rest.pop(0)
     options = LaunchOptions(**{**given, "engine": engine, "extra": tuple(shlex.split(behind))})
     request = to_request(options, {**HERE, **exported})
-    return make_plan(request, HLS2, model or known_model(request.model, must_exist=False), find(engine))
+    return make_plan(
+        request, HLS2, model or known_model(request.model, must_exist=False), find(engine)
+    )
 
 
-def refused(words: str, engine: str = "tgi", model: Model | None = None, **exported: str) -> tuple[str, ExitCode]:
+def refused(
+    words: str, engine: str = "tgi", model: Model | None = None, **exported: str
+) -> tuple[str, ExitCode]:
     with pytest.raises(LaunchError) as error:
         plan(words, engine, model, **exported)
     assert "{" not in str(error.value)
@@ -102,7 +111,9 @@ def test_our_own_tuning_of_the_guides_command(case: Mapping[str, Any]) -> None:
 
 
 def test_every_setting_says_why() -> None:
-    made = plan(f"-w {LLAMA} -n 2 -s --memory-utilization 0.7 -c cache", VLLM_GRAPH_PROMPT_RATIO="0.4")
+    made = plan(
+        f"-w {LLAMA} -n 2 -s --memory-utilization 0.7 -c cache", VLLM_GRAPH_PROMPT_RATIO="0.4"
+    )
     assert {(s.name, s.value, s.source) for s in made.settings if s.kind == "env"} == {
         ("VLLM_SKIP_WARMUP", "true", "flag"),
         ("HPU_MEMORY_FRACTION", "0.7", "flag"),
@@ -145,8 +156,14 @@ def test_an_image_needs_room() -> None:
     assert (found["--max-input-tokens"], found["--max-total-tokens"]) == ("4096", "8192")
     assert (found["--max-batch-prefill-tokens"], found["--max-batch-size"]) == ("16384", "4")
     for version in ("3.2.3", "3.3.5"):
-        assert refused(f"-w {LLAVA} -i 2048", f"tgi@{version}") == ("tgi.image_tokens", ExitCode.USAGE)
-    assert refused(f"-w {LLAVA} -i 1024", "tgi@3.2.3", BASE_IMAGE_TOKENS="1024")[0] == "tgi.image_tokens"
+        assert refused(f"-w {LLAVA} -i 2048", f"tgi@{version}") == (
+            "tgi.image_tokens",
+            ExitCode.USAGE,
+        )
+    assert (
+        refused(f"-w {LLAVA} -i 1024", "tgi@3.2.3", BASE_IMAGE_TOKENS="1024")[0]
+        == "tgi.image_tokens"
+    )
     assert plan(f"-w {LLAVA} -i 2000", "tgi@3.2.3", BASE_IMAGE_TOKENS="1024").container is not None
     small = plan(f"-w {LLAVA} -i 2500")
     assert [warning.id for warning in small.warnings] == ["tgi.maintenance", "tgi.image_512"]
@@ -219,7 +236,11 @@ def test_what_one_version_cannot(version: str, words: str, id: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("BATCH_SIZE_EXPONENT_BASE", "1"), ("PAD_SEQUENCE_TO_MULTIPLE_OF", "0"), ("BASE_IMAGE_TOKENS", "-1")],
+    [
+        ("BATCH_SIZE_EXPONENT_BASE", "1"),
+        ("PAD_SEQUENCE_TO_MULTIPLE_OF", "0"),
+        ("BASE_IMAGE_TOKENS", "-1"),
+    ],
 )
 def test_numbers_of_variables(name: str, value: str) -> None:
     assert refused("-w m", "tgi@3.2.3", None, **{name: value}) == ("plan.number", ExitCode.USAGE)
@@ -232,25 +253,41 @@ def test_numbers_of_variables(name: str, value: str) -> None:
 
 def test_a_padding_that_would_never_end() -> None:
     words = "-w m -i 100000 -l 200000"
-    assert refused(words, "tgi@3.2.3", PAD_SEQUENCE_TO_MULTIPLE_OF="1") == ("tgi.pad_small", ExitCode.USAGE)
+    assert refused(words, "tgi@3.2.3", PAD_SEQUENCE_TO_MULTIPLE_OF="1") == (
+        "tgi.pad_small",
+        ExitCode.USAGE,
+    )
 
 
 def test_the_variable_that_breaks_the_warm_up_is_kept_away() -> None:
     made = plan("-w m", VLLM_DECODE_BLOCK_BUCKET_STEP="128")
     assert "VLLM_DECODE_BLOCK_BUCKET_STEP" not in container(made).env
-    assert [warning.id for warning in made.warnings] == ["tgi.maintenance", "tgi.breaks", "plan.memory_unchecked"]
+    assert [warning.id for warning in made.warnings] == [
+        "tgi.maintenance",
+        "tgi.breaks",
+        "plan.memory_unchecked",
+    ]
 
 
 def test_models() -> None:
     known = {"heads": 32, "kv_heads": 8, "max_position_embeddings": 4096}
     llama = Model("m", "m", model_type="llama", **known)  # type: ignore[arg-type]
-    assert refused("-w m", model=replace(llama, model_type="rwkv")) == ("tgi.model_type", ExitCode.MODEL)
+    assert refused("-w m", model=replace(llama, model_type="rwkv")) == (
+        "tgi.model_type",
+        ExitCode.MODEL,
+    )
     assert refused("-w m -n 3", model=llama) == ("plan.heads", ExitCode.MODEL)
     four = replace(llama, kv_heads=4)
     assert refused("-w m -n 8", model=four) == ("tgi.kv_heads", ExitCode.MODEL)
-    assert options(plan("-w m -n 8", model=replace(four, model_type="qwen3_moe")))["--num-shard"] == "8"
+    assert (
+        options(plan("-w m -n 8", model=replace(four, model_type="qwen3_moe")))["--num-shard"]
+        == "8"
+    )
     assert refused("-w m -l 8192", model=llama) == ("tgi.too_long", ExitCode.MODEL)
-    assert refused("-w m", model=replace(llama, remote_code=True)) == ("plan.remote_code", ExitCode.MODEL)
+    assert refused("-w m", model=replace(llama, remote_code=True)) == (
+        "plan.remote_code",
+        ExitCode.MODEL,
+    )
     agreed = plan("-w m --trust-remote-code", model=replace(llama, remote_code=True))
     assert "--trust-remote-code" in options(agreed)
     quantised = replace(llama, quantization="fp8")
@@ -272,7 +309,9 @@ def test_memory_that_is_not_there() -> None:
     half = plan(f"{words} --memory-utilization 0.4").memory
     whole = plan(words).memory
     assert half["kv"] == pytest.approx(whole["kv"] / 2, abs=0.01)
-    assert plan(words, TGI_GRAPH_RESERVED_MEM="0.55").memory["kv"] == pytest.approx(whole["kv"] / 2, abs=0.01)
+    assert plan(words, TGI_GRAPH_RESERVED_MEM="0.55").memory["kv"] == pytest.approx(
+        whole["kv"] / 2, abs=0.01
+    )
     eager = plan(words, PT_HPU_LAZY_MODE="0").memory
     assert eager["kv"] == pytest.approx(whole["kv"] / 0.9, abs=0.01)
     # the padded one has rows for all that is left
@@ -281,14 +320,19 @@ def test_memory_that_is_not_there() -> None:
 
 def test_the_warm_up_is_that_of_the_warm_up_room() -> None:
     made = plan(f"-w {LLAMA} -i 1024 -l 2048 -b 32 -t 2048")
-    shapes = tgi_shapes(PAGED, TgiLimits(1024, 2048, 32, 2048, 131072), {}, kv_blocks=made.num_blocks)
+    shapes = tgi_shapes(
+        PAGED, TgiLimits(1024, 2048, 32, 2048, 131072), {}, kv_blocks=made.num_blocks
+    )
     assert made.buckets is not None and made.buckets.graphs == shapes.shapes == 51
     assert made.buckets.prompt == [[batch, tokens, 0] for batch, tokens in shapes.prefill]
     assert made.estimate is not None and made.estimate.low_seconds > 0
     old = plan(f"-w {LLAMA} -i 1024 -l 2048 -b 32 -t 2048", "tgi@3.2.3").buckets
     assert old is not None and (len(old.prompt), old.decode[-1]) == (8, [32, 1, 512])
     linear = plan(f"-w {LLAMA}", VLLM_EXPONENTIAL_BUCKETING="false")
-    assert linear.buckets is None and [w.id for w in linear.warnings] == ["tgi.maintenance", "tgi.linear"]
+    assert linear.buckets is None and [w.id for w in linear.warnings] == [
+        "tgi.maintenance",
+        "tgi.linear",
+    ]
 
 
 def test_what_is_lost_is_told() -> None:
@@ -308,10 +352,22 @@ def test_what_is_lost_is_told() -> None:
 @pytest.mark.parametrize(
     ("model", "exported", "named", "mounts", "secrets"),
     [
-        ("/m/Qwen2-7B", {}, "/models/Qwen2-7B", (Mount("/m/Qwen2-7B", "/models/Qwen2-7B", True),), ()),
+        (
+            "/m/Qwen2-7B",
+            {},
+            "/models/Qwen2-7B",
+            (Mount("/m/Qwen2-7B", "/models/Qwen2-7B", True),),
+            (),
+        ),
         ("./a b", {}, "/models/a-b", (Mount("/work/a b", "/models/a-b", True),), ()),
         ("~/q", {}, "/models/q", (Mount("/home/me/q", "/models/q", True),), ()),
-        ("me/q", {}, "me/q", (Mount("/home/me/.cache/huggingface", "/data", fill=True),), ("HF_TOKEN",)),
+        (
+            "me/q",
+            {},
+            "me/q",
+            (Mount("/home/me/.cache/huggingface", "/data", fill=True),),
+            ("HF_TOKEN",),
+        ),
         ("me/q", {"HF_HOME": "/h"}, "me/q", (Mount("/h", "/data", fill=True),), ("HF_TOKEN",)),
         (
             "me/q",
@@ -330,7 +386,11 @@ def test_what_is_lost_is_told() -> None:
     ],
 )
 def test_where_the_weights_are(
-    model: str, exported: dict[str, str], named: str, mounts: tuple[Mount, ...], secrets: tuple[str, ...]
+    model: str,
+    exported: dict[str, str],
+    named: str,
+    mounts: tuple[Mount, ...],
+    secrets: tuple[str, ...],
 ) -> None:
     made = plan(f"-w {shlex.quote(model)}", model=Model(model, "q"), **exported)
     held = container(made)
@@ -367,18 +427,31 @@ def test_addresses(host: str | None, address: str, url: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "version"),
-    [("tgi", "3.3.5"), ("tgi@3.2.3", "3.2.3"), ("tgi@3.3.5-gaudi", "3.3.5"), ("tgi@3.3.3", "3.3.3")],
+    [
+        ("tgi", "3.3.5"),
+        ("tgi@3.2.3", "3.2.3"),
+        ("tgi@3.3.5-gaudi", "3.3.5"),
+        ("tgi@3.3.3", "3.3.3"),
+    ],
 )
 def test_names(name: str, version: str) -> None:
     engine = find(name)
-    assert (engine.identity.name, engine.identity.version, engine.identity.python) == ("tgi", version, None)
+    assert (engine.identity.name, engine.identity.version, engine.identity.python) == (
+        "tgi",
+        version,
+        None,
+    )
 
 
 def test_an_image_of_the_users_own() -> None:
     made = plan("-w m", GAUDI_LAUNCH_TGI_IMAGE="mirror.local:5000/tgi:3.3.5-gaudi")
     assert container(made).image == "mirror.local:5000/tgi:3.3.5-gaudi"
     assert container(made).image in made.command.argv
-    assert [warning.id for warning in made.warnings] == ["tgi.maintenance", "tgi.image", "plan.memory_unchecked"]
+    assert [warning.id for warning in made.warnings] == [
+        "tgi.maintenance",
+        "tgi.image",
+        "plan.memory_unchecked",
+    ]
     for bad in ("-v", "a b", "--rm"):
         assert refused("-w m", GAUDI_LAUNCH_TGI_IMAGE=bad) == ("tgi.bad_image", ExitCode.USAGE)
 
@@ -411,7 +484,9 @@ def test_a_name_alone_tells_of_images() -> None:
     told = {warning.id: warning.render() for warning in made.warnings}
     assert {"engines.vision_by_name", "tgi.image_unknown"} <= set(told)
     assert "None" not in "".join(told.values())
-    assert "engines.vision_by_name" not in {w.id for w in plan("-w meta-llama/Llama-3.1-8B-Instruct").warnings}
+    assert "engines.vision_by_name" not in {
+        w.id for w in plan("-w meta-llama/Llama-3.1-8B-Instruct").warnings
+    }
 
 
 @pytest.mark.parametrize("name", ["BAAI/bge-m3", "Qwen/Qwen3-Reranker-8B"])

@@ -19,7 +19,12 @@ from tests.support.tgi_plans import HERE, HLS2, LLAMA, LLAVA, container, options
 
 
 def test_the_launchers_own_table_refuses_what_is_not_in_it() -> None:
-    for words in (["--max-batch"], ["--quantize", "int3"], ["--num-shard", "two"], ["--sharded", "yes"]):
+    for words in (
+        ["--max-batch"],
+        ["--quantize", "int3"],
+        ["--num-shard", "two"],
+        ["--sharded", "yes"],
+    ):
         with pytest.raises(Refused):
             parse(table("3.3.5"), words)
     with pytest.raises(Refused):
@@ -65,7 +70,9 @@ def test_any_request_makes_words_that_the_launcher_takes(
 ) -> None:
     request_ = replace(request_, extra=(*first, *second))
     try:
-        made = make_plan(request_, HLS2, known_model(request_.model, must_exist=False), Tgi(version))
+        made = make_plan(
+            request_, HLS2, known_model(request_.model, must_exist=False), Tgi(version)
+        )
     except LaunchError as error:
         assert error.exit_code != 0 and str(error)
         return
@@ -75,7 +82,10 @@ def test_any_request_makes_words_that_the_launcher_takes(
     assert len(options(made)) == sum(word.startswith("--") for word in argv)
     assert not any(character.isspace() for word in argv for character in word)
     assert parsed.max_batch_size >= 1
-    assert (parsed.sharded, parsed.num_shard) in (("true", len(made.placement.modules)), (None, None))
+    assert (parsed.sharded, parsed.num_shard) in (
+        ("true", len(made.placement.modules)),
+        (None, None),
+    )
     assert (parsed.num_shard is None) == (len(made.placement.modules) == 1)
 
 
@@ -92,12 +102,17 @@ def test_any_words_are_taken_or_refused(words: list[str], version: str, force: b
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("-g 30 -e --revision=main", {"--graceful-termination-timeout": "30", "--env": None, "--revision": "main"}),
+        (
+            "-g 30 -e --revision=main",
+            {"--graceful-termination-timeout": "30", "--env": None, "--revision": "main"},
+        ),
         ("-g30", {"--graceful-termination-timeout": "30"}),
         ("--max-batch-size 4 --max-batch-size 8", {"--max-batch-size": "8"}),
     ],
 )
-def test_options_are_read_as_the_launcher_reads_them(words: str, found: dict[str, str | None]) -> None:
+def test_options_are_read_as_the_launcher_reads_them(
+    words: str, found: dict[str, str | None]
+) -> None:
     assert read_words(words.split(), "3.3.5") == found
 
 

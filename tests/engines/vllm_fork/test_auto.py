@@ -23,11 +23,17 @@ from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model, own_dir, read_document, shipped_dir
 
 HLS2 = simulated.make("hls2")
-DENSE = Model("/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False)
-MOE = Model("/m/Qwen3-30B-A3B", "Qwen3-30B-A3B", "config.json", moe=True, experts=128, heads=32, kv_heads=4)
+DENSE = Model(
+    "/m/Qwen2-7B", "Qwen2-7B", "config.json", moe=False, heads=28, kv_heads=4, remote_code=False
+)
+MOE = Model(
+    "/m/Qwen3-30B-A3B", "Qwen3-30B-A3B", "config.json", moe=True, experts=128, heads=32, kv_heads=4
+)
 
 
-def plan(model: Model = DENSE, engine: str = "vllm-fork@1.21", facts: Any = None, **wishes: Any) -> Plan:
+def plan(
+    model: Model = DENSE, engine: str = "vllm-fork@1.21", facts: Any = None, **wishes: Any
+) -> Plan:
     request = Request(model=model.path, **wishes)
     installed = Installed("/e/python", engine, {}, facts) if facts is not None else None
     return make_plan(request, HLS2, model, find(engine, installed))
@@ -37,7 +43,9 @@ def setting(made: Plan, name: str) -> Setting | None:
     return next((s for s in made.settings if s.name == name), None)
 
 
-def refused(model: Model = DENSE, engine: str = "vllm-fork@1.21", facts: Any = None, **wishes: Any) -> LaunchError:
+def refused(
+    model: Model = DENSE, engine: str = "vllm-fork@1.21", facts: Any = None, **wishes: Any
+) -> LaunchError:
     with pytest.raises(LaunchError) as caught:
         plan(model, engine, facts, **wishes)
     assert str(caught.value)
@@ -70,7 +78,11 @@ def test_remote_code_needs_a_need_and_an_agreement() -> None:
 
 
 def test_the_hot_length_is_covered() -> None:
-    wishes: dict[str, Any] = {"reduce": (8, 24000), "input_range": (4, 38000), "max_model_len": 40960}
+    wishes: dict[str, Any] = {
+        "reduce": (8, 24000),
+        "input_range": (4, 38000),
+        "max_model_len": 40960,
+    }
     made = plan(**wishes)
     assert made.buckets is not None
     prompts = sorted(query for _batch, query, _context in made.buckets.prompt)
@@ -83,7 +95,9 @@ def test_the_hot_length_is_covered() -> None:
     assert max(query for _batch, query, _context in theirs.buckets.prompt) < 24000
 
 
-@pytest.mark.parametrize(("kv_heads", "cards", "fits"), [(4, 8, True), (4, 2, True), (8, 3, False), (6, 4, False)])
+@pytest.mark.parametrize(
+    ("kv_heads", "cards", "fits"), [(4, 8, True), (4, 2, True), (8, 3, False), (6, 4, False)]
+)
 def test_kv_heads_divide_or_are_divided(kv_heads: int, cards: int, fits: bool) -> None:
     model = replace(DENSE, heads=24, kv_heads=kv_heads)
     if fits:
@@ -98,7 +112,10 @@ def test_heads_that_cards_cannot_share() -> None:
 
 
 def test_limits_only_where_the_extension_knows_them() -> None:
-    names = [f"VLLM_{part}_BUCKET_LIMIT" for part in ("PROMPT_BS", "PROMPT_SEQ", "DECODE_BS", "DECODE_BLOCK")]
+    names = [
+        f"VLLM_{part}_BUCKET_LIMIT"
+        for part in ("PROMPT_BS", "PROMPT_SEQ", "DECODE_BS", "DECODE_BLOCK")
+    ]
     known, old = {"bucket_limit": "true"}, {"bucket_limit": "false"}
     asked = plan(DENSE, "vllm-fork@1.22", known, padding_limit="0.1").command.env
     assert [asked.get(name) for name in names] == ["0.1"] * 4
@@ -108,7 +125,9 @@ def test_limits_only_where_the_extension_knows_them() -> None:
     assert refused(DENSE, "vllm-fork@1.22", None, padding_limit="0.1").id == "plan.limit_unknown"
     exported = {"VLLM_PROMPT_BS_BUCKET_LIMIT": "0.25"}
     assert refused(DENSE, "vllm-fork@1.22", old, environment=exported).id == "plan.limit_exported"
-    assert plan(DENSE, "vllm-fork@1.22", known, environment=exported).command.env[names[0]] == "0.25"
+    assert (
+        plan(DENSE, "vllm-fork@1.22", known, environment=exported).command.env[names[0]] == "0.25"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +139,9 @@ def test_limits_only_where_the_extension_knows_them() -> None:
         ({"VLLM_EXPONENTIAL_BUCKETING": "true"}, (), "plan.exponential"),
     ],
 )
-def test_conflicts_are_refused_before_a_start(environment: dict[str, str], extra: tuple[str, ...], id: str) -> None:
+def test_conflicts_are_refused_before_a_start(
+    environment: dict[str, str], extra: tuple[str, ...], id: str
+) -> None:
     error = refused(environment=environment, extra=extra)
     assert (error.id, error.exit_code) == (id, ExitCode.USAGE)
 
@@ -134,9 +155,15 @@ def test_conflicts_are_refused_before_a_start(environment: dict[str, str], extra
         ("vllm-fork@1.22", {"dtype": "fp8", "extra": ("--enable-prefix-caching",)}),
     ],
 )
-def test_buckets_are_planned_for_the_blocks_that_the_memory_leaves(engine: str, wishes: dict[str, Any]) -> None:
-    made = plan(known_model("Qwen/Qwen3-32B", False), engine, {"bucket_limit": "true"}, cards=2, **wishes)
-    limits = find(engine).limits(Request(model="m", **wishes), HLS2, known_model("Qwen/Qwen3-32B", False))
+def test_buckets_are_planned_for_the_blocks_that_the_memory_leaves(
+    engine: str, wishes: dict[str, Any]
+) -> None:
+    made = plan(
+        known_model("Qwen/Qwen3-32B", False), engine, {"bucket_limit": "true"}, cards=2, **wishes
+    )
+    limits = find(engine).limits(
+        Request(model="m", **wishes), HLS2, known_model("Qwen/Qwen3-32B", False)
+    )
     assert made.buckets is not None and made.num_blocks is not None
     assert made.num_blocks < limits.max_num_seqs * limits.max_model_len / 128
     bounds = as_limits({**asdict(limits), "max_num_prefill_seqs": 1, "num_blocks": made.num_blocks})
@@ -157,12 +184,18 @@ def test_short_prompts_share_a_step_unless_the_user_forbids_it(engine: str) -> N
     wishes: dict[str, Any] = {"max_model_len": 256, "max_num_seqs": 64, "cards": cards, **lengths}
     made = plan(model, engine, **wishes)
     found = setting(made, "--max-num-prefill-seqs")
-    assert found is not None and found.reason.id == "plan.prompts_several" and int(found.value or 0) > 1
+    assert (
+        found is not None
+        and found.reason.id == "plan.prompts_several"
+        and int(found.value or 0) > 1
+    )
     assert made.buckets is not None
     assert max(batch for batch, _, _ in made.buckets.prompt) == int(found.value or 0)
     own = setting(plan(model, engine, max_prefill_seqs=1, **wishes), "--max-num-prefill-seqs")
     assert own is not None and (own.value, own.source) == ("1", "flag")
-    question = find(engine).question(made.settings, context_of(made, model, engine, wishes), made.num_blocks)
+    question = find(engine).question(
+        made.settings, context_of(made, model, engine, wishes), made.num_blocks
+    )
     assert question is not None and question.limits.max_num_prefill_seqs == int(found.value or 0)
 
 
@@ -192,10 +225,17 @@ def test_prefix_caching_on_1_22_does_not_warm_up_every_context() -> None:
     assert short.bucket_strategy.startswith("linear")
 
 
-def test_buckets_of_the_users_own_profile_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_buckets_of_the_users_own_profile_stand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     document = read_document(shipped_dir() / "qwen3-32b.yaml")
-    step = {"kind": "env", "name": "VLLM_PROMPT_SEQ_BUCKET_STEP", "value": "1024", "engines": ["1.21"]}
+    step = {
+        "kind": "env",
+        "name": "VLLM_PROMPT_SEQ_BUCKET_STEP",
+        "value": "1024",
+        "engines": ["1.21"],
+    }
     own_dir().mkdir(parents=True)
     (own_dir() / "mine.yaml").write_text(
         json.dumps({**document, "settings": [{**step, "source": "tried here"}]}), encoding="utf-8"
@@ -238,7 +278,10 @@ def test_the_length_stays_within_the_model() -> None:
     made = plan(replace(DENSE, max_position_embeddings=4096))
     argv = made.command.argv
     assert argv[argv.index("--max-model-len") + 1] == "4096"
-    assert refused(replace(DENSE, max_position_embeddings=4096), max_model_len=8192).id == "plan.too_long"
+    assert (
+        refused(replace(DENSE, max_position_embeddings=4096), max_model_len=8192).id
+        == "plan.too_long"
+    )
 
 
 def test_a_stronger_source_wins_and_the_plan_says_what_it_beat() -> None:
@@ -254,7 +297,9 @@ def test_every_setting_has_a_reason_and_every_rule_an_origin() -> None:
         for tuning in ("auto", "reference"):
             for found in plan(MOE, engine, tuning=tuning, cards=8).settings:
                 assert found.reason.render(), found.name
-                assert found.origin or found.source != "computed" or found.reason.id != "plan.script", found.name
+                assert (
+                    found.origin or found.source != "computed" or found.reason.id != "plan.script"
+                ), found.name
 
 
 @pytest.mark.parametrize(
@@ -311,7 +356,9 @@ def test_a_dense_model_on_deepseek_runs_without_expert_parallelism() -> None:
     made = plan(replace(DENSE, heads=32, kv_heads=8), "deepseek_r1")
     at = made.command.argv.index("--enable-expert-parallel")
     assert made.command.argv[at + 1] == ""
-    assert "--enable-expert-parallel" not in plan(replace(MOE, kv_heads=8), "deepseek_r1").command.argv
+    assert (
+        "--enable-expert-parallel" not in plan(replace(MOE, kv_heads=8), "deepseek_r1").command.argv
+    )
 
 
 HOT: dict[str, Any] = {
@@ -329,8 +376,12 @@ def test_every_bucket_of_a_hot_plan_is_compiled() -> None:
     assert max(batch * query for batch, query, _context in made.buckets.prompt) >= 40960
 
 
-@pytest.mark.parametrize(("extra", "longest"), [((), 8192), (("--max-seq-len-to-capture", "2048"), 2048)])
-def test_buckets_over_the_capture_length_do_not_count_as_warmed(extra: tuple[str, ...], longest: int) -> None:
+@pytest.mark.parametrize(
+    ("extra", "longest"), [((), 8192), (("--max-seq-len-to-capture", "2048"), 2048)]
+)
+def test_buckets_over_the_capture_length_do_not_count_as_warmed(
+    extra: tuple[str, ...], longest: int
+) -> None:
     exported = {"VLLM_SKIP_LAZY_WARMUP": "true"}
     made = plan(**HOT, environment=exported, extra=extra)
     assert made.buckets is not None and made.buckets.prompt and made.buckets.decode

@@ -35,7 +35,9 @@ FORKS = ("vllm-fork@1.21", "vllm-fork@1.22")
 
 
 def plan(engine: str, model: Model = SMALL, **words: Any) -> Plan:
-    request = Request(model=model.path, cards=8 if engine == "deepseek_r1" else 2, engine=engine, **words)
+    request = Request(
+        model=model.path, cards=8 if engine == "deepseek_r1" else 2, engine=engine, **words
+    )
     return make_plan(request, load("simulated:hls2"), model, find(engine))
 
 
@@ -57,13 +59,22 @@ def test_quantised_weights_run_with_the_platforms_own_kernels(engine: str, kind:
 @pytest.mark.parametrize("engine", FORKS)
 @pytest.mark.parametrize(
     ("origin", "source"),
-    [("flag", "flag"), ("environment", "environment"), ("profile", "profile"), ("calibrated", "computed")],
+    [
+        ("flag", "flag"),
+        ("environment", "environment"),
+        ("profile", "profile"),
+        ("calibrated", "computed"),
+    ],
 )
 def test_what_was_found_is_sent_with_its_source(engine: str, origin: Any, source: str) -> None:
     environment = {"QUANT_CONFIG": "/q.json"} if origin == "environment" else {}
     flag = "/q.json" if origin == "flag" else None
     made = plan(
-        engine, dtype="fp8", quant_file=QuantFile("/q.json", origin), environment=environment, quant_config=flag
+        engine,
+        dtype="fp8",
+        quant_file=QuantFile("/q.json", origin),
+        environment=environment,
+        quant_config=flag,
     )
     assert said(made, "QUANT_CONFIG") == {"QUANT_CONFIG": ("/q.json", source)}
     assert made.command.env["QUANT_CONFIG"] == "/q.json"
@@ -73,7 +84,10 @@ def test_what_was_found_is_sent_with_its_source(engine: str, origin: Any, source
 def test_a_flag_beats_what_was_exported() -> None:
     found = QuantFile("/flag.json", "flag")
     made = plan(
-        "vllm-fork@1.21", quant_config="/flag.json", quant_file=found, environment={"QUANT_CONFIG": "/env.json"}
+        "vllm-fork@1.21",
+        quant_config="/flag.json",
+        quant_file=found,
+        environment={"QUANT_CONFIG": "/env.json"},
     )
     setting = next(s for s in made.settings if s.name == "QUANT_CONFIG")
     assert (setting.value, setting.source) == ("/flag.json", "flag")
@@ -93,7 +107,8 @@ def test_the_files_blocklist_decides_the_cache(kv_dtype: str) -> None:
 def test_an_fp8_cache_holds_twice_the_blocks() -> None:
     for engine in FORKS:
         blocks = [
-            plan(engine, dtype="fp8", quant_file=QuantFile("/q.json", "calibrated", kv)).num_blocks or 0
+            plan(engine, dtype="fp8", quant_file=QuantFile("/q.json", "calibrated", kv)).num_blocks
+            or 0
             for kv in ("auto", "fp8_inc")
         ]
         assert blocks[1] == pytest.approx(2 * blocks[0], rel=0.01)
@@ -142,7 +157,8 @@ def test_the_reference_is_left_alone() -> None:
     found = QuantFile("/q.json", "calibrated", "auto")
     for engine in FORKS:
         with_it, without = (
-            plan(engine, dtype="fp8", tuning="reference", quant_file=one).command for one in (found, None)
+            plan(engine, dtype="fp8", tuning="reference", quant_file=one).command
+            for one in (found, None)
         )
         assert with_it == without
 
@@ -163,7 +179,9 @@ def test_weights_that_inc_quantises_go_through_host_memory(engine: str) -> None:
 def test_deepseek_r1_loads_bfloat16_weights_for_inc_on_the_host() -> None:
     model = replace(SMALL, moe=True, experts=8)
     assert said(plan("deepseek_r1", model, inc_fp8=True), LOAD) == {LOAD: ("cpu", "computed")}
-    assert LOAD not in said(plan("deepseek_r1", replace(model, quantization="fp8"), inc_fp8=True), LOAD)
+    assert LOAD not in said(
+        plan("deepseek_r1", replace(model, quantization="fp8"), inc_fp8=True), LOAD
+    )
 
 
 @pytest.mark.parametrize("engine", FORKS)
@@ -179,7 +197,9 @@ def test_reference_tuning_adds_no_load_device() -> None:
 
 @pytest.mark.parametrize("engine", [*FORKS, "vllm-gaudi"])
 def test_host_memory_that_is_too_small_is_refused(engine: str) -> None:
-    host = replace(load("simulated:hls2"), memory_total_mib=500 << 10, memory_available_mib=400 << 10)
+    host = replace(
+        load("simulated:hls2"), memory_total_mib=500 << 10, memory_available_mib=400 << 10
+    )
     request = Request(model=HUGE.path, cards=8, engine=engine, dtype="fp8", quant_file=FOUND)
     with pytest.raises(LaunchError) as caught:
         make_plan(request, host, HUGE, find(engine))
@@ -204,7 +224,12 @@ def test_1_22_rescales_fp8_weights_on_gaudi2_itself() -> None:
 
 @pytest.mark.parametrize(
     ("engine", "needs"),
-    [("vllm-fork@1.21", True), ("vllm-fork@1.22", False), ("deepseek_r1", True), ("vllm-gaudi", False)],
+    [
+        ("vllm-fork@1.21", True),
+        ("vllm-fork@1.22", False),
+        ("deepseek_r1", True),
+        ("vllm-gaudi", False),
+    ],
 )
 def test_who_needs_weights_in_gaudi2s_range(engine: str, needs: bool) -> None:
     assert find(engine).needs_gaudi2_range is needs
@@ -219,4 +244,6 @@ def test_a_folder_that_is_elsewhere_gets_a_warning_on_1_21() -> None:
 
 def test_a_folder_with_a_converted_models_name_gets_no_warning() -> None:
     elsewhere = replace(SMALL, path="/models/DeepSeek-R1-G2", source="name", quantization="fp8")
-    assert "gaudi.convert_first" not in [warning.id for warning in plan("deepseek_r1", elsewhere).warnings]
+    assert "gaudi.convert_first" not in [
+        warning.id for warning in plan("deepseek_r1", elsewhere).warnings
+    ]

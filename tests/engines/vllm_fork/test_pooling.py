@@ -44,7 +44,9 @@ QWEN = model("Qwen3-Reranker-8B", "Qwen3ForCausalLM", "qwen3")
 
 
 def plan(engine: str, found: Model, **wishes: Any) -> Plan:
-    request = Request(model=found.path, engine=engine, max_num_seqs=16, max_model_len=2048, **wishes)
+    request = Request(
+        model=found.path, engine=engine, max_num_seqs=16, max_model_len=2048, **wishes
+    )
     return make_plan(request, load("simulated:hls2"), found, find(engine))
 
 
@@ -54,7 +56,9 @@ def option(made: Plan, name: str) -> str | None:
 
 
 @pytest.mark.parametrize("engine", FORKS)
-@pytest.mark.parametrize(("found", "task"), [(EMBEDDER, "embed"), (RERANKER, "score"), (QWEN, "score")])
+@pytest.mark.parametrize(
+    ("found", "task"), [(EMBEDDER, "embed"), (RERANKER, "score"), (QWEN, "score")]
+)
 def test_prompts_only(engine: str, found: Model, task: str) -> None:
     made = plan(engine, found)
     assert option(made, "--task") == task
@@ -81,7 +85,10 @@ def test_the_users_own_task_wins(engine: str) -> None:
 
 
 def test_fewer_texts_a_step_when_asked() -> None:
-    assert option(plan("vllm-fork@1.22", EMBEDDER, max_prefill_seqs=4), "--max-num-prefill-seqs") == "4"
+    assert (
+        option(plan("vllm-fork@1.22", EMBEDDER, max_prefill_seqs=4), "--max-num-prefill-seqs")
+        == "4"
+    )
 
 
 def test_deepseek_r1_refuses_them() -> None:

@@ -13,7 +13,16 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
-from tests.support.vllm_gaudi_plans import HLS2, HYBRID, LLAMA, plan, refused, setting, value, warnings
+from tests.support.vllm_gaudi_plans import (
+    HLS2,
+    HYBRID,
+    LLAMA,
+    plan,
+    refused,
+    setting,
+    value,
+    warnings,
+)
 
 
 def test_the_bucket_file_is_the_planners_and_covers_everything() -> None:
@@ -54,14 +63,24 @@ def test_contiguous_attention_leaves_the_strategy_to_the_engine() -> None:
     made = plan(extra=("--no-enable-prefix-caching",))
     assert value(made, "VLLM_BUCKETING_STRATEGY") == "pad" and not made.command.files
     found = setting(made, "VLLM_BUCKETING_STRATEGY")
-    assert found is not None and found.reason.values["graphs"] == (made.buckets.graphs if made.buckets else 0)
-    assert made.buckets is not None and max(blocks for _, _, blocks in made.buckets.decode) == made.num_blocks
-    assert "gaudi.reduce_left" in warnings(plan(extra=("--no-enable-prefix-caching",), reduce=(8, 4000)))
+    assert found is not None and found.reason.values["graphs"] == (
+        made.buckets.graphs if made.buckets else 0
+    )
+    assert (
+        made.buckets is not None
+        and max(blocks for _, _, blocks in made.buckets.decode) == made.num_blocks
+    )
+    assert "gaudi.reduce_left" in warnings(
+        plan(extra=("--no-enable-prefix-caching",), reduce=(8, 4000))
+    )
 
 
 def test_inside_ray_serve_the_file_goes_with_the_head() -> None:
     request = Request(
-        model=LLAMA.path, max_model_len=8192, engine="ray-serve:vllm-gaudi", files_dir="/cache/buckets"
+        model=LLAMA.path,
+        max_model_len=8192,
+        engine="ray-serve:vllm-gaudi",
+        files_dir="/cache/buckets",
     )
     made = make_plan(request, HLS2, LLAMA, find("ray-serve:vllm-gaudi"))
     assert list(made.command.files) == [made.command.env["VLLM_BUCKETING_FROM_FILE"]]
@@ -105,7 +124,10 @@ def test_a_hybrid_model_gets_the_engines_own_strategy() -> None:
 
 @pytest.mark.parametrize(
     "environment",
-    [{"VLLM_BUCKETING_STRATEGY": "lin"}, {"VLLM_DECODE_BLOCK_BUCKET_MAX": "512", "VLLM_BUCKETING_STRATEGY": "pad"}],
+    [
+        {"VLLM_BUCKETING_STRATEGY": "lin"},
+        {"VLLM_DECODE_BLOCK_BUCKET_MAX": "512", "VLLM_BUCKETING_STRATEGY": "pad"},
+    ],
 )
 def test_exported_buckets_stand(environment: dict[str, str]) -> None:
     made = plan(environment=environment, max_model_len=2048, max_num_seqs=16)
@@ -114,13 +136,19 @@ def test_exported_buckets_stand(environment: dict[str, str]) -> None:
         found = setting(made, name)
         assert found is not None and (found.value, found.source) == (text, "environment")
     assert value(made, "VLLM_BUCKETING_FROM_FILE") is None
-    assert made.bucket_strategy == {"lin": "linear", "pad": "pad"}[environment["VLLM_BUCKETING_STRATEGY"]]
+    assert (
+        made.bucket_strategy
+        == {"lin": "linear", "pad": "pad"}[environment["VLLM_BUCKETING_STRATEGY"]]
+    )
 
 
 def test_an_exported_file_is_read_as_the_engine_reads_it() -> None:
     environment = {"VLLM_BUCKETING_FROM_FILE": "/b.txt"}
     made = plan(environment=environment, bucket_file="(1, [128, 2048], 0)\n(128, 1, 4096)\n")
-    assert made.buckets is not None and (len(made.buckets.prompt), len(made.buckets.decode)) == (2, 1)
+    assert made.buckets is not None and (len(made.buckets.prompt), len(made.buckets.decode)) == (
+        2,
+        1,
+    )
     assert not made.command.files and value(made, "VLLM_BUCKETING_FROM_FILE") == "/b.txt"
     error = refused(environment=environment, bucket_file="(1, 128\n")
     assert (error.id, error.exit_code) == ("plan.buckets_fail", ExitCode.USAGE)
@@ -141,7 +169,10 @@ def test_short_prompts_share_a_forward_pass_unless_the_user_or_the_model_forbids
     short: dict[str, Any] = {"input_range": (30, 128), "output_range": (4, 32)}
     made = plan(**short)
     found = setting(made, "VLLM_PROMPT_BS_BUCKET_MAX")
-    assert found is not None and (found.reason.id, found.source) == ("plan.prompts_several", "computed")
+    assert found is not None and (found.reason.id, found.source) == (
+        "plan.prompts_several",
+        "computed",
+    )
     assert made.buckets is not None
     assert max(batch for batch, _, _ in made.buckets.prompt) == int(found.value or 0) > 1
     # a file for that number, which the engine reads

@@ -26,10 +26,21 @@ from gaudi_launch.profiles import known_model
 from tests.support.cli import golden
 from tests.support.launches import HOSTS, requests
 from tests.support.options_table import UPSTREAM, Refused, parse
-from tests.support.vllm_gaudi_plans import HLS2, HYBRID, LLAMA, plan, refused, setting, value, warnings
+from tests.support.vllm_gaudi_plans import (
+    HLS2,
+    HYBRID,
+    LLAMA,
+    plan,
+    refused,
+    setting,
+    value,
+    warnings,
+)
 
 MOE = replace(LLAMA, name="mixture", architecture="Qwen3MoeForCausalLM", moe=True, experts=128)
-BERT = replace(LLAMA, name="bge-m3", architecture="XLMRobertaModel", model_type="xlm-roberta", heads=16)
+BERT = replace(
+    LLAMA, name="bge-m3", architecture="XLMRobertaModel", model_type="xlm-roberta", heads=16
+)
 BERT = replace(BERT, max_position_embeddings=514, kv_heads=16)
 VISION = replace(LLAMA, architecture="Qwen2_5_VLForConditionalGeneration", multimodal=("vision",))
 
@@ -40,23 +51,50 @@ VISION = replace(LLAMA, architecture="Qwen2_5_VLForConditionalGeneration", multi
 def test_the_table_refuses_what_upstream_dropped() -> None:
     assert UPSTREAM
     for version in UPSTREAM:
-        for words in (["--device", "hpu"], ["--num-scheduler-steps", "8"], ["--max-num-prefill-seqs", "1"]):
+        for words in (
+            ["--device", "hpu"],
+            ["--num-scheduler-steps", "8"],
+            ["--max-num-prefill-seqs", "1"],
+        ):
             with pytest.raises(Refused):
                 parse(version, ["/m", *words])
 
 
-MODELS = (LLAMA, MOE, BERT, VISION, HYBRID, Model("/m/unknown", "unknown"), replace(LLAMA, quantization="awq"))
+MODELS = (
+    LLAMA,
+    MOE,
+    BERT,
+    VISION,
+    HYBRID,
+    Model("/m/unknown", "unknown"),
+    replace(LLAMA, quantization="awq"),
+)
 
 
 @pytest.mark.parametrize("version", UPSTREAM)
 @settings(max_examples=150, deadline=None)
-@given(request_=requests, model=st.sampled_from(MODELS), host=st.sampled_from(sorted(HOSTS)), data=st.data())
+@given(
+    request_=requests,
+    model=st.sampled_from(MODELS),
+    host=st.sampled_from(sorted(HOSTS)),
+    data=st.data(),
+)
 def test_any_request_makes_an_argv_that_upstream_takes(
     version: str, request_: Request, model: Model, host: str, data: st.DataObject
 ) -> None:
-    asked = ("scheduler_steps", "no_zero_padding", "inc_fp8", "max_capture_len", "dtype", "quant_config", "reduce")
+    asked = (
+        "scheduler_steps",
+        "no_zero_padding",
+        "inc_fp8",
+        "max_capture_len",
+        "dtype",
+        "quant_config",
+        "reduce",
+    )
     back = data.draw(st.sets(st.sampled_from(asked)))
-    blank: dict[str, Any] = {name: False if name.startswith(("no_", "inc")) else None for name in back}
+    blank: dict[str, Any] = {
+        name: False if name.startswith(("no_", "inc")) else None for name in back
+    }
     folder = data.draw(st.sampled_from(["", "/cache"]))
     request_ = replace(request_, model=model.path, tuning="auto", files_dir=folder, **blank)
     try:
@@ -102,7 +140,9 @@ def test_lazy_mode_is_the_users_word() -> None:
     assert value(made, "PT_HPU_ENABLE_EAGER_CACHE") is None
 
 
-@pytest.mark.parametrize(("model", "cards", "there"), [(MOE, 4, True), (MOE, 1, False), (LLAMA, 4, False)])
+@pytest.mark.parametrize(
+    ("model", "cards", "there"), [(MOE, 4, True), (MOE, 1, False), (LLAMA, 4, False)]
+)
 def test_experts_are_spread_over_cards(model: Model, cards: int, there: bool) -> None:
     assert ("--enable-expert-parallel" in plan(model, cards=cards).command.argv) is there
 
@@ -125,7 +165,9 @@ def test_speculation_schedules_as_before() -> None:
     made = plan(extra=words)
     assert "--async-scheduling" not in made.command.argv
     # each decode bucket stands for batch times four tokens as well
-    assert made.buckets is not None and made.buckets.graphs > (plan().buckets or made.buckets).graphs
+    assert (
+        made.buckets is not None and made.buckets.graphs > (plan().buckets or made.buckets).graphs
+    )
 
 
 # --- warm-up
@@ -133,7 +175,9 @@ def test_speculation_schedules_as_before() -> None:
 
 def test_what_is_not_warmed_up_is_said() -> None:
     eager = plan(extra=("--enforce-eager",))
-    assert eager.buckets is None and eager.estimate is None and "gaudi.eager_cold" in warnings(eager)
+    assert (
+        eager.buckets is None and eager.estimate is None and "gaudi.eager_cold" in warnings(eager)
+    )
     assert not eager.command.files
     pooling = plan(BERT)
     assert pooling.buckets is None and "gaudi.pooling_cold" in warnings(pooling)
@@ -159,16 +203,30 @@ def test_what_is_not_warmed_up_is_said() -> None:
             "embed",
             ["--runner", "pooling", "--convert", "embed"],
         ),
-        ({"architectures": ["MistralModel"]}, "e5-mistral-7b-instruct", "embed", ["--runner", "pooling"]),
-        ({"architectures": ["Qwen2ForRewardModel"]}, "Qwen2.5-Math-RM", "pool", ["--runner", "pooling"]),
+        (
+            {"architectures": ["MistralModel"]},
+            "e5-mistral-7b-instruct",
+            "embed",
+            ["--runner", "pooling"],
+        ),
+        (
+            {"architectures": ["Qwen2ForRewardModel"]},
+            "Qwen2.5-Math-RM",
+            "pool",
+            ["--runner", "pooling"],
+        ),
         ({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}, "Qwen3-8B", "chat", []),
     ],
 )
-def test_each_task_has_its_options(config: dict[str, Any], name: str, task: str, words: list[str]) -> None:
+def test_each_task_has_its_options(
+    config: dict[str, Any], name: str, task: str, words: list[str]
+) -> None:
     model = model_from_config(f"/m/{name}", config)
     assert task_of(model) == task
     argv = plan(replace(model, remote_code=False)).command.argv
-    assert [word for word in argv if word in ("--runner", "pooling", "--convert", "embed", "classify")] == words
+    assert [
+        word for word in argv if word in ("--runner", "pooling", "--convert", "embed", "classify")
+    ] == words
     assert ("--async-scheduling" in argv) is (task == "chat")
 
 
@@ -186,7 +244,10 @@ def test_a_language_model_as_reranker_is_told_how() -> None:
 def test_a_text_is_pooled_in_one_step() -> None:
     made = plan(BERT)
     # 514 positions are 512 and two that no token gets
-    assert (value(made, "--max-model-len"), value(made, "--max-num-batched-tokens")) == ("512", "2048")
+    assert (value(made, "--max-model-len"), value(made, "--max-num-batched-tokens")) == (
+        "512",
+        "2048",
+    )
     assert refused(replace(BERT, max_position_embeddings=8194), max_num_batched_tokens=4096).id == (
         "gaudi.pooling_tokens"
     )
@@ -199,7 +260,9 @@ def test_images_are_limited_so_that_they_are_warmed_up() -> None:
     assert own.command.argv.count("--limit-mm-per-prompt") == 1
     gemma = replace(VISION, model_type="gemma4")
     cold = plan(gemma)
-    assert value(cold, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY") == "true" and "gaudi.vision_cold" in warnings(cold)
+    assert value(
+        cold, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY"
+    ) == "true" and "gaudi.vision_cold" in warnings(cold)
     warm = plan(gemma, environment={"VLLM_MULTIMODAL_RESOLUTIONS": "1024x768"})
     assert "gaudi.vision_cold" not in warnings(warm)
 
@@ -208,9 +271,14 @@ def test_images_are_limited_so_that_they_are_warmed_up() -> None:
 
 
 def test_fp8_by_a_calibration() -> None:
-    for made in (plan(dtype="fp8", quant_config="/q.json"), plan(LLAMA, {"QUANT_CONFIG": "/q.json"}, dtype="fp8")):
+    for made in (
+        plan(dtype="fp8", quant_config="/q.json"),
+        plan(LLAMA, {"QUANT_CONFIG": "/q.json"}, dtype="fp8"),
+    ):
         assert value(made, "QUANT_CONFIG") == "/q.json"
-        assert value(made, "--quantization") == "inc" and value(made, "--kv-cache-dtype") == "fp8_inc"
+        assert (
+            value(made, "--quantization") == "inc" and value(made, "--kv-cache-dtype") == "fp8_inc"
+        )
         assert value(made, "--dtype") == "bfloat16"
         # half of bfloat16's 14.96 GiB
         assert made.memory["weights"] == 7.48
@@ -222,7 +290,10 @@ def test_fp8_takes_the_file_that_was_found_and_its_cache_type() -> None:
     assert value(made, "QUANT_CONFIG") == found.path
     assert value(made, "--quantization") == "inc" and value(made, "--kv-cache-dtype") == "auto"
     # what is named wins over what was found
-    assert value(plan(dtype="fp8", quant_file=found, quant_config="/q.json"), "QUANT_CONFIG") == "/q.json"
+    assert (
+        value(plan(dtype="fp8", quant_file=found, quant_config="/q.json"), "QUANT_CONFIG")
+        == "/q.json"
+    )
     # nothing is there yet: serve refuses, a plan still shows the memory of fp8
     without = plan(dtype="fp8")
     assert value(without, "QUANT_CONFIG") is None
@@ -258,7 +329,9 @@ def test_an_fp8_checkpoint_on_gaudi2_is_rescaled_by_the_plugin() -> None:
 def test_a_converted_checkpoint_is_not_scaled_twice() -> None:
     model = replace(LLAMA, quantization="fp8", dtype="bfloat16", converted=True)
     assert plan(model).command.env["VLLM_SCALE_ADJUSTMENT"] == "false"
-    gaudi3 = make_plan(Request(model=model.path), simulated.make("gaudi3-oam"), model, find("vllm-gaudi"))
+    gaudi3 = make_plan(
+        Request(model=model.path), simulated.make("gaudi3-oam"), model, find("vllm-gaudi")
+    )
     assert "VLLM_SCALE_ADJUSTMENT" not in gaudi3.command.env
 
 
@@ -276,7 +349,12 @@ def test_a_converted_checkpoint_is_not_scaled_twice() -> None:
         (LLAMA, {}, {"input_range": (4, 9000), "max_model_len": 8192}, "plan.input_over_length"),
         (LLAMA, {}, {"cards": 3}, "plan.heads"),
         (LLAMA, {}, {"max_model_len": 200_000}, "plan.too_long"),
-        (replace(LLAMA, quantization="awq"), {}, {"quant_config": "/q.json"}, "gaudi.quantised_twice"),
+        (
+            replace(LLAMA, quantization="awq"),
+            {},
+            {"quant_config": "/q.json"},
+            "gaudi.quantised_twice",
+        ),
         (replace(LLAMA, remote_code=True), {}, {}, "plan.remote_code"),
         (LLAMA, {"VLLM_DECODE_BS_BUCKET_STEP": "many"}, {}, "plan.buckets_fail"),
     ],
@@ -288,7 +366,13 @@ def test_what_cannot_be_is_refused(
 
 
 def test_every_setting_has_a_reason_and_every_rule_an_origin() -> None:
-    for made in (plan(MOE, cards=4), plan(BERT), plan(VISION), plan(quant_config="/q.json"), plan(HYBRID)):
+    for made in (
+        plan(MOE, cards=4),
+        plan(BERT),
+        plan(VISION),
+        plan(quant_config="/q.json"),
+        plan(HYBRID),
+    ):
         for found in made.settings:
             assert found.reason.render() and found.reason.id != found.reason.render(), found.name
             plain = (
@@ -303,7 +387,9 @@ def test_every_setting_has_a_reason_and_every_rule_an_origin() -> None:
 
 
 def test_it_is_the_engine_where_it_is_installed() -> None:
-    found = Installed("/e/python", "vllm-gaudi", {"vllm-gaudi": "0.26.0"}, {"plugin": "0.26.0", "vllm": "0.26.0"})
+    found = Installed(
+        "/e/python", "vllm-gaudi", {"vllm-gaudi": "0.26.0"}, {"plugin": "0.26.0", "vllm": "0.26.0"}
+    )
     engine = find("auto", found)
     assert (engine.identity.name, engine.identity.version, engine.identity.python) == (
         "vllm-gaudi",
@@ -396,7 +482,11 @@ GUIDES: dict[str, dict[str, Any]] = {
     },
     # the configurations that the 1.16 guide names as validated
     **{
-        f"1.16 {name} on {cards}": {"model": f"/models/{name}", "cards": cards, "max_model_len": length}
+        f"1.16 {name} on {cards}": {
+            "model": f"/models/{name}",
+            "cards": cards,
+            "max_model_len": length,
+        }
         for name, cards, length in (
             ("Llama-2-7b-chat-hf", 1, 2048),
             ("Llama-2-70b-chat-hf", 8, 4096),
@@ -429,12 +519,16 @@ def test_images_are_told_by_the_name_where_there_is_nothing_else(name: str, sees
 
 def of_guide(wishes: dict[str, Any]) -> Plan:
     request = Request(engine="vllm-gaudi", files_dir="/cache/buckets", **wishes)
-    return make_plan(request, HLS2, known_model(request.model, must_exist=False), find("vllm-gaudi"))
+    return make_plan(
+        request, HLS2, known_model(request.model, must_exist=False), find("vllm-gaudi")
+    )
 
 
 def shown(made: Plan) -> dict[str, Any]:
     """A plan as the golden file keeps it: buckets counted, and their file without the digest of its text."""
-    document = json.loads(re.sub(r"buckets-[0-9a-f]{12}", "buckets-DIGEST", json.dumps(made.to_json())))
+    document = json.loads(
+        re.sub(r"buckets-[0-9a-f]{12}", "buckets-DIGEST", json.dumps(made.to_json()))
+    )
     buckets = document["buckets"]
     return {
         "argv": document["argv"],

@@ -25,8 +25,12 @@ from gaudi_launch.planning.request import Request
 from tests.support.places import DATA
 
 DATA = DATA / "autocalc"
-CASES: list[dict[str, Any]] = json.loads((DATA / "vllm-gaudi-main.json").read_text(encoding="utf-8"))["cases"]
-FORK: list[dict[str, Any]] = json.loads((DATA / "vllm-fork-1.22.json").read_text(encoding="utf-8"))["rows"]
+CASES: list[dict[str, Any]] = json.loads(
+    (DATA / "vllm-gaudi-main.json").read_text(encoding="utf-8")
+)["cases"]
+FORK: list[dict[str, Any]] = json.loads((DATA / "vllm-fork-1.22.json").read_text(encoding="utf-8"))[
+    "rows"
+]
 HOSTS = {"GAUDI2": simulated.make("hls2"), "GAUDI3": simulated.make("gaudi3-oam")}
 # of its own, the launcher counts a card's whole memory less 2 GiB; we count what a process was seen to get of it
 CARD_GIB = {"GAUDI2": 96 - 2, "GAUDI3": 128 - 2}
@@ -85,8 +89,12 @@ def test_the_whole_table_is_here() -> None:
         assert gaudi_memory.need_of(model_of(case["row"]), 1, 2048).known, named(case)
 
 
-@pytest.mark.parametrize("mode", [(), ("--no-enable-prefix-caching",)], ids=["prefix", "contiguous"])
-@pytest.mark.parametrize("case", [case for case in CASES if "error" not in case["answer"]], ids=named)
+@pytest.mark.parametrize(
+    "mode", [(), ("--no-enable-prefix-caching",)], ids=["prefix", "contiguous"]
+)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "error" not in case["answer"]], ids=named
+)
 def test_the_same_or_better_than_the_launcher(case: dict[str, Any], mode: tuple[str, ...]) -> None:
     made, theirs, cards = plan_of(case, *mode), case["answer"], case["row"]["TENSOR_PARALLEL_SIZE"]
     assert made.num_blocks is not None
@@ -127,7 +135,10 @@ def test_in_most_rows_the_planned_file_leaves_more_cache() -> None:
 
 def test_where_the_launcher_ends_in_an_error_we_say_why() -> None:
     (case,) = [case for case in CASES if "error" in case["answer"]]
-    assert named(case) == "GAUDI2-Llama-3.1-405B-Instruct" and "math domain error" in case["answer"]["error"]
+    assert (
+        named(case) == "GAUDI2-Llama-3.1-405B-Instruct"
+        and "math domain error" in case["answer"]["error"]
+    )
     with pytest.raises(LaunchError) as caught:
         plan_of(case)
     assert (caught.value.id, caught.value.exit_code) == ("fit.plan_refused", ExitCode.MACHINE)
@@ -158,8 +169,24 @@ def test_more_tokens_a_step_leave_more_free() -> None:
 def test_a_model_outside_the_table_is_assumed_and_says_so() -> None:
     need = gaudi_memory.need_of(Model("m", "mine"), 1, 2048)
     assert (need.known, need.free_gib) == (False, 8)
-    model = Model("/m/mine", "mine", "config.json", "LlamaForCausalLM", weight_bytes=30 << 30, dtype="bfloat16")
-    model = Model(**{**vars(model), "layers": 32, "kv_heads": 8, "heads": 32, "head_dim": 128, "hidden_size": 4096})
+    model = Model(
+        "/m/mine",
+        "mine",
+        "config.json",
+        "LlamaForCausalLM",
+        weight_bytes=30 << 30,
+        dtype="bfloat16",
+    )
+    model = Model(
+        **{
+            **vars(model),
+            "layers": 32,
+            "kv_heads": 8,
+            "heads": 32,
+            "head_dim": 128,
+            "hidden_size": 4096,
+        }
+    )
     made = make_plan(Request(model=model.path), HOSTS["GAUDI2"], model, find("vllm-gaudi"))
     found = next(s for s in made.settings if s.name == "--gpu-memory-utilization")
     assert (found.value, found.reason.id) == ("0.87", "gaudi.utilization_assumed")

@@ -56,7 +56,10 @@ def test_a_ready_model_is_listed_as_its_engine_lists_it(tmp_path: Path) -> None:
         listed = gateway(tmp_path, (engine.url, ""), (DOWN, ""), aliases=("n",)).models()
     own = {"root": "m", "state": "ready", "replicas": 2, "replicas_ready": 1, "left_seconds": None}
     base = {"object": "model", "owned_by": "fake"}
-    assert listed == {"object": "list", "data": [{**base, "id": "m", **own}, {**base, "id": "n", **own}]}
+    assert listed == {
+        "object": "list",
+        "data": [{**base, "id": "m", **own}, {**base, "id": "n", **own}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,10 @@ def test_a_ready_model_is_listed_as_its_engine_lists_it(tmp_path: Path) -> None:
         # its launcher was killed, or another process has its number
         ({"phase": "load", "launcher": {"pid": 4194304, "ticks": 1}}, ("down", None)),
         ({"phase": "load", "launcher": {"pid": os.getpid(), "ticks": 1}}, ("down", None)),
-        ({"phase": "load", "launcher": {"pid": os.getpid(), "ticks": start_ticks(os.getpid())}}, ("load", None)),
+        (
+            {"phase": "load", "launcher": {"pid": os.getpid(), "ticks": start_ticks(os.getpid())}},
+            ("load", None),
+        ),
         # damaged files
         ({"phase": 7, "left_seconds": "soon"}, ("down", None)),
         ({"phase": "load", "left_seconds": -4}, ("load", None)),

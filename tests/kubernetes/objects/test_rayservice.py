@@ -26,17 +26,32 @@ def test_the_inferentia_example_without_its_mistakes(capsys: pytest.CaptureFixtu
     assert worker["resources"]["limits"]["aws.amazon.com/neuron"] == "12"
     assert deployment["ray_actor_options"]["resources"] == {"neuron_cores": 24}
     assert deployment.get("num_replicas", 0) == group["maxReplicas"] == 1
-    assert config["applications"][0]["runtime_env"]["env_vars"]["MODEL_ID"] == "NousResearch/Llama-2-13b-chat-hf"
+    assert (
+        config["applications"][0]["runtime_env"]["env_vars"]["MODEL_ID"]
+        == "NousResearch/Llama-2-13b-chat-hf"
+    )
     assert group["rayStartParams"]["resources"] == '"{\\"neuron_cores\\": 24}"'
     text = yaml.safe_dump(service)
-    for wrong in ("schedulerName", "target_num_ongoing", "UnhealthySecondThreshold", "$LD_LIBRARY_PATH", "jupyter"):
+    for wrong in (
+        "schedulerName",
+        "target_num_ongoing",
+        "UnhealthySecondThreshold",
+        "$LD_LIBRARY_PATH",
+        "jupyter",
+    ):
         assert wrong not in text
-    assert group["template"]["spec"]["nodeSelector"] == {"node.kubernetes.io/instance-type": "inf2.48xlarge"}
+    assert group["template"]["spec"]["nodeSelector"] == {
+        "node.kubernetes.io/instance-type": "inf2.48xlarge"
+    }
 
 
 @pytest.mark.parametrize("case", ["rayservice-gaudi3", "rayservice-inf2.48xlarge"])
-def test_what_ray_runs_speaks_in_the_logs_of_its_pod(case: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (group,) = main_of(rendered(capsys, *CASES[case]))["spec"]["rayClusterConfig"]["workerGroupSpecs"]
+def test_what_ray_runs_speaks_in_the_logs_of_its_pod(
+    case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (group,) = main_of(rendered(capsys, *CASES[case]))["spec"]["rayClusterConfig"][
+        "workerGroupSpecs"
+    ]
     env = group["template"]["spec"]["containers"][0]["env"]
     assert {"name": "RAY_LOG_TO_STDERR", "value": "1"} in env
 
@@ -55,12 +70,16 @@ def test_an_inferentia_model_in_a_folder_is_mounted(capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("case", ["rayservice-gaudi3", "rayservice-inf2.48xlarge"])
-def test_no_replica_without_a_worker(case: str, most: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_replica_without_a_worker(
+    case: str, most: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Serve may ask for as many replicas as there may be workers, each with the cards of one."""
     service = main_of(rendered(capsys, *CASES[case], "--replicas", f"1..{most}"))["spec"]
     (group,) = service["rayClusterConfig"]["workerGroupSpecs"]
     (deployment,) = yaml.safe_load(service["serveConfigV2"])["applications"][0]["deployments"]
-    asked = deployment.get("autoscaling_config", {"max_replicas": deployment.get("num_replicas")})["max_replicas"]
+    asked = deployment.get("autoscaling_config", {"max_replicas": deployment.get("num_replicas")})[
+        "max_replicas"
+    ]
     assert asked == group["maxReplicas"] == most
     wanted = deployment["ray_actor_options"]["resources"]
     assert json.loads(json.loads(group["rayStartParams"]["resources"])) == wanted

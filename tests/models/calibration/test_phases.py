@@ -10,7 +10,13 @@ import pytest
 from gaudi_launch import profiles
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.models.calibration.phases import CalibrationRequest, Places, Scripts, phases, read_scripts
+from gaudi_launch.models.calibration.phases import (
+    CalibrationRequest,
+    Places,
+    Scripts,
+    phases,
+    read_scripts,
+)
 from gaudi_launch.models.calibration.rules import Calibration, Rules
 from tests.support.calibration_scripts import (
     _EXAMPLE,
@@ -57,21 +63,46 @@ def test_what_is_read_of_the_scripts(release: str, tmp_path: Path) -> None:
 
 def test_the_words_of_1_22() -> None:
     made = phases(
-        replace(WISH, experts=True, eager=True, samples=99), scripts("1.22"), rules_for("x", "1.22"), PLACES, "py"
+        replace(WISH, experts=True, eager=True, samples=99),
+        scripts("1.22"),
+        rules_for("x", "1.22"),
+        PLACES,
+        "py",
     )
     switches = ("--expert-parallel", "--max-num-prefill-seqs", "1", "--enforce-eager")
     assert [phase.argv for phase in made] == [
         (
-            *("py", "/s/step-1-prepare-calibration-dataset.py", "-m", "/m/Qwen3-32B", "-d", "/d/set.pkl"),
+            *(
+                "py",
+                "/s/step-1-prepare-calibration-dataset.py",
+                "-m",
+                "/m/Qwen3-32B",
+                "-d",
+                "/d/set.pkl",
+            ),
             *("-o", "qwen3-32b", "--max-dataset-samples", "99"),
         ),
         (
-            *("py", "/s/step-2-measure-scales.py", "-m", "/m/Qwen3-32B", "--tensor-parallel-size", "2"),
+            *(
+                "py",
+                "/s/step-2-measure-scales.py",
+                "-m",
+                "/m/Qwen3-32B",
+                "--tensor-parallel-size",
+                "2",
+            ),
             *("-d", "qwen3-32b-calibration-dataset.pkl", "--batch-size", "32", *switches),
         ),
         ("py", "/s/step-3-postprocess-measure.py", "-m", "/out/g2/", "-o", "/out/work/fixed/"),
         (
-            *("py", "/s/step-4-quantize-scales.py", "--model", "/m/Qwen3-32B", "--tensor-parallel-size", "2"),
+            *(
+                "py",
+                "/s/step-4-quantize-scales.py",
+                "--model",
+                "/m/Qwen3-32B",
+                "--tensor-parallel-size",
+                "2",
+            ),
             *switches,
         ),
     ]
@@ -88,7 +119,15 @@ def test_another_data_set_needs_no_first_step() -> None:
     assert [phase.name for phase in made] == ["measure", "postprocess", "quantise"]
     assert made[0].argv[7:] == (
         *("/d/pile-10k", "--batch-size", "32", "--max-dataset-samples", "512", "--batch-size", "1"),
-        *("--max-tokens", "32", "--auto-process-dataset", "--sample-len", "1024", "--max-model-len", "2048"),
+        *(
+            "--max-tokens",
+            "32",
+            "--auto-process-dataset",
+            "--sample-len",
+            "1024",
+            "--max-model-len",
+            "2048",
+        ),
         *("--max-num-prefill-seqs", "1"),
     )
     assert made[1].argv[-1] == "--deepseek"
@@ -100,18 +139,48 @@ def test_another_data_set_needs_no_first_step() -> None:
 
 def test_the_plugin_puts_the_experts_of_all_cards_together() -> None:
     wish = replace(WISH, name="Qwen3-30B-A3B", experts=True)
-    made = phases(wish, scripts("vllm-gaudi"), rules_for("qwen3-30b-a3b", "vllm-gaudi"), PLACES, "py")
-    assert [phase.name for phase in made] == ["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
+    made = phases(
+        wish, scripts("vllm-gaudi"), rules_for("qwen3-30b-a3b", "vllm-gaudi"), PLACES, "py"
+    )
+    assert [phase.name for phase in made] == [
+        "dataset",
+        "measure",
+        "postprocess",
+        "unify",
+        "expand",
+        "quantise",
+    ]
     assert [phase.argv[1:] for phase in made[3:5]] == [
         (
-            *("/s/step-5-unify_measurements.py", "-r", "1", "-m", "/out/g2/", "-o", "/out/work/unified/"),
+            *(
+                "/s/step-5-unify_measurements.py",
+                "-r",
+                "1",
+                "-m",
+                "/out/g2/",
+                "-o",
+                "/out/work/unified/",
+            ),
             *("-u", "-s"),
         ),
-        ("/s/step-6-expand-measurements.py", "-m", "/out/work/unified/", "-o", "/out/work/expanded/", "-w", "2"),
+        (
+            "/s/step-6-expand-measurements.py",
+            "-m",
+            "/out/work/unified/",
+            "-o",
+            "/out/work/expanded/",
+            "-w",
+            "2",
+        ),
     ]
     # one card has all experts; a dense model has none
     for other in (replace(wish, cards=1), replace(wish, experts=False)):
-        names = [p.name for p in phases(other, scripts("vllm-gaudi"), rules_for("x", "vllm-gaudi"), PLACES, "py")]
+        names = [
+            p.name
+            for p in phases(
+                other, scripts("vllm-gaudi"), rules_for("x", "vllm-gaudi"), PLACES, "py"
+            )
+        ]
         assert names == ["dataset", "measure", "postprocess", "quantise"]
 
 
@@ -142,11 +211,22 @@ BF16 = ("VLLMKVCache", "Matmul", "Softmax")
         ("1.22", "Llama-3.1-8B", ("Softmax",), ("lm_head", GATE), "maxabs_hw", "scalar", {}),
         ("1.22", "Qwen3-32B", ("Softmax",), ("lm_head", GATE), "maxabs_hw", "scalar", {}),
         (
-            *("1.22", "Qwen3-30B-A3B", BF16, ("lm_head", GATE, "fused_scaled_dot_product_attention"), "maxabs_hw"),
+            *(
+                "1.22",
+                "Qwen3-30B-A3B",
+                BF16,
+                ("lm_head", GATE, "fused_scaled_dot_product_attention"),
+                "maxabs_hw",
+            ),
             *("const", {"VLLM_DISABLE_MARK_SCALES_AS_CONST": "true"}),
         ),
         (
-            *("1.22", "Qwen2-7B-Instruct", BF16, ("lm_head", GATE, "fused_scaled_dot_product_attention")),
+            *(
+                "1.22",
+                "Qwen2-7B-Instruct",
+                BF16,
+                ("lm_head", GATE, "fused_scaled_dot_product_attention"),
+            ),
             *("unit_scale", "scalar", {"VLLM_FP32_SOFTMAX": "true"}),
         ),
         (
@@ -154,27 +234,53 @@ BF16 = ("VLLMKVCache", "Matmul", "Softmax")
             {"VLLM_DISABLE_MARK_SCALES_AS_CONST": "true"},
         ),
         (
-            *("1.21", "Mixtral-8x7B-v0.1", ("Softmax",), ("self_attn", "lm_head"), "maxabs_hw", "scalar"),
+            *(
+                "1.21",
+                "Mixtral-8x7B-v0.1",
+                ("Softmax",),
+                ("self_attn", "lm_head"),
+                "maxabs_hw",
+                "scalar",
+            ),
             {"PT_HPU_LAZY_MODE": "1", "VLLM_DISABLE_MARK_SCALES_AS_CONST": "true"},
         ),
         (
             *("1.21", "QwQ-32B", ("Softmax",), ("lm_head", GATE), "maxabs_hw", "scalar"),
-            {"PT_HPU_LAZY_MODE": "1", "VLLM_DISABLE_MARK_SCALES_AS_CONST": "true", "VLLM_FP32_SOFTMAX": "false"},
+            {
+                "PT_HPU_LAZY_MODE": "1",
+                "VLLM_DISABLE_MARK_SCALES_AS_CONST": "true",
+                "VLLM_FP32_SOFTMAX": "false",
+            },
         ),
     ],
 )
 def test_the_rules_of_a_model(
-    release: str, name: str, types: tuple[str], names: tuple[str], method: str, scales: str, env: dict[str, str]
+    release: str,
+    name: str,
+    types: tuple[str],
+    names: tuple[str],
+    method: str,
+    scales: str,
+    env: dict[str, str],
 ) -> None:
     rules = rules_for(name, release)
     config = rules.quant_config("/stem")
-    assert (config["blocklist"], config["scale_method"], config["scale_format"], dict(rules.env)) == (
+    assert (
+        config["blocklist"],
+        config["scale_method"],
+        config["scale_format"],
+        dict(rules.env),
+    ) == (
         {"types": list(types), "names": list(names)},
         method,
         scales,
         env,
     )
-    assert (config["mode"], config["dump_stats_path"], config["fp8_config"]) == ("QUANTIZE", "/stem", "E4M3")
+    assert (config["mode"], config["dump_stats_path"], config["fp8_config"]) == (
+        "QUANTIZE",
+        "/stem",
+        "E4M3",
+    )
     assert rules.measure_config("/stem")["mode"] == "MEASURE"
 
 
@@ -183,17 +289,39 @@ def test_the_rules_of_a_model(
     [
         ("Llama-3.1-8B", [], {"scale_format": "scalar"}, {}),
         ("Mixtral-8x7B-v0.1", ["self_attn", "lm_head"], {"scale_format": "CONST"}, {}),
-        ("DeepSeek-V3", ["lm_head", GATE], {"scale_format": "scalar"}, {"VLLM_HPU_FORCE_CHANNEL_FP8": "0"}),
-        ("granite-4.0-h", ["mamba", "self_attn"], {"scale_format": "scalar"}, {"VLLM_CONTIGUOUS_PA": "false"}),
+        (
+            "DeepSeek-V3",
+            ["lm_head", GATE],
+            {"scale_format": "scalar"},
+            {"VLLM_HPU_FORCE_CHANNEL_FP8": "0"},
+        ),
+        (
+            "granite-4.0-h",
+            ["mamba", "self_attn"],
+            {"scale_format": "scalar"},
+            {"VLLM_CONTIGUOUS_PA": "false"},
+        ),
     ],
 )
-def test_the_rules_of_the_plugin(name: str, blocked: list[str], more: dict[str, str], env: dict[str, str]) -> None:
+def test_the_rules_of_the_plugin(
+    name: str, blocked: list[str], more: dict[str, str], env: dict[str, str]
+) -> None:
     rules = rules_for(name, "vllm-gaudi")
     lists = {"allowlist": {"types": [], "names": []}, "blocklist": {"types": [], "names": blocked}}
     common = {"observer": "maxabs", **lists, "dump_stats_path": "/stem"}
-    assert rules.quant_config("/stem") == {"mode": "QUANTIZE", "scale_method": "maxabs_hw", **common, **more}
+    assert rules.quant_config("/stem") == {
+        "mode": "QUANTIZE",
+        "scale_method": "maxabs_hw",
+        **common,
+        **more,
+    }
     assert rules.measure_config("/stem") == {
-        **{"method": "HOOKS", "mode": "MEASURE", "quantize_weight": False, "calibration_sample_interval": 1},
+        **{
+            "method": "HOOKS",
+            "mode": "MEASURE",
+            "quantize_weight": False,
+            "calibration_sample_interval": 1,
+        },
         **common,
     }
     assert rules.env == env
@@ -209,10 +337,10 @@ def test_the_words_of_deepseek_r1_are_those_of_its_script(tmp_path: Path) -> Non
     rules = rules_for(wish.name, DEEPSEEK)
     (only,) = phases(wish, read_scripts(folder, calibration(DEEPSEEK)), rules, PLACES, "/py")
     # scripts/run_inc_calib.sh, and --nprompts of the README's line for this model
-    wanted = (
-        f"/py {folder}/run_example_tp.py --model /m/DeepSeek-V3.1-G2 --tokenizer /m/DeepSeek-V3.1-G2 --tp_size 8"
+    wanted = f"/py {folder}/run_example_tp.py --model /m/DeepSeek-V3.1-G2 --tokenizer /m/DeepSeek-V3.1-G2 --tp_size 8"
+    wanted += (
+        " --ep_size 8 --nprompts 5000 --osl 32 --max_num_seqs 1 --max_model_len 2048 --dataset pile"
     )
-    wanted += " --ep_size 8 --nprompts 5000 --osl 32 --max_num_seqs 1 --max_model_len 2048 --dataset pile"
     assert (only.name, only.argv) == ("measure", tuple(wanted.split()))
     buckets = {name: value for name, value in only.env.items() if "BUCKET" in name}
     assert buckets == {

@@ -12,11 +12,15 @@ CODES = np.arange(256, dtype=np.uint8)
 
 
 def test_every_code_decodes_to_its_value() -> None:
-    np.testing.assert_array_equal(arithmetic.decode_table(), CODES.view(ml_dtypes.float8_e4m3fn).astype(np.float32))
+    np.testing.assert_array_equal(
+        arithmetic.decode_table(), CODES.view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+    )
 
 
 def test_every_code_converts_as_float_arithmetic_does() -> None:
-    scaled = CODES.view(ml_dtypes.float8_e4m3fn).astype(np.float32) * np.float32(240) / np.float32(448)
+    scaled = (
+        CODES.view(ml_dtypes.float8_e4m3fn).astype(np.float32) * np.float32(240) / np.float32(448)
+    )
     np.testing.assert_array_equal(
         arithmetic.conversion_table(), scaled.astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
     )

@@ -26,7 +26,9 @@ from gaudi_launch.models.fp8.measurements import (
 from gaudi_launch.models.fp8.quant_config import QuantFile, read_quant_file
 
 WANTED = MeasurementQuery(model="Small-1B", cards=2, generation="g2")
-PUBLISHED = Published("me/measured", 2, "inc_measure_output", {"mode": "QUANTIZE", "observer": "maxabs"})
+PUBLISHED = Published(
+    "me/measured", 2, "inc_measure_output", {"mode": "QUANTIZE", "observer": "maxabs"}
+)
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +67,12 @@ def test_the_strongest_source_wins(home: Path) -> None:
         checkout=str(checkout),
     )
     order = []
-    weaker: tuple[dict[str, Any], ...] = ({}, {"named": None}, {"exported": None}, {"profile_file": None})
+    weaker: tuple[dict[str, Any], ...] = (
+        {},
+        {"named": None},
+        {"exported": None},
+        {"profile_file": None},
+    )
     for change in weaker:
         full = replace(full, **change)
         order.append(find(full))
@@ -145,10 +152,13 @@ def test_what_cannot_be_used_is_a_sentence(text: str | None, id: str, home: Path
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda s: st.lists(s) | st.dictionaries(st.text(), s),
     )
 )
-def test_no_document_is_a_traceback(tmp_path_factory: pytest.TempPathFactory, document: Any) -> None:
+def test_no_document_is_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, document: Any
+) -> None:
     path = tmp_path_factory.mktemp("q") / "q.json"
     blocked = {
         "blocklist": {"types": document, "names": document},
@@ -182,7 +192,11 @@ def test_published_measurements_get_a_file_with_their_path() -> None:
 def test_only_our_own_stale_scales_are_removed(home: Path) -> None:
     for origin, removed in (("calibrated", 1), ("flag", 0)):
         path = quant(home / origin)
-        stale = path.parent / "g2" / "inc_output_hooks_maxabs_ACT_MAXABS_HW_WEIGHTS_PCS_MAXABS_POW2_0_2.npz"
+        stale = (
+            path.parent
+            / "g2"
+            / "inc_output_hooks_maxabs_ACT_MAXABS_HW_WEIGHTS_PCS_MAXABS_POW2_0_2.npz"
+        )
         stale.write_bytes(b"x")
         assert clear_stale(QuantFile(str(path), origin)) == removed  # type: ignore[arg-type]
         assert stale.exists() is not bool(removed)

@@ -72,12 +72,18 @@ def test_a_whole_pull_and_a_second_one_that_asks_nothing(
     with Hub(FILES) as running:
         use(running, monkeypatch)
         seen: list[download.PullProgress] = []
-        done = download.pull(download.list_files("me/small", source), tmp_path / "m", report=seen.append)
+        done = download.pull(
+            download.list_files("me/small", source), tmp_path / "m", report=seen.append
+        )
         assert content(tmp_path / "m") == {name: FILES[name] for name in NEEDED}
         assert done.fetched == len(NEEDED)
         assert (seen[-1].done_bytes, seen[-1].done_files) == (seen[-1].total_bytes, len(NEEDED))
         record = read_record(tmp_path / "m")
-        assert record is not None and record.whole and record.files["model.safetensors"][1].startswith("sha256:")
+        assert (
+            record is not None
+            and record.whole
+            and record.files["model.safetensors"][1].startswith("sha256:")
+        )
         running.asked.clear()
         assert download.pull(download.list_files("me/small", source), tmp_path / "m").fetched == 0
         assert running.asked == []
@@ -133,7 +139,9 @@ def test_all_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_data_sets_have_routes_of_their_own(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_sets_have_routes_of_their_own(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = {"data/train-0.parquet": b"rows", "README.md": b"# rows"}
     with Hub(FILES, datasets={"me/rows": rows}) as running:
         use(running, monkeypatch)
@@ -147,7 +155,9 @@ def test_data_sets_have_routes_of_their_own(source: str, tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("trouble", ["cut", "busy", "lie_once"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_trouble_that_passes(source: str, trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_that_passes(
+    source: str, trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Hub(FILES, trouble=trouble) as running:
         use(running, monkeypatch)
         download.pull(download.list_files("me/small", source), tmp_path / "m")
@@ -155,7 +165,9 @@ def test_trouble_that_passes(source: str, trouble: str, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_file_that_is_never_what_was_listed(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_never_what_was_listed(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Hub(FILES, trouble="lie") as running:
         use(running, monkeypatch)
         with pytest.raises(LaunchError) as refused:
@@ -193,7 +205,9 @@ def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_other_hub_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
     for source, other in (("hf", "modelscope"), ("modelscope", "hf")):
-        assert f"--from {other}" in str(download._error({"error": "offline"}, "me/small", source, ""))
+        assert f"--from {other}" in str(
+            download._error({"error": "offline"}, "me/small", source, "")
+        )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +266,10 @@ def test_a_long_hash_tells_that_it_lives(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "f").write_bytes(bytes(3 << 20))
     heard: list[int] = []
     digest = hub_files.digest_of(tmp_path / "f", "sha256", heard.append)
-    assert (heard, digest) == ([1 << 20, 2 << 20, 3 << 20], hub_files.digest_of(tmp_path / "f", "sha256"))
+    assert (heard, digest) == (
+        [1 << 20, 2 << 20, 3 << 20],
+        hub_files.digest_of(tmp_path / "f", "sha256"),
+    )
 
 
 def test_a_full_disk_in_mid_transfer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +287,9 @@ def test_a_full_disk_in_mid_transfer(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert content(folder) == {name: FILES[name] for name in NEEDED}
 
 
-def test_a_hub_that_is_always_busy_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_is_always_busy_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Hub(FILES, trouble="always_busy") as running:
         use(running, monkeypatch)
         with pytest.raises(LaunchError) as refused:
@@ -281,23 +300,47 @@ def test_a_hub_that_is_always_busy_is_given_up(tmp_path: Path, monkeypatch: pyte
 
 def test_one_pull_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "m"
-    command = [sys.executable, "-m", "gaudi_launch", "pull", "me/small", "--from", "hf", "--to", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "gaudi_launch",
+        "pull",
+        "me/small",
+        "--from",
+        "hf",
+        "--to",
+        str(folder),
+    ]
     # the library writes ten megabytes at a time
     files = {**FILES, "model.safetensors": WEIGHTS * 8}
     with Hub(files, trouble="stay") as running:
         use(running, monkeypatch)
         first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(lambda: _bytes_below(folder) >= 1_000_000, "the first megabyte")
-        second = subprocess.run(command, capture_output=True, text=True, timeout=GENEROUS, check=False)
+        second = subprocess.run(
+            command, capture_output=True, text=True, timeout=GENEROUS, check=False
+        )
         assert second.returncode == 1 and f"pull, PID {first.pid}" in second.stderr
         running.go.set()
         assert first.wait(GENEROUS) == 0
     assert content(folder) == {name: files[name] for name in NEEDED}
 
 
-def test_a_killed_launcher_takes_its_child_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_launcher_takes_its_child_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "m"
-    command = [sys.executable, "-m", "gaudi_launch", "pull", "me/small", "--from", "hf", "--to", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "gaudi_launch",
+        "pull",
+        "me/small",
+        "--from",
+        "hf",
+        "--to",
+        str(folder),
+    ]
     with Hub({**FILES, "model.safetensors": WEIGHTS * 8}, trouble="stay") as running:
         use(running, monkeypatch)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -326,26 +369,42 @@ def test_killed_in_the_middle_it_goes_on_where_it_stopped(
     source: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "m"
-    command = [sys.executable, "-m", "gaudi_launch", "pull", "me/small", "--from", source, "--to", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "gaudi_launch",
+        "pull",
+        "me/small",
+        "--from",
+        source,
+        "--to",
+        str(folder),
+    ]
     # the library writes ten megabytes at a time
     files = {**FILES, "model.safetensors": WEIGHTS * 8}
     with Hub(files, trouble="stay") as running:
         use(running, monkeypatch)
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         until(lambda: _bytes_below(folder) >= 1_000_000, "the first megabyte")
         family = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(number)
         _, err = process.communicate(timeout=GENEROUS)
         if number == signal.SIGINT:
             assert (process.returncode, "Traceback" in err) == (130, False), err
-            assert [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
+            assert [
+                p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE
+            ] == []
         for orphan in family:
             if orphan.is_running():
                 orphan.kill()
         assert not (folder / "model.safetensors").exists()
         running.asked.clear()
         running.trouble = ""
-        done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=GENEROUS, check=False)
+        done = subprocess.run(
+            [*command, "--json"], capture_output=True, text=True, timeout=GENEROUS, check=False
+        )
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["folder"] == str(folder)
         assert content(folder) == {name: files[name] for name in NEEDED}
@@ -373,7 +432,12 @@ def test_a_local_copy_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_copy_without_the_code_is_not_enough_where_code_is_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = {"auto_map": {"AutoConfig": "modeling_small.Config", "AutoTokenizer": ["you/other--tok.T", None]}}
+    config = {
+        "auto_map": {
+            "AutoConfig": "modeling_small.Config",
+            "AutoTokenizer": ["you/other--tok.T", None],
+        }
+    }
     with Hub({**FILES, "config.json": json.dumps(config).encode()}) as running:
         use(running, monkeypatch)
         listing = download.list_files("me/small", "hf")
@@ -389,21 +453,34 @@ def test_a_copy_without_the_code_is_not_enough_where_code_is_wanted(
 def test_another_revision_is_another_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Hub(FILES) as running:
         use(running, monkeypatch)
-        download.pull(download.list_files("me/small", "hf", REVISION), folder_for("me/small", REVISION))
+        download.pull(
+            download.list_files("me/small", "hf", REVISION), folder_for("me/small", REVISION)
+        )
     assert find_local("me/small") is None
     assert find_local("me/small", REVISION) == folder_for("me/small", REVISION)
     assert folder_for("me/small", "main") == folder_for("me/small") != folder_for("me/small", "v1")
 
 
-def test_a_copy_that_lost_a_file_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_lost_a_file_is_not_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "none"))
     monkeypatch.setenv("MODELSCOPE_CACHE", str(tmp_path / "none"))
     folder = folder_for("me/lost")
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(b"12345678")
-    files = {name: [(folder / name).stat().st_size, "sha256:0", 0] for name in ("config.json", "model.safetensors")}
-    record = {"repo": "me/lost", "source": "huggingface", "revision": "main", "whole": True, "files": files}
+    files = {
+        name: [(folder / name).stat().st_size, "sha256:0", 0]
+        for name in ("config.json", "model.safetensors")
+    }
+    record = {
+        "repo": "me/lost",
+        "source": "huggingface",
+        "revision": "main",
+        "whole": True,
+        "files": files,
+    }
     (folder / RECORD).write_text(json.dumps(record))
     assert find_local("me/lost") == folder
     (folder / "model.safetensors").write_bytes(b"1234")
@@ -429,20 +506,32 @@ def test_a_copy_that_lost_a_file_is_not_whole(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_a_hubs_answer_in_our_words(name: str, status: int, kind: str) -> None:
-    error: Any = type(name, (Exception,), {})(f"{status} for https://hub/api/models/me/x/revision/main")
+    error: Any = type(name, (Exception,), {})(
+        f"{status} for https://hub/api/models/me/x/revision/main"
+    )
     error.response = SimpleNamespace(status_code=status)
     assert classify(error).kind == kind
 
 
 def test_which_files_serving_needs() -> None:
     names = (
-        *("model-00001-of-00002.safetensors", "model.safetensors.index.json", "consolidated.safetensors"),
+        *(
+            "model-00001-of-00002.safetensors",
+            "model.safetensors.index.json",
+            "consolidated.safetensors",
+        ),
         *("pytorch_model.bin", "pytorch_model.bin.index.json", "original/params.json"),
         *("tokenizer.model", "figures/a.png", "x.gguf"),
     )
     chosen = {file.path for file in choose(RemoteFile(name, 1) for name in names)}
-    assert chosen == {"model-00001-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.model"}
-    only_pickled = {file.path for file in choose([RemoteFile("pytorch_model.bin", 1), RemoteFile("a.py", 1)])}
+    assert chosen == {
+        "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json",
+        "tokenizer.model",
+    }
+    only_pickled = {
+        file.path for file in choose([RemoteFile("pytorch_model.bin", 1), RemoteFile("a.py", 1)])
+    }
     assert only_pickled == {"pytorch_model.bin"}
 
 
@@ -469,7 +558,10 @@ def test_verify_finds_and_mends_a_flipped_byte(
         assert download.pull(listing, tmp_path / "m").fetched == 0
         assert file.read_bytes() != WEIGHTS
         running.asked.clear()
-        assert run(["pull", "me/small", "--from", source, "--to", str(tmp_path / "m"), "--verify"]) == 0
+        assert (
+            run(["pull", "me/small", "--from", source, "--to", str(tmp_path / "m"), "--verify"])
+            == 0
+        )
         assert file.read_bytes() == WEIGHTS
         assert "tokenizer.json" not in {name for name, _ in running.asked}
 

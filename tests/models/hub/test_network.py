@@ -23,8 +23,14 @@ class ReadTimeout(OSError):
     ("error", "words"),
     [
         (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
-        (OSError(MaxRetryError(ConnectionRefusedError(111, "Connection refused"))), "Connection refused"),
-        (OSError(MaxRetryError(socket.gaierror(-2, "Name or service not known"))), "Name or service not known"),
+        (
+            OSError(MaxRetryError(ConnectionRefusedError(111, "Connection refused"))),
+            "Connection refused",
+        ),
+        (
+            OSError(MaxRetryError(socket.gaierror(-2, "Name or service not known"))),
+            "Name or service not known",
+        ),
         (OSError(MaxRetryError(ReadTimeout("read timed out"))), "timed out"),
         (ValueError("text of a library"), "ValueError"),
     ],

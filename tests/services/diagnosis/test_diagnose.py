@@ -18,8 +18,14 @@ TEXTS = [
     ("device_busy", "RuntimeError: synStatus=20 [Device already acquired] Device acquire failed."),
     ("device_not_found", "RuntimeError: synStatus=8 [Device not found] Device acquire failed."),
     ("acquire_failed", "RuntimeError: synStatus=26 [Generic failure] Device acquire failed."),
-    ("compile_failed", "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure]."),
-    ("device_oom", "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::1073741824 (1024)MB"),
+    (
+        "compile_failed",
+        "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].",
+    ),
+    (
+        "device_oom",
+        "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::1073741824 (1024)MB",
+    ),
     (
         "no_kv_blocks",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
@@ -28,7 +34,10 @@ TEXTS = [
         "kv_too_small",
         "ValueError: The model's max seq len (40960) is larger than the maximum number of tokens that",
     ),
-    ("not_enough_devices", "There is not enough devices available for training. Please verify if HABANA_VISIBLE"),
+    (
+        "not_enough_devices",
+        "There is not enough devices available for training. Please verify if HABANA_VISIBLE",
+    ),
     (
         "bad_visible_modules",
         "RuntimeError: Invalid HABANA_VISIBLE_MODULES=5. Module IDs should be between 0 and 0.",
@@ -40,19 +49,37 @@ TEXTS = [
     ("hccl_interface", "No network interfaces found in HCCL_SOCKET_IFNAME"),
     ("scale_out", "Scale-out is not available and communicator requires scale-out"),
     ("hccl_comm_id", "Invalid unique_id length=0. Make sure HCCL_COMM_ID env var is set"),
-    ("scale_patching", 'AssertionError: Scaling method "X" is not supported for runtime scale patching'),
+    (
+        "scale_patching",
+        'AssertionError: Scaling method "X" is not supported for runtime scale patching',
+    ),
     ("sparse_attention", "NotImplementedError: Sparse Attention is not supported on HPU."),
     ("node_create", "RuntimeError: synNodeCreateWithId failed for node: gelu_fwd_bf16"),
     (
         "version_mismatch",
         "optimum-habana v1.11 has been validated for SynapseAI v1.15.0 but the driver version is v1.14.0",
     ),
-    ("gaudi1", "FATAL ERROR :: MODULE:PT_LAZY Error, ValidateSyncInputTensors tensor_data is empty"),
+    (
+        "gaudi1",
+        "FATAL ERROR :: MODULE:PT_LAZY Error, ValidateSyncInputTensors tensor_data is empty",
+    ),
     ("port_in_use", "OSError: [Errno 98] Address already in use"),
-    ("wrong_path", "OSError: /nosuch is not a local folder and is not a valid model identifier listed on"),
-    ("tokenizer", "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported."),
-    ("remote_code", "ValueError: Loading /m requires you to execute the configuration file in that repo"),
-    ("shards", "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer"),
+    (
+        "wrong_path",
+        "OSError: /nosuch is not a local folder and is not a valid model identifier listed on",
+    ),
+    (
+        "tokenizer",
+        "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported.",
+    ),
+    (
+        "remote_code",
+        "ValueError: Loading /m requires you to execute the configuration file in that repo",
+    ),
+    (
+        "shards",
+        "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer",
+    ),
     ("quant_config", "AssertionError: INC QUANT_CONFIG file not found"),
     (
         "quant_config",
@@ -66,13 +93,25 @@ TEXTS = [
         "bucket_config",
         "AssertionError: Min. batch size cannot be greater than max. batch size. If you want to skip",
     ),
-    ("bucket_config", "RuntimeError: Generated 0 prompt buckets. Please adjust the bucketing configuration"),
+    (
+        "bucket_config",
+        "RuntimeError: Generated 0 prompt buckets. Please adjust the bucketing configuration",
+    ),
     ("bucket_config", "ValueError: math domain error"),
     ("bucket_hang", "> /x/vllm_hpu_extension/bucketing/exponential.py(205)find_bucket()"),
-    ("merged_prefill", "AssertionError: Merged prefill is not compatible with padding aware scheduling!"),
+    (
+        "merged_prefill",
+        "AssertionError: Merged prefill is not compatible with padding aware scheduling!",
+    ),
     ("contiguous_pa", "AssertionError: Contiguous PA doesn't support APC"),
-    ("contiguous_pa", "ValueError: Speculative decoding is not supported with contiguous PA, please set"),
-    ("prefill_seqs", "ValueError: max_num_prefill_seqs can be only used with padding-aware-scheduling"),
+    (
+        "contiguous_pa",
+        "ValueError: Speculative decoding is not supported with contiguous PA, please set",
+    ),
+    (
+        "prefill_seqs",
+        "ValueError: max_num_prefill_seqs can be only used with padding-aware-scheduling",
+    ),
     ("arguments", "vllm serve: error: unrecognized arguments: --disable-log-requests"),
     ("arguments", "api_server.py: error: argument --enable-expert-parallel: expected one argument"),
     ("ray_path", "System error: No module named 'vllm'"),
@@ -80,58 +119,106 @@ TEXTS = [
     ("disk_full", "OSError: [Errno 28] No space left on device"),
     ("shared_memory", "RuntimeError: DataLoader worker is killed by signal: Bus error."),
     ("nofile", "OSError: [Errno 24] Too many open files"),
-    ("host_oom", "RuntimeError: [enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+    (
+        "host_oom",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory",
+    ),
     ("oom_killer", "[123.4] Out of memory: Killed process 4242 (python3) total-vm:1kB"),
     ("concurrency", "assert num_output_tokens == 0, (f'req_id: cmpl-benchmark-serving39-0')"),
-    ("heads", "ValueError: Total number of attention heads (64) must be divisible by tensor parallel size (6)."),
-    ("too_long", "ValueError: User-specified max_model_len (40960) is greater than the derived max_model_len"),
-    ("not_supported", "ValueError: Model architectures ['XForCausalLM'] are not supported for now."),
+    (
+        "heads",
+        "ValueError: Total number of attention heads (64) must be divisible by tensor parallel size (6).",
+    ),
+    (
+        "too_long",
+        "ValueError: User-specified max_model_len (40960) is greater than the derived max_model_len",
+    ),
+    (
+        "not_supported",
+        "ValueError: Model architectures ['XForCausalLM'] are not supported for now.",
+    ),
     ("cpu_attention", "RuntimeError: Unsupported CPU attention configuration"),
     ("gated", "huggingface_hub.errors.GatedRepoError: 403 Client Error."),
     ("offline", "OSError: We couldn't connect to 'https://huggingface.co' to load the files"),
     ("crashed", "Fatal Python error: Segmentation fault"),
     ("hccl", "RuntimeError: hcclCommInitRank failed"),
-    ("port_in_use", "docker: Error response from daemon: Bind for 127.0.0.1:80 failed: port is already allocated."),
-    ("tgi_batch_size", "RuntimeError: MAX_BATCH_SIZE is not set, it should be set in the launcher using"),
-    ("tgi_prefill", "RuntimeError: Not enough memory to handle 16384 prefill tokens. You need to decrease"),
+    (
+        "port_in_use",
+        "docker: Error response from daemon: Bind for 127.0.0.1:80 failed: port is already allocated.",
+    ),
+    (
+        "tgi_batch_size",
+        "RuntimeError: MAX_BATCH_SIZE is not set, it should be set in the launcher using",
+    ),
+    (
+        "tgi_prefill",
+        "RuntimeError: Not enough memory to handle 16384 prefill tokens. You need to decrease",
+    ),
     ("tgi_prefill", "Error: Backend(NotEnoughMemory(4096))"),
-    ("tgi_quantize", "RuntimeError: Only 1 can be set between `dtype` and `quantize`, as they both decide how"),
+    (
+        "tgi_quantize",
+        "RuntimeError: Only 1 can be set between `dtype` and `quantize`, as they both decide how",
+    ),
     ("tgi_model_type", "ValueError: Unsupported model type rwkv"),
-    ("tgi_arguments", 'Error: ArgumentValidation("`max_input_tokens` must be < `max_total_tokens`")'),
+    (
+        "tgi_arguments",
+        'Error: ArgumentValidation("`max_input_tokens` must be < `max_total_tokens`")',
+    ),
     ("read_only", "OSError: [Errno 30] Read-only file system: '/models/m/model.safetensors'"),
     ("docker_image", "docker: Error response from daemon: manifest unknown."),
     (
         "docker_init",
         'docker: Error response from daemon: exec: "docker-init": executable file not found in $PATH.',
     ),
-    ("docker_cpus", "docker: Error response from daemon: Requested CPUs are not available - requested 0-9."),
+    (
+        "docker_cpus",
+        "docker: Error response from daemon: Requested CPUs are not available - requested 0-9.",
+    ),
     ("shard_failed", "Error: ShardCannotStart"),
     ("device_busy", "RuntimeError: synStatus=22 [Device is busy] Device acquire failed."),
     ("device_not_found", "RuntimeError: synStatus=24 [Unavailable] Device acquire failed."),
     ("device_reset", "RuntimeError: synLaunch failed. synStatus=7 [Command submission failure]."),
     ("device_reset", "RuntimeError: synStatus=17 [Device reset]."),
     ("device_oom", "RuntimeError: HPU out of memory occurred when warming up pooler (num_reqs=8)"),
-    ("memory_share", "ValueError: Free memory on device is less than desired GPU memory utilization (0.9)"),
+    (
+        "memory_share",
+        "ValueError: Free memory on device is less than desired GPU memory utilization (0.9)",
+    ),
     ("node_create", "RuntimeError: synNodeCreate failed. synStatus=25 [Invalid tensor dimensions]"),
     ("bucket_hang", "(Pdb) "),
     ("bucket_hang", "bdb.BdbQuit"),
     ("version_mismatch", "ImportError: /x/libhabana_pytorch_plugin.so: undefined symbol: _ZN3c10"),
-    ("no_module", "ImportError: libSynapse.so: cannot open shared object file: No such file or directory"),
+    (
+        "no_module",
+        "ImportError: libSynapse.so: cannot open shared object file: No such file or directory",
+    ),
     ("permission", "PermissionError: [Errno 13] Permission denied: '/models/m/config.json'"),
     ("permission", "./start_vllm.sh: line 12: /dev/accel/accel0: Permission denied"),
     ("hccl", "[rank3]: RuntimeError: Collective call returned error"),
     ("worker_timeout", "TimeoutError: RPC call to execute_model timed out."),
-    ("ray_resources", "ValueError: Cannot provide a placement group of placement_group_specs=[{'HPU': 1.0}]"),
+    (
+        "ray_resources",
+        "ValueError: Cannot provide a placement group of placement_group_specs=[{'HPU': 1.0}]",
+    ),
     ("crashed", "Internal Error: Received signal - Aborted"),
     ("quant_method", "ValueError: fp8 quantization is currently not supported in hpu."),
     (
         "quant_method",
         "ValueError: The quantization method compressed-tensors is not supported for the current GPU.",
     ),
-    ("host_oom", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+    (
+        "host_oom",
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+    ),
     ("wrong_path", "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error."),
-    ("core_failed", "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."),
-    ("process_gone", "(APIServer pid=1) ERROR 11-21 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting"),
+    (
+        "core_failed",
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
+    ),
+    (
+        "process_gone",
+        "(APIServer pid=1) ERROR 11-21 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting",
+    ),
     ("process_gone", 'ERROR 11-21 [client.py:305] RuntimeError("Engine process (pid 9) died.")'),
     (
         "process_gone",
@@ -139,18 +226,45 @@ TEXTS = [
     ),
     ("synapse", "FATAL ERROR :: MODULE:PT_BRIDGE Exception in Launch thread..."),
     ("synapse", "RuntimeError: synStatus=26 [Generic failure] Stream synchronise failed."),
-    ("core_failed", "CRITICAL [launcher.py:116] MQLLMEngine is already dead, terminating server process"),
-    ("core_failed", "(EngineCore_DP0 pid=7) ERROR 09-03 03:02:37 [core.py:515] EngineCore failed to start."),
-    ("core_failed", "RuntimeError: Engine process failed to start. See stack trace for the root cause."),
-    ("no_driver", "modprobe: FATAL: Module habanalabs not found in directory /lib/modules/6.8.0-90-generic"),
-    ("tokenizer", "AttributeError: Qwen2Tokenizer has no attribute all_special_tokens_extended. Did you mean:"),
+    (
+        "core_failed",
+        "CRITICAL [launcher.py:116] MQLLMEngine is already dead, terminating server process",
+    ),
+    (
+        "core_failed",
+        "(EngineCore_DP0 pid=7) ERROR 09-03 03:02:37 [core.py:515] EngineCore failed to start.",
+    ),
+    (
+        "core_failed",
+        "RuntimeError: Engine process failed to start. See stack trace for the root cause.",
+    ),
+    (
+        "no_driver",
+        "modprobe: FATAL: Module habanalabs not found in directory /lib/modules/6.8.0-90-generic",
+    ),
+    (
+        "tokenizer",
+        "AttributeError: Qwen2Tokenizer has no attribute all_special_tokens_extended. Did you mean:",
+    ),
     ("hugepages", "kernel: HugePages_Free: 0 of 15000"),
-    ("hugepages", "0/3 nodes are available: 3 Insufficient hugepages-2Mi. preemption: 0/3 nodes are available"),
+    (
+        "hugepages",
+        "0/3 nodes are available: 3 Insufficient hugepages-2Mi. preemption: 0/3 nodes are available",
+    ),
     ("hugepages", "ERROR: could not allocate 4096 huge pages of 2 MB"),
-    ("startup_probe", "Normal  Killing  2m  kubelet  Container engine failed startup probe, will be restarted"),
+    (
+        "startup_probe",
+        "Normal  Killing  2m  kubelet  Container engine failed startup probe, will be restarted",
+    ),
     ("startup_probe", "KeyboardInterrupt: terminated"),
-    ("quant_method", "ValueError: Unknown quantization method: abc. Must be one of ['awq', 'fp8']."),
-    ("argument_value", "api_server.py: error: argument --dtype: invalid choice: 'int8' (choose from auto, half)"),
+    (
+        "quant_method",
+        "ValueError: Unknown quantization method: abc. Must be one of ['awq', 'fp8'].",
+    ),
+    (
+        "argument_value",
+        "api_server.py: error: argument --dtype: invalid choice: 'int8' (choose from auto, half)",
+    ),
     ("argument_value", "api_server.py: error: argument --max-num-seqs: invalid int value: 'many'"),
     ("no_weights", "RuntimeError: Cannot find any model weights with `/models/NoWeights`"),
     ("no_tokenizer", "ValueError: Either model_file or model_proto must be specified."),
@@ -163,15 +277,24 @@ TEXTS = [
         "ValueError: The checkpoint you are trying to load has model type `glm_moe_dsa` but Transformers does not "
         "recognize this architecture. This could be because of an issue with the checkpoint",
     ),
-    ("recompile", "torch._dynamo.exc.RecompileError: Recompilation triggered with skip_guard_eval_unsafe stance."),
+    (
+        "recompile",
+        "torch._dynamo.exc.RecompileError: Recompilation triggered with skip_guard_eval_unsafe stance.",
+    ),
     ("fastapi_routes", "AttributeError: '_IncludedRouter' object has no attribute 'path'"),
     (
         "optimum_transformers",
         "ImportError: cannot import name '_VALID_DICT_FIELDS' from 'transformers.training_args' (/x/y.py)",
     ),
     ("socket_path", "OSError: AF_UNIX path too long"),
-    ("socket_path", "OSError: AF_UNIX path length cannot exceed 107 bytes: /x/ray/sockets/dash_MetricsHead"),
-    ("capture_collective", "RuntimeError: collective nonSFG is not supported during hpu graph capturing"),
+    (
+        "socket_path",
+        "OSError: AF_UNIX path length cannot exceed 107 bytes: /x/ray/sockets/dash_MetricsHead",
+    ),
+    (
+        "capture_collective",
+        "RuntimeError: collective nonSFG is not supported during hpu graph capturing",
+    ),
     (
         "ray_resources",
         "ValueError: The number of required HPUs exceeds the total number of available HPUs in the placement group",
@@ -185,7 +308,10 @@ SLOW = [
         "simulated_fault",
         "WARNING 11-22 [logger.py:1] Simulated fault of module 3: slow-card, 0 s after the warm-up",
     ),
-    ("not_warmed_up", "WARNING 04-28 07:43:17 [r.py:1013] Configuration: ('prompt', 16, 896) was not warmed-up!"),
+    (
+        "not_warmed_up",
+        "WARNING 04-28 07:43:17 [r.py:1013] Configuration: ('prompt', 16, 896) was not warmed-up!",
+    ),
     (
         "preempted",
         "WARNING 04-28 [scheduler.py:1] Sequence group cmpl-1-0 is preempted by PreemptionMode.RECOMPUTE mode",
@@ -200,7 +326,9 @@ def test_what_makes_requests_slow_is_a_finding_and_no_failure(finding: str, line
     assert [(each.id, len(each.evidence)) for each in found.findings] == [(finding, 2)]
 
 
-@pytest.mark.parametrize(("cause", "text"), TEXTS, ids=[f"{c}-{n}" for n, (c, _) in enumerate(TEXTS)])
+@pytest.mark.parametrize(
+    ("cause", "text"), TEXTS, ids=[f"{c}-{n}" for n, (c, _) in enumerate(TEXTS)]
+)
 def test_each_known_text(cause: str, text: str) -> None:
     found = diagnose(f"INFO 11-21 03:02:41 starting\n{text}\n")
     assert found.failed and found.causes[0].id == cause
@@ -253,10 +381,14 @@ def test_warnings_that_every_start_survives_are_no_cause() -> None:
     died = diagnose(text + "INFO the last line\n", exit_status=1, outcome="died")
     assert [(cause.id, died.permanent) for cause in died.causes] == [("low_nofile", False)]
     odd = diagnose(text + "RuntimeError: odd\n", exit_status=1, outcome="died")
-    assert [(cause.id, cause.evidence) for cause in odd.causes] == [("exception", ((3, "RuntimeError: odd"),))]
+    assert [(cause.id, cause.evidence) for cause in odd.causes] == [
+        ("exception", ((3, "RuntimeError: odd"),))
+    ]
     other = diagnose(text + "OSError: [Errno 28] No space left on device\n", exit_status=1)
     assert [cause.id for cause in other.causes] == ["disk_full"]
-    assert [cause.id for cause in diagnose(text, exit_status=-15, outcome="died").causes] == ["terminated"]
+    assert [cause.id for cause in diagnose(text, exit_status=-15, outcome="died").causes] == [
+        "terminated"
+    ]
     assert [cause.id for cause in diagnose(text, exit_status=0, outcome="died").causes] == ["quit"]
     error = "RuntimeError: Engine core initialization failed.\n"
     assert not diagnose(text + error, exit_status=1, outcome="stopped").failed
@@ -300,7 +432,8 @@ def test_what_a_healthy_start_warns_of_is_no_failure() -> None:
 
 def test_one_request_that_failed_is_no_failed_engine() -> None:
     found = diagnose(
-        UP + "WARNING Max retries exceeded with url\nERROR ValueError: Contiguous PA doesn't support APC\n"
+        UP
+        + "WARNING Max retries exceeded with url\nERROR ValueError: Contiguous PA doesn't support APC\n"
     )
     assert (found.failed, found.permanent, [cause.id for cause in found.causes]) == (
         False,
@@ -330,7 +463,9 @@ def test_signals_in_both_spellings(status: int, cause: str) -> None:
 
 def test_a_crash_that_the_log_tells_keeps_its_lines_and_explains_less_than_a_cause() -> None:
     crash = "Fatal Python error: Segmentation fault\n"
-    assert [(c.id, len(c.evidence)) for c in diagnose(crash, exit_status=-11).causes] == [("crashed", 1)]
+    assert [(c.id, len(c.evidence)) for c in diagnose(crash, exit_status=-11).causes] == [
+        ("crashed", 1)
+    ]
     assert [c.id for c in diagnose(OOM, exit_status=-6).causes] == ["device_oom"]
 
 
@@ -347,7 +482,10 @@ def test_that_the_core_is_gone_does_not_explain_an_ordered_end() -> None:
             "INFO 11-21 03:02:41 [common.py:7] Generated 0 prompt buckets [bs, query]: []",
         ),
         ("offline", "requests.exceptions.ProxyError: HTTPSConnectionPool(host='huggingface.co')"),
-        ("wrong_path", "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name'"),
+        (
+            "wrong_path",
+            "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name'",
+        ),
     ],
 )
 def test_other_texts_of_a_cause(cause: str, line: str) -> None:
@@ -370,7 +508,9 @@ def test_other_texts_of_a_cause(cause: str, line: str) -> None:
         ("", 0, []),
     ],
 )
-def test_how_it_ended_is_told_by_its_supervisor(outcome: str, status: int, causes: list[str]) -> None:
+def test_how_it_ended_is_told_by_its_supervisor(
+    outcome: str, status: int, causes: list[str]
+) -> None:
     found = diagnose(PROMPT, exit_status=status, outcome=outcome)
     assert [cause.id for cause in found.causes] == causes
     assert found.failed == (outcome in ("stuck", "died"))
@@ -380,7 +520,9 @@ def test_how_it_ended_is_told_by_its_supervisor(outcome: str, status: int, cause
 def test_a_debugger_that_waits_is_found_in_an_engine_that_is_up() -> None:
     text = UP + "> /x/bucketing/exponential.py(207)find_bucket()\n-> return bucket\n(Pdb) \n"
     found = diagnose(text)
-    assert [cause.id for cause in found.causes] == ["bucket_hang"] and len(found.causes[0].evidence) == 2
+    assert [cause.id for cause in found.causes] == ["bucket_hang"] and len(
+        found.causes[0].evidence
+    ) == 2
 
 
 def test_what_failed_under_load_may_start_again() -> None:
@@ -391,23 +533,40 @@ def test_what_failed_under_load_may_start_again() -> None:
 def test_a_warning_is_no_likelier_than_an_error() -> None:
     warned = "WARNING 11-21 03:03:01 [usage_lib.py:1] Max retries exceeded with url: /stats\n"
     assert not diagnose(warned).failed
-    only = diagnose("WARNING 11-21 [config.py:1] quantization is not supported for lm_head\n", exit_status=1)
+    only = diagnose(
+        "WARNING 11-21 [config.py:1] quantization is not supported for lm_head\n", exit_status=1
+    )
     assert ([c.id for c in only.causes], only.permanent) == (["quant_method"], False)
     failed = "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].\n"
-    assert [c.id for c in diagnose(warned + failed, exit_status=1).causes] == ["compile_failed", "offline"]
+    assert [c.id for c in diagnose(warned + failed, exit_status=1).causes] == [
+        "compile_failed",
+        "offline",
+    ]
 
 
 def test_the_shells_word_for_a_killed_engine() -> None:
-    for line in ("Killed", "./start_gaudi_vllm_server.sh: line 96: 4242 Killed                  python3 -m vllm"):
+    for line in (
+        "Killed",
+        "./start_gaudi_vllm_server.sh: line 96: 4242 Killed                  python3 -m vllm",
+    ):
         assert [c.id for c in diagnose(f"{PROMPT}{line}\n").causes] == ["killed"]
         assert [c.id for c in diagnose(f"{UP}{line}\n", exit_status=137).causes] == ["killed"]
 
 
 ORDER = [
     ("device_oom", ""),
-    ("device_oom_weights", "Loading safetensors checkpoint shards:  50% Completed | 15/30 [00:00<?, ?it/s]"),
-    ("device_oom_profile", "INFO 11-21 03:04:42 [r.py:2403] profiling run with max_batch_size=1, max_seq_len=8192"),
-    ("device_oom_kv", "INFO 11-21 03:05:02 [executor_base.py:112] # hpu blocks: 2222, # CPU blocks: 0"),
+    (
+        "device_oom_weights",
+        "Loading safetensors checkpoint shards:  50% Completed | 15/30 [00:00<?, ?it/s]",
+    ),
+    (
+        "device_oom_profile",
+        "INFO 11-21 03:04:42 [r.py:2403] profiling run with max_batch_size=1, max_seq_len=8192",
+    ),
+    (
+        "device_oom_kv",
+        "INFO 11-21 03:05:02 [executor_base.py:112] # hpu blocks: 2222, # CPU blocks: 0",
+    ),
     ("device_oom_graphs", PROMPT),
     ("device_oom_requests", UP),
 ]
@@ -415,9 +574,9 @@ ORDER = [
 
 @pytest.mark.parametrize(("words", "line"), ORDER)
 def test_the_phase_says_what_filled_the_card(words: str, line: str) -> None:
-    cause = diagnose(f"INFO starting\n{line}\nRuntimeError: {OOM}INFO:     Shutting down\n", exit_status=1).causes[
-        0
-    ]
+    cause = diagnose(
+        f"INFO starting\n{line}\nRuntimeError: {OOM}INFO:     Shutting down\n", exit_status=1
+    ).causes[0]
     assert (cause.id, cause.title.id, cause.remedy.id) == (
         "device_oom",
         f"diagnose.{words}",
@@ -436,7 +595,10 @@ def test_a_core_that_was_killed_under_the_server() -> None:
         "EngineDeadError: EngineCore encountered an issue.\nINFO:     Shutting down\n"
     )
     found = diagnose(text, exit_status=0, outcome="died")
-    assert ([cause.id for cause in found.causes], found.phase) == (["process_gone", "core_failed"], "ready")
+    assert ([cause.id for cause in found.causes], found.phase) == (
+        ["process_gone", "core_failed"],
+        "ready",
+    )
 
 
 def test_what_an_ordered_end_prints_while_it_starts_is_no_failure() -> None:
@@ -451,15 +613,23 @@ CORE = "RuntimeError: Engine process failed to start. See stack trace for the ro
 
 
 def _traceback(error: str, mark: str = "") -> str:
-    lines = ("Traceback (most recent call last):", '  File "/x/y.py", line 3, in run', "    raise it()", error)
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/x/y.py", line 3, in run',
+        "    raise it()",
+        error,
+    )
     return "".join(f"{mark}{line}\n" for line in lines)
 
 
 @pytest.mark.parametrize(
-    "mark", ["", "ERROR 11-21 04:16:31 [engine.py:474] ", "(EngineCore_0 pid=7) ERROR 11-21 [c.py:1] "]
+    "mark",
+    ["", "ERROR 11-21 04:16:31 [engine.py:474] ", "(EngineCore_0 pid=7) ERROR 11-21 [c.py:1] "],
 )
 def test_the_error_of_the_first_traceback_is_the_cause_where_none_is_known(mark: str) -> None:
-    text = ULIMIT + _traceback("IndexError: list index out of range", mark) + _traceback(CORE.strip())
+    text = (
+        ULIMIT + _traceback("IndexError: list index out of range", mark) + _traceback(CORE.strip())
+    )
     found = diagnose(text, exit_status=1, outcome="died")
     assert [cause.id for cause in found.causes] == ["exception", "core_failed"]
     assert found.causes[0].evidence == ((5, "IndexError: list index out of range"),)
@@ -469,7 +639,12 @@ def test_the_error_of_the_first_traceback_is_the_cause_where_none_is_known(mark:
 
 def test_of_a_chain_of_exceptions_the_last_is_the_error() -> None:
     chain = "\nThe above exception was the direct cause of the following exception:\n\n"
-    text = _traceback("KeyError: 'x'") + chain + _traceback("OSError: odd file") + _traceback("ValueError: later")
+    text = (
+        _traceback("KeyError: 'x'")
+        + chain
+        + _traceback("OSError: odd file")
+        + _traceback("ValueError: later")
+    )
     assert diagnose(text, exit_status=1).causes[0].evidence[0][1] == "OSError: odd file"
 
 
@@ -483,8 +658,15 @@ def test_the_reason_below_a_validation_error_is_part_of_it() -> None:
 
 
 def test_an_engine_that_was_up_ended_of_its_last_error() -> None:
-    text = UP + _traceback("ValueError: a bad request") + _traceback("ZeroDivisionError: division by zero")
-    assert diagnose(text, exit_status=1).causes[0].evidence[0][1] == "ZeroDivisionError: division by zero"
+    text = (
+        UP
+        + _traceback("ValueError: a bad request")
+        + _traceback("ZeroDivisionError: division by zero")
+    )
+    assert (
+        diagnose(text, exit_status=1).causes[0].evidence[0][1]
+        == "ZeroDivisionError: division by zero"
+    )
     assert diagnose(text).causes == ()
 
 
@@ -503,18 +685,24 @@ def test_what_is_survived_or_ordered_is_no_error(text: str) -> None:
 def test_an_ordered_end_has_no_error() -> None:
     text = _traceback("ValueError: odd")
     assert diagnose(text, exit_status=-15, outcome="stopped").causes == ()
-    assert [cause.id for cause in diagnose(text, exit_status=-15, outcome="died").causes] == ["terminated"]
+    assert [cause.id for cause in diagnose(text, exit_status=-15, outcome="died").causes] == [
+        "terminated"
+    ]
 
 
 def test_a_known_cause_needs_no_exception_and_a_warned_one_comes_after_it() -> None:
-    assert [c.id for c in diagnose(OOM + _traceback("ValueError: odd"), exit_status=1).causes] == ["device_oom"]
+    assert [c.id for c in diagnose(OOM + _traceback("ValueError: odd"), exit_status=1).causes] == [
+        "device_oom"
+    ]
     warned = "WARNING 11-21 03:03:01 [usage_lib.py:1] Max retries exceeded with url: /stats\n"
     found = diagnose(warned + _traceback("ValueError: odd"), exit_status=1)
     assert [cause.id for cause in found.causes] == ["exception", "offline"]
 
 
 def test_a_secret_in_an_error_is_not_repeated_in_its_title() -> None:
-    title = diagnose(_traceback("ValueError: bad api_key='S3cretValue'"), exit_status=1).causes[0].title
+    title = (
+        diagnose(_traceback("ValueError: bad api_key='S3cretValue'"), exit_status=1).causes[0].title
+    )
     assert "S3cretValue" not in title.render()
 
 

@@ -53,7 +53,10 @@ CHINESE = [
     ("no_module", "ImportError: libSynapse.so: 无法打开共享对象文件: 没有那个文件或目录"),
     ("quant_config", "FileNotFoundError: [Errno 2] 没有那个文件或目录: '/m/maxabs_quant_g2.json'"),
     ("crashed", "./start.sh: 第 96 行：  4242 段错误               （核心已转储） python3 -m vllm"),
-    ("shared_memory", "./start.sh: 第 96 行：  4242 总线错误               （核心已转储） python3 -m vllm"),
+    (
+        "shared_memory",
+        "./start.sh: 第 96 行：  4242 总线错误               （核心已转储） python3 -m vllm",
+    ),
     ("killed", "./start.sh: 第 96 行：  4242 已杀死               python3 -m vllm"),
     ("killed", "./start.sh: 行 96:  4242 已杀死               python3 -m vllm"),
     ("killed", "已杀死"),

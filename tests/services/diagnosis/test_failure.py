@@ -25,7 +25,9 @@ def detail(log: Path) -> list[str]:
 def test_the_diagnosis_is_the_last_thing_on_the_screen(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     usage = "".join(f"  [--option-{number} VALUE]\n" for number in range(60))
-    error = "api_server.py: error: argument --dtype: invalid choice: 'int8' (choose from auto, half)"
+    error = (
+        "api_server.py: error: argument --dtype: invalid choice: 'int8' (choose from auto, half)"
+    )
     log.write_text(f"usage: api_server.py\n{usage}{error}\nINFO the end\n")
     lines = detail(log)
     assert lines[:2] == ["The last lines of its log:", "  [--option-32 VALUE]"]
@@ -40,7 +42,8 @@ def test_the_diagnosis_is_the_last_thing_on_the_screen(tmp_path: Path) -> None:
 def test_an_error_without_a_signature_is_shown_however_far_up_it_is(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     log.write_text(
-        "Traceback (most recent call last):\nZeroDivisionError: division by zero\n" + "INFO later\n" * 50
+        "Traceback (most recent call last):\nZeroDivisionError: division by zero\n"
+        + "INFO later\n" * 50
     )
     lines = detail(log)
     assert (

@@ -79,21 +79,28 @@ def test_a_quiet_hour_has_no_events() -> None:
 
 def test_a_full_cache_is_named() -> None:
     points = [
-        HistoryPoint(ONE + 60 * number, running=8.0, kv_use=0.97 if number > 30 else 0.5) for number in range(60)
+        HistoryPoint(ONE + 60 * number, running=8.0, kv_use=0.97 if number > 30 else 0.5)
+        for number in range(60)
     ]
     assert said(points) == ["The KV cache has been 95% full or more since 13:31."]
 
 
 def test_the_latest_episode_counts() -> None:
-    early = [HistoryPoint(ONE + 60 * number, preemptions=float(number in (5, 6))) for number in range(60)]
-    again = [HistoryPoint(ONE + 60 * number, preemptions=float(number > 90)) for number in range(60, 120)]
+    early = [
+        HistoryPoint(ONE + 60 * number, preemptions=float(number in (5, 6))) for number in range(60)
+    ]
+    again = [
+        HistoryPoint(ONE + 60 * number, preemptions=float(number > 90)) for number in range(60, 120)
+    ]
     assert said([*early, *again]) == ["Preemptions began at 14:31: 29 since then."]
 
 
 def test_points_are_grouped_by_minute() -> None:
     points = [
         HistoryPoint(ONE + 1, running=1.0, kv_use=0.2, preemptions=1.0),
-        HistoryPoint(ONE + 31, running=2.0, waiting=3.0, kv_use=0.9, preemptions=2.0, ttft_seconds=0.5),
+        HistoryPoint(
+            ONE + 31, running=2.0, waiting=3.0, kv_use=0.9, preemptions=2.0, ttft_seconds=0.5
+        ),
         HistoryPoint(ONE + 200),
     ]
     assert minutes_of(points) == [

@@ -55,15 +55,15 @@ def test_no_shared_log_is_missing() -> None:
     assert {path.name for path in SHARED.glob("*.txt")} - {"SOURCES.md"} == set(GOLDEN)
 
 
-WARMUP = (
-    "INFO 11-21 03:03:01 [hpu_model_runner.py:2587] [Warmup][Prompt][{}/4] batch_size:1 seq_len:128 free_mem:0 B\n"
-)
+WARMUP = "INFO 11-21 03:03:01 [hpu_model_runner.py:2587] [Warmup][Prompt][{}/4] batch_size:1 seq_len:128 free_mem:0 B\n"
 
 
 def test_time_left_learns_from_the_graphs_done() -> None:
     follower = Follower()
     # the line is written before the graph is warmed up: at [3/4] two of four are done
-    lefts = [follower.feed(WARMUP.format(number), number * 10.0).left_seconds for number in range(1, 5)]
+    lefts = [
+        follower.feed(WARMUP.format(number), number * 10.0).left_seconds for number in range(1, 5)
+    ]
     assert lefts == [None, 30.0, 20.0, 10.0]
 
 
@@ -71,7 +71,8 @@ def test_a_bar_that_skips_counts_is_no_slower() -> None:
     follower = Follower()
     bar = "Decode warmup processing:  50%|##   | {}/100 [00:01<00:02]\r"
     lefts = [
-        follower.feed(bar.format(done), second).left_seconds for done, second in ((0, 0.0), (10, 5.0), (50, 25.0))
+        follower.feed(bar.format(done), second).left_seconds
+        for done, second in ((0, 0.0), (10, 5.0), (50, 25.0))
     ]
     assert lefts == [None, 45.0, 25.0]
     assert follower.progress.phases[-1].items == 50
@@ -88,7 +89,10 @@ def test_only_one_rank_counts() -> None:
         follower.feed(prefix + WARMUP.format(1), 0.0)
     for prefix in ("(Worker_TP0 pid=5) ", "\x1b[1;36m(EngineCore_DP0 pid=4)\x1b[0;0m "):
         follower.feed(prefix + WARMUP.format(2), 1.0)
-    assert [(phase.name, phase.items) for phase in follower.progress.phases] == [("start", 0), ("warmup_prompt", 2)]
+    assert [(phase.name, phase.items) for phase in follower.progress.phases] == [
+        ("start", 0),
+        ("warmup_prompt", 2),
+    ]
 
 
 def test_of_two_replicas_one_counts() -> None:
@@ -114,10 +118,15 @@ def bar(kind: str, done: int, total: int, second: int) -> str:
 
 def test_the_plugins_bars_with_carriage_returns() -> None:
     follower = Follower()
-    lefts = [follower.feed(bar("Prompt", done, 4, done), float(done)).left_seconds for done in range(5)]
+    lefts = [
+        follower.feed(bar("Prompt", done, 4, done), float(done)).left_seconds for done in range(5)
+    ]
     # a piece is whole when the next one begins
     assert lefts == [None, None, 3.0, 2.0, 1.0]
-    follower.feed("\nINFO 07-27 23:22:27 [hpu_model_runner.py:5110] Graph/Prompt captured:4 used_mem:1 GiB\n", 5.0)
+    follower.feed(
+        "\nINFO 07-27 23:22:27 [hpu_model_runner.py:5110] Graph/Prompt captured:4 used_mem:1 GiB\n",
+        5.0,
+    )
     follower.feed(bar("Decode", 1, 2, 1) + bar("Decode", 2, 2, 2) + "\n", 6.0)
     phases = [(phase.name, phase.items) for phase in follower.progress.phases]
     assert phases == [("start", 0), ("warmup_prompt", 4), ("warmup_decode", 2)]
@@ -133,7 +142,9 @@ def test_the_bars_of_several_ranks_are_one() -> None:
             follower.feed(bar("Prompt", max(0, done - rank), 4, done), float(done))
             seen.append(follower.progress.done)
     follower.feed("\n(Worker_TP0 pid=7) INFO Graph/Prompt captured:4 used_mem:1 GiB\n", 5.0)
-    follower.feed(bar("Decode", 1, 8, 1) + bar("Prompt", 4, 4, 5) + bar("Decode", 2, 8, 2) + "\n", 6.0)
+    follower.feed(
+        bar("Decode", 1, 8, 1) + bar("Prompt", 4, 4, 5) + bar("Decode", 2, 8, 2) + "\n", 6.0
+    )
     assert seen == sorted(seen)
     phases = [(phase.name, phase.items) for phase in follower.progress.phases]
     assert phases == [("start", 0), ("warmup_prompt", 4), ("warmup_decode", 2)]
@@ -142,11 +153,24 @@ def test_the_bars_of_several_ranks_are_one() -> None:
 
 def test_a_second_look_at_buckets_is_no_step_back() -> None:
     """Mixed models run some prompts again behind the decode pass ("Running validation warmup")."""
-    text = bar("Prompt", 4, 4, 1) + "\n" + bar("Decode", 8, 8, 2) + "\n" + bar("Prompt", 1, 2, 3) + "\n"
-    assert [phase.name for phase in follow(text).phases] == ["start", "warmup_prompt", "warmup_decode"]
+    text = (
+        bar("Prompt", 4, 4, 1)
+        + "\n"
+        + bar("Decode", 8, 8, 2)
+        + "\n"
+        + bar("Prompt", 1, 2, 3)
+        + "\n"
+    )
+    assert [phase.name for phase in follow(text).phases] == [
+        "start",
+        "warmup_prompt",
+        "warmup_decode",
+    ]
 
 
-@pytest.mark.parametrize("url", ["http://0.0.0.0:8000", "http://[::1]:8000", "https://host.example:8000"])
+@pytest.mark.parametrize(
+    "url", ["http://0.0.0.0:8000", "http://[::1]:8000", "https://host.example:8000"]
+)
 def test_the_port_of_an_address(url: str) -> None:
     assert follow(f"INFO Starting vLLM API server on {url}\n").facts["port"] == 8000
 
@@ -171,7 +195,9 @@ def test_thousands_separators() -> None:
 
 def test_tgi_is_ready_when_it_says_connected() -> None:
     assert (
-        follow("2025-01-01T00:00:00.000000Z  INFO text_generation_router: src/main.rs: Connected\n").phase
+        follow(
+            "2025-01-01T00:00:00.000000Z  INFO text_generation_router: src/main.rs: Connected\n"
+        ).phase
         == "ready"
     )
 
@@ -184,10 +210,19 @@ TGI = [
     ("text_generation_launcher", "Shard ready in 21.1s"),
     ("text_generation_router_v3", "Warming up model"),
     ("text_generation_launcher", "KV-cache blocks: 3685, size: 128"),
-    ("text_generation_launcher", "[Warmup][Prompt][1/48] batch_size:1 seq_len:128 bypass:False free_mem:9 GB"),
-    ("text_generation_launcher", "[Warmup][Prompt][3/48] batch_size:1 seq_len:256 bypass:True free_mem:9 GB"),
+    (
+        "text_generation_launcher",
+        "[Warmup][Prompt][1/48] batch_size:1 seq_len:128 bypass:False free_mem:9 GB",
+    ),
+    (
+        "text_generation_launcher",
+        "[Warmup][Prompt][3/48] batch_size:1 seq_len:256 bypass:True free_mem:9 GB",
+    ),
     ("text_generation_launcher", "Prefill warmup successful.\n"),
-    ("text_generation_launcher", "[Warmup][Decode][1/30] batch_size:32 num_blocks:128 bypass:False free_mem:9 GB"),
+    (
+        "text_generation_launcher",
+        "[Warmup][Decode][1/30] batch_size:32 num_blocks:128 bypass:False free_mem:9 GB",
+    ),
     ("text_generation_launcher", "warmup hpu graph time 321s warmup shape count 51"),
     ("text_generation_router_v3", "Setting max batch total tokens to 471680"),
     ("text_generation_router::server", "Connected"),
@@ -196,13 +231,18 @@ TGI = [
 
 def tgi_line(target: str, message: str, *, as_json: bool) -> str:
     if as_json:
-        return json.dumps({"timestamp": "2025", "level": "INFO", "message": message, "target": target}) + "\n"
+        return (
+            json.dumps({"timestamp": "2025", "level": "INFO", "message": message, "target": target})
+            + "\n"
+        )
     return f"\x1b[2m2025-01-01T00:00:00.000000Z\x1b[0m \x1b[32m INFO\x1b[0m {target}: {message.strip()}\n"
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_tgi_from_its_start_to_connected(as_json: bool) -> None:
-    progress = follow("".join(tgi_line(target, message, as_json=as_json) for target, message in TGI))
+    progress = follow(
+        "".join(tgi_line(target, message, as_json=as_json) for target, message in TGI)
+    )
     assert [(phase.name, phase.items) for phase in progress.phases] == [
         ("start", 0),
         ("load", 0),
@@ -218,9 +258,18 @@ def test_tgi_from_its_start_to_connected(as_json: bool) -> None:
 
 
 def test_the_padded_tgi_says_less() -> None:
-    said = ["Warming up model", "", "Following prefill warmup successfully.", "Prefill batch size list:[1, 2]"]
+    said = [
+        "Warming up model",
+        "",
+        "Following prefill warmup successfully.",
+        "Prefill batch size list:[1, 2]",
+    ]
     text = "".join(tgi_line("text_generation_launcher", line, as_json=False) for line in said)
-    assert [phase.name for phase in follow(text).phases] == ["start", "warmup_prompt", "warmup_decode"]
+    assert [phase.name for phase in follow(text).phases] == [
+        "start",
+        "warmup_prompt",
+        "warmup_decode",
+    ]
     both = "\nFollowing prefill warmup successfully.\nPrefill batch size list:[1, 2]\n"
     assert follow(tgi_line("x", both, as_json=True)).phase == "warmup_decode"
 
@@ -248,9 +297,7 @@ def test_lines_that_look_like_json(line: str) -> None:
 
 
 def test_an_ordered_stop_is_no_crash() -> None:
-    text = (
-        "INFO:     Application startup complete.\nINFO:     Shutting down\nvllm.EngineDeadError: EngineCore died\n"
-    )
+    text = "INFO:     Application startup complete.\nINFO:     Shutting down\nvllm.EngineDeadError: EngineCore died\n"
     assert follow(text).phase == "stopping"
     assert not diagnose(text, exit_status=0).failed
 
@@ -284,7 +331,18 @@ NEARLY = (
         "# hpu blocks: ",
         "Error: ",
     ),
-    *("Maximum concurrency for ", "1,,2", " tokens per request: ", "1.2.3x", "(", "pid=", ")", "\r", "\0", "\x1b["),
+    *(
+        "Maximum concurrency for ",
+        "1,,2",
+        " tokens per request: ",
+        "1.2.3x",
+        "(",
+        "pid=",
+        ")",
+        "\r",
+        "\0",
+        "\x1b[",
+    ),
 )
 PARTS = st.sampled_from(NEARLY)
 
@@ -324,15 +382,25 @@ def decode(number: int, total: int) -> str:
 
 def test_time_left_counts_the_phases_that_are_planned_after_this_one() -> None:
     follower = Follower({"warmup_prompt": 4, "warmup_decode": 6})
-    lefts = [follower.feed(WARMUP.format(number), number * 10.0).left_seconds for number in range(1, 5)]
+    lefts = [
+        follower.feed(WARMUP.format(number), number * 10.0).left_seconds for number in range(1, 5)
+    ]
     assert lefts == [None, 90.0, 80.0, 70.0]
     # decode begins with the speed of the prompts, and then learns its own
-    lefts = [follower.feed(decode(number, 6), 50.0 + 2 * number).left_seconds for number in range(1, 4)]
+    lefts = [
+        follower.feed(decode(number, 6), 50.0 + 2 * number).left_seconds for number in range(1, 4)
+    ]
     assert lefts == [60.0, 10.0, 8.0]
 
 
 def test_the_speed_of_reading_shards_says_nothing_of_the_warm_up() -> None:
     follower = Follower({"warmup_prompt": 4, "warmup_decode": 6})
-    shards = "Loading safetensors checkpoint shards:  50% Completed | {}/4 [00:01<00:01,  1.0s/it]\n"
-    assert [follower.feed(shards.format(done), float(done)).left_seconds for done in (1, 2, 3)] == [None, 2.0, 1.0]
+    shards = (
+        "Loading safetensors checkpoint shards:  50% Completed | {}/4 [00:01<00:01,  1.0s/it]\n"
+    )
+    assert [follower.feed(shards.format(done), float(done)).left_seconds for done in (1, 2, 3)] == [
+        None,
+        2.0,
+        1.0,
+    ]
     assert follower.feed(WARMUP.format(1), 5.0).left_seconds is None

@@ -57,7 +57,9 @@ def test_only_what_is_dead_and_new_is_removed(folder: Path) -> None:
         assert not any(path.exists() for path in dead)
 
 
-def test_one_of_another_network_namespace_is_tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_another_network_namespace_is_tried(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sockets, "_held", set)
     with ExitStack() as held:
         living = bind(folder / str(uuid4()), held)

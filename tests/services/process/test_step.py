@@ -41,7 +41,10 @@ def test_no_output_is_a_traceback(text: str) -> None:
 def test_status_log_and_silence(tmp_path: Path) -> None:
     seen: list[StepProgress] = []
     program = "import sys; print('Batch finished: 1/2'); sys.exit(7)"
-    assert run_step((sys.executable, "-c", program), {}, tmp_path, tmp_path / "l" / "log", seen.append) == 7
+    assert (
+        run_step((sys.executable, "-c", program), {}, tmp_path, tmp_path / "l" / "log", seen.append)
+        == 7
+    )
     assert (tmp_path / "l" / "log").read_text() == "Batch finished: 1/2\n"
     sleep = (sys.executable, "-c", "import time; time.sleep(60)")
     assert run_step(sleep, {}, tmp_path, tmp_path / "log", quiet_seconds=0.5) is None

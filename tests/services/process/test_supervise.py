@@ -28,7 +28,9 @@ class Recorder:
     """A watcher that writes down what it was told, and acts once it is ready and when it is to end."""
 
     def __init__(
-        self, when_ready: Callable[[], None] = lambda: None, when_ending: Callable[[], None] = lambda: None
+        self,
+        when_ready: Callable[[], None] = lambda: None,
+        when_ending: Callable[[], None] = lambda: None,
     ) -> None:
         self.said: list[str] = []
         self.pid = 0
@@ -73,10 +75,17 @@ def send_self(number: int) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_ready_then_a_signal_ends_everything(tmp_path: Path, free_port: int, pids: Path, number: int) -> None:
+def test_ready_then_a_signal_ends_everything(
+    tmp_path: Path, free_port: int, pids: Path, number: int
+) -> None:
     recorder = Recorder(send_self(number))
     outcome = Supervisor(job(tmp_path, free_port, pids), recorder).run()
-    assert (outcome.kind, outcome.status, outcome.signal, outcome.was_ready) == ("stopped", 0, number, True)
+    assert (outcome.kind, outcome.status, outcome.signal, outcome.was_ready) == (
+        "stopped",
+        0,
+        number,
+        True,
+    )
     assert (recorder.said[0], recorder.said[-2:]) == ("started", ["answers as m", "ending"])
     names = [phase.name for phase in outcome.progress.phases]
     assert names == ["start", "kv_cache", "warmup_prompt", "ready"]
@@ -90,7 +99,9 @@ def test_an_engine_deaf_to_term_is_killed(tmp_path: Path, free_port: int, pids: 
     assert (outcome.kind, outcome.status) == ("stopped", -signal.SIGKILL)
 
 
-def test_a_second_signal_ends_the_waiting_for_a_deaf_engine(tmp_path: Path, free_port: int, pids: Path) -> None:
+def test_a_second_signal_ends_the_waiting_for_a_deaf_engine(
+    tmp_path: Path, free_port: int, pids: Path
+) -> None:
     begin: list[float] = []
 
     def again() -> None:
@@ -104,7 +115,9 @@ def test_a_second_signal_ends_the_waiting_for_a_deaf_engine(tmp_path: Path, free
     assert time.monotonic() - begin[0] < GENEROUS
 
 
-def test_a_killed_first_process_leaves_no_orphans(tmp_path: Path, free_port: int, pids: Path) -> None:
+def test_a_killed_first_process_leaves_no_orphans(
+    tmp_path: Path, free_port: int, pids: Path
+) -> None:
     recorder = Recorder()
     recorder._when_ready = lambda: os.kill(recorder.pid, signal.SIGKILL)
     outcome = Supervisor(job(tmp_path, free_port, pids), recorder).run()
@@ -112,15 +125,23 @@ def test_a_killed_first_process_leaves_no_orphans(tmp_path: Path, free_port: int
     assert living(pids) == []
 
 
-def test_dying_in_warm_up_is_told_with_its_phase(tmp_path: Path, free_port: int, pids: Path) -> None:
+def test_dying_in_warm_up_is_told_with_its_phase(
+    tmp_path: Path, free_port: int, pids: Path
+) -> None:
     outcome = Supervisor(job(tmp_path, free_port, pids, "die"), Recorder()).run()
     assert (outcome.kind, outcome.status, outcome.was_ready) == ("died", 1, False)
     assert outcome.progress.phases[-2].name == "warmup_prompt"
 
 
 def test_a_warm_up_without_progress_is_ended(tmp_path: Path, free_port: int, pids: Path) -> None:
-    outcome = Supervisor(job(tmp_path, free_port, pids, "hang", warmup_prompt=3.0), Recorder()).run()
-    assert (outcome.kind, outcome.progress.phase, outcome.progress.done) == ("stuck", "warmup_prompt", 2)
+    outcome = Supervisor(
+        job(tmp_path, free_port, pids, "hang", warmup_prompt=3.0), Recorder()
+    ).run()
+    assert (outcome.kind, outcome.progress.phase, outcome.progress.done) == (
+        "stuck",
+        "warmup_prompt",
+        2,
+    )
 
 
 def test_health_alone_is_not_ready(tmp_path: Path, free_port: int, pids: Path) -> None:
@@ -138,10 +159,14 @@ def test_an_interpreter_that_is_not_there(tmp_path: Path, free_port: int) -> Non
         environment={},
     )
     outcome = Supervisor(nowhere, Recorder()).run()
-    assert outcome == EngineOutcome("not_started", None, LaunchProgress(), detail="No such file or directory")
+    assert outcome == EngineOutcome(
+        "not_started", None, LaunchProgress(), detail="No such file or directory"
+    )
 
 
-def test_the_log_of_an_earlier_life_is_not_read_again(tmp_path: Path, free_port: int, pids: Path) -> None:
+def test_the_log_of_an_earlier_life_is_not_read_again(
+    tmp_path: Path, free_port: int, pids: Path
+) -> None:
     (tmp_path / "engine.log").write_text("FATAL ERROR :: long ago\n")
     recorder = Recorder(send_self(signal.SIGTERM))
     assert Supervisor(job(tmp_path, free_port, pids), recorder).run().kind == "stopped"
@@ -172,10 +197,14 @@ def test_cpus_of_another_machine_bind_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert bind_words(command, frozenset({0, 1})) == ()
 
 
-def test_signals_are_left_alone_off_the_main_thread(tmp_path: Path, free_port: int, pids: Path) -> None:
+def test_signals_are_left_alone_off_the_main_thread(
+    tmp_path: Path, free_port: int, pids: Path
+) -> None:
     results: list[EngineOutcome] = []
     thread = threading.Thread(
-        target=lambda: results.append(Supervisor(job(tmp_path, free_port, pids, "die"), Recorder()).run())
+        target=lambda: results.append(
+            Supervisor(job(tmp_path, free_port, pids, "die"), Recorder()).run()
+        )
     )
     thread.start()
     thread.join(GENEROUS)
@@ -207,14 +236,21 @@ class Other(BaseHTTPRequestHandler):
     ids=["under another name", "known to belong to another service"],
 )
 def test_answers_of_another_server_make_nothing_ready(
-    tmp_path: Path, free_port: int, pids: Path, names: tuple[str, ...], owner: str | None, found: str
+    tmp_path: Path,
+    free_port: int,
+    pids: Path,
+    names: tuple[str, ...],
+    owner: str | None,
+    found: str,
 ) -> None:
     """An engine that still warms up while another one listens at its port already."""
     other = ThreadingHTTPServer(("127.0.0.1", free_port), Other)
     threading.Thread(target=other.serve_forever, daemon=True).start()
     recorder = Recorder()
     # it hangs in its warm-up until it counts as stuck, and is asked every second
-    hangs = replace(job(tmp_path, free_port, pids, "hang", warmup_prompt=4.0), names=names, owner=lambda: owner)
+    hangs = replace(
+        job(tmp_path, free_port, pids, "hang", warmup_prompt=4.0), names=names, owner=lambda: owner
+    )
     try:
         outcome = Supervisor(hangs, recorder).run()
     finally:
@@ -222,6 +258,10 @@ def test_answers_of_another_server_make_nothing_ready(
         other.server_close()
     assert (outcome.kind, outcome.was_ready) == ("stuck", False)
     assert not [said for said in recorder.said if said.startswith("answers")]
-    noted = [line for line in hangs.log.read_text().splitlines() if line.startswith("gaudi-launch: ")]
+    noted = [
+        line for line in hangs.log.read_text().splitlines() if line.startswith("gaudi-launch: ")
+    ]
     expected = ", ".join(names) or "-"
-    assert noted == [f"gaudi-launch: {hangs.url} is answered by another server ({found}); expected {expected}"]
+    assert noted == [
+        f"gaudi-launch: {hangs.url} is answered by another server ({found}); expected {expected}"
+    ]

@@ -55,7 +55,9 @@ BAD = {
     "surrogate": json.dumps({**GOOD, "name": "a", "phase": "\ud800", "model": "\ud800"}),
     "terminal": json.dumps({**GOOD, "name": "a", "model": "/m/\x1b]0;x\x07\u202e"}),
     "phases": json.dumps({**GOOD, "name": "a", "phases": [{"name": 1}], "facts": [], "done": "x"}),
-    "texts": json.dumps({**GOOD, "name": "a", "began": "x", "ready_at": "y", "ended": "z", "restarts": "1"}),
+    "texts": json.dumps(
+        {**GOOD, "name": "a", "began": "x", "ready_at": "y", "ended": "z", "restarts": "1"}
+    ),
     "pid": json.dumps({**GOOD, "launcher": {"pid": 10**17, "ticks": 1, "boot": ""}, "pid": 10**17}),
     "list": "[]",
     "cut": '{"phase": "re',
@@ -144,21 +146,31 @@ ANY = st.recursive(
     | st.sampled_from([10**400, -(10**18), 2**63, "\ud800", "\x1b[2J"])
     | st.floats()
     | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    changes=st.dictionaries(st.sampled_from([*GOOD, "done", "total", "ready_at", "launcher", "detail"]), ANY),
+    changes=st.dictionaries(
+        st.sampled_from([*GOOD, "done", "total", "ready_at", "launcher", "detail"]), ANY
+    ),
     planned=st.dictionaries(st.sampled_from([*PLAN]), ANY),
 )
 def test_any_value_in_any_field(changes: dict[str, Any], planned: dict[str, Any]) -> None:
     put("a", json.dumps({**GOOD, **changes}))
     put("a", json.dumps({**PLAN, **planned}), "plan.json")
     put("b", json.dumps(GOOD))
-    for words in (["ps", "-a"], ["ps", "-a", "--json"], ["status", "a"], ["status", "a", "--json"], ["why", "a"]):
+    for words in (
+        ["ps", "-a"],
+        ["ps", "-a", "--json"],
+        ["status", "a"],
+        ["status", "a", "--json"],
+        ["why", "a"],
+    ):
         assert run(words) in (0, 1), words
     assert 'gaudi_launch_service_up{service="b"} 0.0' in exporter.page("simulated:hls2")
     assert run(["wait", "a"]) in (1, 4)

@@ -41,7 +41,9 @@ with registry.hold("a"):
     time.sleep(600)
 """
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another namespace or dropped rights need root")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="another namespace or dropped rights need root"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +99,9 @@ def in_own_mounts(folder: Path) -> tuple[str, ...]:
 
 @needs_root
 @pytest.mark.parametrize("named", [True, False], ids=["by its name too", "by its lock alone"])
-def test_a_service_of_another_mount_namespace_lives(launch: Launch, own_state: Path, named: bool) -> None:
+def test_a_service_of_another_mount_namespace_lives(
+    launch: Launch, own_state: Path, named: bool
+) -> None:
     launcher, engine = launch(*in_own_mounts(own_state), named=named)
     assert not store.service_dir("a").exists()
     assert seen(engine) == "alive"
@@ -117,9 +121,7 @@ def test_a_link_is_followed_as_the_process_would(launch: Launch, own_state: Path
     own_state.mkdir()
     here = own_state.with_name("elsewhere")
     here.mkdir()
-    inside = (
-        'mount -t tmpfs none "$0" && mkdir "$0/kept" && ln -sfn "$0/kept" "$1/gaudi-launch" && shift && exec "$@"'
-    )
+    inside = 'mount -t tmpfs none "$0" && mkdir "$0/kept" && ln -sfn "$0/kept" "$1/gaudi-launch" && shift && exec "$@"'
     _, engine = launch("unshare", "-m", "sh", "-c", inside, str(here), str(own_state), named=False)
     assert lineage.seen_by(engine, own_state / "gaudi-launch/services/a/lock").is_file()
     assert seen(engine) == "alive"
@@ -148,7 +150,9 @@ def rows(done: subprocess.CompletedProcess[str], key: str) -> dict[int, dict[str
 @needs_root
 @pytest.mark.usefixtures("only_orphans")
 @pytest.mark.parametrize("named", [True, False])
-def test_a_folder_that_cannot_be_read_ends_nothing(launch: Launch, own_state: Path, named: bool) -> None:
+def test_a_folder_that_cannot_be_read_ends_nothing(
+    launch: Launch, own_state: Path, named: bool
+) -> None:
     launcher, engine = launch(named=named)
     os.chown(own_state, 65534, 65534)
     own_state.chmod(0o700)
@@ -238,7 +242,9 @@ def test_the_parent_of_a_process_from_outside_is_hidden(monkeypatch: pytest.Monk
         (Held.UNKNOWN, lineage.Above.HIDDEN, True, "services.doubt_lock"),
     ],
 )
-def test_when_it_cannot_be_told(held: Held, ancestors: lineage.Above, elsewhere: bool, doubt: str | None) -> None:
+def test_when_it_cannot_be_told(
+    held: Held, ancestors: lineage.Above, elsewhere: bool, doubt: str | None
+) -> None:
     answer = registry.LockAnswer(held, "why")
     found = orphans.doubt("/s/a", answer, ancestors, elsewhere=elsewhere)
     assert (found.id if found is not None else None) == doubt

@@ -28,7 +28,9 @@ def test_it_lists_what_the_registry_lists() -> None:
     assert cache.services() == registry.services()
 
 
-def test_a_changed_file_is_read_and_an_unchanged_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_read_and_an_unchanged_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     folder = store.make_dir("a")
     store.write(folder, "state.json", {"phase": "start"})
     read: list[str] = []

@@ -109,7 +109,10 @@ def test_no_usable_folder(tmp_path: Path) -> None:
     (tmp_path / "tmp").write_text("")
     with pytest.raises(LaunchError) as caught, reserve((0,), tmp_path):
         pass
-    assert (caught.value.id, caught.value.exit_code) == ("placement.no_lock_folder", ExitCode.MACHINE)
+    assert (caught.value.id, caught.value.exit_code) == (
+        "placement.no_lock_folder",
+        ExitCode.MACHINE,
+    )
 
 
 def test_a_link_in_place_of_a_lock_file_is_not_followed(tmp_path: Path) -> None:
@@ -125,7 +128,9 @@ def test_a_link_in_place_of_a_lock_file_is_not_followed(tmp_path: Path) -> None:
     assert read_reserved(tmp_path) == {}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"pid": "x"}', '{"pid": true}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", '{"pid": "x"}', '{"pid": true}', "[" * 100_000]
+)
 def test_a_lock_file_with_nonsense(text: str) -> None:
     assert read_holder(text) is None
 
@@ -146,7 +151,9 @@ def test_reserved_cards_show_as_busy(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert load().free_modules == (0, 1, 2, 3)
 
 
-def test_launches_that_race_get_different_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_that_race_get_different_cards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Five launches of two cards on a machine with eight: four get pairs, one is refused."""
     programs = simulated.write_tree("hls2+no-hl-smi", tmp_path)
     use(monkeypatch, tmp_path, programs)
@@ -173,7 +180,9 @@ def test_launches_that_race_get_different_cards(tmp_path: Path, monkeypatch: pyt
     assert refused == ["placement.too_few"]
 
 
-def test_claim_gives_up_when_the_same_cards_stay_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_gives_up_when_the_same_cards_stay_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gaudi_launch.services.state.reservation._PAUSE_SECONDS", 0.0)
     host = load("simulated:hls2")
     again = claim(lambda: host, lambda h: choose(h, 1, (0,)), tmp_path)

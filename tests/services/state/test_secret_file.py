@@ -21,7 +21,9 @@ WORDS = ("--model-loader-extra-config.aws_secret_access_key", S, "--seed", "1")
 
 
 def moved() -> Request:
-    return with_secret_moved(Request("/m/x", cards=1, engine="vllm-gaudi", extra=WORDS), into_file=True)
+    return with_secret_moved(
+        Request("/m/x", cards=1, engine="vllm-gaudi", extra=WORDS), into_file=True
+    )
 
 
 def test_it_is_written_for_its_owner_only(tmp_path: Path) -> None:
@@ -45,7 +47,10 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
 def test_a_folder_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(LaunchError) as refused:
         SecretFile(tmp_path / "gone", "a: b\n").write()
-    assert (refused.value.id, refused.value.exit_code) == ("services.secret_unwritten", ExitCode.MACHINE)
+    assert (refused.value.id, refused.value.exit_code) == (
+        "services.secret_unwritten",
+        ExitCode.MACHINE,
+    )
 
 
 def test_the_plan_names_its_path_and_never_its_text(tmp_path: Path) -> None:

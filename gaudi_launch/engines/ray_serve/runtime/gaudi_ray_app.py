@@ -24,7 +24,16 @@ from gaudi_ray_slots import claim, folder
 from ray import serve
 
 # connection-level headers belong to one hop only (RFC 9110, 7.6.1); the length is set again
-_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
+_HOP = {
+    "connection",
+    "keep-alive",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "host",
+    "content-length",
+}
 _METHODS = ["GET", "POST", "PUT", "DELETE", "OPTIONS"]
 
 # Serve pickles the classes below where they are decorated: what they use must be defined above them
@@ -84,7 +93,10 @@ class EngineReplica:
         query = f"?{request.url.query}" if request.url.query else ""
         try:
             answer = await self._session.request(
-                request.method, f"{self._child.url}/{path}{query}", headers=headers, data=await request.body()
+                request.method,
+                f"{self._child.url}/{path}{query}",
+                headers=headers,
+                data=await request.body(),
             )
         except aiohttp.ClientError as error:
             return refusal(f"the engine is gone: {error}", 502)
@@ -128,7 +140,12 @@ class Generator:
     @model_api.get("/v1/models")
     async def models(self, request: Request) -> Response:
         longest = self._model.longest
-        model = {"id": self._name, "object": "model", "owned_by": "gaudi-launch", "max_model_len": longest}
+        model = {
+            "id": self._name,
+            "object": "model",
+            "owned_by": "gaudi-launch",
+            "max_model_len": longest,
+        }
         return self._refused(request) or JSONResponse({"object": "list", "data": [model]})
 
     @model_api.post("/v1/completions")

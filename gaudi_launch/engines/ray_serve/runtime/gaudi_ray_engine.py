@@ -39,7 +39,11 @@ def environment_of(slot: Slot, environ: dict[str, str]) -> dict[str, str]:
     Ray's IDs come in no order (seen: 5,4), so they are sorted where Ray was not configured to leave
     the variable alone.
     """
-    kept = {k: v for k, v in environ.items() if not k.startswith(("RAY_", "GAUDI_LAUNCH_")) and k != "PYTHONPATH"}
+    kept = {
+        k: v
+        for k, v in environ.items()
+        if not k.startswith(("RAY_", "GAUDI_LAUNCH_")) and k != "PYTHONPATH"
+    }
     kept.pop("OMP_NUM_THREADS", None)
     if environ.get(OWN_THREADS):
         kept["OMP_NUM_THREADS"] = environ[OWN_THREADS]
@@ -139,7 +143,9 @@ class EngineChild:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(2.0)
 
-    def _ask(self, path: str, timeout: float, question: dict[str, Any] | None = None) -> bytes | None:
+    def _ask(
+        self, path: str, timeout: float, question: dict[str, Any] | None = None
+    ) -> bytes | None:
         """Return the body of a 200, else None.
 
         A completion that this kind of model does not have also counts.

@@ -109,7 +109,9 @@ class Generation:
         code = bool(args.get("trust_remote_code"))
         self.tokenizer = AutoTokenizer.from_pretrained(args["model"], trust_remote_code=code)
         dtype = getattr(torch, args["dtype"])
-        model = AutoModelForCausalLM.from_pretrained(args["model"], torch_dtype=dtype, trust_remote_code=code)
+        model = AutoModelForCausalLM.from_pretrained(
+            args["model"], torch_dtype=dtype, trust_remote_code=code
+        )
         model = model.eval()
         if self._slot.modules:
             model = model.to("hpu")
@@ -161,7 +163,9 @@ class Generation:
         job.prompt_tokens = int(tokens["input_ids"].shape[1])
         room = self.longest - job.prompt_tokens
         if room < 1:
-            raise BadRequest(f"the prompt has {job.prompt_tokens} tokens; the longest is {self.longest - 1}")
+            raise BadRequest(
+                f"the prompt has {job.prompt_tokens} tokens; the longest is {self.longest - 1}"
+            )
         options = dict(job.options)
         options["max_new_tokens"] = min(options["max_new_tokens"] or room, room)
         seed = options.pop("seed", None)
@@ -227,6 +231,8 @@ def as_criterion(torch: Any, ended: Any) -> Any:
     """
 
     def criterion(input_ids: Any, scores: Any, **_: Any) -> Any:
-        return torch.full((input_ids.shape[0],), bool(ended()), dtype=torch.bool, device=input_ids.device)
+        return torch.full(
+            (input_ids.shape[0],), bool(ended()), dtype=torch.bool, device=input_ids.device
+        )
 
     return criterion

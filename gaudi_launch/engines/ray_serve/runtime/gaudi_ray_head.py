@@ -135,7 +135,9 @@ def summary(applications: dict[str, Any]) -> list[str]:
             replicas = deployment.get("replicas") or []
             running = sum(replica.get("state") == "RUNNING" for replica in replicas)
             target = deployment.get("target_num_replicas", len(replicas))
-            lines.append(f"deployment {label} {deployment.get('status')}, replicas {running}/{target} running")
+            lines.append(
+                f"deployment {label} {deployment.get('status')}, replicas {running}/{target} running"
+            )
     return lines
 
 
@@ -217,7 +219,9 @@ def main(words: list[str]) -> int:
     if temporary is None:
         own = tempfile.gettempdir()
         most = _LONGEST_SOCKET
-        say(f"FAILED: Ray's sockets below TMPDIR={own} would have an AF_UNIX path of more than {most} bytes")
+        say(
+            f"FAILED: Ray's sockets below TMPDIR={own} would have an AF_UNIX path of more than {most} bytes"
+        )
         return 1
     sweep(temporary)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=temporary))

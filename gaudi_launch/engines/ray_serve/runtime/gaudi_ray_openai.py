@@ -13,7 +13,9 @@ from gaudi_ray_generate import BadRequest, GenerationJob
 _TOKENS = 128  # the default of max_new_tokens in the guide
 
 
-def number(body: dict[str, Any], name: str, default: Any, least: float, most: float, kind: type) -> Any:
+def number(
+    body: dict[str, Any], name: str, default: Any, least: float, most: float, kind: type
+) -> Any:
     """Return a number of a request within bounds. Raises BadRequest."""
     value = body.get(name)
     if value is None:
@@ -26,7 +28,11 @@ def number(body: dict[str, Any], name: str, default: Any, least: float, most: fl
 def stops_of(body: dict[str, Any]) -> tuple[str, ...]:
     found = body.get("stop") or []
     words = [found] if isinstance(found, str) else found
-    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words) or len(words) > 16:
+    if (
+        not isinstance(words, list)
+        or not all(isinstance(word, str) and word for word in words)
+        or len(words) > 16
+    ):
         raise BadRequest("stop must be a text or a list of at most 16 texts")
     return tuple(words)
 
@@ -40,7 +46,10 @@ def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> GenerationJob:
     temperature = number(body, "temperature", 1.0, 0.0, 2.0, float)
     options: dict[str, Any] = {"max_new_tokens": most, "do_sample": temperature > 0}
     if temperature > 0:
-        options |= {"temperature": temperature, "top_p": number(body, "top_p", 1.0, 0.0, 1.0, float)}
+        options |= {
+            "temperature": temperature,
+            "top_p": number(body, "top_p", 1.0, 0.0, 1.0, float),
+        }
     else:
         options |= {"temperature": None, "top_p": None, "top_k": None}
     options["seed"] = number(body, "seed", None, 0, 2**32 - 1, int)
@@ -49,7 +58,9 @@ def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> GenerationJob:
         if not isinstance(messages, list) or not messages:
             raise BadRequest("messages must be a list of messages")
         try:
-            prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            prompt = tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
         except Exception as error:
             raise BadRequest(f"the chat template refuses these messages: {error}") from None
     else:
@@ -76,7 +87,11 @@ async def events(job: GenerationJob, shape: Shape, usage: bool) -> AsyncIterator
         if usage:
             yield shape.event(job, usage=True)
     except Exception as error:
-        message = str(error) if isinstance(error, BadRequest) else f"generation failed: {type(error).__name__}"
+        message = (
+            str(error)
+            if isinstance(error, BadRequest)
+            else f"generation failed: {type(error).__name__}"
+        )
         yield f"data: {json.dumps({'error': {'message': message}})}\n\n"
     yield "data: [DONE]\n\n"
 
@@ -91,12 +106,20 @@ class Shape:
         self._created = int(time.time())
 
     def whole(self, text: str, job: GenerationJob) -> dict[str, Any]:
-        content = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+        content = (
+            {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+        )
         choice = {"index": 0, **content, "finish_reason": job.reason}
         return {**self._head(""), "choices": [choice], "usage": self._usage(job)}
 
     def event(
-        self, job: GenerationJob, piece: str = "", *, role: bool = False, end: bool = False, usage: bool = False
+        self,
+        job: GenerationJob,
+        piece: str = "",
+        *,
+        role: bool = False,
+        end: bool = False,
+        usage: bool = False,
     ) -> str:
         delta: dict[str, Any] = {"role": "assistant", "content": ""} if role else {"content": piece}
         content = {"delta": {} if end else delta} if self.chat else {"text": piece}
@@ -112,4 +135,8 @@ class Shape:
 
     def _usage(self, job: GenerationJob) -> dict[str, int]:
         total = job.prompt_tokens + job.tokens
-        return {"prompt_tokens": job.prompt_tokens, "completion_tokens": job.tokens, "total_tokens": total}
+        return {
+            "prompt_tokens": job.prompt_tokens,
+            "completion_tokens": job.tokens,
+            "total_tokens": total,
+        }

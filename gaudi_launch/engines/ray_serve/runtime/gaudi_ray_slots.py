@@ -100,7 +100,9 @@ def claim(folder: Path, sets: Sequence[dict[str, Any]], timeout: float = 60.0) -
     deadline = time.monotonic() + timeout
     while True:
         for number, each in enumerate(sets):
-            handle = os.open(folder / f"slot-{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(
+                folder / f"slot-{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -118,7 +120,11 @@ def claim(folder: Path, sets: Sequence[dict[str, Any]], timeout: float = 60.0) -
 def cpus_of(text: str) -> tuple[int, ...]:
     """Return the CPUs of a list as the kernel writes it: 0-3,8."""
     ranges = [word.partition("-") for word in text.split(",") if word]
-    return tuple(cpu for first, dash, last in ranges for cpu in range(int(first), int(last if dash else first) + 1))
+    return tuple(
+        cpu
+        for first, dash, last in ranges
+        for cpu in range(int(first), int(last if dash else first) + 1)
+    )
 
 
 def share(number: int, count: int) -> tuple[int, ...]:
@@ -164,7 +170,11 @@ def members(session: int) -> list[int]:
             fields = _stat(int(entry.name))
             # state, parent, group, session; a zombie without other threads is gone and only waits
             # to be reaped
-            if len(fields) > 17 and fields[3] == str(session) and not (fields[0] == "Z" and int(fields[17]) <= 1):
+            if (
+                len(fields) > 17
+                and fields[3] == str(session)
+                and not (fields[0] == "Z" and int(fields[17]) <= 1)
+            ):
                 found.append(int(entry.name))
     return found
 
@@ -181,6 +191,11 @@ def _stat(pid: int) -> list[str]:
     The name may contain blanks and brackets.
     """
     try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except OSError:
         return []

@@ -38,7 +38,9 @@ def cache_specs(kinds: Sequence[Mapping[str, Any]], config: VllmConfig) -> dict[
 def _spec(entry: Mapping[str, Any], block: int, config: VllmConfig) -> KVCacheSpec:
     dtype = _DTYPES[entry.get("bytes", 2)]
     if entry["kind"] == "latent":
-        return MLAAttentionSpec(block_size=block, num_kv_heads=1, head_size=entry["head_size"], dtype=dtype)
+        return MLAAttentionSpec(
+            block_size=block, num_kv_heads=1, head_size=entry["head_size"], dtype=dtype
+        )
     if entry["kind"] == "state":
         return _state(block, config)
     return FullAttentionSpec(
@@ -59,7 +61,10 @@ def _state(block: int, config: VllmConfig) -> MambaSpec:
         cache.mamba_cache_mode = "none"
         size = -(-config.model_config.max_model_len // block) * block
     return MambaSpec(
-        block_size=size, shapes=((1,),), dtypes=(torch.float32,), mamba_cache_mode=cache.mamba_cache_mode
+        block_size=size,
+        shapes=((1,),),
+        dtypes=(torch.float32,),
+        mamba_cache_mode=cache.mamba_cache_mode,
     )
 
 

@@ -54,7 +54,9 @@ class CardSettings:
         """Return the settings of the launcher's file."""
         values = dict(document)
         for name in ("prompt", "decode"):
-            values[name] = tuple((batch, tokens, blocks) for batch, tokens, blocks in document[name])
+            values[name] = tuple(
+                (batch, tokens, blocks) for batch, tokens, blocks in document[name]
+            )
         return cls(**values)
 
 
@@ -102,7 +104,9 @@ class PreparedBuckets:
             min(fallback_value(blocks, _FALLBACK_BLOCKS), most_context),
         )
         insort(self.prompt, made)
-        return Found(made, f"Prompt bucket for {wanted} was not prepared. Adding new bucket: {made}")
+        return Found(
+            made, f"Prompt bucket for {wanted} was not prepared. Adding new bucket: {made}"
+        )
 
     def find_decode(self, batch: int, blocks: int) -> Found:
         """Return the bucket of a decode forward of ``blocks`` KV blocks."""
@@ -120,7 +124,9 @@ class PreparedBuckets:
         if made in self.decode:
             return Found(made)
         insort(self.decode, made)
-        return Found(made, f"Decode bucket for {wanted} was not prepared. Adding new bucket: {made}")
+        return Found(
+            made, f"Decode bucket for {wanted} was not prepared. Adding new bucket: {made}"
+        )
 
 
 def _closest(shapes: Sequence[Shape], wanted: Shape) -> Shape | None:
@@ -178,16 +184,24 @@ class StepPricer:
         size = self.settings.block_size
         for group in self._groups(prompts):
             context = max(-(-each.before // size) for each in group)
-            found = self.buckets.find_prompt(len(group), max(each.tokens for each in group), context)
+            found = self.buckets.find_prompt(
+                len(group), max(each.tokens for each in group), context
+            )
             compiled += self._note("prompt", found, warnings)
             batch, tokens, context = found.shape
             attention = cost["prefill_attention"] * (tokens + 2 * size * context)
-            milliseconds += cost["prefill_fixed"] + batch * tokens * (cost["prefill_token"] + attention)
+            milliseconds += cost["prefill_fixed"] + batch * tokens * (
+                cost["prefill_token"] + attention
+            )
         if sequences:
             found = self.buckets.find_decode(sequences, blocks)
             compiled += self._note("decode", found, warnings)
             batch, _, padded = found.shape
-            milliseconds += cost["decode_fixed"] + cost["decode_sequence"] * batch + cost["decode_block"] * padded
+            milliseconds += (
+                cost["decode_fixed"]
+                + cost["decode_sequence"] * batch
+                + cost["decode_block"] * padded
+            )
         seconds = milliseconds / 1000 + compiled * self.settings.graph_seconds
         return StepPrice(seconds, tuple(warnings))
 

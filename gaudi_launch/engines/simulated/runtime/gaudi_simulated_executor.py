@@ -92,9 +92,13 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         self.pricer = StepPricer(card, single_prompts=has_states)
         self.clock = CardClock(scale=card.time_scale)
         tokenizer = cached_tokenizer_from_config(self.model_config)
-        thought_end = tokenizer.get_vocab().get(_THOUGHT_END) if self.settings.get("thinks") else None
+        thought_end = (
+            tokenizer.get_vocab().get(_THOUGHT_END) if self.settings.get("thinks") else None
+        )
         self.text = AnswerText(
-            lambda text: tokenizer.encode(text, add_special_tokens=False), self.settings["seed"], thought_end
+            lambda text: tokenizer.encode(text, add_special_tokens=False),
+            self.settings["seed"],
+            thought_end,
         )
         self.card = card
         self.requests: dict[str, Sequence_] = {}
@@ -111,7 +115,9 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         restarts = restarts_in(os.environ.get(_FOLDER))
         if missing_card(self.settings.get("faults", ()), rank, restarts):
             raise RuntimeError(NOT_FOUND)
-        self.faults = Faults(faults_of(self.settings.get("faults", ()), rank, restarts), logger.warning)
+        self.faults = Faults(
+            faults_of(self.settings.get("faults", ()), rank, restarts), logger.warning
+        )
 
     def _as_planned(self, card: CardSettings) -> None:
         """Set again what the CPU platform has changed (vllm/platforms/cpu.py)."""
@@ -140,7 +146,12 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         """Log the buckets; no cache is allocated."""
         for phase, shapes in (("prompt", self.card.prompt), ("decode", self.card.decode)):
             if shapes:
-                logger.info("Generated %d %s buckets [bs, query, num_blocks]: %s", len(shapes), phase, list(shapes))
+                logger.info(
+                    "Generated %d %s buckets [bs, query, num_blocks]: %s",
+                    len(shapes),
+                    phase,
+                    list(shapes),
+                )
 
     def compile_or_warm_up_model(self) -> None:
         """Warm up; the time of the faults begins at its end."""
@@ -213,7 +224,11 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
             indexes.append(0 if is_last else -1)
         cached = output.scheduled_cached_reqs
         rows = zip(
-            cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, cached.new_block_ids, strict=True
+            cached.req_ids,
+            cached.num_computed_tokens,
+            cached.num_output_tokens,
+            cached.new_block_ids,
+            strict=True,
         )
         continues = False
         for name, before, made, new_blocks in rows:
@@ -237,7 +252,9 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         price = self.pricer.price(prompts, sequences, blocks)
         for line in price.warnings:
             logger.warning(line)
-        due = self.clock.begin(price.seconds * self.faults.slowness(), len(ids), continues=continues)
+        due = self.clock.begin(
+            price.seconds * self.faults.slowness(), len(ids), continues=continues
+        )
         self._record()
         return PendingStep(due, ids, indexes)
 
@@ -250,7 +267,9 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         salt = str(params.seed) if params.seed is not None else "" if same else new.req_id
         answer = self.text.answer(prompt, salt, params.eos_token_id, params.min_tokens)
         blocks = new.block_ids[0] if new.block_ids else []
-        return Sequence_(new.prompt_len, answer, _asked_logprobs(params.logprobs), max(blocks, default=0))
+        return Sequence_(
+            new.prompt_len, answer, _asked_logprobs(params.logprobs), max(blocks, default=0)
+        )
 
     def _sample(self, step: PendingStep, grammar: GrammarOutput | None) -> ModelRunnerOutput:
         """Return the tokens of a step; a part of a prompt gives none."""
@@ -292,7 +311,9 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
             ids[at, 1 : 1 + len(shown)] = shown
             values[at, 0] = _LOGPROBS[0]
             for column in range(1, most + 1):
-                values[at, column] = _LOGPROBS[column - 1] if column <= len(_LOGPROBS) else -3.0 - column / 4
+                values[at, column] = (
+                    _LOGPROBS[column - 1] if column <= len(_LOGPROBS) else -3.0 - column / 4
+                )
         return LogprobsLists(ids, values, np.zeros(len(sampled), dtype=np.int32))
 
     # The rest of the interface

@@ -94,20 +94,30 @@ class AnswerText:
         # the other tokens of made-up probabilities; vLLM allows 20 for each position
         self.common = list(dict.fromkeys(self.ring))[:MOST_LOGPROBS]
         self._quote = _only(encode(_QUOTE))
-        self._terms = [token for term in _plain_terms() if (token := _only(encode(f" {term}"))) is not None]
-        self._first_terms = [token for term in _plain_terms() if (token := _only(encode(term))) is not None]
+        self._terms = [
+            token for term in _plain_terms() if (token := _only(encode(f" {term}"))) is not None
+        ]
+        self._first_terms = [
+            token for term in _plain_terms() if (token := _only(encode(term))) is not None
+        ]
         self._marks = [token for mark in _MARKS if (token := _only(encode(mark))) is not None]
         self._digits = [token for digit in _DIGITS if (token := _only(encode(digit))) is not None]
-        self._spaces = {token for space in (" ", "\n", "\t", "  ", "\n\n", "\r") for token in encode(space)}
+        self._spaces = {
+            token for space in (" ", "\n", "\t", "  ", "\n\n", "\r") for token in encode(space)
+        }
 
-    def answer(self, prompt: Sequence[int], salt: str, ending: int | None, least: int = 0) -> Answer:
+    def answer(
+        self, prompt: Sequence[int], salt: str, ending: int | None, least: int = 0
+    ) -> Answer:
         """Return the answer to a prompt; equal prompts and salts give equal answers.
 
         ``ending`` is the token of its natural end, ``least`` its fewest tokens.
         """
         # the end of a prompt differs where its beginning is shared
         read = array("q", prompt[-256:]).tobytes()
-        chance = random.Random(zlib.crc32(read) ^ zlib.crc32(salt.encode()) ^ len(prompt) ^ self.seed)
+        chance = random.Random(
+            zlib.crc32(read) ^ zlib.crc32(salt.encode()) ^ len(prompt) ^ self.seed
+        )
         start = chance.choice(self._ends)
         drawn = int(chance.lognormvariate(0.0, _SPREAD) * _MEDIAN_TOKENS)
         wanted = max(least, min(max(drawn, _LEAST), _MOST))

@@ -54,10 +54,14 @@ def tiny(target: Path) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=1024, special_tokens=special, initial_alphabet=alphabet)
+    trainer = trainers.BpeTrainer(
+        vocab_size=1024, special_tokens=special, initial_alphabet=alphabet
+    )
     sources = sorted(Path(os.__file__).parent.glob("*.py"))[:20]
     tokenizer.train([str(path) for path in sources], trainer)
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", chat_template=_CHAT_TEMPLATE)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", chat_template=_CHAT_TEMPLATE
+    )
     torch.manual_seed(0)
     # head_dim 32: the CPU attention of vLLM has no kernel for 16
     config = LlamaConfig(

@@ -75,9 +75,13 @@ def test_prompts_without_context_share_a_forward_where_the_plan_allows_it() -> N
     assert together == pytest.approx(ONE_CARD_8B.chunk(4, 512, 0) / 1000)
     # a part of a prompt after its context is alone (_can_merge_prefill_contents)
     continued = StepPricer(merging).price([Prompt(100, 0), Prompt(300, 400)], 0, 0).seconds
-    assert continued == pytest.approx((ONE_CARD_8B.chunk(1, 128, 0) + ONE_CARD_8B.in_blocks(1, 512, 4)) / 1000)
+    assert continued == pytest.approx(
+        (ONE_CARD_8B.chunk(1, 128, 0) + ONE_CARD_8B.in_blocks(1, 512, 4)) / 1000
+    )
     apart = (ONE_CARD_8B.chunk(1, 128, 0) + ONE_CARD_8B.chunk(1, 512, 0)) / 1000
-    assert StepPricer(merging, single_prompts=True).price(fresh, 0, 0).seconds == pytest.approx(apart)
+    assert StepPricer(merging, single_prompts=True).price(fresh, 0, 0).seconds == pytest.approx(
+        apart
+    )
 
 
 def test_a_shape_outside_the_buckets_compiles_once_and_is_logged_as_the_plugin_does() -> None:
@@ -132,7 +136,9 @@ def _lookups() -> Iterator[tuple[dict[str, Any], dict[str, Any], bool]]:
             continue
         for record in records(path):
             inputs = record["inputs"]
-            if inputs["args"].get("num_speculative_tokens") or set(_OTHER_MODES) & set(inputs["env"]):
+            if inputs["args"].get("num_speculative_tokens") or set(_OTHER_MODES) & set(
+                inputs["env"]
+            ):
                 continue
             if record.get("prompt_buckets") is None:
                 continue
@@ -158,7 +164,9 @@ def test_lookups_are_those_of_the_plugins_code() -> None:
                 )
             )
         if lookup["phase"] == "prompt":
-            found = buckets.find_prompt(lookup["batch_size"], lookup["query_len"], lookup["ctx_blocks"])
+            found = buckets.find_prompt(
+                lookup["batch_size"], lookup["query_len"], lookup["ctx_blocks"]
+            )
         else:
             found = buckets.find_decode(lookup["batch_size"], lookup["num_blocks"])
         compared += 1

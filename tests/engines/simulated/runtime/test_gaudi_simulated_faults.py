@@ -70,7 +70,10 @@ def test_a_failed_card_ends_the_engine_with_its_cause_in_the_log(kind: str, caus
     with pytest.raises(RuntimeError) as failed:
         faults.before_step()
     assert lines == [f"Simulated fault of module 2: {kind}, 10 s after the warm-up"]
-    assert diagnose(f"RuntimeError: {failed.value}", exit_status=1, outcome="died").causes[0].id == cause
+    assert (
+        diagnose(f"RuntimeError: {failed.value}", exit_status=1, outcome="died").causes[0].id
+        == cause
+    )
 
 
 def test_a_slow_card_delays_every_step_of_its_engine() -> None:
@@ -106,7 +109,12 @@ def test_a_crash_needs_no_step() -> None:
         "time.sleep(60)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=RUNTIME, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program],
+        cwd=RUNTIME,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == -signal.SIGSEGV
     assert done.stdout == "Simulated fault: crash, 0 s after the warm-up\n"
@@ -120,7 +128,11 @@ def test_an_engine_that_was_started_again_keeps_a_slow_card_and_lacks_a_lost_one
     from gaudi_simulated_faults import faults_of, missing_card
 
     document = [entry("slow-card", 3), entry("crash"), entry("card-lost", 2)]
-    assert [each.kind for each in faults_of(document, 0, restarts=0)] == ["slow-card", "crash", "card-lost"]
+    assert [each.kind for each in faults_of(document, 0, restarts=0)] == [
+        "slow-card",
+        "crash",
+        "card-lost",
+    ]
     assert [each.kind for each in faults_of(document, 0, restarts=1)] == ["slow-card"]
     assert [missing_card(document, 0, count) for count in (0, 1)] == [False, True]
 

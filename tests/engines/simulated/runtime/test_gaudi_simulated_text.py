@@ -72,7 +72,10 @@ def test_equal_prompts_have_equal_answers_unless_they_are_drawn() -> None:
     text = made(Tokenizer())
     same = [text.answer([5, 6, 7], "", END) for _ in range(2)]
     assert same[0] == same[1]
-    drawn = {(each.start, each.length) for each in (text.answer([5, 6, 7], str(n), END) for n in range(20))}
+    drawn = {
+        (each.start, each.length)
+        for each in (text.answer([5, 6, 7], str(n), END) for n in range(20))
+    }
     assert len(drawn) > 10
 
 
@@ -106,7 +109,9 @@ def test_a_string_of_a_grammar_is_closed_after_three_terms() -> None:
     text = made(tokenizer)
     answer = text.answer([1], "", END)
     quote = tokenizer.encode('"')[0]
-    inside = row(*(token for token, piece in enumerate(tokenizer.pieces) if piece not in ("<end>",)))
+    inside = row(
+        *(token for token, piece in enumerate(tokenizer.pieces) if piece not in ("<end>",))
+    )
     said = [text.allowed(answer, inside, index) for index in range(4)]
     assert said[3] == quote
     assert re.fullmatch(r"[a-z]+ [a-z]+ [a-z]+", tokenizer.decode(said[:3]))

@@ -26,7 +26,11 @@ def identity(pid: int) -> dict[str, Any]:
     """Return pid, start in clock ticks and boot of a process, as state.json keeps them."""
     fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     boot = Path(os.environ.get("GAUDI_LAUNCH_ROOT", "/")) / "proc/sys/kernel/random/boot_id"
-    return {"pid": pid, "ticks": int(fields[19]), "boot": boot.read_text().strip() if boot.exists() else ""}
+    return {
+        "pid": pid,
+        "ticks": int(fields[19]),
+        "boot": boot.read_text().strip() if boot.exists() else "",
+    }
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
@@ -53,7 +57,12 @@ def main() -> None:
     with (folder / "engine.log").open("ab") as log:
         engine = subprocess.Popen(
             job["command"]["argv"],
-            env={**os.environ, **job["environment"], **job["command"]["env"], "GAUDI_LAUNCH_SERVICE": str(folder)},
+            env={
+                **os.environ,
+                **job["environment"],
+                **job["command"]["env"],
+                "GAUDI_LAUNCH_SERVICE": str(folder),
+            },
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -61,7 +70,11 @@ def main() -> None:
         )
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     state |= {"launcher": identity(os.getpid()), "launcher_pid": os.getpid(), "pid": engine.pid}
-    state |= {"engine_process": identity(engine.pid), "engine_began": time.time(), "ready_at": time.time()}
+    state |= {
+        "engine_process": identity(engine.pid),
+        "engine_began": time.time(),
+        "ready_at": time.time(),
+    }
     write(folder / "state.json", state)
     while not asked:
         time.sleep(0.05)
@@ -70,7 +83,9 @@ def main() -> None:
     for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
         os.kill(int(child), signal.SIGKILL)
     ended = {"phase": "stopped", "outcome": "stopped", "status": engine.returncode, "detail": ""}
-    write(folder / "state.json", {**state, **ended, "error": "", "error_id": "", "ended": time.time()})
+    write(
+        folder / "state.json", {**state, **ended, "error": "", "error_id": "", "ended": time.time()}
+    )
 
 
 if __name__ == "__main__":

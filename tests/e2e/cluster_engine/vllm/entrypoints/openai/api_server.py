@@ -29,7 +29,10 @@ class Worker:
             "HCCL_SOCKET_IFNAME",
             "VLLM_API_KEY",
         )
-        return {"ip": ray.util.get_node_ip_address(), **{name: os.environ.get(name) for name in names}}
+        return {
+            "ip": ray.util.get_node_ip_address(),
+            **{name: os.environ.get(name) for name in names},
+        }
 
 
 def main() -> None:
@@ -42,12 +45,19 @@ def main() -> None:
     parser.add_argument("--wait-for-ranks", type=float, default=60)
     asked, _ = parser.parse_known_args()
     assert asked.distributed_executor_backend == "ray"
-    ray.init(address=os.environ["RAY_ADDRESS"], _node_ip_address=os.environ["VLLM_HOST_IP"], log_to_driver=False)
+    ray.init(
+        address=os.environ["RAY_ADDRESS"],
+        _node_ip_address=os.environ["VLLM_HOST_IP"],
+        log_to_driver=False,
+    )
     group = placement_group([{"HPU": 1}] * asked.tensor_parallel_size, strategy="PACK")
     ray.get(group.ready(), timeout=asked.wait_for_ranks)
     strategy = PlacementGroupSchedulingStrategy(placement_group=group)
     kind: Any = Worker
-    workers = [kind.options(scheduling_strategy=strategy).remote() for _ in range(asked.tensor_parallel_size)]
+    workers = [
+        kind.options(scheduling_strategy=strategy).remote()
+        for _ in range(asked.tensor_parallel_size)
+    ]
     seen = ray.get([worker.look.remote() for worker in workers], timeout=asked.wait_for_ranks)
     print("Loading weights on cpu", flush=True)
 
