@@ -25,7 +25,7 @@ def earlier(log: Path) -> Path:
 
 
 def put_aside(log: Path) -> Path:
-    """Keep the log of the last run as its earlier part, and leave an empty one; return the log.
+    """Keep the log of the last run as its earlier part; return the log, now empty.
 
     The log exists at every moment, where the file system has hard links: whoever reads it meanwhile
     finds the old lines or none. A failure leaves the log as it is.
