@@ -51,6 +51,16 @@ def machine_root() -> Path:
     return Path(os.environ.get("GAUDI_LAUNCH_ROOT") or "/")
 
 
+def docs_dir() -> Path:
+    """Return the folder of the documentation.
+
+    It is the top-level one in a checkout, a folder of the package in a wheel.
+    """
+    package = Path(__file__).parent
+    installed = package / "_docs"
+    return installed if installed.is_dir() else package.parent / "docs"
+
+
 def profiles_dir() -> Path:
     """Return the folder of shipped profiles.
 

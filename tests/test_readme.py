@@ -1,4 +1,4 @@
-"""Every command of both READMEs is run, or at least parsed, and both say the same ones."""
+"""Every command of the README and of the pages in docs/ is run, and both languages show the same ones."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.cli.examples import _EXAMPLES
 from gaudi_launch.cli.main import run
 from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.locks import try_ofd
+from tests.support.help_texts import all_commands
 from tests.support.processes import TRIVIAL
 from tests.support.serve import write_model
 from tests.support.stand_in_server import serving
@@ -30,12 +32,30 @@ FENCE = re.compile(r"```bash\n(.*?)```", re.DOTALL)
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
+# pages by their English name; the Chinese one is next to it
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (TOP / "docs").glob("*.md"))]
+PAGES = [name for name in PAGES if not name.endswith("_zh.md")]
+
+
+def chinese(name: str) -> str:
+    translated = name.replace(".md", "_zh.md")
+    return translated if (TOP / translated).is_file() else name
+
+
+def read(name: str) -> str:
+    return (TOP / name).read_text(encoding="utf-8")
+
+
 def commands(name: str) -> list[str]:
-    text = (TOP / name).read_text(encoding="utf-8")
-    return [line for block in FENCE.findall(text) for line in block.strip().splitlines()]
+    return [line for block in FENCE.findall(read(name)) for line in block.strip().splitlines()]
 
 
-COMMANDS = commands("README.md")
+# tests/cli/test_examples.py runs those of this page
+EXAMPLES = "docs/commands.md"
+# the pages repeat some commands: each is run once
+COMMANDS = list(
+    dict.fromkeys(line for name in PAGES if name != EXAMPLES for line in commands(name))
+)
 # CI runs the tests by the second; the first makes its own environment and ends in the e2e tests' own job
 BY_OTHERS = {
     "bash scripts/quickstart.sh",
@@ -64,41 +84,101 @@ ENDS = {
     "gaudi-launch serve -w deepseek-ai/DeepSeek-R1-0528 -n 8 -q --trust-remote-code": {3},
     "gaudi-launch calibrate": {3},
 }
-# no host of the README's inventory can be reached here; with real Ray tests/e2e/test_cluster.py runs them
+# no host of the page's inventory can be reached here; with real Ray tests/e2e/test_cluster.py runs them
 ENDS |= {command: {3} for command in COMMANDS if command.startswith("gaudi-launch cluster up ")}
 ENDS |= {"gaudi-launch cluster status": {2}, "gaudi-launch cluster down": {2}}
 YAML = re.compile(r"```yaml\n(schema: 1\nhosts:.*?)```", re.DOTALL)
 
 
-def test_both_readmes_show_the_same_commands() -> None:
-    assert commands("README_zh.md") == COMMANDS
+@pytest.mark.parametrize("name", PAGES)
+def test_both_languages_show_the_same_commands(name: str) -> None:
+    assert commands(chinese(name)) == commands(name)
 
 
 def programs(name: str) -> list[str]:
-    return PYTHON.findall((TOP / name).read_text(encoding="utf-8"))
+    return PYTHON.findall(read(name))
 
 
-def test_both_readmes_show_the_same_programs() -> None:
-    assert programs("README_zh.md") == programs("README.md")
+def test_the_commands_of_the_examples_page_are_examples() -> None:
+    examples = {example.command for examples in _EXAMPLES.values() for example in examples}
+    assert [line for line in commands(EXAMPLES) if line not in examples] == []
 
 
-def test_both_readmes_have_the_same_parts() -> None:
+@pytest.mark.parametrize("name", PAGES)
+def test_both_languages_show_the_same_programs(name: str) -> None:
+    assert programs(chinese(name)) == programs(name)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_both_languages_have_the_same_parts(name: str) -> None:
     counts = [
-        {
-            mark: (TOP / name).read_text(encoding="utf-8").count(mark)
-            for mark in ("\n## ", "\n|", "```")
-        }
-        for name in ("README.md", "README_zh.md")
+        {mark: read(each).count(mark) for mark in ("\n## ", "\n|", "```")}
+        for each in (name, chinese(name))
     ]
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("name", ["README.md", "README_zh.md"])
+def test_the_readme_is_short(name: str) -> None:
+    assert len(read(name).splitlines()) <= 150
+
+
+@pytest.mark.parametrize("name", ["docs/index.md", "docs/index_zh.md"])
+def test_the_index_names_every_page(name: str) -> None:
+    listed = [
+        f"docs/{found}" for found in re.findall(r"(?m)^- \[.+?\]\(([\w-]+\.md)\)", read(name))
+    ]
+    pages = {page for page in PAGES if page.startswith("docs/")}
+    expected = pages if name == "docs/index.md" else {chinese(page) for page in pages}
+    assert sorted(listed) == sorted(expected - {name})
+
+
+@pytest.mark.parametrize("name", [*PAGES, *map(chinese, PAGES)])
+def test_links_lead_to_files(name: str) -> None:
+    links = re.findall(
+        r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"```.*?```", "", read(name), flags=re.DOTALL)
+    )
+    folder = (TOP / name).parent
+    assert [link for link in links if not (folder / link).is_file()] == []
 
 
 def test_every_command_of_the_program_is_in_the_table() -> None:
     from gaudi_launch.cli.main import COMMANDS as known
 
-    for name in ("README.md", "README_zh.md"):
-        text = (TOP / name).read_text(encoding="utf-8")
+    for name in ("docs/commands.md", "docs/commands_zh.md"):
+        text = read(name)
         assert [command for command in known if f"`{command}`" not in text] == []
+
+
+def shown_in_text(name: str) -> list[str]:
+    """Return the commands in the text of a page and in blocks that are not run."""
+    text = re.sub(r"```bash\n.*?```", "", read(name), flags=re.DOTALL)
+    blocks = re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return [line for line in (*lines, *inline) if line.startswith("gaudi-launch ")]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_commands_in_the_text_have_options_that_exist(name: str) -> None:
+    known = {found.path: found for found in all_commands()}
+    wrong = []
+    for line in shown_in_text(name):
+        words = shlex.split(line.split(" | ")[0].split("[")[0], comments=True)[1:]
+        own = words[: words.index("--")] if "--" in words else words
+        path = " ".join(own[:2]) if " ".join(own[:2]) in known else "".join(own[:1])
+        if not own or own[0].isupper() or own[0].startswith("-"):
+            path = ""
+        if path not in known:
+            wrong.append(line)
+            continue
+        spellings = {"--lang", "--debug", "--help"}
+        for param in known[path].command.get_params(known[path].context):
+            spellings |= {*param.opts, *param.secondary_opts}
+        wrong += [
+            line for word in own if word.startswith("-") and word not in spellings and len(word) > 1
+        ]
+    assert wrong == []
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +187,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     folder = tmp_path_factory.mktemp("readme")
     machine = folder / "machine"
     write_tree("hls2", machine)
-    (inventory,) = YAML.findall((TOP / "README.md").read_text(encoding="utf-8"))
+    (inventory,) = YAML.findall(read("docs/cluster.md"))
     (folder / "cluster.yaml").write_text(inventory)
     ssh = machine / "bin" / "ssh"
     ssh.write_text("#!/bin/sh\necho 'ssh: No route to host' >&2\nexit 255\n")
@@ -150,7 +230,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
 # need no process of their own: they read, compute and write
 READING = (
     *("plan", "warmup", "devices", "fit", "migrate", "why", "cache", "capacity"),
-    *("render", "snapshot", "engines", "ray", "cluster"),
+    *("render", "snapshot", "engines", "ray", "cluster", "docs"),
 )
 MEASURING = ("check", "chat", "bench", "webui", "exporter")
 
@@ -215,7 +295,7 @@ def test_each_command(
 
 def test_the_program_plans_serves_and_stops(workplace: tuple[Path, dict[str, str]]) -> None:
     folder, environment = workplace
-    (program,) = programs("README.md")
+    (program,) = programs("docs/python.md")
     # the engine's interpreter is the one on PATH, and the model is one that this machine has
     (folder / "engine").mkdir()
     (folder / "engine" / "python3").symlink_to(folder / "engine-python")

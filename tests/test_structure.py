@@ -55,7 +55,7 @@ ABOUT_SEVERAL = {
     "test_interface.py": "the recorded public interface",
     "test_layers.py": "the layers of packages",
     "test_logging.py": "the log lines of every module",
-    "test_readme.py": "the commands of the README",
+    "test_readme.py": "the commands of the README and of docs/",
     "test_recorded_state.py": "state that earlier versions wrote",
     "test_structure.py": "the structure of the project",
     "test_words.py": "the words of every message",

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.cli.main import COMMANDS
 from gaudi_launch.cli.translated import translations
 from gaudi_launch.messages import catalogue
 
-README = Path(__file__).parents[1] / "README_zh.md"
+TOP = Path(__file__).parents[1]
+PAGES = ["README_zh.md", *sorted(f"docs/{path.name}" for path in (TOP / "docs").glob("*_zh.md"))]
 HAN = "\u4e00-\u9fff"
 WIDE = "，。：；？！（）、“”"
 
@@ -142,11 +144,11 @@ WRITTEN_OUT_IN_HELP = {
 }
 
 
-def prose() -> dict[str, str]:
-    """Return the lines of the Chinese README outside code blocks, by number; inline code becomes a Latin word."""
+def prose(name: str) -> dict[str, str]:
+    """Return the lines of a Chinese page outside code blocks, by number; inline code becomes a Latin word."""
     lines: dict[str, str] = {}
     code = False
-    for number, line in enumerate(README.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate((TOP / name).read_text(encoding="utf-8").splitlines(), start=1):
         if line.startswith("```"):
             code = not code
         elif not code:
@@ -172,8 +174,8 @@ def test_messages_keep_the_habit_out(habit: Habit) -> None:
 
 
 @pytest.mark.parametrize("habit", TYPOGRAPHY + TERMS, ids=lambda habit: habit.name)
-def test_the_readme_keeps_the_habit_out(habit: Habit) -> None:
-    assert found(habit, prose()) == []
+def test_the_pages_keep_the_habit_out(habit: Habit) -> None:
+    assert {name: lines for name in PAGES if (lines := found(habit, prose(name)))} == {}
 
 
 @pytest.mark.parametrize("habit", TYPOGRAPHY + TERMS, ids=lambda habit: habit.name)
@@ -186,23 +188,26 @@ def test_help_keeps_the_habit_out(habit: Habit) -> None:
     assert found(habit, texts) == []
 
 
-def test_a_paragraph_of_the_readme_is_one_line() -> None:
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "docs/gateway_zh.md"])
+def test_a_paragraph_of_a_page_is_one_line(name: str) -> None:
     """A line break between two Chinese characters is shown as a space."""
-    lines = list(prose().values())
+    lines = list(prose(name).values())
     broken = [
-        first for first, second in pairwise(lines) if first[:1] not in ("", "|") and second != ""
+        first
+        for first, second in pairwise(lines)
+        if first != "" and second != "" and not re.match(r"\||- |\d+\. ", second)
     ]
     assert broken == []
 
 
-def test_both_readmes_name_the_same_code() -> None:
+@pytest.mark.parametrize("name", PAGES)
+def test_both_languages_of_a_page_name_the_same_code(name: str) -> None:
     def code(name: str) -> set[str]:
-        text = re.sub(
-            r"```.*?```", "", README.with_name(name).read_text(encoding="utf-8"), flags=re.DOTALL
-        )
-        return set(re.findall(r"`([^`]+)`", text))
+        text = re.sub(r"```.*?```", "", (TOP / name).read_text(encoding="utf-8"), flags=re.DOTALL)
+        # a sentence may name its command or leave it out
+        return set(re.findall(r"`([^`]+)`", text)) - COMMANDS.keys()
 
-    assert code("README_zh.md") == code("README.md")
+    assert code(name) == code(name.replace("_zh.md", ".md"))
 
 
 @pytest.mark.parametrize("habit", TYPOGRAPHY + TERMS, ids=lambda habit: habit.name)

@@ -141,6 +141,13 @@ def languages() -> Iterable[Completion]:
     return [Completion(language) for language in LANGUAGES]
 
 
+def topics() -> Iterable[Completion]:
+    """Return the pages of the documentation."""
+    from gaudi_launch.app.docs import pages
+
+    return [Completion(page.name, page.title) for page in pages()]
+
+
 def check_areas() -> Iterable[Completion]:
     """Return the areas of the doctor's checks."""
     from gaudi_launch.doctor.runner import CHECKS
@@ -188,6 +195,7 @@ _BY_ARGUMENT: Mapping[str, Values] = {
     "[NAME]...": services,
     "[NAME|LOGFILE]": services,
     "[SERVICE]": services,
+    "[TOPIC]": topics,
     "URL|NAME": services,
     "URL|NAME | compare A B": services,
     "MODEL": models,

@@ -26,6 +26,11 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
         Example("gaudi-launch help", "Find the command for a question"),
     ),
+    "docs": (
+        Example("gaudi-launch docs", "Show the index of the documentation"),
+        Example("gaudi-launch docs install", "Show one page"),
+        Example("gaudi-launch docs --list", "List the topics"),
+    ),
     "help": (
         Example("gaudi-launch help", "List questions with the commands that answer them"),
         Example("gaudi-launch help cache prune", "Show the help of one command"),

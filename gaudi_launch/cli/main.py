@@ -65,6 +65,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "engines": ("engines", "List engines: installed ones, features, unsupported options."),
     "cache": ("cache", "List, verify, prune and copy caches of compiled graphs."),
     "profiles": ("profiles", "List, show and check the shipped profiles and your own."),
+    "docs": ("docs", "Show a page of the documentation, without a network."),
     "help": ("help", "List questions with the commands that answer them."),
 }
 # what a user wants -> commands, most used first
@@ -77,7 +78,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Machine": ("doctor", "devices", "snapshot", "power", "exporter"),
     "Models": ("pull", "inspect", "fit", "support", "convert", "calibrate"),
     "More machines": ("render", "kube", "cluster", "ray"),
-    "Maintain": ("setup", "engines", "cache", "profiles", "help"),
+    "Maintain": ("setup", "engines", "cache", "profiles", "docs", "help"),
 }
 
 _loaded: dict[str, typer.core.TyperGroup | typer.core.TyperCommand] = {}

@@ -87,6 +87,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question("questions.cache", "cache list"),
         Question("questions.cache_copy", "cache export KEY FILE"),
         Question("questions.profiles", "profiles show NAME"),
+        Question("questions.docs", "docs TOPIC"),
         Question("questions.options", "help COMMAND"),
     ),
 }

@@ -134,7 +134,11 @@ def test_the_readmes_rehearsal_measures_and_draws(engine: Path, port: int, tmp_p
         "XDG_STATE_HOME": str(tmp_path),
         "http_proxy": "http://127.0.0.1:9",
     }
-    lines = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (Path(__file__).parents[2] / "docs" / "simulated.md")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     serve, bench, stop = (
         shlex.split(line)[1:] for line in lines if "rehearsal" in line and line.startswith("gaudi-")
     )

@@ -1,0 +1,83 @@
+"""``gaudi-launch docs``: pages of the documentation in the terminal and in a pipe."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from gaudi_launch.app import docs
+from gaudi_launch.cli.completion import topics
+from gaudi_launch.cli.main import run
+from tests.support.places import TOP
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+
+def test_a_pipe_gets_the_page_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["docs", "traces"]) == 0
+    assert capsys.readouterr().out == (TOP / "docs" / "traces.md").read_text(encoding="utf-8")
+
+
+def test_without_a_topic_the_index_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["docs"]) == 0
+    assert capsys.readouterr().out.startswith("# Documentation\n")
+
+
+def test_a_terminal_gets_text(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "70")
+    assert run(["docs", "traces"]) == 0
+    shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+    assert "Traces of past requests" in shown and "# Traces" not in shown and "**" not in shown
+    assert max(map(len, shown.splitlines())) <= 70
+
+
+def test_a_comment_is_for_the_file_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = docs.DocsPage("x", "x", "en", TOP, "# x\n\n<!-- made\nby a script -->\n\ntext\n")
+    monkeypatch.setattr(docs, "find", lambda _: page)
+    assert run(["docs", "x"]) == 0
+    assert capsys.readouterr().out == "# x\n\ntext\n"
+
+
+def test_chinese_has_the_chinese_page(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "zh")
+    assert run(["docs", "traces"]) == 0
+    assert capsys.readouterr().out == (TOP / "docs" / "traces_zh.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("topic", ["traces.md", "traces_zh.md", "Traces"])
+def test_a_file_name_is_a_topic(topic: str) -> None:
+    assert docs.find(topic).name == "traces"
+
+
+def test_an_unknown_topic_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["docs", "trace"]) == 2
+    assert "There is no page 'trace'." in (said := capsys.readouterr().err)
+    assert said.endswith("Did you mean traces?\n")
+
+
+def test_the_list_has_every_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["docs", "--list"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    files = {path.stem for path in (TOP / "docs").glob("*.md") if not path.stem.endswith("_zh")}
+    assert sorted(names) == sorted(files)
+    assert names == [each.value for each in topics()]
+
+
+def test_a_program_gets_the_list_and_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(TOP / "docs" / "traces.md")
+    facts = {"name": "traces", "title": "Traces of past requests", "language": "en", "path": path}
+    assert run(["docs", "--list", "--json"]) == 0
+    listing = json.loads(capsys.readouterr().out)
+    assert listing["schema"] == 1 and facts in listing["pages"]
+    assert run(["docs", "traces", "--json"]) == 0
+    text = (TOP / "docs" / "traces.md").read_text(encoding="utf-8")
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "page": {**facts, "text": text}}
