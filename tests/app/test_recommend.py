@@ -142,8 +142,12 @@ def test_fit_accepts_the_answer_and_capacity_needs_no_fewer_cards() -> None:
     options = FitOptions(SMALL, str(candidate.cards), "gaudi2", "bf16", plan.engine.label, lengths)
     assert [row.fits for row in fit(options).table.rows] == [True]
     words = CapacityOptions(
-        inputs="100,1000", outputs="20,200", dtype="bf16", accelerator="gaudi2", **LOAD
-    )  # type: ignore[arg-type]
+        inputs="100,1000",
+        outputs="20,200",
+        dtype="bf16",
+        accelerator="gaudi2",
+        **LOAD,  # type: ignore[arg-type]
+    )
     fleet = capacity.solve(
         read_capacity(SMALL, replace(words, cards=str(candidate.cards)), None)
     ).chosen
