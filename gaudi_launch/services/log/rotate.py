@@ -50,6 +50,7 @@ def _second_name(log: Path, name: Path) -> None:
     try:
         os.link(log, name)
     except OSError:
+        _log.debug("no hard links for %s, so it is renamed", log, exc_info=True)
         log.replace(name)
 
 
