@@ -41,7 +41,8 @@ def plan(options: LaunchOptions) -> Plan:
     >>> made = plan(options)
     >>> made.placement.modules
     (0, 1, 2, 3)
-    >>> [(found.value, found.source) for found in made.settings if found.name == "--tensor-parallel-size"]
+    >>> parallel = [found for found in made.settings if found.name == "--tensor-parallel-size"]
+    >>> [(found.value, found.source) for found in parallel]
     [('4', 'flag')]
     """
     from gaudi_launch.app import prepare

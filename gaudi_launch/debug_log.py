@@ -76,8 +76,8 @@ class _Formatter(logging.Formatter):
 class FileHandler(logging.Handler):
     """Appends each record to the file with one write.
 
-    Lines of several processes do not mix. Only a child process makes the state folder: a command that
-    is refused changes nothing on disk.
+    Lines of several processes do not mix. Only a child process makes the state folder: a command
+    that is refused changes nothing on disk.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -147,7 +147,7 @@ def _rotated(path: Path, handle: int) -> int:
     return handle
 
 
-# --- child processes -------------------------------------------------------------------------------------------
+# --- child processes ------------------------------------------------------------------------------
 
 
 class _Arguments:

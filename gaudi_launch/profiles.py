@@ -23,8 +23,9 @@ from gaudi_launch.models.model import Model
 _MOST_BYTES = 1 << 20
 # the facts of `architecture` that are fields of Model
 FACTS = (
-    "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers", "hidden_size",
-    "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size", "max_position_embeddings",
+    "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers",
+    "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size",
+    "max_position_embeddings",
 )  # fmt: skip
 # suffixes of hub names for copies of a model in other weights (assumed from the names in use;
 # config.json shows it for certain)

@@ -23,7 +23,7 @@ _LONGEST_KEY_BLOCK = 16384
 # characters that searches for a missing closing bracket may cost in one text
 _SEARCH_BUDGET = 1 << 18
 
-# --- names -----------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def _words(text: str) -> frozenset[str]:
@@ -32,9 +32,9 @@ def _words(text: str) -> frozenset[str]:
 
 _SEGMENT = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ALWAYS = (
-    "passw", "passphrase", "passwd", "secret", "credential", "privatekey", "accesskey", "apikey", "signingkey",
-    "encryptionkey", "accountkey", "sharedkey", "subscriptionkey", "masterkey", "authkey", "licensekey", "keydata",
-    "sshkey", "hmackey", "sessionkey", "requirepass", "sshpass",
+    "passw", "passphrase", "passwd", "secret", "credential", "privatekey", "accesskey", "apikey",
+    "signingkey", "encryptionkey", "accountkey", "sharedkey", "subscriptionkey", "masterkey",
+    "authkey", "licensekey", "keydata", "sshkey", "hmackey", "sessionkey", "requirepass", "sshpass",
 )  # fmt: skip
 # names of the place of a secret, not of the secret
 _PLACES = frozenset(
@@ -56,11 +56,12 @@ _PLACES = frozenset(
 _HEADERS = frozenset(("authorization", "cookie", "cookies"))
 # tokens that models read and write
 _MODEL_WORDS = _words("""
-    added all audio average avg batched bos boi budget cached call class cls context cost count ctx current decode
-    draft each embedding end eoi eos eot every first generated generation image img input inter invalid last latency
-    length level limit logits mask max min model ms multimodal new newline next num number one output pad patch per
-    placeholder prefill prev previous prompt reasoning sampled sep sink single soi special spec speculative speech
-    start stop sum target think thinking throughput time tool top total tpot ttft type unk video vision window
+    added all audio average avg batched bos boi budget cached call class cls context cost count ctx
+    current decode draft each embedding end eoi eos eot every first generated generation image img
+    input inter invalid last latency length level limit logits mask max min model ms multimodal new
+    newline next num number one output pad patch per placeholder prefill prev previous prompt
+    reasoning sampled sep sink single soi special spec speculative speech start stop sum target
+    think thinking throughput time tool top total tpot ttft type unk video vision window
     """)
 _TOKEN_OWNERS = _words(
     "access api auth bearer hf hub huggingface github gitlab id refresh session user"
@@ -69,9 +70,9 @@ _TOKEN_TAILS = _words("value string data secret key prod read write")
 _PASS_OWNERS = _words("admin db ftp mail mysql postgres proxy redis root smtp ssh user")
 # a name is checked only where it contains one of these
 _KEYWORD = re.compile(
-    r"(?i)token|secret|pass(?:w|phrase)|pwd|_pass|requirepass|sshpass|credential|authorization|auth|cookie|sig"
-    r"|key[-_]?data|(?:api|access|private|signing|encryption|account|shared|subscription|master|license|ssh|hmac"
-    r"|session)[-_. ]?key|jwt|bearer|密码|密钥|令牌|口令"
+    r"(?i)token|secret|pass(?:w|phrase)|pwd|_pass|requirepass|sshpass|credential|authorization|auth"
+    r"|cookie|sig|key[-_]?data|(?:api|access|private|signing|encryption|account|shared|subscription"
+    r"|master|license|ssh|hmac|session)[-_. ]?key|jwt|bearer|密码|密钥|令牌|口令"
 )
 _CHINESE = ("密码", "密钥", "令牌", "口令")
 
@@ -181,12 +182,14 @@ _FORMS = re.compile(
 )
 _SLACK_HOOK = re.compile(r"(hooks\.slack\.com/(?:services|workflows)/)[\w/-]{8,256}")
 _SCHEME = re.compile(
-    r"(?i)(?<![\w-])(bearer|basic|apikey|negotiate|ntlm|digest|aws4-hmac-sha256)[ \t]{1,4}([\w.~+/=:-]{6,4096})"
+    r"(?i)(?<![\w-])(bearer|basic|apikey|negotiate|ntlm|digest|aws4-hmac-sha256)"
+    r"[ \t]{1,4}([\w.~+/=:-]{6,4096})"
 )
 _SCHEME_WORDS = _words("""
-    access attention auth authentication authorization configuration credential credentials example header headers
-    information method methods model operation schema scheme security server setting settings support token tokens
-    usage functions function config features feature checks implementation
+    access attention auth authentication authorization configuration credential credentials example
+    header headers information method methods model operation schema scheme security server setting
+    settings support token tokens usage functions function config features feature checks
+    implementation
     """)
 # greedy to the last @: a password may have one
 _URL_USER = re.compile(r"(://)([^/\s\"'<>@]{0,512}(?:@[^/\s\"'<>@]{0,512}){0,8})@")
@@ -290,7 +293,7 @@ def _start_of_key_lines(text: str, end: int) -> int:
     return begin
 
 
-# --- secrets known by their name -------------------------------------------------------------------------------
+# --- secrets known by their name ------------------------------------------------------------------
 
 _NAME_PART = re.compile(r"[\w.-]+")
 _QUOTE = r"(?:\\{0,15}[\"']|\\{1,4}u002[27]|%2[27]|&quot;|&#3[49];)"
@@ -302,17 +305,18 @@ _ASSIGNED = re.compile(
 )
 _NEXT_ELEMENT = re.compile(rf"{_QUOTE},[ \t]{{0,16}}(?:\n[ \t]{{0,64}})?")
 _VALUE_FIELD = re.compile(
-    rf"{_QUOTE}?[ \t]{{0,16}}(?:,\s{{0,64}}|\n[ \t]{{1,64}}){_QUOTE}?(?:value|val|content){_QUOTE}?[ \t]{{0,16}}"
-    r"[:=][ \t]{0,16}"
+    rf"{_QUOTE}?[ \t]{{0,16}}(?:,\s{{0,64}}|\n"
+    rf"[ \t]{{1,64}}){_QUOTE}?(?:value|val|content){_QUOTE}?[ \t]{{0,16}}[:=][ \t]{{0,16}}"
 )
 _SPACES = re.compile(rf"{_COLOUR}[ \t]{{1,16}}(?=[^\s=:])")
 _PROSE = re.compile(r"[ \t]{1,4}(?:(?:is|was|are|set to)[ \t]{1,4})?(?=[^\s=:])")
 _PROSE_WORDS = _words("""
-    a an and are argument as at authentication auth based be been by cannot can change could does entry error
-    expired failed field file for from given has have hash here if in incorrect input into invalid is it login may
-    method mismatch missing must needed new not of on only option or policy prompt protected provided required reset
-    rules set shall should store the this to too unset use used value verification via was were when which while
-    will with without wrong you your protection length
+    a an and are argument as at authentication auth based be been by cannot can change could does
+    entry error expired failed field file for from given has have hash here if in incorrect input
+    into invalid is it login may method mismatch missing must needed new not of on only option or
+    policy prompt protected provided required reset rules set shall should store the this to too
+    unset use used value verification via was were when which while will with without wrong you your
+    protection length
     """)
 _LOOKS_RANDOM = re.compile(
     r"(?=[A-Za-z0-9_+/=.-]{0,256}\d)(?=[A-Za-z0-9_+/=.-]{0,256}[A-Za-z])[A-Za-z0-9_+/=.-]{16,}"
@@ -603,7 +607,7 @@ class _Scanner:
         return end if end >= 0 else len(self._text)
 
 
-# --- argument lists and JSON values ----------------------------------------------------------------------------
+# --- argument lists and JSON values ---------------------------------------------------------------
 
 _NAME_FIELDS = ("name", "key", "option", "flag", "header", "variable")
 _VALUE_FIELDS = ("value", "values", "val", "content", "default")

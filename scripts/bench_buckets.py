@@ -2,9 +2,9 @@
 
     python scripts/bench_buckets.py TRACE.csv.gz ...
 
-Trains on the first part of each trace (default 60 %) and scores the rest, with one prompt a prefill step (P=1) and
-with as many as there may be sequences (P=B). Step times are the assumed
-model of gaudi_launch/performance/step_time.py.
+Trains on the first part of each trace (default 60 %) and scores the rest, with one prompt a prefill
+step (P=1) and with as many as there may be sequences (P=B). Step times are the assumed model of
+gaudi_launch/performance/step_time.py.
 """
 
 from __future__ import annotations

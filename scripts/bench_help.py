@@ -62,13 +62,16 @@ def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     ours, bare = ratios(runs)
     print(
-        f"gaudi-launch --help   {1000 * statistics.median(ours):6.0f} ms (least {1000 * min(ours):.0f})"
+        f"gaudi-launch --help   {1000 * statistics.median(ours):6.0f} ms (least "
+        f"{1000 * min(ours):.0f})"
     )
     print(
-        f"a bare typer program  {1000 * statistics.median(bare):6.0f} ms (least {1000 * min(bare):.0f})"
+        f"a bare typer program  {1000 * statistics.median(bare):6.0f} ms (least "
+        f"{1000 * min(bare):.0f})"
     )
     print(
-        f"ratio                 {statistics.median(a / b for a, b in zip(ours, bare, strict=True)):6.2f}"
+        "ratio                 "
+        f"{statistics.median(a / b for a, b in zip(ours, bare, strict=True)):6.2f}"
     )
 
 

@@ -53,7 +53,9 @@ def stubs(folder: Path, only: str = "") -> None:
     topo = "".join(f"{module} 0-39, 80-119 0\\n" for module in range(8))
     names = "printf 'name\\nHL-225\\n'"
     answers = {
-        "hl-smi": f"case \"$*\" in *name*) {names};; *index*) printf '{rows}';; *) printf '{topo}';; esac",
+        "hl-smi": (
+            f"case \"$*\" in *name*) {names};; *index*) printf '{rows}';; *) printf '{topo}';; esac"
+        ),
         "lsof": ":",
         "hostname": "echo 10.20.30.40",
         "ip": "echo ens8f0 UP 10.20.30.40/24",

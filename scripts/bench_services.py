@@ -96,7 +96,8 @@ def main() -> None:
         listed = json.loads(out.stdout)["services"]
         alive = [service for service in listed if service["alive"]]
         print(
-            f"ps -a of {len(listed)} services, {len(alive)} alive: {1000 * statistics.median(times):.0f} ms"
+            f"ps -a of {len(listed)} services, {len(alive)} alive: "
+            f"{1000 * statistics.median(times):.0f} ms"
         )
         launchers = [psutil.Process(service["launcher_pid"]) for service in alive]
         used = [sum(p.cpu_times()[:2]) for p in launchers]
@@ -106,7 +107,8 @@ def main() -> None:
         ]
         memory = [p.memory_info().rss / 2**20 for p in launchers]
         print(
-            f"a launcher of a ready service: {max(memory):.0f} MiB, {100 * max(shares):.2f} % of a CPU"
+            f"a launcher of a ready service: {max(memory):.0f} MiB, {100 * max(shares):.2f} "
+            "% of a CPU"
         )
         for service in alive:
             end(service["name"])

@@ -164,8 +164,8 @@ def _of_type(written: str) -> set[str]:
 def allocation_of(checkout: Path) -> dict[str, dict[str, str]]:
     """Return allocation and place by kind of layer; empty for other code.
 
-    The plugin decides in ``HPUModelRunner.get_kv_cache_spec``, the forks (whose default is vLLM's V0)
-    in ``CacheEngine.get_cache_block_size``.
+    The plugin decides in ``HPUModelRunner.get_kv_cache_spec``, the forks (whose default is vLLM's
+    V0) in ``CacheEngine.get_cache_block_size``.
     """
     runner, engine = checkout / RUNNER, checkout / CACHE_ENGINE
     if runner.is_file():

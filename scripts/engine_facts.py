@@ -7,9 +7,9 @@
 
 ``read`` writes ``profiles/engines/support/ENGINE-VERSION.json``, ``index`` joins all of them into
 ``index.json``. Everything is read from the syntax tree, so that the same commit gives the same file
-on any machine. The registry, the platform's quantisation methods, the names of ``vllm/envs.py`` and the
-allocation of the KV cache are read once more by `engine_probe`, which executes the engine's code in
-a separate interpreter; both readings have to be equal.
+on any machine. The registry, the platform's quantisation methods, the names of ``vllm/envs.py`` and
+the allocation of the KV cache are read once more by `engine_probe`, which executes the engine's
+code in a separate interpreter; both readings have to be equal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ TASKS = {
     "_TRANSFORMERS_SUPPORTED_MODELS": "generate",
 }
 REGISTRY = "vllm/model_executor/models/registry.py"
-# the interfaces of vllm/model_executor/models/interfaces.py that decide about the cache and the inputs
+# the interfaces of vllm/model_executor/models/interfaces.py that decide about the cache and the
+# inputs
 INTERFACES = {
     "IsHybrid": "hybrid",
     "IsAttentionFree": "attention_free",
@@ -792,7 +793,8 @@ def _equal(what: str, ours: Any, theirs: Any) -> None:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         different = sorted(k for k in {*ours, *theirs} if ours.get(k) != theirs.get(k))
         raise SystemExit(
-            f"{what}: read and executed differ: {[(k, ours.get(k), theirs.get(k)) for k in different]}"
+            f"{what}: read and executed differ: "
+            f"{[(k, ours.get(k), theirs.get(k)) for k in different]}"
         )
     raise SystemExit(f"{what}: read {ours}, executed {theirs}")
 

@@ -1,11 +1,13 @@
 """Make profiles/engines/variables/NAME.json: the variables that an engine reads.
 
-    python scripts/engine_variables.py REPOSITORY@COMMIT=FOLDER... > profiles/engines/variables/NAME.json
+    python scripts/engine_variables.py REPOSITORY@COMMIT=FOLDER... >
+    profiles/engines/variables/NAME.json
 
 Each FOLDER is a package inside a checkout (``vllm``, ``vllm_hpu_extension``, ``vllm_gaudi``). The
 syntax trees are read, nothing is imported. A variable counts as read where its name is
 
-- the first argument of ``os.getenv``, ``environ.get`` or the extension's ``Env``, ``EnvFlag`` and ``Value``,
+- the first argument of ``os.getenv``, ``environ.get`` or the extension's ``Env``, ``EnvFlag`` and
+``Value``,
 - a subscript of ``environ`` that is not assigned, or tested by ``in environ``,
 - a key of ``environment_variables`` (the place is the table), or
 - made by ``read_bucket_settings`` of its arguments.

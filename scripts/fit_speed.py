@@ -2,8 +2,9 @@
 
 They are written with their error bands.
 
-    .venv/bin/python scripts/fit_speed.py            # fit, print the cross-validation, write the constants
-    .venv/bin/python scripts/fit_speed.py --check    # print only; exit code 1 where the file differs
+    .venv/bin/python scripts/fit_speed.py            # fit, print the cross-validation, write the
+    constants .venv/bin/python scripts/fit_speed.py --check    # print only; exit code 1 where the
+    file differs
 
 The result is the same on each machine to the digits that the file keeps.
 """
@@ -82,8 +83,9 @@ def cross(
         found[way] = fitting.cross_validate(figures, physical, way)
         for row in fitting.accuracy(figures, found[way]):
             print(
-                f"left out by {way:7} {row.kind.value:7} {row.points:4} points  typical {row.typical:.3f}  "
-                f"median {row.median:.2f}  more than 1.5 off {row.off}, too fast {row.fast}"
+                f"left out by {way:7} {row.kind.value:7} {row.points:4} points  typical "
+                f"{row.typical:.3f}  median {row.median:.2f}  more than 1.5 off {row.off}, too "
+                f"fast {row.fast}"
             )
     return found
 

@@ -75,11 +75,15 @@ RUNS: dict[str, str] = {
     "render compose": f"render compose {PLANNED} vllm-fork@1.21",
     "render quadlet": f"render quadlet {PLANNED} vllm-fork@1.21",
     "render systemd": f"render systemd {PLANNED} vllm-fork@1.21",
-    "render kubernetes": "render kubernetes -w /models/Qwen3-30B-A3B -n 4 --machine simulated:hls2 --image a/b:1",
+    "render kubernetes": (
+        "render kubernetes -w /models/Qwen3-30B-A3B -n 4 --machine simulated:hls2 --image a/b:1"
+    ),
     "doctor": "doctor --machine simulated:hls2",
     "doctor sick": "doctor --machine simulated:hls2+busy=0,1",
     "devices": "devices --machine simulated:hls2+busy=0,1",
-    "engines diff": "engines diff vllm-fork@1.22 vllm-gaudi@0.26 Qwen/Qwen3-8B -n 1 --machine simulated:hls2",
+    "engines diff": (
+        "engines diff vllm-fork@1.22 vllm-gaudi@0.26 Qwen/Qwen3-8B -n 1 --machine simulated:hls2"
+    ),
     "devices pick": "devices pick -n 4 --machine simulated:hls2",
     "warmup": f"warmup {PLANNED} vllm-fork@1.21",
     "warmup reduce": f"warmup {PLANNED} vllm-fork@1.21 --reduce 8,8192",
@@ -165,7 +169,7 @@ def collect() -> dict[str, Document]:
     }
 
 
-# --- commands and options ---------------------------------------------------------------------------------
+# --- commands and options -------------------------------------------------------------------------
 
 
 def program() -> Callable[[list[str]], None]:
@@ -276,7 +280,7 @@ def plain(value: Any) -> Any:
     return type(value).__name__
 
 
-# --- JSON -------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def outputs(runs: Mapping[str, str]) -> Document:
@@ -424,7 +428,7 @@ def surroundings(folder: Path) -> dict[str, str]:
     }
 
 
-# --- files ------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def union(old: Any, new: Any) -> Any:

@@ -1,12 +1,13 @@
 """Resolve the constraints file of a release of vllm-gaudi.
 
-Reads the release's commit, date and vLLM from profiles/engines/support, its requirements from a checkout
-(`--source`), and those of vLLM from the metadata of its wheel, by pip. uv resolves both together for the
-packages that existed on the day of the commit, and the result goes to profiles/engines/constraints. PyTorch,
-CUDA and what no package index has are left out: they come with Gaudi's software. Exit status 1, and uv's
-reason, where the requirements contradict each other.
+Reads the release's commit, date and vLLM from profiles/engines/support, its requirements from a
+checkout (`--source`), and those of vLLM from the metadata of its wheel, by pip. uv resolves both
+together for the packages that existed on the day of the commit, and the result goes to
+profiles/engines/constraints. PyTorch, CUDA and what no package index has are left out: they come
+with Gaudi's software. Exit status 1, and uv's reason, where the requirements contradict each other.
 
-    python scripts/resolve_constraints.py 0.24.0 --source ~/vllm-gaudi --torch 2.11.0 --uv ~/uv/bin/uv
+    python scripts/resolve_constraints.py 0.24.0 --source ~/vllm-gaudi --torch 2.11.0 --uv
+    ~/uv/bin/uv
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _HEAD = """\
 # Not resolved here: what no package index has. PyTorch for Gaudi ({torch}), habana-torch-plugin, the engine itself,
 # vllm-hpu-extension and neural-compressor-pt come from Gaudi's software or from git; torch, triton, setuptools and
 # CUDA packages are therefore left out. Not tried: an installation on a server with cards.
-"""
+"""  # noqa: E501
 
 
 def run(*words: str) -> str:

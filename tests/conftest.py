@@ -1,5 +1,5 @@
-"""How the tests share the workers of one run: those with real engines go last, two at a time at most; and what
-hypothesis may hold against a test."""
+"""How the tests share the workers of one run: those with real engines go last, two at a time at
+most; and what hypothesis may hold against a test."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.support.users import own_folders, plain_english
 
 __all__ = ["own_folders", "plain_english"]
 
-# A busy machine makes any example slow, and that is no fault of the test. The same tree gets the same verdict each
-# time; HYPOTHESIS_PROFILE=search looks for examples that nobody has seen.
+# A busy machine makes any example slow, and that is no fault of the test. The same tree gets the
+# same verdict each time; HYPOTHESIS_PROFILE=search looks for examples that nobody has seen.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("search"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # the commands that the tests start need not read our sources anew each time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# a background job of a shell starts with Ctrl-C ignored, one of nohup with SIGHUP, and so do its children:
-# the tests send both
+# a background job of a shell starts with Ctrl-C ignored, one of nohup with SIGHUP, and so do its
+# children: the tests send both
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -38,10 +38,11 @@ _ENGINE_SECONDS = 1500
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests as `quick` or `slow`; run those with real engines last, with the time to install one.
+    """Mark tests as `quick` or `slow`; run those with real engines last, with the time to
+    install one.
 
-    Those that start processes may lose a race on a busy machine: they have a second attempt, and the
-    summary names each test that needed it.
+    Those that start processes may lose a race on a busy machine: they have a second attempt, and
+    the summary names each test that needed it.
     """
     for item in items:
         if item.get_closest_marker("e2e") is not None:
@@ -57,8 +58,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def few_real_engines_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A real engine has one of its processes at work for most of its start: two, where they have room, start in
-    little more time than one."""
+    """A real engine has one of its processes at work for most of its start: two, where they have
+    room, start in little more time than one."""
     if request.node.get_closest_marker("e2e") is None:
         yield
         return
@@ -69,6 +70,7 @@ def few_real_engines_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]
 
 @pytest.fixture
 def only_orphans() -> Iterator[None]:
-    """``stop --orphans --yes`` ends all of this machine: whoever runs it, or has some to look at, asks for this."""
+    """``stop --orphans --yes`` ends all of this machine: whoever runs it, or has some to look
+    at, asks for this."""
     with alone("orphans"):
         yield

@@ -1,4 +1,5 @@
-"""The debug log: children with outcome, failures that are passed over, no secret, one bounded file."""
+"""The debug log: children with outcome, failures that are passed over, no secret, one bounded
+file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The script that reads what an engine version runs: the syntax tree and the executed modules agree."""
+"""The script that reads what an engine version runs.
+
+The syntax tree and the executed modules agree."""
 
 from __future__ import annotations
 
@@ -98,22 +100,28 @@ CACHE_ENGINE = """
 class CacheEngine:
     @staticmethod
     def get_cache_block_size(cache_config, model_config, parallel_config) -> int:
-        num_attention_layers = model_config.get_num_layers_by_block_type(parallel_config, LayerBlockType.attention)
-        key_cache_entry = model_config.get_num_kv_heads(parallel_config) * model_config.get_head_size()
+        num_attention_layers = model_config.get_num_layers_by_block_type(
+            parallel_config, LayerBlockType.attention
+        )
+        heads = model_config.get_num_kv_heads(parallel_config)
+        key_cache_entry = heads * model_config.get_head_size()
         value_cache_entry = key_cache_entry if not model_config.use_mla else 0
-        total = num_attention_layers * cache_config.block_size * (key_cache_entry + value_cache_entry)
+        total = num_attention_layers * (key_cache_entry + value_cache_entry)
+        total *= cache_config.block_size
         return get_dtype_size(model_config.dtype) * total
 """
 RUNNER = """
 class HPUModelRunner:
     def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
         kv_cache_spec: dict[str, KVCacheSpec] = {}
-        for layer_name, attn_module in self.vllm_config.compilation_config.static_forward_context.items():
+        context = self.vllm_config.compilation_config.static_forward_context
+        for layer_name, attn_module in context.items():
             if isinstance(attn_module, MambaBase):
                 kv_cache_spec[layer_name] = attn_module.get_kv_cache_spec(self.vllm_config)
             elif isinstance(attn_module, Attention):
                 if attn_module.attn_type == AttentionType.DECODER:
-                    kv_cache_spec[layer_name] = FullAttentionSpec(num_kv_heads=attn_module.num_kv_heads)
+                    heads = attn_module.num_kv_heads
+                    kv_cache_spec[layer_name] = FullAttentionSpec(num_kv_heads=heads)
                 elif attn_module.attn_type in (AttentionType.ENCODER, AttentionType.ENCODER_ONLY):
                     continue
                 elif attn_module.attn_type == AttentionType.ENCODER_DECODER:
@@ -158,7 +166,9 @@ def checkout(tmp_path: Path) -> Path:
         "vllm/config.py": CONFIG,
         "vllm/worker/cache_engine.py": CACHE_ENGINE,
         "requirements/common.txt": "transformers >= 4.57.0, <= 4.57.1  # pinned\n",
-        "README_GAUDI.md": "- [a/B](https://huggingface.co/a/B) on single HPU, or with 2x and 8x HPU, BF16\n",
+        "README_GAUDI.md": (
+            "- [a/B](https://huggingface.co/a/B) on single HPU, or with 2x and 8x HPU, BF16\n"
+        ),
         **{f"vllm/model_executor/models/{name}.py": text for name, text in MODELS.items()},
     }
     for name, text in files.items():

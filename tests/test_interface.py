@@ -1,8 +1,8 @@
 """The public interface only grows: this tree has all that tests/data/interface records.
 
-`scripts/interface.py` writes the record and, run again at a release, adds to it. What is deprecated keeps
-working, warns, and has a line in CHANGELOG.md with a command that uses it:
-``- `gaudi-launch ps --old`: use `--new` ``.
+`scripts/interface.py` writes the record and, run again at a release, adds to it. What is deprecated
+keeps working, warns, and has a line in CHANGELOG.md with a command that uses it: ``- `gaudi-launch
+ps --old`: use `--new` ``.
 """
 
 from __future__ import annotations
@@ -78,11 +78,12 @@ def entries(changelog: str, heading: str) -> list[str]:
     return found
 
 
-# --- rules: each yields what is gone ------------------------------------------------------------------------
+# --- rules: each yields what is gone --------------------------------------------------------------
 
 
 def _given_by_default(option: dict[str, Any]) -> Any:
-    """Return the default; an option that may be repeated is not given by None as by an empty list."""
+    """Return the default; an option that may be repeated is not given by None as by an empty
+    list."""
     return None if option["default"] == [] else option["default"]
 
 
@@ -190,7 +191,7 @@ def gone_key(where: str, old: list[str], new: list[str] | None) -> Iterator[str]
         yield f"{where}: {old}, now also {new}"
 
 
-# --- tests --------------------------------------------------------------------------------------------------
+# --- tests ----------------------------------------------------------------------------------------
 
 
 def test_nothing_that_is_recorded_is_gone(recorded: Documents, current: Documents) -> None:

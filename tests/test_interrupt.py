@@ -1,4 +1,5 @@
-"""Ctrl-C is never lost and leaves no child behind: deferred, raised again where Python drops it, at drawn times."""
+"""Ctrl-C is never lost and leaves no child behind: deferred, raised again where Python drops it,
+at drawn times."""
 
 from __future__ import annotations
 

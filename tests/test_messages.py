@@ -1,4 +1,5 @@
-"""The catalogues: every sentence in both languages with the same placeholders, and every id that code uses."""
+"""The catalogues: every sentence in both languages with the same placeholders, and every id that
+code uses."""
 
 from __future__ import annotations
 

@@ -254,8 +254,8 @@ def test_settings_of_a_version() -> None:
     assert told(found, "1.22", "fp8") == []
 
 
-# cards and lengths of the TGI and the 1.16 guides' command lines and tables; the manual's are held to whole plans
-# (tests/planning/test_memory.py)
+# cards and lengths of the TGI and the 1.16 guides' command lines and tables; the manual's are held
+# to whole plans (tests/planning/test_memory.py)
 @pytest.mark.parametrize(
     ("model", "cards", "lengths"),
     [
@@ -293,7 +293,8 @@ def test_values_of_the_other_guides(model: str, cards: set[int], lengths: dict[s
     assert dict(profile.lengths) == lengths
 
 
-# validated models of which no public source has the architecture: name and reason. Empty since all have one.
+# validated models of which no public source has the architecture: name and reason. Empty since all
+# have one.
 WITHOUT_PROFILE: dict[str, str] = {}
 VALIDATED = json.loads(
     (ENGINES[0].parent / "support" / "vllm-gaudi-0.26.0.json").read_text(encoding="utf-8")
@@ -311,7 +312,8 @@ def test_a_model_without_a_profile_is_one_of_the_validated() -> None:
     assert set(WITHOUT_PROFILE) <= {entry["model"] for entry in VALIDATED}
 
 
-# counted from public configurations by the classes themselves; the cache of one token in bytes, in bfloat16
+# counted from public configurations by the classes themselves; the cache of one token in bytes, in
+# bfloat16
 @pytest.mark.parametrize(
     ("model", "parameters", "cache"),
     [

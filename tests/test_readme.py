@@ -1,4 +1,5 @@
-"""Every command of the README and of the pages in docs/ is run, and both languages show the same ones."""
+"""Every command of the README and of the pages in docs/ is run, and both languages show the same
+ones."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ EXAMPLES = "docs/commands.md"
 COMMANDS = list(
     dict.fromkeys(line for name in PAGES if name != EXAMPLES for line in commands(name))
 )
-# CI runs the tests by the second; the first makes its own environment and ends in the e2e tests' own job
+# CI runs the tests by the second; the first makes its own environment and ends in the e2e tests'
+# own job
 BY_OTHERS = {
     "bash scripts/quickstart.sh",
     "bash scripts/test.sh",
@@ -73,7 +75,8 @@ BY_OTHERS = {
     # lasts until it is stopped: tests/bench/test_webui.py
     "gaudi-launch webui demo",
 }
-# what these need stands on a Gaudi server, or they change the machine: here a machine in a folder is theirs
+# what these need stands on a Gaudi server, or they change the machine: here a machine in a folder
+# is theirs
 ENDS = {
     "gaudi-launch doctor": {0},
     "gaudi-launch doctor --fix": {0},
@@ -84,7 +87,8 @@ ENDS = {
     "gaudi-launch serve -w deepseek-ai/DeepSeek-R1-0528 -n 8 -q --trust-remote-code": {3},
     "gaudi-launch calibrate": {3},
 }
-# no host of the page's inventory can be reached here; with real Ray tests/e2e/test_cluster.py runs them
+# no host of the page's inventory can be reached here; with real Ray tests/e2e/test_cluster.py runs
+# them
 ENDS |= {command: {3} for command in COMMANDS if command.startswith("gaudi-launch cluster up ")}
 ENDS |= {"gaudi-launch cluster status": {2}, "gaudi-launch cluster down": {2}}
 YAML = re.compile(r"```yaml\n(schema: 1\nhosts:.*?)```", re.DOTALL)
@@ -183,7 +187,8 @@ def test_commands_in_the_text_have_options_that_exist(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder to stand in, with a log to explain, a trace, a known-good machine, and a service that answers."""
+    """A folder to stand in, with a log to explain, a trace, a known-good machine, and a service
+    that answers."""
     folder = tmp_path_factory.mktemp("readme")
     machine = folder / "machine"
     write_tree("hls2", machine)
@@ -237,7 +242,8 @@ MEASURING = ("check", "chat", "bench", "webui", "exporter")
 
 @contextmanager
 def measured(folder: Path) -> Iterator[None]:
-    """Another service named demo, in a state folder of its own, which streams; and a trace to replay against it."""
+    """Another service named demo, in a state folder of its own, which streams; and a trace to
+    replay against it."""
     (folder / "trace.csv").write_text("t_seconds,input_tokens,output_tokens\n0,40,8\n0.1,60,4\n")
     demo = folder / "measured/gaudi-launch/services/demo"
     demo.mkdir(parents=True)

@@ -90,7 +90,8 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def start_old(user: Old, folder: Path) -> subprocess.Popen[bytes]:
-    """Start the stand-in for that commit's launcher with its locks; wait until its engine answers."""
+    """Start the stand-in for that commit's launcher with its locks; wait until its engine
+    answers."""
     locks = Path(user.environment["GAUDI_LAUNCH_ROOT"]) / "run/lock/gaudi-launch"
     environment = {**user.environment, "PYTHONPATH": str(RECORD / "launcher"), "TRIVIAL_DO": ""}
     with (

@@ -1,4 +1,6 @@
-"""No secret survives in any form that engines, shells, clouds and configuration files write; logs stay readable."""
+"""No secret survives in any form that engines, shells, clouds and configuration files write.
+
+Logs stay readable."""
 
 from __future__ import annotations
 
@@ -192,7 +194,7 @@ PWD=/root/work
 docker run --user 1000:1000 -u 0.0.0.0 image
 signature: low_nofile, inspect.signature=None
 uses auth: none, auth: bearer
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("line", ORDINARY.splitlines())

@@ -1,4 +1,5 @@
-"""Where things are: tests beside what they test, shared code in tests/support, one meaning for each name."""
+"""Where things are: tests beside what they test, shared code in tests/support, one meaning for
+each name."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ ABOUT_SEVERAL = {
     "test_words_zh.py": "the Chinese of every message",
 }
 
-# packages whose modules have the names of their subjects: use cases, commands, views, checks; so has each engine's
+# packages whose modules have the names of their subjects: use cases, commands, views, checks; so
+# has each engine's
 BY_SUBJECT = ("app", "cli", "doctor")
 
 # other module names that stand twice, each with its reason

@@ -1,4 +1,5 @@
-"""Chinese: one term for one thing, full-width punctuation, and the facts of the English sentence beside it."""
+"""Chinese: one term for one thing, full-width punctuation, and the facts of the English sentence
+beside it."""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ TERMS = (
     Habit("the reader", "你", "你的请求", "您的请求"),
 )
 
-# texts with a habit for a reason: commands and code with quotes in them, and values that are Chinese themselves
+# texts with a habit for a reason: commands and code with quotes in them, and values that are
+# Chinese themselves
 EXEMPT = {
     "straight quote": {
         "diagnose.fastapi_routes_fix",
@@ -145,14 +147,16 @@ WRITTEN_OUT_IN_HELP = {
 
 
 def prose(name: str) -> dict[str, str]:
-    """Return the lines of a Chinese page outside code blocks, by number; inline code becomes a Latin word."""
+    """Return the lines of a Chinese page outside code blocks, by number; inline code becomes a
+    Latin word."""
     lines: dict[str, str] = {}
     code = False
     for number, line in enumerate((TOP / name).read_text(encoding="utf-8").splitlines(), start=1):
         if line.startswith("```"):
             code = not code
         elif not code:
-            # Markdown needs the space behind a heading that ends in a full stop and opens a paragraph
+            # Markdown needs the space behind a heading that ends in a full stop and opens a
+            # paragraph
             line = re.sub(r"`[^`]+`", "CODE", line).replace("。** ", "。")
             lines[str(number)] = re.sub(r" ?\| ?", "|", line)
     return lines

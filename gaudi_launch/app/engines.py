@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class EngineState:
     """An engine by the name that users write.
 
-    ``installed``: its interpreter or image, empty without; ``facts_date``: date of the commit that the facts of
-    this version were read from; ``ended``: date of the end of its releases; ``constraints``: the trial of
-    the package versions that setup takes, None where there was none.
+    ``installed``: its interpreter or image, empty without; ``facts_date``: date of the commit that
+    the facts of this version were read from; ``ended``: date of the end of its releases;
+    ``constraints``: the trial of the package versions that setup takes, None where there was none.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 @dataclass(frozen=True)
 class Options:
-    port: str | None = value("-p", "--port", help="Port to listen on.", panel="Address", metavar="PORT")
+    port: str | None = value("-p", "--port", help="Port to listen on.", metavar="PORT")
     force: bool = switch("--force", help="Continue where a check fails.", panel="More")
 """
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MOST_BYTES = 256 << 20
-# "Engine 000: Avg prompt throughput: 12.0 tokens/s, Avg generation throughput: 96.1 tokens/s, Running: 4 reqs, ..."
-# (vllm/v1/metrics/loggers.py, vllm/engine/metrics.py)
+# "Engine 000: Avg prompt throughput: 12.0 tokens/s, Avg generation throughput: 96.1 tokens/s,
+# Running: 4 reqs, ..." (vllm/v1/metrics/loggers.py, vllm/engine/metrics.py)
 _LOG_LINE = re.compile(
     r"Avg prompt throughput: ([0-9.]+) tokens/s, Avg generation throughput: ([0-9.]+) tokens/s, "
     r"Running: ([0-9]+) reqs, .*?Waiting: ([0-9]+) reqs"
@@ -62,8 +62,8 @@ class LearnOutcome:
 def learn(files: Sequence[str], service: str) -> LearnOutcome:
     """Learn from these files and write the next version.
 
-    ``service`` names the service of logs and /metrics pages. Raises LaunchError (USAGE) where no file contains a
-    speed, and (FAILED) where the version cannot be written.
+    ``service`` names the service of logs and /metrics pages. Raises LaunchError (USAGE) where no
+    file contains a speed, and (FAILED) where the version cannot be written.
     """
     from gaudi_launch.performance.constants import constants
     from gaudi_launch.performance.learned import read_learned, state_file, write_learned
@@ -277,8 +277,8 @@ def _of_metrics(page: str, source: str, setup: RecordedSetup) -> list[SpeedMeasu
 def _of_log(lines: Iterable[str], source: str, setup: RecordedSetup) -> list[SpeedMeasurement]:
     """Return one step time for each number of sequences that decode together.
 
-    It is the median of the intervals without prompts, so that those in which a sequence began or ended do not
-    count.
+    It is the median of the intervals without prompts, so that those in which a sequence began or
+    ended do not count.
     """
     intervals: dict[int, list[float]] = {}
     for line in lines:

@@ -103,8 +103,8 @@ def leftovers_of(engine: str, old: Path | None) -> Leftovers | None:
 def roll_back(engine: str | None, *, dry_run: bool = False) -> RollBack:
     """Put the version in force that was in force before.
 
-    ``engine`` is its name; without one it is the only engine that has an earlier version. Nothing is
-    changed in a dry run. Raises LaunchError (USAGE) for an engine without an earlier version.
+    ``engine`` is its name; without one it is the only engine that has an earlier version. Nothing
+    is changed in a dry run. Raises LaunchError (USAGE) for an engine without an earlier version.
     """
     from gaudi_launch.engines.vllm_cpu.install import alone
 

@@ -60,8 +60,8 @@ def find_guidellm() -> str | None:
 
 
 _HAS_CLIENT = (
-    "import importlib.util, pathlib; s = importlib.util.find_spec('vllm'); "
-    "print(bool(s and s.origin and (pathlib.Path(s.origin).parent / 'benchmarks/serve.py').exists()))"
+    "import importlib.util, pathlib; s = importlib.util.find_spec('vllm'); print(bool(s and "
+    "s.origin and (pathlib.Path(s.origin).parent / 'benchmarks/serve.py').exists()))"
 )
 
 

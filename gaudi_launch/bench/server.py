@@ -16,10 +16,10 @@ from gaudi_launch.services.probe import POOLED
 
 # short common English nouns: nearly every vocabulary has each as one token after a space
 _LIST = """
-the of and to in is that it was for on are with as his they be at one have this from or had by but some what
-there we can out other were all your when up use how said an each she which do their time if will way about many
-then them would like so these her long make thing see him two has look more day could go come did no most my
-over
+the of and to in is that it was for on are with as his they be at one have this from or had by but
+some what there we can out other were all your when up use how said an each she which do their time
+if will way about many then them would like so these her long make thing see him two has look more
+day could go come did no most my over
 """
 WORDS = tuple(_LIST.split())
 # this number of nouns of a text is drawn for its seed alone
@@ -119,8 +119,8 @@ class Answering:
 # transformers: tokenization_utils_base.py; vLLM: entrypoints/chat_utils.py; TGI:
 # infer/chat_template.rs; and models that are not for chats by the server's answer
 _NO_TEMPLATE = re.compile(
-    r"(?i)chat template is no longer allowed|provide a chat template|template not found|does not support|"
-    r"no chat template|chat_template is not set"
+    r"(?i)chat template is no longer allowed|provide a chat template|template not found|"
+    r"does not support|no chat template|chat_template is not set"
 )
 
 

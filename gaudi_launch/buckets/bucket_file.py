@@ -24,7 +24,8 @@ from gaudi_launch.buckets.strategies import Judged, arguments_of, judge, judged,
 from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
 from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
 
-# later traffic is never quite that of the trace: the plan pads this much less than the best strategy on the trace
+# later traffic is never quite that of the trace: the plan pads this much less than the best
+# strategy on the trace
 TRACE_MARGIN = 0.8
 _FINER = 1.5
 
@@ -40,8 +41,8 @@ class Delivered:
     The variables to set (``file`` is the text of the bucket file, where the engine reads one),
     --max-prefill-seqs chosen with them, the buckets they give, all strategies (the chosen first),
     the aim of the plan, and the share of step time that a graph had to save. ``full_load`` is the
-    padding of each strategy with as many requests as the engine admits and lengths within the ranges;
-    empty where it was not computed.
+    padding of each strategy with as many requests as the engine admits and lengths within the
+    ranges; empty where it was not computed.
     """
 
     settings: dict[str, str]
@@ -101,7 +102,8 @@ def plan_for_engine(
         )
     mine = judged(_PLANNED, found, limits, shapes, cost)
     if limits.prefix_caching and ask == BucketGoal():
-        # a linear list has every context of every length: the engine's exponential one can be the better list
+        # a linear list has every context of every length: the engine's exponential one can be the
+        # better list
         other = next((each for each in others if each.name == "exponential"), mine)
         if (
             rules.contexts_by_length
@@ -120,8 +122,8 @@ def _solve_for_file(
 ) -> PlannedBuckets:
     """Return the plan for this goal.
 
-    With a trace it is as fine as it takes to pad less than the engine's own strategies, but has never
-    more graphs than the exponential one.
+    With a trace it is as fine as it takes to pad less than the engine's own strategies, but has
+    never more graphs than the exponential one.
     """
     planned = solve(limits, aim, ask, cost)
     known = {other.name: other for other in others if other.score is not None}

@@ -118,4 +118,5 @@ FAMILIES: Mapping[str, BucketFamily] = {
         reads_file=True,
     ),
 }
-"""Family by name; an engine names its own (`Engine.bucket_family`). A new algorithm is a file and a line here."""
+"""Family by name; an engine names its own (`Engine.bucket_family`). A new algorithm is a file
+and a line here."""

@@ -35,7 +35,8 @@ class Grid:
             for context in contexts
         ]
         if self.by_area:
-            # 1.21 keeps pairs: [batch, tokens] or [batch, blocks]; the absent dimension must not take part.
+            # 1.21 keeps pairs: [batch, tokens] or [batch, blocks]; the absent dimension must not
+            # take part.
             found.sort(key=lambda b: (b[0] * _length(b), _length(b), b[0]))
         else:
             found.sort()

@@ -39,7 +39,10 @@ def nothing_left(batches: Sequence[float], queries: Sequence[float]) -> BucketEr
     """
     return broken(
         "ValueError",
-        f"No buckets could be captured with following config (min, step, max_warmup): bs:{batches}, seq:{queries}",
+        (
+            "No buckets could be captured with following config (min, step, max_warmup): "
+            f"bs:{batches}, seq:{queries}"
+        ),
     )
 
 

@@ -24,7 +24,8 @@ from gaudi_launch.metrics_page import samples
 
 RequestLengths = tuple[float, int, int]
 
-# names under which logs and public traces keep the three numbers; first match wins. docs/traces.md lists them
+# names under which logs and public traces keep the three numbers; first match wins. docs/traces.md
+# lists them
 TIME_COLUMNS = (
     "t_seconds",
     "timestamp",

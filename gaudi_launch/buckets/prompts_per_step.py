@@ -1,7 +1,7 @@
 """Choose the prompts of one prefill step, by simulation.
 
-Several prompts in one step share its fixed time, but are padded to the longest, and need a bucket for
-every rectangle.
+Several prompts in one step share its fixed time, but are padded to the longest, and need a bucket
+for every rectangle.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Requests = tuple[tuple[float, int, int], ...]
 class Tried:
     """A number of prompts per step, as simulated at full load.
 
-    ``time`` are the milliseconds of all steps, padded to buckets where ``graphs`` (of the warm-up) is not
-    None; ``ttft`` is the mean in seconds.
+    ``time`` are the milliseconds of all steps, padded to buckets where ``graphs`` (of the warm-up)
+    is not None; ``ttft`` is the mean in seconds.
     """
 
     prompts: int
@@ -53,8 +53,8 @@ class Tried:
 class PromptsChoice:
     """The number with the best speed for its graphs.
 
-    ``requests`` were concurrent; ``one`` is a single prompt per step, ``other`` the best number of several
-    where one is chosen (None: no other is possible).
+    ``requests`` were concurrent; ``one`` is a single prompt per step, ``other`` the best number of
+    several where one is chosen (None: no other is possible).
     """
 
     chosen: Tried
@@ -110,9 +110,9 @@ def choose_prompts(
 ) -> PromptsChoice:
     """Return the prompts per step for as many requests as the engine admits.
 
-    Their lengths are within the ranges of ``question``, or those of ``workload``. ``own_file``: the engine
-    warms up the planned list, not one of its strategies; ``traced``: that list is planned for ``workload``.
-    Pure, and cached by its arguments.
+    Their lengths are within the ranges of ``question``, or those of ``workload``. ``own_file``: the
+    engine warms up the planned list, not one of its strategies; ``traced``: that list is planned
+    for ``workload``. Pure, and cached by its arguments.
     """
     limits = question.limits
     requests = workload[:_MOST_REQUESTS] or tuple(range_requests(limits))

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# 1.21, 1.22, deepseek_r1, vllm-gaudi: hpu_model_runner.py; the phase may be quoted, numbers may be fewer
+# 1.21, 1.22, deepseek_r1, vllm-gaudi: hpu_model_runner.py; the phase may be quoted, numbers may be
+# fewer
 _CONFIGURATION = re.compile(
     r"Configuration: \(\s*'?(prompt|decode)'?\s*((?:,\s*\d+\s*)+)\) was not warmed-up"
 )

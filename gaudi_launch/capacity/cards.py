@@ -45,9 +45,9 @@ Progress = Callable[[int, int], None]
 class CapacityCase:
     """The question, read and checked.
 
-    ``limits`` are the lengths that ``engine`` serves for ``request``. ``rate`` is in requests per second;
-    with ``clients`` it is 0, and that many clients wait for their answers. ``traced``: the traffic is that of
-    past requests, whose lengths ``request`` has only as ranges.
+    ``limits`` are the lengths that ``engine`` serves for ``request``. ``rate`` is in requests per
+    second; with ``clients`` it is 0, and that many clients wait for their answers. ``traced``: the
+    traffic is that of past requests, whose lengths ``request`` has only as ranges.
     """
 
     model: Model

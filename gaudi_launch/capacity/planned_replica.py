@@ -30,8 +30,8 @@ _TRACED = 1000
 class ReplicaSetup:
     """A model on ``cards`` of a product, with the options of ``request``.
 
-    ``constants`` are the user's own figures of the step-time model, in ms. ``traced``: the traffic is of
-    past requests, whose lengths decide the prompts of one step where no option does.
+    ``constants`` are the user's own figures of the step-time model, in ms. ``traced``: the traffic
+    is of past requests, whose lengths decide the prompts of one step where no option does.
     """
 
     engine: Engine

@@ -30,8 +30,8 @@ _PADDED_FOR = 600
 class ReplicaQuestion:
     """The model, cards, division of a card and traffic of a replica.
 
-    ``buckets`` returns those that its plan warms up, for a number of KV blocks; ``prompts`` is the number
-    of prompts per step. ``adjust`` puts the user's own constants into the step times.
+    ``buckets`` returns those that its plan warms up, for a number of KV blocks; ``prompts`` is the
+    number of prompts per step. ``adjust`` puts the user's own constants into the step times.
     """
 
     model: Model
@@ -51,8 +51,8 @@ class ReplicaQuestion:
 class Replica:
     """A replica that fits.
 
-    ``padding`` is the share of step time that bucket padding adds; ``cost`` includes it. ``buckets``
-    are those that its plan warms up, None without a warm-up.
+    ``padding`` is the share of step time that bucket padding adds; ``cost`` includes it.
+    ``buckets`` are those that its plan warms up, None without a warm-up.
     """
 
     cards: int

@@ -31,8 +31,8 @@ _FEWEST_WAVES = 4
 _SETTLING = 0.1
 
 
-# the share of each target that is kept free: other arrivals of one traffic move a percentile by about
-# this much (measured with other seeds of the simulator, scripts/acceptance/recommend.py)
+# the share of each target that is kept free: other arrivals of one traffic move a percentile by
+# about this much (measured with other seeds of the simulator, scripts/acceptance/recommend.py)
 RESERVE = 0.02
 
 
@@ -63,9 +63,9 @@ def _reserved(target: float | None) -> float | None:
 class LoadPoint:
     """One replica under one load.
 
-    Requests per second, as a share of the maximum too; percentiles of time to first token, time per token
-    and E2E latency in seconds; ``tokens`` are output tokens per second, ``inside`` is the mean number of
-    requests in the engine.
+    Requests per second, as a share of the maximum too; percentiles of time to first token, time per
+    token and E2E latency in seconds; ``tokens`` are output tokens per second, ``inside`` is the
+    mean number of requests in the engine.
     """
 
     rate: float
@@ -141,7 +141,8 @@ class ReplicaLoad:
 class LoadCurve:
     """The loads of one replica, each simulated when it is first needed.
 
-    At ``shares`` of its ``most`` requests per second; with ``counts`` at these numbers of clients instead.
+    At ``shares`` of its ``most`` requests per second; with ``counts`` at these numbers of clients
+    instead.
     """
 
     def __init__(
@@ -243,8 +244,8 @@ def simulate_curve(
 ) -> Curve | None:
     """Return one replica at each of `SHARES`; None when it takes no request.
 
-    ``delay``: seconds that the API server and the client add to each request. ``quick``: few loads and
-    requests, to compare batches.
+    ``delay``: seconds that the API server and the client add to each request. ``quick``: few loads
+    and requests, to compare batches.
     """
     if quick:
         traffic = traffic.first(_QUICK_REQUESTS)

@@ -21,8 +21,9 @@ _STEPS = 1_000_000
 _FEWEST, _MOST = 500, 40_000
 # of a replica that is not close to its maximum
 _USUAL = 3000
-# A queue forgets its past after about 1 / (1 - share)^2 services (the relaxation time of M/M/1, M/D/1): an average
-# over a run needs a hundred times that and more, and a shorter run from empty shows less waiting than there is
+# A queue forgets its past after about 1 / (1 - share)^2 services (the relaxation time of M/M/1,
+# M/D/1): an average over a run needs a hundred times that and more, and a shorter run from empty
+# shows less waiting than there is
 _FORGETTING = 400
 _MINUTE = 60.0
 

@@ -13,9 +13,11 @@ def serve_command(options: LaunchOptions) -> tuple[str, ...]:
 
     An engine with simulated cards keeps the machine that has them.
 
-    >>> " ".join(serve_command(LaunchOptions(model="m", cards="4", force=True, machine="x", extra=("--seed", "7"))))
+    >>> four = LaunchOptions(model="m", cards="4", force=True, machine="x", extra=("--seed", "7"))
+    >>> " ".join(serve_command(four))
     'gaudi-launch serve m -n 4 --force -- --seed 7'
-    >>> " ".join(serve_command(LaunchOptions(model="m", engine="simulated", machine="simulated:hls2")))
+    >>> rehearsal = LaunchOptions(model="m", engine="simulated", machine="simulated:hls2")
+    >>> " ".join(serve_command(rehearsal))
     'gaudi-launch serve m --machine simulated:hls2 --engine simulated'
     """
     from gaudi_launch.app.saved_plan import own_part

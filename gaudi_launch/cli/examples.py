@@ -48,7 +48,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "stack": (
         Example(
-            "gaudi-launch stack init Qwen/Qwen3-8B Qwen/Qwen3-8B BAAI/bge-m3 --machine simulated:hls2",
+            (
+                "gaudi-launch stack init Qwen/Qwen3-8B Qwen/Qwen3-8B BAAI/bge-m3 --machine "
+                "simulated:hls2"
+            ),
             "Write stack.yaml: two copies of one model, and another model",
         ),
         Example("gaudi-launch stack up stack.yaml", "Start the gateway and all models of the file"),
@@ -185,11 +188,17 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "recommend": (
         Example(
-            "gaudi-launch recommend Qwen/Qwen3-8B --for throughput --accelerator gaudi2 -i 1024 -o 128",
+            (
+                "gaudi-launch recommend Qwen/Qwen3-8B --for throughput --accelerator gaudi2 -i "
+                "1024 -o 128"
+            ),
             "Find the fastest way to serve a model on eight Gaudi2 cards",
         ),
         Example(
-            "gaudi-launch recommend Qwen/Qwen3-8B --rate 20/s --ttft 1s --tpot 50ms -i 100,1k -o 20,100 -n 1",
+            (
+                "gaudi-launch recommend Qwen/Qwen3-8B --rate 20/s --ttft 1s --tpot 50ms -i "
+                "100,1k -o 20,100 -n 1"
+            ),
             "Find the fewest cards for a rate within latency targets",
         ),
     ),
@@ -215,7 +224,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "tune": (
         Example(
-            "gaudi-launch tune Qwen/Qwen3-8B --minutes 60 --concurrency 64 -i 1024 -o 256 --save best.yaml",
+            (
+                "gaudi-launch tune Qwen/Qwen3-8B --minutes 60 --concurrency 64 -i 1024 -o 256 "
+                "--save best.yaml"
+            ),
             "Start and measure plans for this load for an hour; save the best",
         ),
         Example(
@@ -230,14 +242,17 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Cards for ten requests per second with a first token within a second",
         ),
         Example(
-            "gaudi-launch capacity Qwen/Qwen3-8B --rate 10/s --trace trace.csv --ttft 1s -n 1 --accelerator gaudi2",
+            (
+                "gaudi-launch capacity Qwen/Qwen3-8B --rate 10/s --trace trace.csv --ttft 1s -n 1 "
+                "--accelerator gaudi2"
+            ),
             "The same for recorded request lengths",
         ),
     ),
     "migrate": (
         Example(
-            'gaudi-launch migrate "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8" --machine '
-            "simulated:hls2",
+            'gaudi-launch migrate "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8"'
+            " --machine simulated:hls2",
             "Convert a start-script command, for a server with eight cards",
         ),
         Example(
@@ -336,21 +351,33 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Write a 'docker run' script",
         ),
         Example(
-            "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python /usr/bin/python3 --to out",
+            (
+                "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python "
+                "/usr/bin/python3 --to out"
+            ),
             "Write a systemd service",
         ),
         Example(
-            "gaudi-launch render kubernetes -w /models/q8 --machine simulated:hls2 --image reg/vllm:1",
+            (
+                "gaudi-launch render kubernetes -w /models/q8 --machine simulated:hls2 --image "
+                "reg/vllm:1"
+            ),
             "Write a Deployment",
         ),
     ),
     "render kubernetes": (
         Example(
-            "gaudi-launch render kubernetes -w /models/q8 --machine simulated:hls2 --image reg/vllm:1",
+            (
+                "gaudi-launch render kubernetes -w /models/q8 --machine simulated:hls2 --image "
+                "reg/vllm:1"
+            ),
             "Write a Deployment",
         ),
         Example(
-            "gaudi-launch render kubernetes -w /models/q8 --machine simulated:hls2 --image reg/vllm:1 --helm chart",
+            (
+                "gaudi-launch render kubernetes -w /models/q8 --machine simulated:hls2 --image "
+                "reg/vllm:1 --helm chart"
+            ),
             "Write a Helm chart to a folder",
         ),
     ),
@@ -380,7 +407,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Write env.sh and config.yml to a folder",
         ),
         Example(
-            "gaudi-launch render env Qwen/Qwen3-32B -n 2 -l 16k --machine simulated:hls2 --to settings",
+            (
+                "gaudi-launch render env Qwen/Qwen3-32B -n 2 -l 16k --machine simulated:hls2 --to "
+                "settings"
+            ),
             "The same for two cards and a context of 16,000 tokens",
         ),
     ),
@@ -400,27 +430,42 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Write a compose file",
         ),
         Example(
-            "gaudi-launch render compose Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1 --to out",
+            (
+                "gaudi-launch render compose Qwen/Qwen3-8B --machine simulated:hls2 --image "
+                "reg/vllm:1 --to out"
+            ),
             "Use your own image",
         ),
     ),
     "render quadlet": (
         Example(
-            "gaudi-launch render quadlet Qwen/Qwen3-8B --machine simulated:hls2 --image reg/vllm:1 --to out",
+            (
+                "gaudi-launch render quadlet Qwen/Qwen3-8B --machine simulated:hls2 --image "
+                "reg/vllm:1 --to out"
+            ),
             "Write a Quadlet unit to a folder",
         ),
         Example(
-            "gaudi-launch render quadlet Qwen/Qwen3-8B -n 2 --machine simulated:hls2 --image reg/vllm:1 --to out",
+            (
+                "gaudi-launch render quadlet Qwen/Qwen3-8B -n 2 --machine simulated:hls2 --image "
+                "reg/vllm:1 --to out"
+            ),
             "The same for two cards",
         ),
     ),
     "render systemd": (
         Example(
-            "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python /usr/bin/python3 --to out",
+            (
+                "gaudi-launch render systemd Qwen/Qwen3-8B --machine simulated:hls2 --python "
+                "/usr/bin/python3 --to out"
+            ),
             "Write a system unit to a folder",
         ),
         Example(
-            "gaudi-launch render systemd Qwen/Qwen3-8B -n 1 --user --python /usr/bin/python3 --to out",
+            (
+                "gaudi-launch render systemd Qwen/Qwen3-8B -n 1 --user --python /usr/bin/python3 "
+                "--to out"
+            ),
             "Write a unit for 'systemctl --user' on this machine",
         ),
     ),
@@ -469,7 +514,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Print the commands that would run",
         ),
         Example(
-            "gaudi-launch cluster up deepseek-ai/DeepSeek-R1 --hosts a=hls2.json,b=hls2.json --dry-run",
+            (
+                "gaudi-launch cluster up deepseek-ai/DeepSeek-R1 --hosts a=hls2.json,b=hls2.json "
+                "--dry-run"
+            ),
             "The same for hosts with snapshots",
         ),
     ),
@@ -497,7 +545,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Print a Serve config",
         ),
         Example(
-            "gaudi-launch ray config Qwen/Qwen3-8B --replicas 2 --machine simulated:hls2 --out serve.yaml",
+            (
+                "gaudi-launch ray config Qwen/Qwen3-8B --replicas 2 --machine simulated:hls2 --out "
+                "serve.yaml"
+            ),
             "Write a config with two replicas",
         ),
     ),
@@ -532,7 +583,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Show what an upgrade changes",
         ),
         Example(
-            "gaudi-launch engines diff vllm-fork@1.22 vllm-gaudi@0.26 Qwen/Qwen3-8B -n 1 --machine simulated:hls2",
+            (
+                "gaudi-launch engines diff vllm-fork@1.22 vllm-gaudi@0.26 Qwen/Qwen3-8B -n 1 "
+                "--machine simulated:hls2"
+            ),
             "Show what it changes for one plan: settings, buckets, memory",
         ),
     ),
@@ -606,7 +660,10 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Write an index for a start script's cache",
         ),
         Example(
-            "gaudi-launch cache adopt Qwen/Qwen3-8B -n 2 -l 16k -c old-recipes --machine simulated:hls2",
+            (
+                "gaudi-launch cache adopt Qwen/Qwen3-8B -n 2 -l 16k -c old-recipes --machine "
+                "simulated:hls2"
+            ),
             "Give the options that it was filled with",
         ),
     ),

@@ -51,7 +51,7 @@ class HelpPage:
     notes: tuple[str, ...] = ()
 
 
-# --- layout -------------------------------------------------------------------------------------------------
+# --- layout ---------------------------------------------------------------------------------------
 
 
 def terminal_width() -> int:
@@ -146,7 +146,7 @@ def _example_lines(examples: Iterable[Example], width: int, coloured: bool) -> l
     return lines
 
 
-# --- from a command -----------------------------------------------------------------------------------------
+# --- from a command -------------------------------------------------------------------------------
 
 
 def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:

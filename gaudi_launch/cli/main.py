@@ -362,7 +362,8 @@ def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.messages import text
 
-    # some releases of typer vendor click and some import it, so its exceptions are known by their shape
+    # some releases of typer vendor click and some import it, so its exceptions are known by their
+    # shape
     show = getattr(error, "format_message", None)
     code = getattr(error, "exit_code", None)
     if isinstance(code, int) and show is None:  # Exit

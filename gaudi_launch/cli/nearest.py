@@ -13,7 +13,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 
 _MOST = 2
-# difflib's ratio below which a name is another one, not a misspelling; and how far from the best (assumed)
+# difflib's ratio below which a name is another one, not a misspelling; and how far from the best
+# (assumed)
 _NEAR = 0.6
 _MARGIN = 0.1
 

@@ -22,7 +22,8 @@ from gaudi_launch.messages import Message, message
 
 Level = Literal["fail", "warn", "note"]
 
-# seconds. Assumed: clocks further apart make logs of several hosts unreadable; nothing in the engines needs them
+# seconds. Assumed: clocks further apart make logs of several hosts unreadable; nothing in the
+# engines needs them
 _CLOCKS = 2.0
 
 

@@ -17,7 +17,8 @@ LOCAL = "local"
 
 LAUNCHER = ("gaudi-launch",)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
-# never a leading "-" (ssh would read an option) and nothing that a shell or ssh's own % and ${} would touch
+# never a leading "-" (ssh would read an option) and nothing that a shell or ssh's own % and ${}
+# would touch
 _TARGET = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9_][A-Za-z0-9._:-]*", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,14}", re.ASCII)
 _MOST_BYTES = 1 << 20

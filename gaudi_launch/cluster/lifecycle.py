@@ -276,7 +276,8 @@ def _start_ray(
         there = {str(node["address"]) for node in nodes if node["alive"]}
         absent = [node for node in engine.nodes if node.address not in there]
         logs = [f"{node.member.name}: {line}" for node in absent
-                for line in log_of(cluster.name, node.member, "ray").strip().splitlines()[-10:]]  # fmt: skip
+                for line in log_of(cluster.name, node.member,
+                                   "ray").strip().splitlines()[-10:]]  # fmt: skip
         raise LaunchError(
             "cluster.ray_short",
             ExitCode.MACHINE,

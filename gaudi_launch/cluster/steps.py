@@ -200,8 +200,9 @@ def render(step: HostStep, cluster_name: str) -> str:
         folder = f"{STATE}/{cluster_name}/{step.member.name}"
         written = "".join(_write_words(path, text) for path, text in step.files.items())
         words = (
-            f'{written}mkdir -p "{folder}" && cd / && {{ nohup setsid {words} >> "{folder}/{step.name}.log" 2>&1 '
-            f'< /dev/null & echo $! > "{folder}/{step.name}.pid"; }}'
+            f'{written}mkdir -p "{folder}" && cd / && {{ nohup setsid {words} >> '
+            f'"{folder}/{step.name}.log" 2>&1 < /dev/null & echo $! > '
+            f'"{folder}/{step.name}.pid"; }}'
         )
     return _on(step.member, words)
 
@@ -212,7 +213,10 @@ def _write_words(path: str, text: str) -> str:
     Everybody can write in /tmp.
     """
     folder = shlex.quote(path.rpartition("/")[0])
-    own = f"[ ! -L {folder} ] && {{ [ -d {folder} ] || mkdir -p -m 700 {folder}; }} && [ -O {folder} ]"
+    own = (
+        f"[ ! -L {folder} ] && {{ [ -d {folder} ] || mkdir -p -m 700 {folder}; }} && [ -O "
+        f"{folder} ]"
+    )
     return f"{own} && chmod 700 {folder} && printf %s {shlex.quote(text)} > {shlex.quote(path)} && "
 
 

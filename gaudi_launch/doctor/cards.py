@@ -342,7 +342,8 @@ def _links(facts: DoctorFacts) -> Verdict:
     if not reporting:
         return unknown("doctor.cards.unread", "", "UP", what="ports")
     if internal is None:
-        # external ports of Gaudi3 OAM differ from module to module, so a port that is down may be one of three
+        # external ports of Gaudi3 OAM differ from module to module, so a port that is down may be
+        # one of three
         down = [card for card in reporting if len(card.ports_down or ()) > 3]
     else:
         down = [card for card in reporting if internal & set(card.ports_down or ())]

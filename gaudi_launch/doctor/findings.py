@@ -108,7 +108,8 @@ def unreadable(path: str, expected: Shown = "") -> Verdict:
     return unknown("doctor.unreadable", "", expected, path=path)
 
 
-# huge pages of 2 MiB that the guides set, the cards of that server, and one card's even share (assumed)
+# huge pages of 2 MiB that the guides set, the cards of that server, and one card's even share
+# (assumed)
 SERVER_PAGES = 15000
 SERVER_CARDS = 8
 CARD_PAGES = SERVER_PAGES // SERVER_CARDS

@@ -1,7 +1,7 @@
 """Commands of Intel's installer and packages of a Gaudi release; nothing is run.
 
-docs: Driver and Software Installation, 1.19.2 and 1.23.0 (install, upgrade); Bare Metal Installation
-(PyTorch); Gaudi2E 1.23.0 manual 1.2.1. The version of the packages is RELEASE-BUILD
+docs: Driver and Software Installation, 1.19.2 and 1.23.0 (install, upgrade); Bare Metal
+Installation (PyTorch); Gaudi2E 1.23.0 manual 1.2.1. The version of the packages is RELEASE-BUILD
 (`apt list --installed`, same manual 1.2.2).
 """
 

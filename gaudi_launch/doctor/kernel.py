@@ -99,7 +99,10 @@ def _numa_balancing(facts: DoctorFacts) -> Verdict:
         message("doctor.kernel.numa_balancing.remedy"),
         commands=("sudo sysctl -w kernel.numa_balancing=0",),
         persist=(
-            "echo 'kernel.numa_balancing = 0' | sudo tee /etc/sysctl.d/90-gaudi-launch-numa-balancing.conf",
+            (
+                "echo 'kernel.numa_balancing = 0' | sudo tee "
+                "/etc/sysctl.d/90-gaudi-launch-numa-balancing.conf"
+            ),
         ),
         root=True,
         fix="numa_balancing",

@@ -22,7 +22,8 @@ from gaudi_launch.doctor.findings import (
 from gaudi_launch.messages import message
 
 _NOFILE = 65535
-# assumed: vLLM's message queues between processes take a few hundred MiB; docker's default of 64 MiB is too small
+# assumed: vLLM's message queues between processes take a few hundred MiB; docker's default of 64
+# MiB is too small
 _SHM_MIB = 1024
 # the cards of a node with less than this fraction of its even share use pages of the other socket
 _NODE_SHARE = 0.25
@@ -33,7 +34,10 @@ def _more_pages(pages: int) -> Remedy:
         message("doctor.memory.hugepages.remedy", pages=pages),
         commands=(f"sudo sysctl -w vm.nr_hugepages={pages}",),
         persist=(
-            f"echo 'vm.nr_hugepages = {pages}' | sudo tee /etc/sysctl.d/90-gaudi-launch-hugepages.conf",
+            (
+                f"echo 'vm.nr_hugepages = {pages}' | sudo tee "
+                "/etc/sysctl.d/90-gaudi-launch-hugepages.conf"
+            ),
         ),
         root=True,
         fix="hugepages",
@@ -106,7 +110,10 @@ def _hugepages_nodes(facts: DoctorFacts) -> Verdict:
     if not poor:
         return ok(shown, expected)
     commands = tuple(
-        f"echo {even} | sudo tee /sys/devices/system/node/node{node.id}/hugepages/hugepages-2048kB/nr_hugepages"
+        (
+            f"echo {even} | sudo tee "
+            f"/sys/devices/system/node/node{node.id}/hugepages/hugepages-2048kB/nr_hugepages"
+        )
         for node in nodes
     )
     remedy = Remedy(message("doctor.memory.hugepages_nodes.remedy"), commands=commands, root=True)
@@ -123,8 +130,8 @@ def _transparent(facts: DoctorFacts) -> Verdict:
 
 
 _LIMITS = (
-    "printf '* - nofile 1048576\\n* - memlock unlimited\\nroot - nofile 1048576\\nroot - memlock unlimited\\n' | "
-    "sudo tee /etc/security/limits.d/90-gaudi-launch.conf"
+    "printf '* - nofile 1048576\\n* - memlock unlimited\\nroot - nofile 1048576\\nroot - memlock "
+    "unlimited\\n' | sudo tee /etc/security/limits.d/90-gaudi-launch.conf"
 )
 
 

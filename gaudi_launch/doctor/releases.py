@@ -56,8 +56,9 @@ class PythonPackage:
 class Releases:
     """The tables of the file.
 
-    ``kernels``: oldest kernel by distribution (``ubuntu-22.04``) by release. ``bad_pairs``: source by (user space,
-    driver). ``packages``: those of a host, ``container_packages`` those of a host whose engines run in containers.
+    ``kernels``: oldest kernel by distribution (``ubuntu-22.04``) by release. ``bad_pairs``: source
+    by (user space, driver). ``packages``: those of a host, ``container_packages`` those of a host
+    whose engines run in containers.
     ``builds``: the build number in the version of a release's packages.
     """
 

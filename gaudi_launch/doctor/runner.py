@@ -42,7 +42,8 @@ from gaudi_launch.host.host_config import HostConfig
 
 _log = logging.getLogger(__name__)
 
-# host, kernel, memory, driver, cards, network, container, engine, gateway, weights, cache; long ones last
+# host, kernel, memory, driver, cards, network, container, engine, gateway, weights, cache; long
+# ones last
 CHECKS: tuple[Check, ...] = tuple(
     sorted(
         (

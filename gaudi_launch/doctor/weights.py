@@ -23,7 +23,8 @@ from gaudi_launch.messages import message
 _log = logging.getLogger(__name__)
 
 _NETWORK = (
-    "nfs", "cifs", "smb", "ceph", "lustre", "glusterfs", "fuse.", "9p", "beegfs", "gpfs", "wekafs", "afs", "ocfs2",
+    "nfs", "cifs", "smb", "ceph", "lustre", "glusterfs", "fuse.", "9p", "beegfs", "gpfs", "wekafs",
+    "afs", "ocfs2",
 )  # fmt: skip
 # assumed: recipe caches of eight cards are gigabytes; with less than 1 GiB the first graphs no
 # longer fit

@@ -13,7 +13,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.planning.container import Container, Mount
 
-# docs: Docker Installation; huggingface/text-generation-inference@db931fcf:docs/source/backends/gaudi.mdx
+# docs: Docker Installation;
+# huggingface/text-generation-inference@db931fcf:docs/source/backends/gaudi.mdx
 RUNTIME = "habana"
 GAUDI_WORDS = (f"--runtime={RUNTIME}", "--cap-add=sys_nice", "--ipc=host")
 # for jobs over the host's RDMA network cards (Gaudi2E inference manual 1.21, 3.1.1)

@@ -15,7 +15,8 @@ from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.profiles import read_document
 
 _SPECULATIVE = "--speculative-config"
-# vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/v1/worker/hpu_model_runner.py:1453 raises NotImplementedError
+# vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/v1/worker/hpu_model_runner.py:1453 raises
+# NotImplementedError
 _NO_METHOD = "medusa"
 
 

@@ -25,8 +25,9 @@ from gaudi_launch.planning.request import Request
 
 _log = logging.getLogger(__name__)
 
-# what a plan is for where no engine is installed and the model needs no other: HabanaAI/vllm-fork@95af7009, the
-# server's own message of its end, names the plugin as the fork's successor
+# what a plan is for where no engine is installed and the model needs no other:
+# HabanaAI/vllm-fork@95af7009, the server's own message of its end, names the plugin as the fork's
+# successor
 DEFAULT = "vllm-gaudi"
 # whose start scripts --tuning reference follows where no engine is installed
 SCRIPTED = "vllm-fork@1.21"

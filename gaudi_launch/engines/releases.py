@@ -15,8 +15,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.profiles import read_document
 
-# in the name of an image of the bare framework, without a serving engine (the Gaudi2E inference manual 1.21, 1.4,
-# installs vLLM into one)
+# in the name of an image of the bare framework, without a serving engine (the Gaudi2E inference
+# manual 1.21, 1.4, installs vLLM into one)
 _BARE = "installer-"
 
 
@@ -38,8 +38,8 @@ class Release:
     """One engine at one version, as in profiles/engines.
 
     ``engine`` is its value of --engine, ``images`` its makers' images, newest first, ``release``
-    the Gaudi software it is made for, ``upstream`` the vLLM that loads a plugin, whose file of build
-    requirements is ``build_requirements``.
+    the Gaudi software it is made for, ``upstream`` the vLLM that loads a plugin, whose file of
+    build requirements is ``build_requirements``.
     """
 
     engine: str
@@ -191,7 +191,8 @@ class PinTrial:
 def trial_of(constraints: str) -> PinTrial | None:
     """Return the trial of a constraints file.
 
-    Return None where exactly this file was not tried. Trials are made by ``scripts/acceptance/pinned_installs.py``.
+    Return None where exactly this file was not tried. Trials are made by
+    ``scripts/acceptance/pinned_installs.py``.
     """
     file = Path(constraints)
     found = _record("tried").get(file.stem)

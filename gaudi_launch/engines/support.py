@@ -25,8 +25,9 @@ from gaudi_launch.planning.precision import kernels_of
 from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus, Validated
 
 _DEEPSEEK = "deepseek_r1"
-# vllm-project/vllm 0.26.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS: a class is also taken from a base class with
-# another suffix. The forks do not have this (vllm/model_executor/models/registry.py _normalize_archs).
+# vllm-project/vllm 0.26.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS: a class is also taken from a
+# base class with another suffix. The forks do not have this (vllm/model_executor/models/registry.py
+# _normalize_archs).
 _SUFFIXES = (
     "ForCausalLM",
     "ForConditionalGeneration",
@@ -169,7 +170,8 @@ def _folder() -> Path:
 def version_of(engine: str, version: str) -> Version | None:
     """Return the shipped data of exactly this version; None where there is none.
 
-    ``engine`` and ``version`` are those of an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is that branch.
+    ``engine`` and ``version`` are those of an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is
+    that branch.
     """
     if version == _DEEPSEEK:
         engine = _DEEPSEEK

@@ -10,7 +10,8 @@ from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
 
 CHAT, EMBED, RERANK, POOL = "chat", "embed", "rerank", "pool"
 
-# vllm-project/vllm 0.32.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS, in its order; "Model" takes the encoders
+# vllm-project/vllm 0.32.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS, in its order; "Model" takes the
+# encoders
 _BY_SUFFIX = (
     ("ForCausalLM", CHAT),
     ("ForConditionalGeneration", CHAT),
@@ -31,7 +32,8 @@ _RERANK_NAME = re.compile(r"rerank", re.IGNORECASE)
 _EMBED_NAME = re.compile(
     r"(^|[-_.])(embed|embedding|embeddings|bge|e5|gte|sfr|stella)([-_.]|$)", re.IGNORECASE
 )
-# vllm-project/vllm 0.32.0:examples/pooling/score/qwen3_reranker_offline.py by way of models/config.py
+# vllm-project/vllm 0.32.0:examples/pooling/score/qwen3_reranker_offline.py by way of
+# models/config.py
 _QWEN3_RERANKER = {
     "architectures": ["Qwen3ForSequenceClassification"],
     "classifier_from_token": ["no", "yes"],

@@ -106,9 +106,10 @@ def renames() -> Mapping[str, Renamed]:
 class EngineProblem:
     """A known problem with its public thread.
 
-    ``versions`` are those that the thread names; ``fixed`` is the first version without it, "" where
-    the thread is open. ``when`` says for which plans it matters: ``gdn``, ``mxfp4``, ``eager``,
-    ``moe``, ``several_cards``, ``long``, "" for every one. The catalogue has its sentence.
+    ``versions`` are those that the thread names; ``fixed`` is the first version without it, ""
+    where the thread is open. ``when`` says for which plans it matters: ``gdn``, ``mxfp4``,
+    ``eager``, ``moe``, ``several_cards``, ``long``, "" for every one. The catalogue has its
+    sentence.
     """
 
     id: str

@@ -12,7 +12,8 @@ from typing import Literal
 from gaudi_launch.errors import ExitCode, LaunchError
 
 Balance = Literal["least-load", "prefix"]
-"""``least-load``: the replica with the fewest requests. ``prefix``: conversations stay on a replica."""
+"""``least-load``: the replica with the fewest requests. ``prefix``: conversations stay on a
+replica."""
 
 # names are keys of HAProxy's map files: one token without control characters
 _NAME = re.compile(r"[!-~]+")

@@ -3,13 +3,14 @@
 Pure: records in, texts by file name out. Directives: HAProxy 2.8 configuration manual.
 
 A request is kept in one buffer, to find its model and to send it to another engine. HAProxy copies
-the complete buffer for that, however short the request is (measured: docs/gateway.md). Therefore two
-processes: the first has the address, keys and limits, and small buffers; it passes requests above
-112 KiB to the second one, which has large buffers.
+the complete buffer for that, however short the request is (measured: docs/gateway.md). Therefore
+two processes: the first has the address, keys and limits, and small buffers; it passes requests
+above 112 KiB to the second one, which has large buffers.
 
-vLLM sends the head of a stream before its first token, and HAProxy sends no request again once it has
-a head. Therefore each process passes a request through itself: the inner part waits for the first byte
-of the body, and answers 502 where the engine ends before it; the outer part sends the request again.
+vLLM sends the head of a stream before its first token, and HAProxy sends no request again once it
+has a head. Therefore each process passes a request through itself: the inner part waits for the
+first byte of the body, and answers 502 where the engine ends before it; the outer part sends the
+request again.
 """
 
 from __future__ import annotations
@@ -88,6 +89,11 @@ class GatewayFiles:
 
     argv: tuple[str, ...]
     files: Mapping[str, str]
+
+
+_LOG_FORMAT = (
+    "%ci user=%[var(txn.user)] %b/%s status=%ST wait=%Tr total=%Ta bytes=%B end=%ts retries=%rc"
+)
 
 
 def gateway_files(
@@ -174,7 +180,7 @@ def _defaults(settings: GatewaySettings) -> str:
 defaults
     mode http
     log global
-    log-format "%ci user=%[var(txn.user)] %b/%s status=%ST wait=%Tr total=%Ta bytes=%B end=%ts retries=%rc"
+    log-format "{_LOG_FORMAT}"
     # also the time before a request is sent again when one engine is left
     timeout connect 300ms
     timeout client {settings.timeout_seconds}s
@@ -195,7 +201,10 @@ defaults
 
 def _error_page(status: int, id: str, retry: int | None = None) -> str:
     after = f" hdr Retry-After {retry}" if retry is not None else ""
-    return f"    http-error status {status} content-type application/json{after} string {_error(status, id)}"
+    return (
+        f"    http-error status {status} content-type application/json{after} string "
+        f"{_error(status, id)}"
+    )
 
 
 def _error(status: int, id: str) -> str:
@@ -203,7 +212,8 @@ def _error(status: int, id: str) -> str:
     document = {
         "error": {"message": text(id), "type": _TYPES[status], "code": id.partition(".")[2][4:]}
     }
-    # no character that ends an argument or starts a variable: quotes and backslashes are escaped below
+    # no character that ends an argument or starts a variable: quotes and backslashes are escaped
+    # below
     content = json.dumps(document, ensure_ascii=False)
     return "'" + content.replace("'", "\\u0027") + "'"
 
@@ -223,7 +233,10 @@ _TYPES = {
 def _refuse(status: int, id: str, condition: str, retry: int | None = None) -> str:
     after = f" hdr Retry-After {retry}" if retry is not None else ""
     kind = "content-type application/json"
-    return f"    http-request return status {status} {kind}{after} string {_error(status, id)} {condition}"
+    return (
+        f"    http-request return status {status} {kind}{after} string {_error(status, id)} "
+        f"{condition}"
+    )
 
 
 def _frontend(settings: GatewaySettings) -> str:
@@ -299,10 +312,16 @@ def _routed(condition: str) -> list[str]:
     return [
         f"    http-request lua.route if {condition}",
         _refuse(400, "gateway.api_json", f"if {condition} !{{ var(txn.model) -m found }}"),
-        f"    http-request set-var(txn.section) var(txn.model),map_str({MODELS_MAP}) if {condition}",
+        (
+            f"    http-request set-var(txn.section) var(txn.model),map_str({MODELS_MAP}) if "
+            f"{condition}"
+        ),
         _refuse(404, "gateway.api_model", f"if {condition} !{{ var(txn.section) -m found }}"),
         f"    http-request set-var(txn.up) var(txn.section),nbsrv if {condition}",
-        f"    http-request set-header {_MODEL_HEADER} %[var(txn.model)] if {condition} {{ var(txn.up) -m int 0 }}",
+        (
+            f"    http-request set-header {_MODEL_HEADER} %[var(txn.model)] if {condition} {{ "
+            "var(txn.up) -m int 0 }"
+        ),
         f"    http-request set-header {_SECTION_HEADER} %[var(txn.section)] if {condition}",
         f"    http-request set-header {_PREFIX_HEADER} %[var(txn.prefix),sha1,hex] if {condition}",
         f"    http-request set-log-level silent if {condition} !{{ var(txn.up) -m int 0 }}",
@@ -349,7 +368,10 @@ def _keys(unless: str) -> list[str]:
     return [
         f"    http-request set-var(txn.key) {bearer} if {{ req.hdr(authorization) -m found }}",
         # Anthropic's header, for /v1/messages
-        "    http-request set-var(txn.key) req.hdr(x-api-key) if !{ req.hdr(authorization) -m found }",
+        (
+            "    http-request set-var(txn.key) req.hdr(x-api-key) if !{ req.hdr(authorization) -m "
+            "found }"
+        ),
         f"    http-request set-var(txn.user) var(txn.key),sha2(256),hex,lower,map_str({USERS_MAP})",
         "    http-request unset-var(txn.key)",
         _refuse(401, "gateway.api_key", f"{unless} or {{ var(txn.user) -m found }}"),
@@ -363,7 +385,10 @@ def _limited(limits: RequestLimits) -> list[str]:
     return [
         "    http-request track-sc0 var(txn.user) table users",
         f"    http-request set-var(txn.rate) var(txn.user),map_str_int({RATES_MAP},{rate})",
-        f"    http-request set-var(txn.concurrent) var(txn.user),map_str_int({CONCURRENT_MAP},{concurrent})",
+        (
+            "    http-request set-var(txn.concurrent) "
+            f"var(txn.user),map_str_int({CONCURRENT_MAP},{concurrent})"
+        ),
         _refuse(429, "gateway.api_rate", "if { sc0_http_req_rate(users),sub(txn.rate) gt 0 }", 10),
         _refuse(
             429, "gateway.api_concurrent", "if { sc0_conn_cur(users),sub(txn.concurrent) gt 0 }", 1
@@ -375,7 +400,8 @@ def _backend(number: int, backend: Backend) -> str:
     lines = [f"backend {section_of(number, backend)}"]
     if backend.balance == "prefix":
         lines += [
-            # the same replica for the turns of a conversation, unless it has half more than its share
+            # the same replica for the turns of a conversation, unless it has half more than its
+            # share
             "    balance hash var(txn.prefix)",
             "    hash-type consistent sdbm avalanche",
             "    hash-balance-factor 150",

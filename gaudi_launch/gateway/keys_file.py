@@ -16,7 +16,8 @@ _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 def users(path: Path) -> tuple[str, ...]:
     """Return the users of a keys file, in its order, each once.
 
-    The keys are not kept.     Raises LaunchError (USAGE) naming the file, and the line of what is wrong in it.
+    The keys are not kept.     Raises LaunchError (USAGE) naming the file, and the line of what is
+    wrong in it.
     """
     try:
         mode = path.stat().st_mode

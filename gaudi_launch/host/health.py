@@ -26,9 +26,10 @@ _ROWS = "Pending"
 class CardHealth:
     """The condition of one card, by hl-smi's index. None where nothing reports it.
 
-    ``slowdowns`` are the throttle reasons that are active now (``Thermal Slowdown``); ``violations`` the counters
-    of past ones by cause (``thermal``, ``power``; the unit is not documented). ``limit_c`` is the critical
-    temperature that the card itself reports (hwmon temp1_crit).
+    ``slowdowns`` are the throttle reasons that are active now (``Thermal Slowdown``);
+    ``violations`` the counters of past ones by cause (``thermal``, ``power``; the unit is not
+    documented). ``limit_c`` is the critical temperature that the card itself reports (hwmon
+    temp1_crit).
     """
 
     index: int

@@ -34,7 +34,8 @@ SECONDS = 5.0
 _LARGEST = 2 << 20
 _CONTROL = re.compile(r"[^\S\n\r\t ]|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
-# No release documents what it says to an unknown field, so each list is shorter than the one before.
+# No release documents what it says to an unknown field, so each list is shorter than the one
+# before.
 CARD_FIELDS: tuple[tuple[str, ...], ...] = (
     (
         "index",

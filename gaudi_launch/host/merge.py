@@ -82,5 +82,6 @@ class Cards:
                 f"accel{facts.get('index')}" if facts.get("index") is not None else facts.get("bus")
             )
             self.quarrels.append(
-                f"{place}: {name} is {facts.get(name)} by {facts.sources[name]} and {value} by {source}"
+                f"{place}: {name} is {facts.get(name)} by {facts.sources[name]} and {value} by "
+                f"{source}"
             )

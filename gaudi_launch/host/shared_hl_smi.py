@@ -1,7 +1,8 @@
 """hl-smi shared by all programs of a user: at most one call per second.
 
 Each query is answered by the card's firmware, so `top`, the exporter and the services share the
-answers through one file. Ages are read from the system's monotonic clock, which all processes share.
+answers through one file. Ages are read from the system's monotonic clock, which all processes
+share.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.read import assemble
 from gaudi_launch.host.simulated_files import SimulatedServer
 
-# index -> (module, bus) of hls2: HabanaAI/Setup_and_Install@b626de8:utils/intel_gaudi_health_screen README.
-# Buses of gaudi2e: Gaudi2E 1.23.0 manual; of gaudi3: ibm-cloud-docs/openshift. The rest is made up.
+# index -> (module, bus) of hls2: HabanaAI/Setup_and_Install@b626de8:utils/intel_gaudi_health_screen
+# README. Buses of gaudi2e: Gaudi2E 1.23.0 manual; of gaudi3: ibm-cloud-docs/openshift. The rest is
+# made up.
 BOXES: Mapping[str, SimulatedServer] = {
     "hls2": SimulatedServer(
         product="gaudi2",

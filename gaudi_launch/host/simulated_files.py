@@ -20,7 +20,8 @@ RELEASE = "1.22.1"
 DRIVER = "1.22.1-97ec1a4"
 FIRMWARE = "61.4.2.1"
 KERNEL = "6.8.0-57-generic"
-# the newest boot image that the 1.21.2 and later SPI firmware of Gaudi2 does not start with (release notes)
+# the newest boot image that the 1.21.2 and later SPI firmware of Gaudi2 does not start with
+# (release notes)
 OLD_FIT = "1.20.1"
 # made up: what a card reports as its own limit through hwmon
 TEMPERATURE_LIMIT_C = 105
@@ -184,15 +185,23 @@ def _system(files: dict[str, str], box: SimulatedServer, options: Options) -> No
     files.update(
         {
             "etc/hostname": host,
-            "etc/os-release": 'NAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu\nPRETTY_NAME="Ubuntu 22.04.5 LTS"\n',
-            "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000:Ann:/home/ann:/bin/bash\n",
-            "etc/default/grub": f'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="{boot if tuned else plain}"\n',
+            "etc/os-release": (
+                'NAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu\nPRETTY_NAME="Ubuntu 22.04.5 LTS"\n'
+            ),
+            "etc/passwd": (
+                "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000:Ann:/home/ann:/bin/bash\n"
+            ),
+            "etc/default/grub": (
+                f'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="{boot if tuned else plain}"\n'
+            ),
             "proc/cmdline": command_line,
             "proc/version": f"Linux version {KERNEL} (buildd@host) #59-Ubuntu SMP PREEMPT_DYNAMIC",
             "proc/uptime": "86400.00 1000000.00",
             "proc/loadavg": "0.10 0.10 0.10 1/2000 5000",
             "proc/swaps": "Filename\tType\tSize\tUsed\tPriority\n",
-            "proc/mounts": "/dev/mapper/root / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw,size=528000000k 0 0\n",
+            "proc/mounts": (
+                "/dev/mapper/root / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw,size=528000000k 0 0\n"
+            ),
             "proc/self/limits": limit_lines,
             "proc/sys/kernel/hostname": host,
             "proc/sys/kernel/osrelease": KERNEL,
@@ -233,9 +242,10 @@ def _memory(files: dict[str, str], box: SimulatedServer, options: Options) -> No
     total = box.memory_gib << 20
     free = total * 9 // 10 - pages * 2048
     files["proc/meminfo"] = (
-        f"MemTotal:       {total} kB\nMemFree:        {free} kB\nMemAvailable:   {free + (8 << 20)} kB\n"
-        f"SwapTotal:      0 kB\nSwapFree:       0 kB\nHugePages_Total: {pages}\nHugePages_Free:  {pages}\n"
-        "HugePages_Rsvd:        0\nHugePages_Surp:        0\nHugepagesize:       2048 kB\n"
+        f"MemTotal:       {total} kB\nMemFree:        {free} kB\n"
+        f"MemAvailable:   {free + (8 << 20)} kB\nSwapTotal:      0 kB\nSwapFree:       0 kB\n"
+        f"HugePages_Total: {pages}\nHugePages_Free:  {pages}\nHugePages_Rsvd:        0\n"
+        "HugePages_Surp:        0\nHugepagesize:       2048 kB\n"
     )
     files["proc/sys/vm/nr_hugepages"] = str(pages)
     files["sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] = str(pages)
@@ -284,8 +294,10 @@ def _cpus(files: dict[str, str], box: SimulatedServer, options: Options) -> None
             files[f"{here}/cpuidle/state{number}/name"] = name
             files[f"{here}/cpuidle/state{number}/disable"] = "0"
         described.append(
-            f"processor\t: {cpu}\nvendor_id\t: {maker}\nmodel name\t: {AMD_CPU if amd else box.cpu_model}\n"
-            f"physical id\t: {core // box.cores_per_socket}\nflags\t\t: fpu sse2 avx2 avx512f amx_bf16 ht\n"
+            f"processor\t: {cpu}\nvendor_id\t: {maker}\n"
+            f"model name\t: {AMD_CPU if amd else box.cpu_model}\n"
+            f"physical id\t: {core // box.cores_per_socket}\n"
+            "flags\t\t: fpu sse2 avx2 avx512f amx_bf16 ht\n"
         )
     files["proc/cpuinfo"] = "\n".join(described)
 
@@ -306,8 +318,10 @@ def _network(files: dict[str, str]) -> None:
         "     |-- 127.0.0.1\n        /32 host LOCAL\n"
     )
     files["proc/net/tcp"] = (
-        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-        "   0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1\n"
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  "
+        "timeout inode\n"
+        "   0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0       "
+        " 0 1 1\n"
     )
     files["sys/class/net/ens8f0/operstate"] = "up"
     files["sys/class/net/ens8f1/operstate"] = "down"

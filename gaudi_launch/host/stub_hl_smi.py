@@ -85,7 +85,10 @@ def _log(cards: list[dict[str, Any]]) -> str:
             f"        Module ID                       : {card['module_id']}",
             "        PCI",
             f"                Bus Id                  : {card['bus_id']}",
-            f"        Firmware [FIT] Version          : Linux gaudi 5.10.18-{card['fit']} #1 SMP PREEMPT aarch64",
+            (
+                f"        Firmware [FIT] Version          : Linux gaudi 5.10.18-{card['fit']} #1 "
+                "SMP PREEMPT aarch64"
+            ),
             f"        Firmware [SPI] Version          : Preboot version {card['spi']}",
             "        Clocks Throttle Reasons",
             f"                HW Slowdown             : {_active(card['slowdowns'])}",
@@ -138,7 +141,10 @@ def _table(machine: dict[str, Any]) -> str:
         share = "N/A" if used is None else f"{100 * used // total}%"
         power = f"{card['power.draw']:4}W / {card['cap']:4}W"
         lines += [
-            f"| {card['index']:3}  {card['name']:<20}N/A  | {card['bus_id']}     N/A | {card['events']:19}  |",
+            (
+                f"| {card['index']:3}  {card['name']:<20}N/A  | {card['bus_id']}     N/A | "
+                f"{card['events']:19}  |"
+            ),
             f"| N/A  {str(card['temperature.aip']) + 'C':>4}   P0 {power}  |{memory:>21} |"
             f"{str(card['utilization.aip']) + '%':>7}{share:>14} |",
             rule,
@@ -151,7 +157,8 @@ def _table(machine: dict[str, Any]) -> str:
     for card in machine["cards"]:
         if card["process"] is None:
             lines.append(
-                f"| {card['index']:3}        N/A   N/A    N/A                                      N/A        |"
+                f"| {card['index']:3}        N/A   N/A    N/A                                "
+                "      N/A        |"
             )
         else:
             pid, name = card["process"]

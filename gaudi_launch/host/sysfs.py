@@ -78,7 +78,8 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
     pci_id = (pci_word("device") or "").lower().removeprefix("0x") or None
     known = identify(pci_id=pci_id, device_type=facts.get("device_type"))
     if known is not None:
-        # the driver does not say HL-225; this is the product's plain name until hl-smi gives the exact one
+        # the driver does not say HL-225; this is the product's plain name until hl-smi gives the
+        # exact one
         facts.hint(
             "product", known.names[0], "PCI id" if pci_id in known.pci_ids else "sysfs device_type"
         )

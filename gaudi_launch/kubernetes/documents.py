@@ -147,7 +147,8 @@ def header(models: Sequence[ServedModel], cluster: KubernetesTarget, how: str) -
         )
     if cluster.kind == "leaderworkerset":
         lines.append(
-            f"Groups of {cluster.nodes} pods, one per node: needs the LeaderWorkerSet controller (v0.6 or newer)."
+            f"Groups of {cluster.nodes} pods, one per node: needs the LeaderWorkerSet "
+            "controller (v0.6 or newer)."
         )
     return lines
 

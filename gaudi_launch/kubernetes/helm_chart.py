@@ -167,7 +167,10 @@ class _Marks:
             return f"{{{{ {_value(found.path)} }}}}"
         if isinstance(found, Checksum):
             file = f"/{_file('ConfigMap', '', found.suffix)}"
-            return f"{{{{ include (print $.Template.BasePath {json.dumps(file)}) $ | sha256sum | quote }}}}"
+            return (
+                f"{{{{ include (print $.Template.BasePath {json.dumps(file)}) $ | sha256sum | "
+                "quote }}"
+            )
         tail = f"-{found.suffix}" if found.suffix else ""
         return f'{{{{ .Release.Name | trunc {found.most - len(tail)} | trimSuffix "-" }}}}{tail}'
 

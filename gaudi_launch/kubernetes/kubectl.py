@@ -43,7 +43,10 @@ _MEANINGS = (
     ),
     (
         re.compile(
-            r"unauthorized|must be logged in|forbidden|certificate|executable .* not found|getting credentials",
+            (
+                r"unauthorized|must be logged in|forbidden|certificate|"
+                r"executable .* not found|getting credentials"
+            ),
             re.IGNORECASE,
         ),
         "kube.forbidden",

@@ -23,13 +23,15 @@ _PARTS = {
     "vision_tower": "vision",
     "mm_vision_tower": "vision",
 }
-# families that see, where there is only a name to go by: assumed from the names of their releases on the hub
+# families that see, where there is only a name to go by: assumed from the names of their releases
+# on the hub
 _VISION_NAME = re.compile(
     r"llava|pixtral|internvl|idefics|paligemma|smolvlm|minicpm-v|(?<![a-z])vl(?![a-z])|(?<![a-z])vision(?![a-z])"
     r"|gemma-3-(4|12|27)b|llama-4",
     re.IGNORECASE,
 )
-# how the families count their experts (config.json of Mixtral, Qwen MoE, DeepSeek, Llama 4, GLM, DBRX, Jamba)
+# how the families count their experts (config.json of Mixtral, Qwen MoE, DeepSeek, Llama 4, GLM,
+# DBRX, Jamba)
 _EXPERT_KEYS = (
     "num_local_experts",
     "num_experts",
@@ -38,7 +40,8 @@ _EXPERT_KEYS = (
     "num_routed_experts",
 )
 # what config.json leaves to the configuration class of its model_type
-# (huggingface/transformers@008f5c8c2:src/transformers/models/gemma3/configuration_gemma3.py Gemma3TextConfig)
+# (huggingface/transformers@008f5c8c2:src/transformers/models/gemma3/configuration_gemma3.py
+# Gemma3TextConfig)
 _GEMMA3 = {
     "num_attention_heads": 8,
     "num_key_value_heads": 4,
@@ -227,7 +230,8 @@ def _number(document: Mapping[str, Any], *names: str) -> int | None:
 
 
 def _kv_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
-    # falcon: one head for all queries unless the new decoder says otherwise (transformers FalconConfig)
+    # falcon: one head for all queries unless the new decoder says otherwise (transformers
+    # FalconConfig)
     if text.get("multi_query") is True and not text.get("new_decoder_architecture"):
         return 1
     # chatglm calls it multi_query_group_num (THUDM/glm-4-9b-chat config.json)

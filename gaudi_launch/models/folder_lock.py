@@ -49,7 +49,8 @@ def hold(folder: Path, work: str) -> Iterator[None]:
             if _lives(holder) or time.monotonic() > given_up:
                 raise LaunchError("lock.held", ExitCode.FAILED, path=str(folder), holder=holder)
             time.sleep(0.05)
-        # for people who look; the lock itself is the kernel's. A full disk must not keep a pull from resuming
+        # for people who look; the lock itself is the kernel's. A full disk must not keep a pull
+        # from resuming
         with best_effort(_log, "write who works in the folder"):
             locks.write_holder(handle, f"{work}, PID {os.getpid()}\n")
         yield

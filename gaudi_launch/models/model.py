@@ -11,12 +11,13 @@ class Model:
     """Facts of one model. ``None`` means "could not be read".
 
     ``path`` is what the user gave (folder or hub id), ``name`` its last part. ``source`` is
-    ``config.json`` when the folder was read and ``name`` when only the name is known. ``parameters``
-    counts weights; ``weight_bytes`` is their size on disk. ``mla_rank`` is kv_lora_rank +
-    qk_rope_head_dim for MLA models. ``intermediate_size`` is the MLP's width that one token passes: in MoE models
-    all experts of a token together. ``unloaded_bytes`` of ``weight_bytes`` belong to layers behind the last one
-    (they guess further tokens), which engines skip. ``files_missing`` names shards that the index lists and the
-    folder lacks. ``converted``: 'gaudi-launch convert' brought the folder's fp8 weights into Gaudi2's range.
+    ``config.json`` when the folder was read and ``name`` when only the name is known.
+    ``parameters`` counts weights; ``weight_bytes`` is their size on disk. ``mla_rank`` is
+    kv_lora_rank + qk_rope_head_dim for MLA models. ``intermediate_size`` is the MLP's width that
+    one token passes: in MoE models all experts of a token together. ``unloaded_bytes`` of
+    ``weight_bytes`` belong to layers behind the last one (they guess further tokens), which engines
+    skip. ``files_missing`` names shards that the index lists and the folder lacks. ``converted``:
+    'gaudi-launch convert' brought the folder's fp8 weights into Gaudi2's range.
     """
 
     path: str

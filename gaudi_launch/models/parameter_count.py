@@ -1,8 +1,9 @@
 """Count a model's parameters from config.json alone, layer by layer.
 
-Pure. The rules follow the classes of huggingface/transformers 5.19 (models/<model_type>/modeling_*.py).
-`scripts/model_sizes.py` instantiates those classes on the meta device, and the tests compare: equal
-within 1 %. Norms, biases and router corrections are not counted, they are below 0.1 %.
+Pure. The rules follow the classes of huggingface/transformers 5.19
+(models/<model_type>/modeling_*.py). `scripts/model_sizes.py` instantiates those classes on the meta
+device, and the tests compare: equal within 1 %. Norms, biases and router corrections are not
+counted, they are below 0.1 %.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ Kind = Literal["full", "sliding", "latent", "linear", "mamba", "none"]
 # gate, up and down; the older families have no gate (their modelling files in transformers)
 _GATED, _PLAIN = 3, 2
 _PLAIN_TYPES = (
-    "gptj", "gpt_neo", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "phi", "mpt", "codegen",
-    "xglm", "nemotron_h",
+    "gptj", "gpt_neo", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "phi", "mpt",
+    "codegen", "xglm", "nemotron_h",
 )  # fmt: skip
 _GATED_TYPES = ("phi3", "phimoe", "phi4")
 # families whose output head is their embedding unless config.json says otherwise
 _TIED_TYPES = (
-    "gemma", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "mpt", "xglm", "gpt_neo", "minicpm",
-    "cohere",
+    "gemma", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "mpt", "xglm",
+    "gpt_neo", "minicpm", "cohere",
 )  # fmt: skip
 _UNTIED_TYPES = ("gpt_neox",)
 # where config.json leaves the width to the class: four times for the plain families; 3.5 is assumed
@@ -78,8 +79,8 @@ def parameters_of(model: Model) -> Parameters | None:
     Return None where its layers, hidden size or heads are not known, and for experts by modality
     without the width of each.
 
-    >>> llama = Model("m", "m", layers=32, hidden_size=4096, intermediate_size=14336, heads=32, kv_heads=8,
-    ...     head_dim=128, vocab_size=128256)
+    >>> llama = Model("m", "m", layers=32, hidden_size=4096, intermediate_size=14336, heads=32,
+    ...     kv_heads=8, head_dim=128, vocab_size=128256)
     >>> found = parameters_of(llama)
     >>> found and round(found.language / 1e9, 2)
     8.03
@@ -439,8 +440,8 @@ def _experts(model: Model, text: Mapping[str, Any], matrices: int) -> tuple[int,
 
 def _shared_width(text: Mapping[str, Any], width: int) -> int:
     named = _number(
-        text, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim",
-        "shared_intermediate_size",
+        text, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
+        "share_expert_dim", "shared_intermediate_size",
     )  # fmt: skip
     if named:
         return named

@@ -26,8 +26,8 @@ WEIGHT_BYTES: Mapping[str, float] = {
     "awq": 0.525,
     "gptq": 0.525,
 }
-# bytes of a weight on disk where a type is only read: four bits and the eight of a scale for 32 of them
-# (OCP Microscaling Formats specification 1.0)
+# bytes of a weight on disk where a type is only read: four bits and the eight of a scale for 32 of
+# them (OCP Microscaling Formats specification 1.0)
 _STORED_BYTES: Mapping[str, float] = {"mxfp4": 4.25 / 8}
 KV_BYTES: Mapping[str, int] = {
     "auto": 2,
@@ -38,8 +38,9 @@ KV_BYTES: Mapping[str, int] = {
     "fp8": 1,
     "fp8_e4m3fn": 1,
 }
-# gate, up and their product, and five rows of the hidden size (residual, norm, query, key with value, output):
-# chosen so that the one public profiling run, 504 MiB for 4 x 1024 tokens of Llama-3.1-8B, comes out at 496 MiB
+# gate, up and their product, and five rows of the hidden size (residual, norm, query, key with
+# value, output): chosen so that the one public profiling run, 504 MiB for 4 x 1024 tokens of
+# Llama-3.1-8B, comes out at 496 MiB
 _MLP_ROWS, _HIDDEN_ROWS = 3, 5
 # Llama's and Qwen's families are between 2.7 and 5.3; assumed where config.json does not say
 _MLP_RATIO = 3.5
@@ -65,8 +66,8 @@ class CacheRules:
     """The rules by which an engine version counts a token of its cache.
 
     ``compressed``: MLA keeps its latent; otherwise keys and values of all heads, each as wide as a
-    query (HabanaAI/vllm-fork@17a7946f:vllm/config.py get_head_size). ``shared``: layers that use the
-    cache of another one have no other.
+    query (HabanaAI/vllm-fork@17a7946f:vllm/config.py get_head_size). ``shared``: layers that use
+    the cache of another one have no other.
     """
 
     compressed: bool = True

@@ -28,7 +28,8 @@ from gaudi_launch.performance.step_model import (
 )
 
 Floats = Any
-# how far a figure of each kind is off where the model is right: repeats of one load differ by about this much
+# how far a figure of each kind is off where the model is right: repeats of one load differ by about
+# this much
 _SPREAD: Mapping[Kind, float] = {
     Kind.DENSE: 0.12,
     Kind.SMALL: 0.12,

@@ -51,8 +51,8 @@ class SpeedMeasurement:
 class LearnedConstants:
     """A version of the constants. ``values`` are in the units of constants.csv.
 
-    ``typical`` is exp(mean |ln(predicted / measured)|) after learning, ``before`` with the shipped constants;
-    ``left_out`` counts the measurements that were too far off.
+    ``typical`` is exp(mean |ln(predicted / measured)|) after learning, ``before`` with the shipped
+    constants; ``left_out`` counts the measurements that were too far off.
     """
 
     version: int

@@ -1,7 +1,7 @@
 """Fit constants to this host's own measurements.
 
-Only constants that belong to the host's cards, or to its processor, are moved. The shipped value is the prior of
-each, and errors count as in the shipped fit, so that one strange run moves little.
+Only constants that belong to the host's cards, or to its processor, are moved. The shipped value is
+the prior of each, and errors count as in the shipped fit, so that one strange run moves little.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def learn(
 ) -> LearnedConstants:
     """Return the next version of the constants.
 
-    It is fitted to the measurements kept so far and the new ones, from the shipped constants. The same measurement,
-    given again, counts once. ``now``: seconds since 1970.
+    It is fitted to the measurements kept so far and the new ones, from the shipped constants. The
+    same measurement, given again, counts once. ``now``: seconds since 1970.
     """
     known = [*(old.measurements if old is not None else ()), *news]
     kept = tuple(dict.fromkeys(_Key(each) for each in known))[-_MOST_MEASUREMENTS:]

@@ -18,9 +18,9 @@ Step = Callable[[Any, Any], Parts]
 class Lengths:
     """Tokens of a prompt and of its answer, numbers or arrays.
 
-    ``together``: prompts of a closed loop that one step computes, see `prompts_together`. ``joined``:
-    prompts that one step begins while other sequences decode; 0 for engines that run prompts
-    before decoding.
+    ``together``: prompts of a closed loop that one step computes, see `prompts_together`.
+    ``joined``: prompts that one step begins while other sequences decode; 0 for engines that run
+    prompts before decoding.
     """
 
     input: Any
@@ -64,11 +64,12 @@ def static_batch(prefill: Step, decode: Step, lengths: Lengths, batch: Any) -> L
 def prompts_together(prompt_tokens: float, tokens: float, most: float) -> float:
     """Return how many prompts of ``tokens`` one step computes; 1 with no budget.
 
-    A prompt may be computed in two steps, so this is a mean. On vLLM's CPU engine, 0.32.0, four clients with equal
-    prompts had their first tokens in two steps: one, which came first, then three together.
+    A prompt may be computed in two steps, so this is a mean. On vLLM's CPU engine, 0.32.0, four
+    clients with equal prompts had their first tokens in two steps: one, which came first, then
+    three together.
 
-    >>> prompts_together(2048, 256, 4), prompts_together(2048, 256, 16), prompts_together(0, 256, 16)
-    (4.0, 8.0, 1.0)
+    >>> [prompts_together(*load) for load in ((2048, 256, 4), (2048, 256, 16), (0, 256, 16))]
+    [4.0, 8.0, 1.0]
     """
     return max(1.0, min(float(most), prompt_tokens / tokens))
 
@@ -122,7 +123,8 @@ def arrivals(
             high = middle
     each = decode(max(1.0, high), lengths.context)
     busy = 1.0 - free
-    # prompts that arrive at random wait for those before them (M/D/1) and for the step that is running
+    # prompts that arrive at random wait for those before them (M/D/1) and for the step that is
+    # running
     waiting = busy / (2 * free) * first.total + each.total / 2
     tpot = each.total / free
     # of one second

@@ -56,9 +56,9 @@ class Ticket:
 class MixedRun:
     """One V1 engine while it serves.
 
-    Steps are numbered; ``cut`` is when the next step is planned and ``last`` when the step before it ends.
-    ``prompts`` and ``decodes`` are the forwards: (prompts, longest query, context in tokens), and
-    batch * (num_blocks + 1) + blocks; ``many_decodes`` are more of the latter.
+    Steps are numbered; ``cut`` is when the next step is planned and ``last`` when the step before
+    it ends. ``prompts`` and ``decodes`` are the forwards: (prompts, longest query, context in
+    tokens), and batch * (num_blocks + 1) + blocks; ``many_decodes`` are more of the latter.
     """
 
     def __init__(self, limits: EngineLimits, cost: StepTime, concurrency: int | None) -> None:

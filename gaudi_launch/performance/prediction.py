@@ -35,9 +35,11 @@ from gaudi_launch.performance.step_model import (
 LoadKind = Literal["static", "concurrency", "rate"]
 # SynapseAI releases from which the public figures of the fit are
 FITTED_FROM = (1, 18)
-# the first release whose figures show the fused operator for experts (jumps between the public CI references)
+# the first release whose figures show the fused operator for experts (jumps between the public CI
+# references)
 FUSED_FROM = (1, 19)
-# families that the public static harness runs expert by expert also after that (their step times show it)
+# families that the public static harness runs expert by expert also after that (their step times
+# show it)
 _LOOPED_TYPES = ("gpt_oss", "qwen3_moe")
 
 

@@ -24,10 +24,11 @@ _GATED = 3
 class Shape:
     """Sizes of one model, in parameters and elements.
 
-    ``body`` is read by every step, without embeddings and routed experts; ``head`` is the output projection.
-    ``experts`` are all routed experts together and ``share`` the part of them that one token passes.
-    ``width`` is query heads x head size, ``kv_width`` one key-value head's size and ``inner`` the width of the MLP
-    that one token passes. ``latent``: keys and values are projected through a low rank (MLA and MiniCPM3).
+    ``body`` is read by every step, without embeddings and routed experts; ``head`` is the output
+    projection. ``experts`` are all routed experts together and ``share`` the part of them that one
+    token passes. ``width`` is query heads x head size, ``kv_width`` one key-value head's size and
+    ``inner`` the width of the MLP that one token passes. ``latent``: keys and values are projected
+    through a low rank (MLA and MiniCPM3).
     """
 
     layers: float
@@ -69,7 +70,8 @@ class Shape:
 def shape_of(model: Model) -> Shape | None:
     """Return the sizes of ``model``.
 
-    Return None where its layers, hidden size or heads are not known, or its parameters cannot be counted.
+    Return None where its layers, hidden size or heads are not known, or its parameters cannot be
+    counted.
     """
     if not (model.layers and model.hidden_size and model.heads and model.head_dim):
         return None

@@ -206,7 +206,8 @@ class _Run:
         self.step = 0
         self.blocks = 0
         self.running: dict[_Sequence, None] = {}  # in order of admission
-        # how many running sequences open a new block at steps of each residue, and who ends at which step
+        # how many running sequences open a new block at steps of each residue, and who ends at
+        # which step
         self.opening = [0] * limits.block_size
         self.ending: dict[int, list[_Sequence]] = {}
         self.prefills: list[int] = []

@@ -1,7 +1,8 @@
 """Seconds of one prefill or decode step, by part. Pure.
 
-The formula takes numbers or numpy arrays, so that fitting evaluates all published figures at once. Its form is
-physical (what is read, computed and sent), its constants are those of `gaudi_launch.performance.constants`.
+The formula takes numbers or numpy arrays, so that fitting evaluates all published figures at once.
+Its form is physical (what is read, computed and sent), its constants are those of
+`gaudi_launch.performance.constants`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from gaudi_launch.performance.shape import Shape
 Generation = Literal["gaudi2", "gaudi3", "cpu"]
 Engine = Literal["static", "v0", "v1"]
 
-# two all-reduces a layer, each of which sends a token's hidden values (2 bytes) twice: reduce, then gather
+# two all-reduces a layer, each of which sends a token's hidden values (2 bytes) twice: reduce, then
+# gather
 _ALL_REDUCES = 2
 _LINK_BYTES = _ALL_REDUCES * 2 * 2
 # seconds too few to count, so that one card divides nothing by zero
@@ -29,9 +31,11 @@ LAUNCH_CARDS = 8
 class Setup:
     """The cards, precision and software that a model runs on.
 
-    ``fused``: a step of a mixture reads only the experts that its tokens selected. ``prompt_tokens``: tokens of the
-    prompts that one step computes together; 0 where a step computes its prompts one at a time, as on cards.
-    ``step_tokens``: the token budget of a step that mixes prompts and decoding (V1); 0 where none does, or unknown.
+    ``fused``: a step of a mixture reads only the experts that its tokens selected.
+    ``prompt_tokens``: tokens of the prompts that one step computes together; 0 where a step
+    computes its prompts one at a time, as on cards.
+    ``step_tokens``: the token budget of a step that mixes prompts and decoding (V1); 0 where none
+    does, or unknown.
     """
 
     generation: Generation
@@ -203,8 +207,8 @@ def amounts_of(setup: Setup, shape: Shape) -> Amounts:
 def _rounds(setup: Setup) -> float:
     """Return the rounds of an all-reduce, which doubles the cards that agree in each.
 
-    Assumed, as it predicts figures of eight cards from those of fewer. Figures of servers show no growth
-    from two to eight cards: `latency.served` is that of all.
+    Assumed, as it predicts figures of eight cards from those of fewer. Figures of servers show no
+    growth from two to eight cards: `latency.served` is that of all.
     """
     if setup.engine != "static" or setup.cards < 2:
         return 1.0
@@ -234,8 +238,8 @@ def decode(amounts: Amounts, rates: Rates, batch: Any, context: Any) -> Parts:
 def prefill(amounts: Amounts, rates: Rates, prompts: Any, tokens: Any) -> Parts:
     """Return the parts of a step that reads ``prompts`` prompts of ``tokens`` tokens.
 
-    Arithmetic overlaps with reading weights and with launching: the larger of the two decides, and both count where
-    they are alike (root of the sum of squares).
+    Arithmetic overlaps with reading weights and with launching: the larger of the two decides, and
+    both count where they are alike (root of the sum of squares).
     """
     count = prompts * tokens
     narrow = _narrow(amounts, rates) * (1 + rates.saturation / count)
@@ -269,7 +273,8 @@ def _narrow(amounts: Amounts, rates: Rates) -> Any:
 def _between_cards(amounts: Amounts, rates: Rates, batch: Any) -> tuple[Any, Any]:
     """Return the waits for messages between cards and for launching on them.
 
-    They overlap: the larger one decides, and both count where they are alike (root of the sum of squares).
+    They overlap: the larger one decides, and both count where they are alike (root of the sum of
+    squares).
     """
     messages = _ALL_REDUCES * amounts.layers * rates.latency * amounts.rounds
     launch = rates.launch / (1 + batch / rates.launch_batch)

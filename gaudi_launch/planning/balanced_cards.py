@@ -45,9 +45,9 @@ class CountedSpeed:
 def with_balanced_cards(request: Request, host: Host, model: Model, engine: Engine) -> Request:
     """Return the request with the best number of free cards: 1, 2, 4 or 8.
 
-    The best by the goal ``balanced``; the fewest where the speed is not known. It is unchanged where
-    the user or the engine gives the number, where sizes are not known, and where no number fits the
-    model: the plan then names the reason.
+    The best by the goal ``balanced``; the fewest where the speed is not known. It is unchanged
+    where the user or the engine gives the number, where sizes are not known, and where no number
+    fits the model: the plan then names the reason.
     """
     if not _is_open(request, engine):
         return request

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# an image's name, by distribution/reference@v0.6.0:reference.go: an optional registry, a path in lower case, a tag,
-# a digest
+# an image's name, by distribution/reference@v0.6.0:reference.go: an optional registry, a path in
+# lower case, a tag, a digest
 IMAGE = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?"
     r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*)*"

@@ -1,7 +1,8 @@
 """EngineArgs: the one reader and writer of an engine's argument list.
 
-Reads as vLLM's FlexibleArgumentParser does (HabanaAI/vllm-fork@aice/v1.22.0:vllm/utils.py), which is argparse with
-``_`` for ``-`` in long names, ``--option.key value`` for JSON options, and abbreviations of a long name.
+Reads as vLLM's FlexibleArgumentParser does (HabanaAI/vllm-fork@aice/v1.22.0:vllm/utils.py), which
+is argparse with ``_`` for ``-`` in long names, ``--option.key value`` for JSON options, and
+abbreviations of a long name.
 """
 
 from __future__ import annotations

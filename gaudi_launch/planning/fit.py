@@ -37,8 +37,8 @@ def divided(
 ) -> tuple[ServingDemand, MemoryRules]:
     """Return the division that ``plan -n cards`` computes on this product.
 
-    For weights in ``dtype``. Raises LaunchError for what the engine cannot do with this model, cards or
-    lengths.
+    For weights in ``dtype``. Raises LaunchError for what the engine cannot do with this model,
+    cards or lengths.
     """
     found = drawn_up(engine, request, accelerator, model, cards=cards, dtype=dtype)
     return found.demand, found.rules
@@ -55,8 +55,8 @@ def drawn_up(
 ) -> Division:
     """Return the settings and the division of ``plan -n cards``.
 
-    fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes. Raises
-    LaunchError for what the engine cannot do with this model, cards or lengths.
+    fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes.
+    Raises LaunchError for what the engine cannot do with this model, cards or lengths.
     """
     if dtype == "fp8" and not accelerator.has_fp8:
         raise LaunchError("fit.no_fp8", ExitCode.MACHINE, card=accelerator.title)

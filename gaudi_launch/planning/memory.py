@@ -87,7 +87,8 @@ def memory_for(
     fits, reason = card_memory.verdict(found, ask)
     if fixed:
         fits, reason = found.weights < found.card, message("fit.blocks_fixed", blocks=fixed)
-    # the engines quantise full weights only: -d fp8 is refused for weights that are quantised on disk
+    # the engines quantise full weights only: -d fp8 is refused for weights that are quantised on
+    # disk
     may_quantise = accelerator.has_fp8 and model.quantization is None
     # another number of cards or data type makes a plan with a separate decode step
     other = replace(ask, blocks_step=limits.block_size)

@@ -7,7 +7,8 @@ Rules and where they are from:
 - Sets of 2 and 4 to prefer: docs "Multiple Workloads on a Single Docker", also
   HabanaAI/Model-References@06bfc5ea:PyTorch/examples/multi_tenants/README.md.
 - Only within a group on PCIe boxes: HabanaAI/HCL@54fed3a server types, Gaudi2E 1.23.0 manual.
-- CPUs of a card are its share of its NUMA node: HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh, which takes
+- CPUs of a card are its share of its NUMA node: HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh,
+which takes
   the first CPU range only; here complete cores are shared out, with their SMT siblings.
 """
 
@@ -26,7 +27,8 @@ from gaudi_launch.planning.request import Request
 
 # the numbers that vendors and engines test; any other number runs with a warning
 USUAL_COUNTS = (1, 2, 4, 8)
-# one process is bound to at most this many cards of a machine (HabanaAI/gaudi-pytorch-bridge@5a56187)
+# one process is bound to at most this many cards of a machine
+# (HabanaAI/gaudi-pytorch-bridge@5a56187)
 LARGEST_JOB = 8
 _MOST_SETS = 20_000
 

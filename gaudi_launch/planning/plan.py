@@ -43,9 +43,9 @@ class Overridden:
 class Setting:
     """One environment variable or engine option.
 
-    ``name`` is the variable's name, or the option with its dashes (``--max-num-seqs``). ``value`` is the
-    exact text the engine gets; None is a bare option (a flag without a value). A setting of source
-    ``engine`` is only stated, never sent. ``origin`` names the proof of a rule
+    ``name`` is the variable's name, or the option with its dashes (``--max-num-seqs``). ``value``
+    is the exact text the engine gets; None is a bare option (a flag without a value). A setting of
+    source ``engine`` is only stated, never sent. ``origin`` names the proof of a rule
     (``repo@commit:path``, a profile file) or ``assumed``.
     """
 

@@ -12,7 +12,8 @@ from gaudi_launch.recipe_cache.cache_root import CacheEntry
 from gaudi_launch.recipe_cache.key import KeyParts
 
 MIB = 1 << 20
-# assumed, no published figure: the scripts' 16384 MB were outgrown by grids of several hundred graphs
+# assumed, no published figure: the scripts' 16384 MB were outgrown by grids of several hundred
+# graphs
 ASSUMED_MIB_PER_GRAPH = 64
 # the value of the 1.21 script (HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh); never less where
 # disk allows

@@ -26,7 +26,8 @@ from gaudi_launch.recommend.space import Candidate, SearchCase, SearchedEngine, 
 _MOST_CACHE, _GRAPHS = 0.95, 0.05
 # what queues do not allow; as in capacity
 _MOST_LOAD = 0.9
-# arithmetic counts no queues, and some of them are shorter than this assumes: a replica less may be enough
+# arithmetic counts no queues, and some of them are shorter than this assumes: a replica less may be
+# enough
 _LENIENT = 0.8
 # lengths to compare where the longest is searched: the longest may fail when it is planned
 _LENGTHS = 2

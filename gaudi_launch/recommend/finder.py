@@ -43,7 +43,8 @@ class Sensitivity:
     """One change of the winner, and the objective with it as a share of the winner's.
 
     ``field`` is a field of `Candidate`, ``value`` its other value. ``factor`` is 0 where no
-    configuration with it meets the targets. ``ended``: the date on which an engine's makers ended it.
+    configuration with it meets the targets. ``ended``: the date on which an engine's makers ended
+    it.
     """
 
     field: str
@@ -56,11 +57,11 @@ class Sensitivity:
 class Recommendation:
     """The answer of a search.
 
-    ``trials`` are planned completely, the best first; ``winner`` is None where none meets the targets,
-    and the first trial is then the nearest. ``front``: no other has more tokens per second and card at
-    a shorter time per token. ``searched`` configurations were forecast, ``simulated`` simulated.
-    ``evidence`` and ``limit`` are of the winner, else of the nearest; ``cards`` is the range of its number
-    of cards, by that evidence.
+    ``trials`` are planned completely, the best first; ``winner`` is None where none meets the
+    targets, and the first trial is then the nearest. ``front``: no other has more tokens per second
+    and card at a shorter time per token. ``searched`` configurations were forecast, ``simulated``
+    simulated. ``evidence`` and ``limit`` are of the winner, else of the nearest; ``cards`` is the
+    range of its number of cards, by that evidence.
     """
 
     case: SearchCase
@@ -281,7 +282,8 @@ class _Graphs:
 def _graph_share(candidate: Candidate) -> float:
     """Return how many graphs a candidate has, relative to one prompt and one request.
 
-    Assumed, from plans of Llama-3.1-70B: a list grows by the logarithms of the prompts and of the batch.
+    Assumed, from plans of Llama-3.1-70B: a list grows by the logarithms of the prompts and of the
+    batch.
     """
     return 1.0 + math.log2(candidate.prompts) + 0.27 * math.log2(candidate.batch)
 

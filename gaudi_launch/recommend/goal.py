@@ -19,9 +19,9 @@ GOALS: tuple[GoalName, ...] = ("balanced", "throughput", "latency", "context", "
 class Goal:
     """A goal with its targets and its load.
 
-    ``rate`` is in requests per second; ``clients`` wait for their answers each. Without either, each
-    replica has as many clients as it serves at once. ``most_start``: seconds that the warm-up may
-    take, by the upper end of its estimate.
+    ``rate`` is in requests per second; ``clients`` wait for their answers each. Without either,
+    each replica has as many clients as it serves at once. ``most_start``: seconds that the warm-up
+    may take, by the upper end of its estimate.
     """
 
     name: GoalName
@@ -48,8 +48,8 @@ class Served:
 
     ``ttft``, ``tpot`` and ``e2e`` are seconds that the goal's percentile stays within; ``tokens``
     are output tokens per second of all ``replicas``, ``spare`` those that they make at most within
-    the targets. ``balance`` is the objective of the goal "balanced" under full load: it decides where
-    two are alike.
+    the targets. ``balance`` is the objective of the goal "balanced" under full load: it decides
+    where two are alike.
     """
 
     replicas: int
@@ -73,10 +73,10 @@ def objective(goal: Goal, served: Served) -> float:
     """Return how well a configuration serves the goal; more is better.
 
     balanced: output tokens per second and card while no user waits (`performance.balance`, as for
-    the number of cards of ``serve``). throughput: output tokens per second of all
-    cards (with a given load: the most that they carry within the targets). latency: 1 / E2E latency.
-    context: the maximum of input plus output. cost: with a given load 1 / cards, else output tokens
-    per second and card.
+    the number of cards of ``serve``). throughput: output tokens per second of all cards (with a
+    given load: the most that they carry within the targets). latency: 1 / E2E latency. context: the
+    maximum of input plus output. cost: with a given load 1 / cards, else output tokens per second
+    and card.
     """
     if goal.name == "throughput":
         return served.spare

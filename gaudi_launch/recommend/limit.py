@@ -16,8 +16,8 @@ from gaudi_launch.recommend.trial import Trial
 class Limit:
     """The limit by name, and the parts of the step time as shares of it.
 
-    ``name`` is a part (weights, kv, arithmetic, links, host), "cache" where the KV cache is too small for
-    the batch, or "start" where a better one takes too long to warm up.
+    ``name`` is a part (weights, kv, arithmetic, links, host), "cache" where the KV cache is too
+    small for the batch, or "start" where a better one takes too long to warm up.
     """
 
     name: str

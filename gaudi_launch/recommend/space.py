@@ -27,10 +27,10 @@ COARSE = "0.5"
 class Candidate:
     """One configuration of a replica.
 
-    ``engine`` is its exact name, ``cards`` the tensor parallel size; ``experts``: over how many cards
-    the experts are divided, 0 for a model without. Several replicas are separate engines, which is
-    data parallelism without a common step. ``prompts`` and ``tokens`` are those of a step; ``padding``
-    is a value of --padding-limit, "" for the engine's best list of buckets.
+    ``engine`` is its exact name, ``cards`` the tensor parallel size; ``experts``: over how many
+    cards the experts are divided, 0 for a model without. Several replicas are separate engines,
+    which is data parallelism without a common step. ``prompts`` and ``tokens`` are those of a step;
+    ``padding`` is a value of --padding-limit, "" for the engine's best list of buckets.
     """
 
     engine: str
@@ -90,8 +90,8 @@ class CardPool:
 class SearchCase:
     """A model, its traffic and what may be varied.
 
-    ``lengths`` are the longest prompt and answer of the traffic, ``longest`` its longest request (0: both
-    together). ``context``: search the longest maximum of input plus output too. ``others``
+    ``lengths`` are the longest prompt and answer of the traffic, ``longest`` its longest request
+    (0: both together). ``context``: search the longest maximum of input plus output too. ``others``
     are engines to compare the answer with.
     """
 

@@ -42,10 +42,10 @@ _START_MARGIN = 1.05
 class Trial:
     """A candidate after its simulation.
 
-    ``second`` decides where ``score`` is alike. ``miss`` is by how much the worst target is missed, as a
-    factor, and ``missed`` names them: ttft, tpot, e2e, cards, start. ``start`` is the time of the warm-up
-    with ``graphs`` buckets. ``why_not`` is the reason why there is nothing to simulate. ``curve`` are the
-    loads of one replica.
+    ``second`` decides where ``score`` is alike. ``miss`` is by how much the worst target is missed,
+    as a factor, and ``missed`` names them: ttft, tpot, e2e, cards, start. ``start`` is the time of
+    the warm-up with ``graphs`` buckets. ``why_not`` is the reason why there is nothing to simulate.
+    ``curve`` are the loads of one replica.
     """
 
     candidate: Candidate

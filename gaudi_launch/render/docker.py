@@ -22,7 +22,10 @@ HEALTH_SECONDS = {"interval": 10, "timeout": 10}
 HEALTH_RETRIES = 3
 # images of engines have Python but not always curl; a proxy that docker passes on must not be used
 # for localhost
-_HEALTH = "import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=5).close()"
+_HEALTH = (
+    "import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1], "
+    "timeout=5).close()"
+)
 
 
 def health_words(container: Container) -> tuple[str, ...]:

@@ -27,8 +27,8 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
     refuse_secrets(plan.args)
     lines = ["# shellcheck shell=bash", *as_they_stand(plan_words(plan)), *comments(heading(plan))]
     files: dict[str, str] = {}
-    # HabanaAI/vllm-fork@277a33cd9, @17a7946f4 and @016b6bd20: vllm/utils.py (FlexibleArgumentParser), upstream in
-    # vllm/utils/argparse_utils.py
+    # HabanaAI/vllm-fork@277a33cd9, @17a7946f4 and @016b6bd20: vllm/utils.py
+    # (FlexibleArgumentParser), upstream in vllm/utils/argparse_utils.py
     if plan.engine.config_file:
         model, options, rest = as_config(plan.args)
         body = (

@@ -87,8 +87,8 @@ def container_of(
     network and its port is published; else it shares the host's network, as the vendor's docs show
     it.
 
-    Raises LaunchError: no image is known or possible, or an invalid image name, or a secret among the engine's
-    arguments (USAGE); cards whose index is unknown (MACHINE).
+    Raises LaunchError: no image is known or possible, or an invalid image name, or a secret among
+    the engine's arguments (USAGE); cards whose index is unknown (MACHINE).
     """
     if image is not None and not IMAGE.fullmatch(image):
         raise LaunchError("kubernetes.image", ExitCode.USAGE, option="--image", found=image)

@@ -38,7 +38,10 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS samples (at REAL PRIMARY KEY, power_w REAL, "
     + ", ".join(f"{name} REAL" for name in COUNTER_FIELDS)
     + ")",
-    "CREATE TABLE IF NOT EXISTS energy (day TEXT PRIMARY KEY, joules REAL, tokens REAL, seconds REAL)",
+    (
+        "CREATE TABLE IF NOT EXISTS energy (day TEXT PRIMARY KEY, joules REAL, tokens REAL, "
+        "seconds REAL)"
+    ),
 )
 
 
@@ -111,7 +114,10 @@ class HistoryRing:
                 (row.at, row.power_w, *(values[name] for name in COUNTER_FIELDS)),
             )
             self._data.execute(
-                "DELETE FROM samples WHERE at <= (SELECT at FROM samples ORDER BY at DESC LIMIT 1 OFFSET ?)",
+                (
+                    "DELETE FROM samples WHERE at <= (SELECT at FROM samples ORDER BY at DESC "
+                    "LIMIT 1 OFFSET ?)"
+                ),
                 (MOST_ROWS,),
             )
             self._count(row)
@@ -134,7 +140,10 @@ class HistoryRing:
             (day, joules, (per_second or 0.0) * seconds, seconds),
         )
         self._data.execute(
-            "DELETE FROM energy WHERE day <= (SELECT day FROM energy ORDER BY day DESC LIMIT 1 OFFSET ?)",
+            (
+                "DELETE FROM energy WHERE day <= (SELECT day FROM energy ORDER BY day DESC LIMIT 1 "
+                "OFFSET ?)"
+            ),
             (_MOST_DAYS,),
         )
 

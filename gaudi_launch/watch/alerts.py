@@ -46,7 +46,10 @@ def alerts() -> tuple[Alert, ...]:
             "0m",
             "warning",
             "Service {{ $labels.service }} was restarted",
-            "Its engine failed within the last 15 minutes. Run: gaudi-launch why {{ $labels.service }}",
+            (
+                "Its engine failed within the last 15 minutes. Run: gaudi-launch why {{ "
+                "$labels.service }}"
+            ),
         ),
         Alert(
             "GaudiLaunchCompiledAtRunTime",
@@ -71,8 +74,8 @@ def alerts() -> tuple[Alert, ...]:
             "5m",
             "warning",
             "Service {{ $labels.service }} preempts requests",
-            "More than one request in ten seconds lost its KV cache for 5 minutes and is computed again. "
-            "Run: gaudi-launch status {{ $labels.service }} --history 1h",
+            "More than one request in ten seconds lost its KV cache for 5 minutes and is "
+            "computed again. Run: gaudi-launch status {{ $labels.service }} --history 1h",
         ),
         Alert(
             "GaudiLaunchLinkDown",
@@ -80,7 +83,10 @@ def alerts() -> tuple[Alert, ...]:
             "2m",
             "critical",
             "Card {{ $labels.module }} has {{ $value }} ports without a link",
-            "A service over several cards hangs or fails. Run: gaudi-launch doctor --only network,cards",
+            (
+                "A service over several cards hangs or fails. Run: gaudi-launch doctor --only "
+                "network,cards"
+            ),
         ),
         Alert(
             "GaudiLaunchThrottled",
@@ -96,7 +102,10 @@ def alerts() -> tuple[Alert, ...]:
             "1m",
             "critical",
             "Card {{ $labels.module }} is lost",
-            "hl-smi lists it no longer, or its status is not Operational. Run: gaudi-launch doctor --only cards",
+            (
+                "hl-smi lists it no longer, or its status is not Operational. Run: gaudi-launch "
+                "doctor --only cards"
+            ),
         ),
         Alert(
             "GaudiLaunchHlSmiSilent",
@@ -104,7 +113,10 @@ def alerts() -> tuple[Alert, ...]:
             "5m",
             "warning",
             "hl-smi does not answer on {{ $labels.instance }}",
-            "The cards' values have been unknown for 5 minutes. Run: gaudi-launch doctor --only driver",
+            (
+                "The cards' values have been unknown for 5 minutes. Run: gaudi-launch doctor "
+                "--only driver"
+            ),
         ),
         Alert(
             "GaudiLaunchRecipeDiskNearlyFull",
@@ -112,7 +124,10 @@ def alerts() -> tuple[Alert, ...]:
             "10m",
             "warning",
             "The disk of the compiled graphs is nearly full on {{ $labels.instance }}",
-            "Less than 10% is free: a full disk loses compiled graphs. Run: gaudi-launch cache prune",
+            (
+                "Less than 10% is free: a full disk loses compiled graphs. Run: gaudi-launch cache "
+                "prune"
+            ),
         ),
     )
 

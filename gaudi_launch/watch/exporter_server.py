@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 # a scrape by several Prometheus servers and a person's browser; each connection has a thread
 _MOST_CONNECTIONS = 32
-# Prometheus gives up after 10 s by default (scrape_timeout). A page of 1,000 services takes less than 1 s, so a
-# scrape that waits until slow clients are cut is still answered in time.
+# Prometheus gives up after 10 s by default (scrape_timeout). A page of 1,000 services takes less
+# than 1 s, so a scrape that waits until slow clients are cut is still answered in time.
 _MOST_SECONDS = 7.0
 _SILENT_SECONDS = 3.0
 

@@ -156,7 +156,8 @@ def main() -> int:
         try:
             start(given.scale)
             print(
-                f"{len(SERVICES)} services ready after {time.monotonic() - began:.0f} s, {memory_gib():.1f} GiB"
+                f"{len(SERVICES)} services ready after {time.monotonic() - began:.0f} s, "
+                f"{memory_gib():.1f} GiB"
             )
             answers = load(given.rate, given.seconds)
             # the engines write their records every five seconds of steps

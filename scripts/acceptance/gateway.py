@@ -303,7 +303,8 @@ def main() -> int:
         )
     else:
         print(
-            f"added at p50: TTFT {added['added_ttft_ms']:.2f} ms, E2E {added['added_e2e_ms']:.2f} ms"
+            f"added at p50: TTFT {added['added_ttft_ms']:.2f} ms, E2E "
+            f"{added['added_e2e_ms']:.2f} ms"
         )
         print(f"lost throughput: {100 * float(str(added['lost_throughput'])):.2f} %")
         print(f"an engine killed: {lost}")

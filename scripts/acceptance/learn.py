@@ -1,10 +1,11 @@
 """Predict three loads of the CPU engine after learning from three others.
 
-Starts the demo model on the CPU engine (`gaudi-launch setup cpu`) with a separate state folder, measures three
-loads with `gaudi-launch bench`, learns from them, and measures three others. The exit status is 0 when the median
-error of the predicted TPOT, and that of the throughput, is within the limit, 20 %. Runs that compete with other
-work are not repeatable: on a machine that is not idle, `--repeats 3` measures every load three times, in turns,
-learns from all runs and compares with the median run. `--short` takes fewer requests.
+Starts the demo model on the CPU engine (`gaudi-launch setup cpu`) with a separate state folder,
+measures three loads with `gaudi-launch bench`, learns from them, and measures three others. The
+exit status is 0 when the median error of the predicted TPOT, and that of the throughput, is within
+the limit, 20 %. Runs that compete with other work are not repeatable: on a machine that is not
+idle, `--repeats 3` measures every load three times, in turns, learns from all runs and compares
+with the median run. `--short` takes fewer requests.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ def compare(loads: tuple[Load, ...], runs: list[Any]) -> dict[str, float]:
             errors[measure].append(abs(expected[measure] / middle - 1))
             each = ", ".join(f"{value:.4g}" for value in values)
             print(
-                f"{load} {measure}: predicted {expected[measure]:.4g}, measured {middle:.4g} (runs: {each})"
+                f"{load} {measure}: predicted {expected[measure]:.4g}, measured {middle:.4g} "
+                f"(runs: {each})"
             )
     return {measure: statistics.median(found) for measure, found in errors.items()}
 

@@ -1,10 +1,10 @@
 """Compare the padding that a plan prints with that of vLLM's own scheduler.
 
 The bucket file of a plan is looked up with the engine's own rule for each forward pass that the
-scheduler of the CPU engine makes under a virtual clock (scripts/acceptance/virtual_clock.py), for the
-requests of the plan's figure: as many as the engine admits, lengths within the ranges. Prefix caching
-on and off. The exit status is 0 when the figures are within one point. A last row, which is only
-shown, has prompts that share a prefix of 1,024 tokens.
+scheduler of the CPU engine makes under a virtual clock (scripts/acceptance/virtual_clock.py), for
+the requests of the plan's figure: as many as the engine admits, lengths within the ranges. Prefix
+caching on and off. The exit status is 0 when the figures are within one point. A last row, which is
+only shown, has prompts that share a prefix of 1,024 tokens.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def main() -> int:
         far = not shared and abs(real - printed.overhead) > POINTS
         wrong += far
         print(
-            f"{name:28} plan {100 * printed.overhead:.2f} %, scheduler {100 * real:.2f} %{' FAR' if far else ''}"
+            f"{name:28} plan {100 * printed.overhead:.2f} %, scheduler {100 * real:.2f} "
+            f"%{' FAR' if far else ''}"
         )
     print(f"{wrong} figures beyond one point")
     return 1 if wrong else 0

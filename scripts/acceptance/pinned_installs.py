@@ -1,11 +1,11 @@
 """Install each constraints file into a new environment, import its packages.
 
-pip (or uv, which is faster) installs every package of a file, without the dependencies that no package
-index has (PyTorch for Gaudi, Gaudi's own packages, the engine). Then `pip check` reports unmet requirements,
-each package's modules are imported, and an application with vLLM's metrics answers a request, which some
-versions of FastAPI prevent (vllm-project/vllm-gaudi#1551). The result goes to
-profiles/engines/constraints/record.json, which `setup` and `engines` show. Needs a package index, about 3 GB
-of free disk and some minutes for each file.
+pip (or uv, which is faster) installs every package of a file, without the dependencies that no
+package index has (PyTorch for Gaudi, Gaudi's own packages, the engine). Then `pip check` reports
+unmet requirements, each package's modules are imported, and an application with vLLM's metrics
+answers a request, which some versions of FastAPI prevent (vllm-project/vllm-gaudi#1551). The result
+goes to profiles/engines/constraints/record.json, which `setup` and `engines` show. Needs a package
+index, about 3 GB of free disk and some minutes for each file.
 
     python scripts/acceptance/pinned_installs.py                    all files
     python scripts/acceptance/pinned_installs.py vllm-gaudi-0.26.0  some of them
@@ -38,9 +38,11 @@ for name in json.load(sys.stdin):
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         continue
-    firsts = {str(path).split("/")[0] for path in found.files or () if str(path).endswith((".py", ".so"))}
+    firsts = {str(path).split("/")[0] for path in found.files or () if str(path).endswith((".py",
+                                                                                           ".so"))}
     firsts = {each for each in firsts if not each.endswith(".libs")}
-    modules = sorted({each.split(".")[0] for each in firsts} - {"..", "tests", "test", "examples", "__pycache__"})
+    modules = sorted({each.split(".")[0] for each in firsts} - {"..", "tests", "test", "examples",
+                                                                "__pycache__"})
     plain = [each for each in modules if each.isidentifier() and not each.startswith("_")]
     module = name.replace("-", "_")
     try:
@@ -163,7 +165,8 @@ def main() -> int:
         document["tried"] = dict(sorted({**document["tried"], name: found}.items()))
         RECORD.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         print(
-            f"{name}: {found['installed']} installed, {found['imported']} imported, metrics {found['metrics']}"
+            f"{name}: {found['installed']} installed, {found['imported']} imported, metrics "
+            f"{found['metrics']}"
         )
     return status
 

@@ -5,7 +5,8 @@
 exhaustive: small spaces are simulated completely; the answer's objective is within 2 % of the best.
 seeds: the answers of N drawn cases (40) meet their targets with requests drawn by another seed, in
 all but one of twenty. refusals: `fit` and `support` accept each answer, which has a plan. capacity:
-no answer needs more cards than `capacity` for the same options. The exit status is 0 when all checks pass.
+no answer needs more cards than `capacity` for the same options. The exit status is 0 when all
+checks pass.
 """
 
 from __future__ import annotations
@@ -250,7 +251,8 @@ def main() -> int:
             begun = time.process_time()
             good = check(given.cases)
             print(
-                f"{name}: {'passed' if good else 'FAILED'} in {time.process_time() - begun:.0f} s of CPU"
+                f"{name}: {'passed' if good else 'FAILED'} in "
+                f"{time.process_time() - begun:.0f} s of CPU"
             )
             failed += [] if good else [name]
     return 1 if failed else 0

@@ -46,9 +46,10 @@ _ANSWER = 950
 class Case:
     """A workload and an engine.
 
-    ``requests`` are (arrival seconds, input tokens, output tokens, group, tokens shared within the group); ``cost``
-    has the constants of `gaudi_launch.performance.step_time.StepTime` in milliseconds. With ``concurrency`` a
-    request comes when another one has ended, whatever its time.
+    ``requests`` are (arrival seconds, input tokens, output tokens, group, tokens shared within the
+    group); ``cost`` has the constants of `gaudi_launch.performance.step_time.StepTime` in
+    milliseconds. With ``concurrency`` a request comes when another one has ended, whatever its
+    time.
     """
 
     requests: list[tuple[float, int, int, int, int]]

@@ -25,8 +25,9 @@ SHAPE = {
     "num_key_value_heads": 3,
 }
 LOG = (
-    "Engine 000: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: {made} tokens/s, "
-    "Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: 1.0%, Prefix cache hit rate: 0.0%\n"
+    "Engine 000: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: {made} "
+    "tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: 1.0%, "
+    "Prefix cache hit rate: 0.0%\n"
 )
 PAGE = """# TYPE vllm:request_prompt_tokens histogram
 vllm:request_prompt_tokens_sum{model_name="demo"} 2000.0
@@ -204,8 +205,14 @@ def test_nothing_to_learn_from_writes_nothing(plan: dict[str, Any], tmp_path: Pa
 
 def test_a_log_gives_its_warm_up_once(plan: dict[str, Any], tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
-    line = "INFO 11-21 03:03:01 [runner.py:2587] [Warmup][Prompt][{}/4] batch_size:1 seq_len:128 free_mem:0 B\n"
-    end = "INFO 11-21 03:03:09 [runner.py:2801] Warmup finished in 9 secs, allocated 68 MiB of device memory\n"
+    line = (
+        "INFO 11-21 03:03:01 [runner.py:2587] [Warmup][Prompt][{}/4] batch_size:1 seq_len:128 "
+        "free_mem:0 B\n"
+    )
+    end = (
+        "INFO 11-21 03:03:09 [runner.py:2801] Warmup finished in 9 secs, allocated 68 MiB of "
+        "device memory\n"
+    )
     log.write_text("".join(line.format(number) for number in range(1, 5)) + end)
     service(plan, log)
     assert [read_result(log, "").why_not is not None for _ in range(2)] == [True, True]

@@ -1,4 +1,5 @@
-"""One command from nothing to a ready engine: weights from a hub on this machine, converted, measured, served."""
+"""One command from nothing to a ready engine: weights from a hub on this machine, converted,
+measured, served."""
 
 from __future__ import annotations
 

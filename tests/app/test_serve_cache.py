@@ -1,4 +1,5 @@
-"""serve and its recipe cache, on the trivial engine: filled, used again, shared, interrupted, on a network disk."""
+"""serve and its recipe cache, on the trivial engine: filled, used again, shared, interrupted, on
+a network disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""serve believes the installed engine's own bucket list over our arithmetic, and says when they differ."""
+"""serve believes the installed engine's own bucket list over our arithmetic, and says when they
+differ."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ def test_no_answer_and_no_extension_leave_the_plan(monkeypatch: pytest.MonkeyPat
 def of_plugin(
     monkeypatch: pytest.MonkeyPatch, answer: introspect.IntrospectedBuckets | None, **wishes: Any
 ) -> tuple[Prepared, list[Any]]:
-    """A plan for an installed plugin that answers so; None: as our arithmetic does, for the file it was given."""
+    """A plan for an installed plugin that answers so; None: as our arithmetic does, for the file
+    it was given."""
     asked: list[Any] = []
 
     def ask_engine(

@@ -61,7 +61,8 @@ def test_an_absent_package_of_gaudi_is_named(site: Path, module: str, package: s
     (cause,) = [each for each in why(str(log), 1).found.causes if each.id == "package_absent"]
     assert cause.evidence == ((4, f"ModuleNotFoundError: No module named '{module}'"),)
     assert cause.title.render("en") == (
-        f"{site.parent}/bin/python3 has no {package}, a package of Gaudi's software that the engine imported here."
+        f"{site.parent}/bin/python3 has no {package}, a package of Gaudi's software that the "
+        "engine imported here."
     )
 
 

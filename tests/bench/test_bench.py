@@ -1,4 +1,5 @@
-"""``gaudi-launch bench`` against a real server: arrivals that no answer holds back, files, failures, Ctrl-C."""
+"""``gaudi-launch bench`` against a real server: arrivals that no answer holds back, files,
+failures, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def test_a_run_is_measured_and_kept(capsys: pytest.CaptureFixture[str], tmp_path
     )
     summary = found["summary"]
     assert (summary["completed"], summary["failed"], summary["output_tokens"]) == (12, 0, 60)
-    # the server cannot have been quicker: the first piece after 0.05 s, four more and the end after 0.02 s each
+    # the server cannot have been quicker: the first piece after 0.05 s, four more and the end after
+    # 0.02 s each
     saved = run_file.load(file)
     waits = [(sample.first or 0) - sample.at for sample in saved.samples]
     lives = [(sample.last or 0) - sample.at for sample in saved.samples]
@@ -96,9 +98,9 @@ def test_a_run_is_measured_and_kept(capsys: pytest.CaptureFixture[str], tmp_path
 def test_arrivals_are_not_held_back_by_slow_answers(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """One place in the server, and no answer before the last of ten arrivals in 0.45 s: whoever waits for answers
-    would never send the second. The last of them is answered a second after all came, and that is what its user
-    has waited."""
+    """One place in the server, and no answer before the last of ten arrivals in 0.45 s: whoever
+    waits for answers would never send the second. The last of them is answered a second after
+    all came, and that is what its user has waited."""
     trace = tmp_path / "trace.csv"
     rows = "\n".join(f"{0.05 * number},20,1" for number in range(10))
     trace.write_text(f"t_seconds,input_tokens,output_tokens\n{rows}\n")
@@ -141,7 +143,8 @@ def test_without_a_rate_each_waits_for_a_place(
         "closed",
         2,
     )
-    # three rounds of 0.1 s; nobody's wait for a place counts, so two places have room for all of them one by one
+    # three rounds of 0.1 s; nobody's wait for a place counts, so two places have room for all of
+    # them one by one
     seconds = found["summary"]["seconds"]
     assert (
         seconds >= 0.3
@@ -178,7 +181,8 @@ def test_other_forms(capsys: pytest.CaptureFixture[str], form: str) -> None:
 def test_too_long_requests_are_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     trace.write_text(
-        '{"prompt_tokens": 50, "completion_tokens": 2}\n{"prompt_tokens": 5000, "completion_tokens": 2}\n'
+        '{"prompt_tokens": 50, "completion_tokens": 2}\n'
+        '{"prompt_tokens": 5000, "completion_tokens": 2}\n'
     )
     with serving() as (url, _):
         code, found = bench(capsys, url, "--trace", str(trace))

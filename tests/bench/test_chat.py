@@ -107,7 +107,8 @@ def test_a_talk_with_history_interruption_and_reset() -> None:
         talk.type("four\n")
         talk.until("Paris w1\n[^>]*> ")
         assert [m["content"] for m in manner.questions[-1]["messages"]] == ["be brief", "four"]
-        # at the prompt Ctrl-C ends nothing either; one pressed between prompt and reading waits for the next key
+        # at the prompt Ctrl-C ends nothing either; one pressed between prompt and reading waits for
+        # the next key
         talk.until_it_reads()
         talk.type("\x03")
         talk.until("Ctrl-D ends the chat[^>]*> ")

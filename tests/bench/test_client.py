@@ -61,7 +61,8 @@ def test_each_form_streams_and_answers_whole(manner: str, form: protocols.Form) 
 
 
 def sent_after(manner: Manner, form: protocols.Form) -> list[float]:
-    """How long after the question each piece of a six word answer was sent: none can have come earlier."""
+    """How long after the question each piece of a six word answer was sent: none can have come
+    earlier."""
     first = 1 if form == "chat" else 0  # before it goes the role
     return [when - manner.times[-1] for when in manner.sent[first : first + 6]]
 
@@ -73,8 +74,8 @@ def test_without_usage_pieces_are_counted() -> None:
 
 
 def test_pieces_have_the_times_at_which_they_came() -> None:
-    """Never before they were sent; and soon after it, for which the best of some tries counts: a busy machine may
-    keep the client from reading."""
+    """Never before they were sent; and soon after it, for which the best of some tries counts: a
+    busy machine may keep the client from reading."""
     late = []
     for _ in range(8):
         with serving(first=0.1, gap=0.1) as (url, manner):

@@ -1,5 +1,5 @@
-"""Benchmarks of others: their command lines, their reports (recorded from real runs against the CPU engine), and
-their processes, played by small scripts."""
+"""Benchmarks of others: their command lines, their reports (recorded from real runs against the
+CPU engine), and their processes, played by small scripts."""
 
 from __future__ import annotations
 
@@ -189,7 +189,8 @@ assert "s3cret" not in " ".join(sys.argv) and os.environ["OPENAI_API_KEY"] == "s
 # a proxy must not swallow the server's own address
 assert "127.0.0.1" in os.environ["no_proxy"].split(",") and os.environ["http_proxy"]
 word = sys.argv.index
-shutil.copy(DATA, os.path.join(sys.argv[word("--result-dir") + 1], sys.argv[word("--result-filename") + 1]))
+shutil.copy(DATA, os.path.join(sys.argv[word("--result-dir") + 1],
+                               sys.argv[word("--result-filename") + 1]))
 """
 
 

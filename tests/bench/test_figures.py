@@ -1,4 +1,5 @@
-"""Samples into figures, runs into files and back, two runs side by side, pictures: arithmetic only."""
+"""Samples into figures, runs into files and back, two runs side by side, pictures: arithmetic
+only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``gaudi-launch webui``: the page in a real browser that can reach nothing else, and the parts beneath it."""
+"""``gaudi-launch webui``: the page in a real browser that can reach nothing else, and the parts
+beneath it."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def page(url: str, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 @contextmanager
 def browser(profile: Path) -> Iterator[Any]:
-    """Chromium without a window, for which no host but ours exists; skips where it or selenium is not there."""
+    """Chromium without a window, for which no host but ours exists; skips where it or selenium
+    is not there."""
     selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     program = shutil.which("chromium") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
@@ -168,7 +170,8 @@ def _told_history(manner: Manner) -> None:
 def _nothing_elsewhere(chromium: Any, address: str) -> None:
     seen = asked_for(chromium)
     assert len(seen) > 10
-    # only the picture in the answer wants out, and may not; chrome: is the empty tab of the browser itself
+    # only the picture in the answer wants out, and may not; chrome: is the empty tab of the browser
+    # itself
     inside = (address, "data:", "blob:", "chrome:", "chrome-untrusted:")
     outside = {url for url in seen if not url.startswith(inside)}
     assert outside <= {"http://elsewhere.example/x.png"}

@@ -1,4 +1,5 @@
-"""Every recorded case of every engine: lists, order, errors, resolved flags, profile shape, look-ups."""
+"""Every recorded case of every engine: lists, order, errors, resolved flags, profile shape,
+look-ups."""
 
 from __future__ import annotations
 
@@ -112,8 +113,8 @@ def _as_recorded(answer: Lookup, asked: dict[str, Any]) -> dict[str, Any]:
                 for name, value in (("MIN", "8"), ("STEP", "5"), ("MAX", "8"))
             },
             {},
-            "ValueError: No buckets could be captured with following config (min, step, max_warmup): "
-            "bs:[8, 5, 8], seq:[128, 128, 1024]",
+            "ValueError: No buckets could be captured with following config (min, step, "
+            "max_warmup): bs:[8, 5, 8], seq:[128, 128, 1024]",
         ),
         (
             FIXED_LENGTHS,
@@ -199,7 +200,8 @@ def test_engine_failures(
 
 
 def test_repeated_ladder_top_is_one_bucket() -> None:
-    """A context ladder cut to its maximum holds it twice; found by running the plugin on random settings."""
+    """A context ladder cut to its maximum holds it twice; found by running the plugin on random
+    settings."""
     args = {
         **SMALL,
         "max_model_len": 10240,

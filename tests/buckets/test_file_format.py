@@ -1,4 +1,5 @@
-"""Bucket files of vllm-gaudi: reading as the engine does, and a list of ours that comes through whole."""
+"""Bucket files of vllm-gaudi: reading as the engine does, and a list of ours that comes through
+whole."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ WARNING 11-20 10:00:01 [hpu_model_runner.py:1227] Configuration: ('decode', 9, 1
 WARNING 11-20 10:00:02 [hpu_model_runner.py:1227] Configuration: ('decode', 9, 1, 640) was not warmed-up!
 WARNING 11-20 10:00:03 [common.py:99] Prompt bucket for (2, 300, 0) was not prepared. Adding new bucket: (2, 384, 0)
 INFO nothing of the kind
-"""
+"""  # noqa: E501
 
 
 def test_log() -> None:

@@ -1,4 +1,5 @@
-"""Fleet arithmetic: against queueing theory where it has an answer, and the properties that must always hold."""
+"""Fleet arithmetic: against queueing theory where it has an answer, and the properties that must
+always hold."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from gaudi_launch.performance.simulator import simulate_times
 from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
 from tests.support.traces import limits, made_up
 
-# a prefill takes 100 ms whatever its length, and nothing decodes: one server with a known service time
+# a prefill takes 100 ms whatever its length, and nothing decodes: one server with a known service
+# time
 FIXED = StepTime(prefill_fixed=100.0, prefill_token=0.0, prefill_attention=0.0, basis="fixed")
 BY_TOKEN = StepTime(prefill_fixed=0.0, prefill_token=0.1, prefill_attention=0.0, basis="by token")
 

@@ -1,4 +1,5 @@
-"""Completion through the shells' protocol: values of options and arguments, without asking the machine."""
+"""Completion through the shells' protocol: values of options and arguments, without asking the
+machine."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ PROGRAMS = ("hl-smi", "docker", "kubectl", "ssh", "python3")
 
 @pytest.fixture
 def place(tmp_path: Path) -> dict[str, str]:
-    """Return variables of a user with two services and one downloaded model; whatever is started leaves a file."""
+    """Return variables of a user with two services and one downloaded model; whatever is started
+    leaves a file."""
     services = tmp_path / "state/gaudi-launch/services"
     for name, phase in (("demo", "ready"), ("qwen", "failed")):
         (services / name).mkdir(parents=True)
@@ -57,7 +59,8 @@ def place(tmp_path: Path) -> dict[str, str]:
 
 
 def completed(environment: dict[str, str], line: str, shell: str = "bash") -> list[str]:
-    """Return what a shell gets for a line; for bash split as it splits: at ``:``, ``@`` and ``=``."""
+    """Return what a shell gets for a line; for bash split as it splits: at ``:``, ``@`` and
+    ``=``."""
     if shell == "bash":
         for mark in ":@=":
             line = line.replace(mark, f"\n{mark}\n")

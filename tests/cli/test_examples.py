@@ -1,7 +1,7 @@
 """Each help ends with two or three examples, and every one of them runs.
 
-They run in this process, in a folder with what they name: models, logs, a trace, recorded services and caches, on a
-simulated machine. What would start an engine ends where the engine would start.
+They run in this process, in a folder with what they name: models, logs, a trace, recorded services
+and caches, on a simulated machine. What would start an engine ends where the engine would start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Help: grouped, readable at any width, in both languages, with a short form for the long commands."""
+"""Help: grouped, readable at any width, in both languages, with a short form for the long
+commands."""
 
 from __future__ import annotations
 
@@ -149,7 +150,8 @@ def test_each_help_is_chinese_where_chinese_is_wanted(
 
 def test_chinese_help_has_full_width_punctuation() -> None:
     half = re.compile(
-        r"[\u4e00-\u9fff][,;:!?]|[,;!?] ?[\u4e00-\u9fff]|[\u4e00-\u9fff]\.($|\s)|[\u4e00-\u9fff] ?\("
+        r"[\u4e00-\u9fff][,;:!?]|[,;!?] "
+        r"?[\u4e00-\u9fff]|[\u4e00-\u9fff]\.($|\s)|[\u4e00-\u9fff] ?\("
     )
     assert [text for text in translations("zh").values() if half.search(text)] == []
 
@@ -157,7 +159,10 @@ def test_chinese_help_has_full_width_punctuation() -> None:
 def test_a_narrow_terminal_has_the_text_below_the_name() -> None:
     entries = (HelpEntry("-n, --cards N", "Number of cards."), HelpEntry("    --force", "Go."))
     page = HelpPage("gaudi-launch x [OPTIONS]", ("Do it.",), (HelpSection("Options", entries),))
-    narrow = "Usage: gaudi-launch x\n  [OPTIONS]\n\nDo it.\n\nOptions:\n  -n, --cards N\n      Number of cards.\n"
+    narrow = (
+        "Usage: gaudi-launch x\n  [OPTIONS]\n\nDo it.\n\nOptions:\n  -n, --cards N\n"
+        "      Number of cards.\n"
+    )
     assert layout(page, 24, coloured=False) == narrow + "      --force\n      Go."
     wide = (
         "Usage: gaudi-launch x [OPTIONS]\n\nDo it.\n\nOptions:\n  -n, --cards N  Number of cards.\n"

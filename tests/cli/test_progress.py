@@ -116,7 +116,8 @@ def test_a_launch_on_a_terminal_is_a_panel_that_leaves_nothing_behind() -> None:
 _ON_TERMINAL = """
 from rich.progress import BarColumn, TextColumn
 from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
-display = ProgressDisplay(lambda: (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[x]}")))
+display = ProgressDisplay(lambda: (TextColumn("{task.description}"), BarColumn(),
+                                   TextColumn("{task.fields[x]}")))
 display.open("begin", {"x": ""})
 assert display.is_open
 display.say("above")

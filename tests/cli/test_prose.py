@@ -1,4 +1,5 @@
-"""Chinese on a terminal: lines break between characters, keep their cells and begin with no closing mark."""
+"""Chinese on a terminal: lines break between characters, keep their cells and begin with no
+closing mark."""
 
 from __future__ import annotations
 

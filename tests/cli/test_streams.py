@@ -1,4 +1,5 @@
-"""Terminals that show only ASCII: no command fails for a character, and drawings have look-alikes."""
+"""Terminals that show only ASCII: no command fails for a character, and drawings have
+look-alikes."""
 
 from __future__ import annotations
 
@@ -79,11 +80,10 @@ def test_no_help_fails_for_a_character(
 ) -> None:
     # one process for all commands: each would take half a second
     program = (
-        "import os, sys\n"
-        "from gaudi_launch.cli import main, streams\n"
+        "import os, sys\nfrom gaudi_launch.cli import main, streams\n"
         "streams.prepare_streams(os.environ, english=sys.argv[1] == 'en')\n"
-        f"lines = [[name, option] for name in {list(COMMANDS)!r} for option in ('--help', '--no-such')]\n"
-        "codes = {main.run([*line, '--lang', sys.argv[1]]) for line in lines}\n"
+        f"lines = [[name, option] for name in {list(COMMANDS)!r} for option in ('--help', "
+        "'--no-such')]\ncodes = {main.run([*line, '--lang', sys.argv[1]]) for line in lines}\n"
         "sys.exit(0 if codes == {0, 2} else 1)\n"
     )
     inherited = {name: value for name, value in os.environ.items() if name not in DECIDING}

@@ -1,4 +1,5 @@
-"""Usage errors: a sentence of ours in both languages, with the nearest names and where the help is."""
+"""Usage errors: a sentence of ours in both languages, with the nearest names and where the help
+is."""
 
 from __future__ import annotations
 
@@ -20,50 +21,61 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 ERRORS = {
     "serv": "There is no command 'serv'. Did you mean serve? (gaudi-launch --help)",
-    "run": "'run' is a command of another tool. Use 'gaudi-launch serve' here. (gaudi-launch --help)",
-    "frobnicate": (
-        "There is no command 'frobnicate'. 'gaudi-launch help' lists questions with their commands. "
-        "(gaudi-launch --help)"
+    "run": (
+        "'run' is a command of another tool. Use 'gaudi-launch serve' here. (gaudi-launch --help)"
     ),
-    "render dockr": "There is no command 'dockr'. Did you mean docker? (gaudi-launch render --help)",
+    "frobnicate": (
+        "There is no command 'frobnicate'. 'gaudi-launch help' lists questions with their "
+        "commands. (gaudi-launch --help)"
+    ),
+    "render dockr": (
+        "There is no command 'dockr'. Did you mean docker? (gaudi-launch render --help)"
+    ),
     "profiles zz": (
         "There is no command 'zz'. Choose one of list, show, check. (gaudi-launch profiles --help)"
     ),
     "ps --jso": "There is no option --jso. Did you mean --json? (gaudi-launch ps --help)",
     "ps --frobnicate": "There is no option --frobnicate. (gaudi-launch ps --help)",
     "plan --enforce-eager": (
-        "There is no option --enforce-eager. Options for the engine must follow --: -- --enforce-eager. "
-        "(gaudi-launch plan --help)"
+        "There is no option --enforce-eager. Options for the engine must follow --: -- "
+        "--enforce-eager. (gaudi-launch plan --help)"
     ),
     "plan --zzz": (
-        "There is no option --zzz. Options for the engine must follow --: -- --zzz. (gaudi-launch plan --help)"
-    ),
-    "plan --mdoel x": (
-        "There is no option --mdoel. Did you mean -w? Options for the engine must follow --: -- --mdoel "
+        "There is no option --zzz. Options for the engine must follow --: -- --zzz. "
         "(gaudi-launch plan --help)"
     ),
+    "plan --mdoel x": (
+        "There is no option --mdoel. Did you mean -w? Options for the engine must follow --: -- "
+        "--mdoel (gaudi-launch plan --help)"
+    ),
     "serve --dry-run": (
-        "--dry-run is an option of another tool. Use gaudi-launch plan here. (gaudi-launch serve --help)"
+        "--dry-run is an option of another tool. Use gaudi-launch plan here. (gaudi-launch serve "
+        "--help)"
     ),
     "plan --tensor_parallel_size 4": (
-        "--tensor_parallel_size is an option of another tool. Use -n here. (gaudi-launch plan --help)"
+        "--tensor_parallel_size is an option of another tool. Use -n here. (gaudi-launch plan "
+        "--help)"
     ),
     "serve -w": "The option -w needs a value. (gaudi-launch serve --help)",
     "serve -w -n 4": "The option -w needs a value. (gaudi-launch serve --help)",
     "plan x --engine -- --seed 1": "The option --engine needs a value. (gaudi-launch plan --help)",
     "logs x -n -f": "The option -n needs a value. (gaudi-launch logs --help)",
     "serve demo -d --name x": (
-        "The option -d needs a data type. To run in the background, use --detach. (gaudi-launch serve --help)"
+        "The option -d needs a data type. To run in the background, use --detach. (gaudi-launch "
+        "serve --help)"
     ),
     "plan x -d": "The option -d needs a value. (gaudi-launch plan --help)",
     "serve x --rm": (
-        "There is no option --rm. Options for the engine must follow --: -- --rm. (gaudi-launch serve --help)"
+        "There is no option --rm. Options for the engine must follow --: -- --rm. (gaudi-launch "
+        "serve --help)"
     ),
     "ps --json=3": "The option --json takes no value.",
     "chat": "Missing argument URL|NAME. (gaudi-launch chat --help)",
     "ps one two": "The arguments 'one two' are not expected here. (gaudi-launch ps --help)",
     "doctor --port abc": "--port: 'abc' is not a number. (gaudi-launch doctor --help)",
-    "doctor --port 70000": "--port: 70000 is not in the range 1<=x<=65535. (gaudi-launch doctor --help)",
+    "doctor --port 70000": (
+        "--port: 70000 is not in the range 1<=x<=65535. (gaudi-launch doctor --help)"
+    ),
 }
 
 

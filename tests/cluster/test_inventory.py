@@ -34,9 +34,9 @@ def test_words() -> None:
 def test_a_file(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text(
-        "schema: 1\nhosts:\n- g1\n- name: b\n  ssh: me@g2\n  address: 10.0.0.2\n  interface: ens8f0\n"
-        "  snapshot: b.json\n  python: /venv/bin/python\n  enter: docker exec -i box\n"
-        "  launcher: [sudo, gaudi-launch]\n"
+        "schema: 1\nhosts:\n- g1\n- name: b\n  ssh: me@g2\n  address: 10.0.0.2\n"
+        "  interface: ens8f0\n  snapshot: b.json\n  python: /venv/bin/python\n"
+        "  enter: docker exec -i box\n  launcher: [sudo, gaudi-launch]\n"
     )
     assert read_inventory(path) == (
         Member("g1", "g1"),

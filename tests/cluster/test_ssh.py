@@ -1,4 +1,5 @@
-"""The edge: an ssh that runs its words here, in a home of each host's own. Real processes, no Ray."""
+"""The edge: an ssh that runs its words here, in a home of each host's own. Real processes, no
+Ray."""
 
 from __future__ import annotations
 

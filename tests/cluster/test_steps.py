@@ -1,4 +1,5 @@
-"""A cluster's steps: what is run, printed and copied. The DeepSeek-R1 story whole, as a golden file."""
+"""A cluster's steps: what is run, printed and copied. The DeepSeek-R1 story whole, as a golden
+file."""
 
 from __future__ import annotations
 
@@ -270,26 +271,31 @@ def test_deepseek_r1_on_two_nodes(inventory: str, capsys: pytest.CaptureFixture[
 
 
 def test_what_the_guides_scripts_set(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/set_head_node.sh, value for value where both set one."""
+    """HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/set_head_node.sh, value for value where
+    both set one."""
     assert run(["cluster", "plan", *DEEPSEEK, "-q", "--inventory", inventory, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     head, worker = shown["engines"][0]["nodes"]
     assert {name: head["env"][name] for name in (
-        "VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "HABANA_VISIBLE_MODULES", "VLLM_EP_SIZE",
-        "VLLM_GRAPH_RESERVED_MEM", "VLLM_GRAPH_PROMPT_RATIO", "PT_HPU_ENABLE_LAZY_COLLECTIVES", "PT_HPU_LAZY_MODE",
-        "PT_HPU_WEIGHT_SHARING", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "VLLM_DELAYED_SAMPLING",
-        "VLLM_MLA_PERFORM_MATRIX_ABSORPTION", "VLLM_MLA_DISABLE_REQUANTIZATION", "VLLM_RAY_DISABLE_LOG_TO_DRIVER",
-        "RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_REQUANT_FP8_INC", "VLLM_ENABLE_RUNTIME_DEQUANT", "VLLM_MOE_N_SLICE",
-        "VLLM_HPU_MARK_SCALES_AS_CONST", "INC_FORCE_NAIVE_SCALING",
+        "VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "HABANA_VISIBLE_MODULES",
+        "VLLM_EP_SIZE", "VLLM_GRAPH_RESERVED_MEM", "VLLM_GRAPH_PROMPT_RATIO",
+        "PT_HPU_ENABLE_LAZY_COLLECTIVES", "PT_HPU_LAZY_MODE", "PT_HPU_WEIGHT_SHARING",
+        "PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "VLLM_DELAYED_SAMPLING",
+        "VLLM_MLA_PERFORM_MATRIX_ABSORPTION", "VLLM_MLA_DISABLE_REQUANTIZATION",
+        "VLLM_RAY_DISABLE_LOG_TO_DRIVER", "RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_REQUANT_FP8_INC",
+        "VLLM_ENABLE_RUNTIME_DEQUANT", "VLLM_MOE_N_SLICE", "VLLM_HPU_MARK_SCALES_AS_CONST",
+        "INC_FORCE_NAIVE_SCALING",
     )} == {
-        "VLLM_HOST_IP": "192.168.1.101", "GLOO_SOCKET_IFNAME": "ens8f0", "HCCL_SOCKET_IFNAME": "ens8f0",
-        "HABANA_VISIBLE_MODULES": "0,1,2,3,4,5,6,7", "VLLM_EP_SIZE": "16", "VLLM_GRAPH_RESERVED_MEM": "0.2",
-        "VLLM_GRAPH_PROMPT_RATIO": "0", "PT_HPU_ENABLE_LAZY_COLLECTIVES": "true", "PT_HPU_LAZY_MODE": "1",
-        "PT_HPU_WEIGHT_SHARING": "0", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "1", "VLLM_DELAYED_SAMPLING": "true",
-        "VLLM_MLA_PERFORM_MATRIX_ABSORPTION": "0", "VLLM_MLA_DISABLE_REQUANTIZATION": "0",
-        "VLLM_RAY_DISABLE_LOG_TO_DRIVER": "1", "RAY_IGNORE_UNHANDLED_ERRORS": "1", "VLLM_REQUANT_FP8_INC": "1",
-        "VLLM_ENABLE_RUNTIME_DEQUANT": "1", "VLLM_MOE_N_SLICE": "1", "VLLM_HPU_MARK_SCALES_AS_CONST": "false",
-        "INC_FORCE_NAIVE_SCALING": "1",
+        "VLLM_HOST_IP": "192.168.1.101", "GLOO_SOCKET_IFNAME": "ens8f0",
+        "HCCL_SOCKET_IFNAME": "ens8f0", "HABANA_VISIBLE_MODULES": "0,1,2,3,4,5,6,7",
+        "VLLM_EP_SIZE": "16", "VLLM_GRAPH_RESERVED_MEM": "0.2", "VLLM_GRAPH_PROMPT_RATIO": "0",
+        "PT_HPU_ENABLE_LAZY_COLLECTIVES": "true", "PT_HPU_LAZY_MODE": "1",
+        "PT_HPU_WEIGHT_SHARING": "0", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "1",
+        "VLLM_DELAYED_SAMPLING": "true", "VLLM_MLA_PERFORM_MATRIX_ABSORPTION": "0",
+        "VLLM_MLA_DISABLE_REQUANTIZATION": "0", "VLLM_RAY_DISABLE_LOG_TO_DRIVER": "1",
+        "RAY_IGNORE_UNHANDLED_ERRORS": "1", "VLLM_REQUANT_FP8_INC": "1",
+        "VLLM_ENABLE_RUNTIME_DEQUANT": "1", "VLLM_MOE_N_SLICE": "1",
+        "VLLM_HPU_MARK_SCALES_AS_CONST": "false", "INC_FORCE_NAIVE_SCALING": "1",
     }  # fmt: skip
     # where the checkout is, snapshots do not say
     assert "QUANT_CONFIG" not in head["env"]
@@ -300,12 +306,13 @@ def test_what_the_guides_scripts_set(inventory: str, capsys: pytest.CaptureFixtu
     pairs = dict(pairwise(argv))
     assert {name: pairs[name] for name in (
         "--host", "--port", "--tensor-parallel-size", "--kv-cache-dtype", "--num-scheduler-steps",
-        "--max-model-len", "--gpu_memory_utilization", "--distributed_executor_backend", "--block-size",
-        "--max-num-seqs",
+        "--max-model-len", "--gpu_memory_utilization", "--distributed_executor_backend",
+        "--block-size", "--max-num-seqs",
     )} == {
-        "--host": "192.168.1.101", "--port": "8688", "--tensor-parallel-size": "16", "--kv-cache-dtype": "auto",
-        "--num-scheduler-steps": "1", "--max-model-len": "32768", "--gpu_memory_utilization": "0.9",
-        "--distributed_executor_backend": "ray", "--block-size": "128", "--max-num-seqs": "512",
+        "--host": "192.168.1.101", "--port": "8688", "--tensor-parallel-size": "16",
+        "--kv-cache-dtype": "auto", "--num-scheduler-steps": "1", "--max-model-len": "32768",
+        "--gpu_memory_utilization": "0.9", "--distributed_executor_backend": "ray",
+        "--block-size": "128", "--max-num-seqs": "512",
     }  # fmt: skip
     assert (shown["layout"]["tensor"], shown["layout"]["expert"]) == (16, 16)
 

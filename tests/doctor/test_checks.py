@@ -476,12 +476,15 @@ def test_absent_packages_of_gaudi_are_named_with_intels_installer() -> None:
     has = frozenset({"habana-torch-plugin", "pyhlml", "neural-compressor"})
     finding = judge(BY_ID["engine.gaudi_packages"], m.engine(packages=has)(m.facts("hls2")))
     assert finding.message.render("en") == (
-        "/opt/engine/bin/python lacks habana-torch-dataloader, habana-media-loader, "
-        "which the engine's guide lists. Found: habana-torch-plugin, habana-pyhlml, neural-compressor-pt."
+        "/opt/engine/bin/python lacks habana-torch-dataloader, habana-media-loader, which the "
+        "engine's guide lists. Found: habana-torch-plugin, habana-pyhlml, neural-compressor-pt."
     )
     assert finding.remedy is not None
     assert finding.remedy.commands == (
-        "wget -nv https://vault.habana.ai/artifactory/gaudi-installer/1.22.1/habanalabs-installer.sh",
+        (
+            "wget -nv "
+            "https://vault.habana.ai/artifactory/gaudi-installer/1.22.1/habanalabs-installer.sh"
+        ),
         "chmod +x habanalabs-installer.sh",
         "./habanalabs-installer.sh install --type pytorch",
     )
@@ -492,14 +495,17 @@ def test_another_driver_than_the_engines_has_the_packages_and_commands_of_its_re
     remedy = judge(BY_ID["driver.user_space"], older(m.facts("hls2"))).remedy
     assert remedy is not None
     assert remedy.commands == (
-        "wget -nv https://vault.habana.ai/artifactory/gaudi-installer/1.21.0/habanalabs-installer.sh",
+        (
+            "wget -nv "
+            "https://vault.habana.ai/artifactory/gaudi-installer/1.21.0/habanalabs-installer.sh"
+        ),
         "chmod +x habanalabs-installer.sh",
         "./habanalabs-installer.sh upgrade --type base",
     )
     assert [step.render("en") for step in remedy.steps] == [
         "Packages of release 1.21.0: habanalabs-dkms-1.21.0-555, habanalabs-firmware-1.21.0-555, "
-        "habanalabs-firmware-tools-1.21.0-555, habanalabs-graph-1.21.0-555, habanalabs-rdma-core-1.21.0-555, "
-        "habanalabs-thunk-1.21.0-555",
+        "habanalabs-firmware-tools-1.21.0-555, habanalabs-graph-1.21.0-555, "
+        "habanalabs-rdma-core-1.21.0-555, habanalabs-thunk-1.21.0-555",
         "Flash the SPI firmware only if the release notes require it: sudo hl-fw-loader (package "
         "habanalabs-firmware-odm), with the driver unloaded.",
     ]

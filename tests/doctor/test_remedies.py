@@ -1,4 +1,5 @@
-"""Fixing and undoing in a machine folder: exactly the files named, bit for bit, whatever happens in between."""
+"""Fixing and undoing in a machine folder: exactly the files named, bit for bit, whatever happens
+in between."""
 
 from __future__ import annotations
 
@@ -139,7 +140,8 @@ else:
 
 
 def killed(root: Path, step: int, action: str) -> None:
-    """A real process that is killed at this step: odd ones are between journal and write, even ones after it."""
+    """A real process that is killed at this step: odd ones are between journal and write, even
+    ones after it."""
     here = TOP
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(root), str(step), action], cwd=here, timeout=GENEROUS
@@ -248,7 +250,8 @@ def test_a_write_that_fails_leaves_the_rest_done_and_undoable(root: Path) -> Non
 
 
 def as_nobody(root: Path, changes: list[Change]) -> list[str]:
-    """What `refused` says to a user without rights: this process's child, which gives its rights up."""
+    """What `refused` says to a user without rights: this process's child, which gives its rights
+    up."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -56,7 +56,8 @@ def serving(tmp_path: Path) -> Iterator[list[Serve]]:
 
 @pytest.fixture(scope="session")
 def ray_python() -> Path:
-    """An interpreter that has Ray: the one that GAUDI_LAUNCH_RAY_PYTHON names, else one made once and kept."""
+    """An interpreter that has Ray: the one that GAUDI_LAUNCH_RAY_PYTHON names, else one made
+    once and kept."""
     given = os.environ.get("GAUDI_LAUNCH_RAY_PYTHON")
     if given:
         return Path(given)

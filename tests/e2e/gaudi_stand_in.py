@@ -1,9 +1,11 @@
-"""Stands in the place of a Gaudi container's interpreter: answers as vllm-gaudi, and serves with vLLM's CPU build.
+"""Stands in the place of a Gaudi container's interpreter: answers as vllm-gaudi, and serves with
+vLLM's CPU build.
 
-engines/runtime/ask_packages.py (``python -c``) runs in an interpreter whose site has the plugin's packages by
-name. ``python -m vllm.entrypoints.cli.main serve ...`` starts the real vLLM with the same words: only the data type
-is another, for the CPU build answers nonsense in bfloat16. What the plugin reads and upstream does not - its bucket
-file - is read here, with an error of the plugin's kind when it is not there. Put together by `write`.
+engines/runtime/ask_packages.py (``python -c``) runs in an interpreter whose site has the plugin's
+packages by name. ``python -m vllm.entrypoints.cli.main serve ...`` starts the real vLLM with the
+same words: only the data type is another, for the CPU build answers nonsense in bfloat16. What the
+plugin reads and upstream does not - its bucket file - is read here, with an error of the plugin's
+kind when it is not there. Put together by `write`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ ENTRY = ["-m", "vllm.entrypoints.cli.main", "serve"]
 
 
 def write(folder: Path, python: Path, engine: Path) -> Path:
-    """A program ``folder/python``: asks go to ``python`` with a made-up site, serving to ``engine``."""
+    """A program ``folder/python``: asks go to ``python`` with a made-up site, serving to
+    ``engine``."""
     for name, version in (
         ("vllm", "0.26.0"),
         ("vllm_gaudi", "0.26.0"),
@@ -64,7 +67,8 @@ def main(site: str, engine: str, words: list[str]) -> None:
     file = os.environ.get("VLLM_BUCKETING_FROM_FILE")
     for kind, count in zip(("prompt", "decode"), buckets(file) if file else (), strict=False):
         print(
-            f"INFO 11-21 03:00:00 [common.py:300] Generated {count} {kind} buckets [bs, query, num_blocks]: []"
+            f"INFO 11-21 03:00:00 [common.py:300] Generated {count} {kind} buckets [bs, query, "
+            "num_blocks]: []"
         )
     print("words:", *words, flush=True)
     environment = {

@@ -1,6 +1,8 @@
-"""A cluster of two hosts with real Ray: up, looked at, a host killed, down, and nothing left behind.
+"""A cluster of two hosts with real Ray: up, looked at, a host killed, down, and nothing left
+behind.
 
-The engine is a stand-in that asks Ray for HPUs as vLLM's executor does; the real one is in test_cluster_real.py.
+The engine is a stand-in that asks Ray for HPUs as vLLM's executor does; the real one is in
+test_cluster_real.py.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ def model(wire: Wire) -> Path:
     folder = wire.folder / "a" / "disk" / "Tiny"
     folder.mkdir()
     config = {
-        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "num_hidden_layers": 4,
-        "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 4096, "torch_dtype": "bfloat16",
-        "max_position_embeddings": 8192, "vocab_size": 1000,
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 1024,
+        "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 8,
+        "intermediate_size": 4096, "torch_dtype": "bfloat16", "max_position_embeddings": 8192,
+        "vocab_size": 1000,
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
@@ -67,7 +70,8 @@ def test_two_hosts_up_a_worker_killed_down(wire: Wire, model: Path) -> None:
     )
     a, b = wire.interfaces["a"], wire.interfaces["b"]
     assert seen == [
-        (f"{wire.net}.1", "0", a), (f"{wire.net}.1", "1", a), (f"{wire.net}.2", "0", b), (f"{wire.net}.2", "1", b),
+        (f"{wire.net}.1", "0", a), (f"{wire.net}.1", "1", a), (f"{wire.net}.2", "0", b),
+        (f"{wire.net}.2", "1", b),
     ]  # fmt: skip
     assert {(w["ip"], w["VLLM_HOST_IP"]) for w in placed["workers"]} == {
         (f"{wire.net}.{n}", f"{wire.net}.{n}") for n in (1, 2)
@@ -141,7 +145,8 @@ def test_ctrl_c_takes_all_down(wire: Wire, model: Path) -> None:
     }
     with subprocess.Popen(
         [sys.executable, "-m", "gaudi_launch", "cluster", "up", *words_for(wire, model)],
-        env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
     ) as started:  # fmt: skip
         assert started.stderr is not None
         for line in started.stderr:

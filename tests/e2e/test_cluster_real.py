@@ -1,8 +1,8 @@
 """vLLM itself over two hosts by Ray: one model, half of it on each, on the CPU.
 
-vLLM's CPU platform asks Ray for nothing and so refuses it; a plug-in of a few lines (cpu_on_ray) gives it the
-resource that the Gaudi fork asks for. All else is the real thing: the executor, its workers on both hosts, gloo
-between them.
+vLLM's CPU platform asks Ray for nothing and so refuses it; a plug-in of a few lines (cpu_on_ray)
+gives it the resource that the Gaudi fork asks for. All else is the real thing: the executor, its
+workers on both hosts, gloo between them.
 """
 
 from __future__ import annotations

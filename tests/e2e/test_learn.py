@@ -36,6 +36,7 @@ def test_other_loads_are_predicted_after_learning_from_three(port: int) -> None:
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if done.returncode != 0 and load > 2 * cores:
         pytest.skip(
-            f"the machine is busy, runs are not repeatable: load {load:.0f} on {cores} cores; {last}"
+            f"the machine is busy, runs are not repeatable: load {load:.0f} on {cores} cores; "
+            f"{last}"
         )
     assert done.returncode == 0, done.stdout + done.stderr

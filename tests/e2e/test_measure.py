@@ -1,4 +1,5 @@
-"""The main job on a real engine, and asking and measuring it: one served demo, every way of asking it, its end."""
+"""The main job on a real engine, and asking and measuring it: one served demo, every way of
+asking it, its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ray Serve for real: Ray with HPUs that are only counted, the CPU engine or plain generation in its replicas."""
+"""Ray Serve for real: Ray with HPUs that are only counted, the CPU engine or plain generation in
+its replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rendered files start the real engine without us: the script, and env.sh with vLLM's own reader of config.yml."""
+"""Rendered files start the real engine without us: the script, and env.sh with vLLM's own reader
+of config.yml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A kept service on the real CPU engine: started without a terminal, killed, started again, lost, stopped."""
+"""A kept service on the real CPU engine: started without a terminal, killed, started again,
+lost, stopped."""
 
 from __future__ import annotations
 
@@ -105,7 +106,8 @@ def test_a_real_engine_is_kept(tiny_model: Path, port: int, tmp_path: Path, sock
         code, out, err = user.call("stop", "demo", "--json")
         assert code == 0, err
         (stopped,) = json.loads(out)["stopped"]
-        # when its group is orphaned the kernel wakes what is stopped and hangs it up, so it may be gone by itself
+        # when its group is orphaned the kernel wakes what is stopped and hangs it up, so it may be
+        # gone by itself
         assert {orphan["pid"] for orphan in stopped["orphans"]} <= {
             process.pid for process in family
         }

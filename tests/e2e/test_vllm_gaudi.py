@@ -1,4 +1,5 @@
-"""vllm-gaudi's whole path with the CPU build behind it: cards, plan, bucket file, words, answer, end."""
+"""vllm-gaudi's whole path with the CPU build behind it: cards, plan, bucket file, words, answer,
+end."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def test_the_demo_model_on_one_simulated_card(
     state = tmp_path / "state"
     model = str(cpu_install.demo_dir())
     serve = Serve(
-        state, "-w", model, "--python", str(python), "-p", str(port), "-l", "1024", "-b", "8", "-n", "1",
-        "--served-name", "demo", "--name", "gaudi", "--no-doctor",
+        state, "-w", model, "--python", str(python), "-p", str(port), "-l", "1024", "-b", "8", "-n",
+        "1", "--served-name", "demo", "--name", "gaudi", "--no-doctor",
     )  # fmt: skip
     serving.append(serve)
     lines = serve.ready()
@@ -78,7 +79,8 @@ def test_an_embedding_model_embeds(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A language model whose name says embedding: upstream is told to pool, nothing is warmed up, check embeds."""
+    """A language model whose name says embedding: upstream is told to pool, nothing is warmed
+    up, check embeds."""
     model = tmp_path / "tiny-embedding"
     shutil.copytree(tiny_model, model)
     state = tmp_path / "state"

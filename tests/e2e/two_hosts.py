@@ -1,5 +1,5 @@
-"""Two hosts on one machine: network namespaces with a wire between them, disks of their own, and an ssh that leads
-into them."""
+"""Two hosts on one machine: network namespaces with a wire between them, disks of their own, and
+an ssh that leads into them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ SSH = """#!/bin/sh
 while [ "$1" != "--" ]; do shift; done
 host="${2##*@}"; words="$3"
 printf '%s\\n' "$words" >> "$FAKE_HOSTS/ssh.log"
-[ -d "$FAKE_HOSTS/$host" ] || { echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }
-# each host has disks of its own: its folder lies over the models' folder, in a mount namespace that ip makes
+[ -d "$FAKE_HOSTS/$host" ] || {
+    echo "ssh: connect to host $host port 22: No route to host" >&2
+    exit 255
+}
+# each host has disks of its own: its folder lies over the models' folder, in a mount namespace
+# that ip makes
 exec ip netns exec "$(cat "$FAKE_HOSTS/$host/namespace")" sh -c '
     mount --bind "$1/disk" "$2/models" || exit 1
     exec env -i $(cat "$1/env") sh -c "$3"' - "$FAKE_HOSTS/$host" "$FAKE_HOSTS" "$words"
@@ -68,7 +72,8 @@ class Wire:
             )
         for name in self.names.values():
             self._ip("netns", "add", name)
-        self._ip("link", "add", one, "netns", self.names["a"], "type", "veth", "peer", "name", other,
+        self._ip("link", "add", one, "netns", self.names["a"], "type", "veth", "peer", "name",
+                 other,
                  "netns", self.names["b"])  # fmt: skip
         for host, interface, last in (("a", one, 1), ("b", other, 2)):
             inside = ("-n", self.names[host])

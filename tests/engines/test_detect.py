@@ -1,4 +1,5 @@
-"""Asking an interpreter what it has: real interpreters with made-up packages, none of which may be imported."""
+"""Asking an interpreter what it has: real interpreters with made-up packages, none of which may
+be imported."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ CARDS = Container(
 
 def test_cards_ports_mounts_and_secrets() -> None:
     assert docker_run(CARDS, "here") == (
-        "docker", "run", "--rm", "--init", "--name", "here", "--runtime=habana", "--cap-add=sys_nice", "--ipc=host",
-        "-p", "127.0.0.1:8080:80", "-v", "/models/m:/models/m:ro", "-v", "/data:/data",
-        "-e", "HABANA_VISIBLE_DEVICES=2,3", "-e", "A=1 2", "-e", "B=", "-e", "HF_TOKEN",
-        "--cpuset-cpus=0-3", "engine:1", "--model-id", "m",
+        "docker", "run", "--rm", "--init", "--name", "here", "--runtime=habana",
+        "--cap-add=sys_nice", "--ipc=host", "-p", "127.0.0.1:8080:80", "-v",
+        "/models/m:/models/m:ro", "-v", "/data:/data", "-e", "HABANA_VISIBLE_DEVICES=2,3", "-e",
+        "A=1 2", "-e", "B=", "-e", "HF_TOKEN", "--cpuset-cpus=0-3", "engine:1", "--model-id", "m",
     )  # fmt: skip
 
 
@@ -41,8 +41,8 @@ def test_without_cards_on_the_hosts_network_kept_in_the_background() -> None:
     plain = Container(image="engine:1", argv=("serve",), entrypoint="vllm")
     options = ("--restart", "unless-stopped")
     assert docker_run(plain, "here", options=options, remove=False, detached=True) == (
-        "docker", "run", "--detach", "--init", "--name", "here", "--network=host", "--restart", "unless-stopped",
-        "--entrypoint", "vllm", "engine:1", "serve",
+        "docker", "run", "--detach", "--init", "--name", "here", "--network=host", "--restart",
+        "unless-stopped", "--entrypoint", "vllm", "engine:1", "serve",
     )  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""No engine and no version is named outside engines/: the rest of the program asks an engine instead."""
+"""No engine and no version is named outside engines/: the rest of the program asks an engine
+instead."""
 
 from __future__ import annotations
 
@@ -107,7 +108,10 @@ def test_each_exception_is_still_one() -> None:
 
 
 def test_the_rule_sees_a_name_a_version_and_the_beginning_of_one() -> None:
-    source = 'a = "tgi@"\nb = x == "1.21"\nc = "ray-serve:cpu"\nd = "vllm:num_requests"\ndef f():\n    "cpu"\n'
+    source = (
+        'a = "tgi@"\nb = x == "1.21"\nc = "ray-serve:cpu"\nd = "vllm:num_requests"\ndef f():\n'
+        '    "cpu"\n'
+    )
     source += 'e = "vllm-fork-aice-v1.21.0"\n'
     found = {text for text in _texts(ast.parse(source)) if _names_engine(text)}
     assert found == {"tgi@", "1.21", "ray-serve:cpu", "vllm-fork-aice-v1.21.0"}

@@ -1,4 +1,5 @@
-"""LoRA, speculation, the NIXL split, chunking and image buckets: each version's answer, and plans that ask."""
+"""LoRA, speculation, the NIXL split, chunking and image buckets: each version's answer, and
+plans that ask."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Asking an installed engine: a stand-in package of each shape, absent and broken ones, and real ones.
+"""Asking an installed engine: a stand-in package of each shape, absent and broken ones, and real
+ones.
 
-Real engines: GAUDI_LAUNCH_TEST_ENGINES names a folder with one folder an engine (vllm-fork-aice-v1.21.0, ...), each
-holding its vllm_hpu_extension or vllm_gaudi package.
+Real engines: GAUDI_LAUNCH_TEST_ENGINES names a folder with one folder an engine
+(vllm-fork-aice-v1.21.0, ...), each holding its vllm_hpu_extension or vllm_gaudi package.
 """
 
 from __future__ import annotations
@@ -108,7 +109,10 @@ def test_manager_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_plugin_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = MANAGER.replace(
         "self.decode_buckets = [(self.seqs, 1, self.num_hpu_blocks)]",
-        "import os; self.decode_buckets = [(len(open(os.environ['VLLM_BUCKETING_FROM_FILE']).read()), 1, 2)]",
+        (
+            "import os; self.decode_buckets = "
+            "[(len(open(os.environ['VLLM_BUCKETING_FROM_FILE']).read()), 1, 2)]"
+        ),
     )
     _package(tmp_path, monkeypatch, {"vllm_gaudi/extension/bucketing/common.py": reads})
     answer = ask_engine(sys.executable, "vllm_gaudi", {}, {**ARGS, "bucket_file": "12345"})

@@ -73,7 +73,10 @@ def test_every_line_of_the_shipped_files_is_read() -> None:
 
 
 def test_a_package_with_conditions_has_each_of_its_versions() -> None:
-    text = "networkx==3.4.2 ; python_full_version < '3.11'\nnetworkx==3.5 ; python_full_version >= '3.11'\n# a==1\n"
+    text = (
+        "networkx==3.4.2 ; python_full_version < '3.11'\n"
+        "networkx==3.5 ; python_full_version >= '3.11'\n# a==1\n"
+    )
     assert pins_in(text) == {"networkx": ("3.4.2", "3.5")}
 
 

@@ -1,4 +1,5 @@
-"""The proof of the seam: an engine of one module, registered, goes through every command that reads an engine."""
+"""The proof of the seam: an engine of one module, registered, goes through every command that
+reads an engine."""
 
 from __future__ import annotations
 

@@ -316,7 +316,10 @@ def test_csv(name: str) -> None:
 
 
 def test_csv_drops_log_lines_units_and_na() -> None:
-    text = "[12:00:01.5][SYN_API][info ] hello, world\nindex, memory.used [MiB]\n0, 768 MiB\n1, N/A\n2\n\n"
+    text = (
+        "[12:00:01.5][SYN_API][info ] hello, world\nindex, memory.used [MiB]\n0, 768 MiB\n"
+        "1, N/A\n2\n\n"
+    )
     assert parse_csv(text) == ({"index": "0", "memory.used": "768"}, {"index": "1"})
 
 
@@ -374,7 +377,9 @@ def test_log() -> None:
         "Serial Number": "AM50016138",
         "Module status": "Operational",
         "Module ID": "0",
-        "Firmware [SPI] Version": "Preboot version hl-gaudi2-1.12.1-fw-46.0.5-sec-6 (Oct 12 2023 - 22:14:34)",
+        "Firmware [SPI] Version": (
+            "Preboot version hl-gaudi2-1.12.1-fw-46.0.5-sec-6 (Oct 12 2023 - 22:14:34)"
+        ),
         "Bus Id": "0000:43:00.0",
         "Link Speed Max": "16GT/s",
         "Link Speed Current": "16GT/s",

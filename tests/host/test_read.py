@@ -75,7 +75,8 @@ def test_sysfs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sysfs_of_the_cards_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No CPU or node folders, and the PCI attributes only behind the class: CPUs and cores still come out."""
+    """No CPU or node folders, and the PCI attributes only behind the class: CPUs and cores still
+    come out."""
     machine = simulated.build("hls2+no-hl-smi")
     for path, text in machine.files.items():
         if path.startswith("sys/bus/pci/devices/"):
@@ -249,7 +250,10 @@ def test_sysfs_wins_and_the_quarrel_is_noted(
     simulated.write_tree(
         "gaudi2e-4", tmp_path / "root", {"sys/class/accel/accel0/device/module_id": None}
     )
-    rows = "index, module_id, bus_id\n0, 1, 0000:2a:00.0\n1, 3, 0000:29:00.0\n2, 3, 0000:ab:00.0\n3, 2, 0000:aa:00.0\n"
+    rows = (
+        "index, module_id, bus_id\n0, 1, 0000:2a:00.0\n1, 3, 0000:29:00.0\n2, 3, 0000:ab:00.0\n"
+        "3, 2, 0000:aa:00.0\n"
+    )
     rich = "-Q " + ",".join(hl_smi.CARD_FIELDS[0]) + " -f csv"
     write_stub(tmp_path / "bin", {rich: rows})
     use(monkeypatch, tmp_path / "root", tmp_path / "bin")
@@ -280,7 +284,8 @@ def test_the_same_card_under_another_index(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_processes_follow_their_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """hl-smi's index 6 is this machine's accel1: the address says so, and the process belongs there."""
+    """hl-smi's index 6 is this machine's accel1: the address says so, and the process belongs
+    there."""
     simulated.write_tree("hls2", tmp_path / "root")
     text = (
         sample("gaudi2-table-1.16.0-busy")

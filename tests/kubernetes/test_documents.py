@@ -1,4 +1,5 @@
-"""``render kubernetes``: each shape against its golden file, and against every checker that is not ours."""
+"""``render kubernetes``: each shape against its golden file, and against every checker that is
+not ours."""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ def test_several_files_want_a_folder(capsys: pytest.CaptureFixture[str], tmp_pat
 
 
 def test_files_of_the_plan_come_along(capsys: pytest.CaptureFixture[str]) -> None:
-    """The bucket list of today's plugin is a file: a ConfigMap here, and the engine is told its place."""
+    """The bucket list of today's plugin is a file: a ConfigMap here, and the engine is told its
+    place."""
     text = rendered(
         capsys,
         "-w",
@@ -213,7 +215,8 @@ def test_kubectl_reads_the_kustomization(
 
 
 def test_a_long_warm_up_is_never_killed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The startup probe allows what the estimate says twice, and weights on top; a rollout is given longer."""
+    """The startup probe allows what the estimate says twice, and weights on top; a rollout is
+    given longer."""
     spec = main_of(rendered(capsys, *QWEN))["spec"]
     engine = spec["template"]["spec"]["containers"][0]
     budget = engine["startupProbe"]["failureThreshold"] * engine["startupProbe"]["periodSeconds"]
@@ -233,7 +236,8 @@ def test_a_group_waits_as_long_as_its_probe_allows(monkeypatch: pytest.MonkeyPat
 
 
 def test_nothing_of_the_host_comes_along(capsys: pytest.CaptureFixture[str]) -> None:
-    """The device plugin gives out cards, the cluster addresses: no word of ours may contradict them."""
+    """The device plugin gives out cards, the cluster addresses: no word of ours may contradict
+    them."""
     text = rendered(capsys, *QWEN)
     for word in (
         "HABANA_VISIBLE",
@@ -315,7 +319,8 @@ def test_a_home_folder_behind_with_is_the_users(
 
 
 def test_two_nodes_of_deepseek(capsys: pytest.CaptureFixture[str]) -> None:
-    """TP 16 and EP 16 on 2 x 8, as the branch's own scripts have it; PP 2 keeps TP 8 inside a node."""
+    """TP 16 and EP 16 on 2 x 8, as the branch's own scripts have it; PP 2 keeps TP 8 inside a
+    node."""
     group = main_of(rendered(capsys, *CASES["leaderworkerset-gaudi2"]))["spec"][
         "leaderWorkerTemplate"
     ]
@@ -394,7 +399,8 @@ def test_the_same_twice(capsys: pytest.CaptureFixture[str]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(name=HOSTILE, words=st.lists(HOSTILE, max_size=3), value=HOSTILE)
 def test_no_text_of_the_user_breaks_out(name: str, words: list[str], value: str) -> None:
-    """Whatever a model is called and an engine is told: names are DNS labels, texts come back as they were."""
+    """Whatever a model is called and an engine is told: names are DNS labels, texts come back as
+    they were."""
     from gaudi_launch.kubernetes.chart_values import Name
     from gaudi_launch.kubernetes.documents import render
     from gaudi_launch.kubernetes.objects.needs import PodResources
@@ -416,7 +422,8 @@ def test_no_text_of_the_user_breaks_out(name: str, words: list[str], value: str)
 
 
 def expanded(text: str) -> str:
-    """What Kubernetes makes of a text when no variable is known (third_party/forked/golang/expansion/expand.go)."""
+    """What Kubernetes makes of a text when no variable is known
+    (third_party/forked/golang/expansion/expand.go)."""
     out, at = "", 0
     while at < len(text):
         if text[at] == "$" and at + 1 < len(text):

@@ -102,8 +102,8 @@ def test_golden_chart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 def test_pods_are_made_anew_when_what_they_read_changes(
     case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Every ConfigMap that a pod mounts has its sum there, in the plain form and in the chart; changed alone, it
-    changes that sum and no other."""
+    """Every ConfigMap that a pod mounts has its sum there, in the plain form and in the chart;
+    changed alone, it changes that sum and no other."""
     plain = objects(rendered(capsys, *CASES[case]))
     mounted = {
         f"{each['metadata']['name']} {at} {volume['name']}": volume["configMap"]["name"]
@@ -185,7 +185,8 @@ def test_values_reach_the_objects(three: Path) -> None:
 
 
 def test_two_releases_share_no_name(three: Path) -> None:
-    """The public chart's labels are the same in every release (vllm-fork, vllm-multi-model-chart)."""
+    """The public chart's labels are the same in every release (vllm-fork,
+    vllm-multi-model-chart)."""
     one, two = by_name(templated(three, "one")), by_name(templated(three, "two"))
     assert not one.keys() & two.keys()
     selectors = [
@@ -241,7 +242,8 @@ def test_no_text_is_a_template(value: str, tmp_path_factory: pytest.TempPathFact
 
 
 def test_an_engine_without_variables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A list that a chart leaves empty is an empty list, not null, and its user may still fill it."""
+    """A list that a chart leaves empty is an empty list, not null, and its user may still fill
+    it."""
     words = ("-w", "/models/Llama-3.1-8B-Instruct", *TGI[2:], "-n", "1")
     plain = objects(rendered(capsys, *words))
     rendered(capsys, *words, "--helm", str(tmp_path / "chart"))

@@ -1,4 +1,5 @@
-"""The programs that run inside pods, run here for real: as processes, against servers and stand-ins of ray."""
+"""The programs that run inside pods, run here for real: as processes, against servers and
+stand-ins of ray."""
 
 from __future__ import annotations
 
@@ -105,7 +106,10 @@ def test_keep_waits_for_the_engine_and_copies_at_the_end(tmp_path: Path) -> None
     (local / "a").write_text("graph")
     answers = {"/health": (503, b"")}
     with server(answers) as (url, asked):
-        code = f"import sys; sys.path.insert(0, {str(PODS)!r}); import keep_recipes as k; from pathlib import Path;"
+        code = (
+            f"import sys; sys.path.insert(0, {str(PODS)!r}); import keep_recipes as k; from "
+            "pathlib import Path;"
+        )
         code += f"k.keep(Path({str(local)!r}), Path({str(kept)!r}), '{url}/health', 0.1)"
         process = subprocess.Popen([sys.executable, "-c", code])
         try:
@@ -151,7 +155,8 @@ def until(asked: Any, seconds: float = 20) -> None:
 
 @pytest.fixture
 def stand_in(tmp_path: Path) -> tuple[Path, dict[str, str]]:
-    """A ``ray`` and an engine that write down how they were started, and a ray module that counts nodes."""
+    """A ``ray`` and an engine that write down how they were started, and a ray module that
+    counts nodes."""
     bin_, log = tmp_path / "bin", tmp_path / "log"
     bin_.mkdir()
     for name in ("ray", "engine"):
@@ -160,9 +165,9 @@ def stand_in(tmp_path: Path) -> tuple[Path, dict[str, str]]:
         script.chmod(0o755)
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/ray.py").write_text(
-        "from pathlib import Path\n"
-        "def init(**_): print('noise')\n"
-        f"def nodes(): return [{{'Alive': True}}] * int(Path({str(tmp_path / 'nodes')!r}).read_text())\n"
+        "from pathlib import Path\ndef init(**_): print('noise')\n"
+        "def nodes(): return [{'Alive': True}] * "
+        f"int(Path({str(tmp_path / 'nodes')!r}).read_text())\n"
     )
     (tmp_path / "nodes").write_text("1")
     environment = {
@@ -177,7 +182,10 @@ def stand_in(tmp_path: Path) -> tuple[Path, dict[str, str]]:
 def node(
     words: list[str], environment: dict[str, str], seconds: str = "20"
 ) -> subprocess.Popen[str]:
-    code = f"import sys; sys.path.insert(0, {str(PODS)!r}); import multi_node as m; m.SECONDS_BETWEEN = 0.1;"
+    code = (
+        f"import sys; sys.path.insert(0, {str(PODS)!r}); import multi_node as m; "
+        "m.SECONDS_BETWEEN = 0.1;"
+    )
     code += f"m.PORT = int({environment.get('PORT', '6379')!r}); m.main(sys.argv[1:])"
     return subprocess.Popen(
         [sys.executable, "-c", code, *words],

@@ -1,4 +1,5 @@
-"""What no schema holds: objects that name each other do, and the numbers of one fit those of the next."""
+"""What no schema holds: objects that name each other do, and the numbers of one fit those of the
+next."""
 
 from __future__ import annotations
 
@@ -17,13 +18,14 @@ Object = dict[str, Any]
 GAUDI = "habana.ai/gaudi"
 MORE = {
     "odd-name": (
-        "-w", "/data/my models/模型_V1.0---", "-n", "2", "--engine", "vllm-gaudi", "--accelerator", "gaudi3-pcie",
-        "--autoscale", "keda", "--replicas", "2..1000", "--prometheus", "https://prometheus.example.com/base",
-        "--monitor", "-p", "9000", "-u", "127.0.0.1",
+        "-w", "/data/my models/模型_V1.0---", "-n", "2", "--engine", "vllm-gaudi", "--accelerator",
+        "gaudi3-pcie", "--autoscale", "keda", "--replicas", "2..1000", "--prometheus",
+        "https://prometheus.example.com/base", "--monitor", "-p", "9000", "-u", "127.0.0.1",
     ),
     "all-at-once": (
-        *R1, "--kind", "leaderworkerset", "--autoscale", "hpa", "--replicas", "40..1000", "--monitor", "--webui",
-        "--ingress-host", "*.example.com", "--secret", "hub:HF_TOKEN,VLLM_API_KEY,RAY_AUTH_TOKEN", "--name", "r1",
+        *R1, "--kind", "leaderworkerset", "--autoscale", "hpa", "--replicas", "40..1000",
+        "--monitor", "--webui", "--ingress-host", "*.example.com", "--secret",
+        "hub:HF_TOKEN,VLLM_API_KEY,RAY_AUTH_TOKEN", "--name", "r1",
     ),
     "tgi-in-a-folder": (*TGI, "-n", "8", "--replicas", "3", "--no-recipes", "--webui"),
 }  # fmt: skip

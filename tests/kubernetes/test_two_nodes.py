@@ -1,4 +1,5 @@
-"""DeepSeek-R1 over two nodes: the numbers of the branch's own scripts, and what fp8 needs on sixteen cards."""
+"""DeepSeek-R1 over two nodes: the numbers of the branch's own scripts, and what fp8 needs on
+sixteen cards."""
 
 from __future__ import annotations
 
@@ -30,12 +31,14 @@ def notes(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, str
 def test_the_settings_are_those_of_the_scripts_for_two_nodes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/set_head_node.sh and README.md, its lengths."""
+    """HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/set_head_node.sh and README.md, its
+    lengths."""
     leader = leader_of(rendered(capsys, *TWO, "-l", "32768", "-b", "512"))
     options = {
-        "--tensor-parallel-size": "16", "--max-num-seqs": "512", "--max-num-batched-tokens": "32768",
-        "--max-model-len": "32768", "--dtype": "bfloat16", "--kv-cache-dtype": "auto", "--block-size": "128",
-        "--num-scheduler-steps": "1", "--distributed_executor_backend": "ray", "--gpu_memory_utilization": "0.9",
+        "--tensor-parallel-size": "16", "--max-num-seqs": "512",
+        "--max-num-batched-tokens": "32768", "--max-model-len": "32768", "--dtype": "bfloat16",
+        "--kv-cache-dtype": "auto", "--block-size": "128", "--num-scheduler-steps": "1",
+        "--distributed_executor_backend": "ray", "--gpu_memory_utilization": "0.9",
     }  # fmt: skip
     assert {name: following(leader["args"], name) for name in options} == options
     assert {"--disable-log-requests", "--trust-remote-code"} <= set(leader["args"])
@@ -46,7 +49,8 @@ def test_the_settings_are_those_of_the_scripts_for_two_nodes(
         "PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "1", "VLLM_DELAYED_SAMPLING": "true",
         "RAY_IGNORE_UNHANDLED_ERRORS": "1", "VLLM_MLA_PERFORM_MATRIX_ABSORPTION": "0",
         "VLLM_MLA_DISABLE_REQUANTIZATION": "0",
-        "VLLM_RAY_DISABLE_LOG_TO_DRIVER": "1", "GLOO_SOCKET_IFNAME": "eth0", "HCCL_SOCKET_IFNAME": "eth0",
+        "VLLM_RAY_DISABLE_LOG_TO_DRIVER": "1", "GLOO_SOCKET_IFNAME": "eth0",
+        "HCCL_SOCKET_IFNAME": "eth0",
     }  # fmt: skip
     env = {entry["name"]: entry.get("value") for entry in leader["env"]}
     assert {name: env.get(name) for name in variables} == variables
@@ -78,7 +82,8 @@ def measured(folder: Path, ranks: int) -> Path:
 def test_the_cache_is_as_the_file_says(
     blocklist: dict[str, list[str]], kept: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """README.md of the scripts: bf16kv goes with auto, fp8kv with fp8_inc; what a file is called tells nothing."""
+    """README.md of the scripts: bf16kv goes with auto, fp8kv with fp8_inc; what a file is called
+    tells nothing."""
     config = measured(tmp_path, 16)
     config.write_text(
         json.dumps({**json.loads(config.read_text()), "blocklist": blocklist}), encoding="utf-8"
@@ -139,7 +144,8 @@ def test_published_measurements_come_as_a_folder_also_before_they_are_here(
 
 
 def test_an_evicted_worker_counts_as_much_as_a_leader(capsys: pytest.CaptureFixture[str]) -> None:
-    """Either takes its group down, and a budget for leaders alone would let every worker be evicted at once."""
+    """Either takes its group down, and a budget for leaders alone would let every worker be
+    evicted at once."""
     found = objects(rendered(capsys, *TWO, "--replicas", "3"))
     budget = next(each for each in found if each["kind"] == "PodDisruptionBudget")["spec"]
     group = next(each for each in found if each["kind"] == "LeaderWorkerSet")["spec"][
@@ -154,7 +160,8 @@ def test_an_evicted_worker_counts_as_much_as_a_leader(capsys: pytest.CaptureFixt
 
 
 def test_a_made_up_node_is_called_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Its pool of huge pages is the one that the guide and the doctor ask for; a snapshot's node is real."""
+    """Its pool of huge pages is the one that the guide and the doctor ask for; a snapshot's node
+    is real."""
     assert "kubernetes.assumed_node" in [note["id"] for note in notes(capsys, *R1)]
     resources = main_of(rendered(capsys, *R1))["spec"]["template"]["spec"]["containers"][0][
         "resources"
@@ -173,7 +180,8 @@ def test_a_made_up_node_is_called_one(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_weights_of_unknown_size_are_counted_as_what_the_cards_hold(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A model of 800 GB would outgrow a small guess: its claim, its memory, and above all its start-up budget."""
+    """A model of 800 GB would outgrow a small guess: its claim, its memory, and above all its
+    start-up budget."""
     words = (
         "-w",
         "someone/Unheard-405B",

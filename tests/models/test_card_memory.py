@@ -1,4 +1,5 @@
-"""The rows of fit: allowed numbers of cards, reasons, and the placements that public documents show."""
+"""The rows of fit: allowed numbers of cards, reasons, and the placements that public documents
+show."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ def test_public_placements(
 def test_llama_405b_wants_gaudi3_or_sixteen_cards() -> None:
     # README_GAUDI of the fork: bfloat16 on Gaudi2 over two nodes, 16 cards
     model = replace(
-        known("llama-3.1-70b"), parameters=405_853_388_800, layers=126, attention_layers=126, hidden_size=16384,
-        intermediate_size=53248, heads=128,
+        known("llama-3.1-70b"), parameters=405_853_388_800, layers=126, attention_layers=126,
+        hidden_size=16384, intermediate_size=53248, heads=128,
     )  # fmt: skip
     cards = (8, 16)
     assert fit(model, GAUDI2, cards, ["bfloat16"], ASK, MemoryRules()).smallest_n == 16

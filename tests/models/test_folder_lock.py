@@ -1,4 +1,5 @@
-"""The lock of a folder after its holder was killed: what is left of the holder has it for a moment more."""
+"""The lock of a folder after its holder was killed: what is left of the holder has it for a
+moment more."""
 
 from __future__ import annotations
 

@@ -148,5 +148,6 @@ def test_equal_layers_give_the_product_of_their_numbers(name: str) -> None:
 def test_layers_that_share_a_cache_add_none() -> None:
     config = json.loads(json.dumps(MODELS["google/gemma-4-26B-A4B"]["config"]))
     config["text_config"]["num_kv_shared_layers"] = 12
-    # of 30 layers the first 18 have a cache: 15 windowed with 8 heads of 256, 3 full ones with 2 heads of 512
+    # of 30 layers the first 18 have a cache: 15 windowed with 8 heads of 256, 3 full ones with 2
+    # heads of 512
     assert kv_bytes_per_token(model_from_config("m", config)) == 2 * (15 * 8 * 512 + 3 * 2 * 1024)

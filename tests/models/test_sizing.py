@@ -12,7 +12,10 @@ from gaudi_launch.models.sizing import GIB, MemoryRules
 
 MIB = 1 << 20
 README = "HabanaAI/vllm-fork@aice/v1.21.0:README_GAUDI.md, log block 3 (Llama-3.1-8B, one Gaudi2)"
-README_1_22 = "HabanaAI/vllm-fork@aice/v1.22.0:README_GAUDI.md, log block 3 (num_blocks of the last decode bucket)"
+README_1_22 = (
+    "HabanaAI/vllm-fork@aice/v1.22.0:README_GAUDI.md, log block 3 (num_blocks of the last decode "
+    "bucket)"
+)
 PULL_345 = "HabanaAI/vllm-fork pull 345"
 AUTOCALC = "vllm-project/vllm-gaudi@main:.cd/server/settings_vllm.csv"
 TABLES = "tables of KV bytes: vllm/worker/cache_engine.py of the fork, worked by hand"
@@ -36,13 +39,15 @@ def kv(model: Model, cards: int = 1, each: int = 2) -> float:
 def card(
     total_gib: float, model: Model, tokens: int, utilization: float, reserved: float
 ) -> sizing.Split:
-    """A card from its size alone: weights and profiling run by our own estimate, nothing measured."""
+    """A card from its size alone: weights and profiling run by our own estimate, nothing
+    measured."""
     used = (sizing.weight_bytes(model) or 0) + sizing.activation_bytes(model, tokens)
     return sizing.split(total_gib * GIB - used, utilization, reserved)
 
 
 README_SPLIT = card(94.62, LLAMA_8B, 4 * 1024, 0.5, 0.4)
-# Gaudi3 shows about 126.5 GiB (vllm-project/vllm-gaudi issue 1736); batch 4 x 4096 tokens, 0.9 and 0.1 by default
+# Gaudi3 shows about 126.5 GiB (vllm-project/vllm-gaudi issue 1736); batch 4 x 4096 tokens, 0.9 and
+# 0.1 by default
 GAUDI3 = card(126.5, LLAMA_8B, 4 * 4096, 0.9, 0.1)
 BLOCK_8B = sizing.block_bytes(LLAMA_8B) or 0
 
@@ -70,7 +75,8 @@ PUBLISHED = [
     ("KV cache of 3184 blocks", 3184 * BLOCK_8B / GIB, 49.75, PULL_345),
     ("concurrency", sizing.concurrency(16384, 512), 4096.0, FAKE + " 1.21"),
     ("concurrency", sizing.concurrency(512, 512), 128.0, FAKE + " 1.22 and deepseek_r1"),
-    ("concurrency", sizing.concurrency(360, 4352), 10.59, "vllm-project/vllm-gaudi: troubleshooting.md"),
+    ("concurrency", sizing.concurrency(360, 4352), 10.59,
+     "vllm-project/vllm-gaudi: troubleshooting.md"),
     ("Llama-3.1-8B", kv(LLAMA_8B), 131072, TABLES),
     ("Llama-3.1-70B on 4", kv(LLAMA_70B, 4), 81920, TABLES),
     ("Llama-3.1-405B on 8", kv(LLAMA_405B, 8), 64512, TABLES),
@@ -80,13 +86,16 @@ PUBLISHED = [
     ("DeepSeek-R1 bf16, any n", kv(R1, 8), 70272, TABLES),
     ("DeepSeek-R1 fp8_inc, any n", kv(R1, 1, 1), 35136, TABLES),
     ("TGI, 8B, 80 GiB free", 80 * GIB * 0.72 // BLOCK_8B, 3686, "TGI@db931fcf warm-up, worked"),
-    ("TGI, 70B on 8, 78.5 GiB free", 78.5 * GIB * 0.72 // (5 * MIB), 11575, "TGI@db931fcf warm-up, worked"),
+    ("TGI, 70B on 8, 78.5 GiB free", 78.5 * GIB * 0.72 // (5 * MIB), 11575,
+     "TGI@db931fcf warm-up, worked"),
     *((f"{name} token", kv(model), token, TABLES) for name, model, token, _, _ in ROWS),
     *((f"{name} block", kv(model) * 128 / MIB, block, TABLES) for name, model, _, block, _ in ROWS),
-    *((f"{name} sequence", kv(model) * 4096 / GIB, sequence, TABLES) for name, model, _, _, sequence in ROWS),
+    *((f"{name} sequence", kv(model) * 4096 / GIB, sequence, TABLES) for name, model, _, _,
+      sequence in ROWS),
     # MODEL_MEM in GiB of MODEL_MEM_FROM_CONFIG bytes
     *(
-        (name, (sizing.weight_bytes(Model("m", "m", parameters=size // 2)) or 0) / GIB, gib, AUTOCALC)
+        (name, (sizing.weight_bytes(Model("m", "m", parameters=size // 2)) or 0) / GIB, gib,
+         AUTOCALC)
         for name, size, gib in (
             ("Llama-3.1-8B", 16060522496, 14.95752716),
             ("Llama-3.1-70B", 141107000000, 131.4165192),

@@ -1,4 +1,5 @@
-"""This host's own constants: learned from measurements, near the shipped ones, and used by predictions."""
+"""This host's own constants: learned from measurements, near the shipped ones, and used by
+predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""V1 scheduling: against vllm's own scheduler (recorded, and live where the CPU engine is installed)."""
+"""V1 scheduling: against vllm's own scheduler (recorded, and live where the CPU engine is
+installed)."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def test_large_mixtures_are_not_an_8b(name: str) -> None:
 
 def test_405b_on_eight_cards_is_not_an_8b() -> None:
     config = Model(
-        "m", "m", parameters=405_853_388_800, layers=126, hidden_size=16384, intermediate_size=53248, heads=128,
-        kv_heads=8, head_dim=128, vocab_size=128256, moe=False,
+        "m", "m", parameters=405_853_388_800, layers=126, hidden_size=16384,
+        intermediate_size=53248, heads=128, kv_heads=8, head_dim=128, vocab_size=128256, moe=False,
     )  # fmt: skip
     large = step_time(config, 8, "fp8", GAUDI2, "fp8_inc").cost
     small = step_time(LLAMA, 1, "bfloat16", GAUDI2).cost

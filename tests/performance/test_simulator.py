@@ -23,7 +23,8 @@ def counted(part: Weighted) -> Counts:
 
 
 def by_hand(requests: list[tuple[float, int, int]], bounds: EngineLimits) -> tuple[Counts, Counts]:
-    """Prefill first, one step at a time; every sequence is [tokens in cache, output tokens left]."""
+    """Prefill first, one step at a time; every sequence is [tokens in cache, output tokens
+    left]."""
     prefills: Counter[tuple[int, int]] = Counter()
     decodes: Counter[tuple[int, int]] = Counter()
     block = bounds.block_size

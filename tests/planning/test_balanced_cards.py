@@ -166,7 +166,10 @@ def test_replicas_get_the_fewest_cards_each(capsys: pytest.CaptureFixture[str]) 
     [
         (
             (LARGE,),
-            r"Balanced choice: 8 cards\. 4 would fit: 0\.[56]\d? times the tokens/s\. -n changes it\.",
+            (
+                r"Balanced choice: 8 cards\. 4 would fit: 0\.[56]\d? times the tokens/s\. -n "
+                r"changes it\."
+            ),
         ),
         (
             (LARGE, "-d", "fp8"),
@@ -174,7 +177,10 @@ def test_replicas_get_the_fewest_cards_each(capsys: pytest.CaptureFixture[str]) 
         ),
         (
             (SMALL,),
-            r"Balanced choice, and the fewest cards that fit: 1\. 2 cards: 1\.\d times the tokens/s\.",
+            (
+                r"Balanced choice, and the fewest cards that fit: 1\. 2 cards: 1\.\d times the "
+                r"tokens/s\."
+            ),
         ),
     ],
 )

@@ -1,4 +1,5 @@
-"""A plan knows what the engine reads from the user's --config FILE, and never shows a secret of it."""
+"""A plan knows what the engine reads from the user's --config FILE, and never shows a secret of
+it."""
 
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ def test_the_file_wins_over_the_plan_and_words_after_the_dashes_win_over_the_fil
     assert value_of(made, "--no-enable-chunked-prefill") == (None, "flag", from_file)
     assert made["url"] == "http://127.0.0.1:9111"
     args = engine_args(table=TABLE, user=made["argv"])
-    # the file's own text is what the engine reads: nothing of it that we would say otherwise is sent
+    # the file's own text is what the engine reads: nothing of it that we would say otherwise is
+    # sent
     assert [args.last(name) for name in ("--max-model-len", "--max-num-seqs", "--config")] == [
         "8192",
         "16",

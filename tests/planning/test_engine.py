@@ -1,4 +1,5 @@
-"""The seam between the program and its engines: each question is a declared member of one base class."""
+"""The seam between the program and its engines: each question is a declared member of one base
+class."""
 
 from __future__ import annotations
 

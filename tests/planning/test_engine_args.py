@@ -166,8 +166,8 @@ def setting(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 CLUSTER = (
-    "cluster", "plan", "-w", "deepseek-ai/DeepSeek-R1-0528", "--hosts", "a=simulated:hls2,b=simulated:hls2",
-    "--trust-remote-code", "--engine", "deepseek_r1", "--json",
+    "cluster", "plan", "-w", "deepseek-ai/DeepSeek-R1-0528", "--hosts",
+    "a=simulated:hls2,b=simulated:hls2", "--trust-remote-code", "--engine", "deepseek_r1", "--json",
 )  # fmt: skip
 STEPS = [
     ("--num-scheduler-steps", "8"),

@@ -1,4 +1,5 @@
-"""A card's memory in plans: what is shown, what is refused, and that every model of the guides fits its cards."""
+"""A card's memory in plans: what is shown, what is refused, and that every model of the guides
+fits its cards."""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 
 LLAMA = Model(
-    "m", "m", parameters=8_030_261_248, dtype="bfloat16", layers=32, attention_layers=32, hidden_size=4096,
-    intermediate_size=14336, heads=32, kv_heads=8, head_dim=128, max_position_embeddings=131072,
+    "m", "m", parameters=8_030_261_248, dtype="bfloat16", layers=32, attention_layers=32,
+    hidden_size=4096, intermediate_size=14336, heads=32, kv_heads=8, head_dim=128,
+    max_position_embeddings=131072,
 )  # fmt: skip
 LIMITS = Limits(
     1, 1024, 1, 1024, 2048, max_num_batched_tokens=4096, max_num_seqs=4, max_num_prefill_seqs=4
@@ -56,7 +58,8 @@ def planned(
 
 
 def test_the_readmes_machine() -> None:
-    # HabanaAI/vllm-fork@aice/v1.21.0:README_GAUDI.md, log block 3: 1519 blocks before rounding to whole steps
+    # HabanaAI/vllm-fork@aice/v1.21.0:README_GAUDI.md, log block 3: 1519 blocks before rounding to
+    # whole steps
     found = planned(("--gpu-memory-utilization", "0.5"), ("VLLM_GRAPH_RESERVED_MEM", "0.4"))
     assert found.num_blocks == pytest.approx(1519, rel=0.05)
     assert found.fits is True
@@ -232,36 +235,47 @@ def test_every_profile_fits_its_recommended_cards(profile: profiles.Profile) -> 
     assert len(made.placement.modules) == profile.cards
 
 
-# the command lines of the Gaudi2E inference manual (release 1.21), and what the engine must be given
+# the command lines of the Gaudi2E inference manual (release 1.21), and what the engine must be
+# given
 MANUAL = [
     (
-        {"model": "/models/Qwen2-72B-Instruct", "cards": 4, "modules": (0, 1, 2, 3), "max_num_seqs": 128,
+        {"model": "/models/Qwen2-72B-Instruct", "cards": 4, "modules": (0, 1, 2, 3),
+         "max_num_seqs": 128,
          "input_range": (800, 1024), "output_range": (400, 512), "max_model_len": 8192,
-         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001, "cache_dir": "/data/warmup_cache"},
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
+         "cache_dir": "/data/warmup_cache"},
         {"--tensor-parallel-size": "4", "--max-num-seqs": "128", "--max-model-len": "8192"},
     ),
     (
         {"model": "/models/QwQ-32B", "cards": 8, "max_num_seqs": 24, "input_range": (4, 38912),
-         "output_range": (4, 2048), "max_model_len": 40960, "max_num_batched_tokens": 40960, "dtype": "bfloat16",
+         "output_range": (4, 2048), "max_model_len": 40960, "max_num_batched_tokens": 40960,
+         "dtype": "bfloat16",
          "port": 30001, "reduce": (8, 24000), "cache_dir": "/data/warmup_cache"},
         {"--tensor-parallel-size": "8", "--max-num-seqs": "24", "--max-model-len": "40960"},
     ),
     (
-        {"model": "/data/hf_models/DeepSeek-R1-Distill-Llama-70B", "cards": 4, "modules": (0, 1, 2, 3),
-         "max_num_seqs": 128, "input_range": (800, 4096), "output_range": (800, 2048), "max_model_len": 8192,
-         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001, "cache_dir": "/data/70B_warmup_cache"},
+        {"model": "/data/hf_models/DeepSeek-R1-Distill-Llama-70B", "cards": 4, "modules": (0, 1, 2,
+                                                                                           3),
+         "max_num_seqs": 128, "input_range": (800, 4096), "output_range": (800, 2048),
+         "max_model_len": 8192,
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
+         "cache_dir": "/data/70B_warmup_cache"},
         {"--tensor-parallel-size": "4", "--max-num-seqs": "128", "--max-model-len": "8192"},
     ),
     (
         {"model": "/data/hf_models/DeepSeek-R1-Distill-Qwen-32B", "cards": 2, "modules": (0, 1),
-         "max_num_seqs": 32, "input_range": (800, 4096), "output_range": (800, 2048), "max_model_len": 8192,
-         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001, "cache_dir": "/data/32B_warmup_cache"},
+         "max_num_seqs": 32, "input_range": (800, 4096), "output_range": (800, 2048),
+         "max_model_len": 8192,
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
+         "cache_dir": "/data/32B_warmup_cache"},
         {"--tensor-parallel-size": "2", "--max-num-seqs": "32", "--max-model-len": "8192"},
     ),
     (
-        {"model": "/data/hf_models/DeepSeek-R1-Distill-Llama-8B", "cards": 1, "modules": (0,), "max_num_seqs": 32,
+        {"model": "/data/hf_models/DeepSeek-R1-Distill-Llama-8B", "cards": 1, "modules": (0,),
+         "max_num_seqs": 32,
          "input_range": (800, 4096), "output_range": (800, 2048), "max_model_len": 8192,
-         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001, "cache_dir": "/data/8B_warmup_cache"},
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
+         "cache_dir": "/data/8B_warmup_cache"},
         {"--tensor-parallel-size": "1", "--max-num-seqs": "32", "--max-model-len": "8192"},
     ),
 ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""Which cards a deployment gets: the rules one by one, on simulated and made-up machines, and as properties."""
+"""Which cards a deployment gets: the rules one by one, on simulated and made-up machines, and as
+properties."""
 
 from __future__ import annotations
 
@@ -351,7 +352,8 @@ def test_the_cores_are_those_of_the_start_scripts_and_their_siblings(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`numactl -C CORES -p NODE` as the public scripts called it; they leave the second thread of a core idle."""
+    """`numactl -C CORES -p NODE` as the public scripts called it; they leave the second thread
+    of a core idle."""
     recorded = recorded_hosts()[server]
     use(monkeypatch, tmp_path, make_recorded({**recorded, "used": []}, tmp_path))
     host = load()

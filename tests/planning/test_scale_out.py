@@ -1,4 +1,5 @@
-"""Cards of several link groups: the guide's libraries in plan, doctor and every rendered container."""
+"""Cards of several link groups: the guide's libraries in plan, doctor and every rendered
+container."""
 
 from __future__ import annotations
 

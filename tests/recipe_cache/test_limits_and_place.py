@@ -94,8 +94,9 @@ def test_sizes_and_ages() -> None:
 def test_file_system_of_a_path(tmp_path: Path, path: str, kind: str, network: bool) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/mounts").write_text(
-        "/dev/sda1 / ext4 rw 0 0\nserver:/x /data/cache nfs4 rw 0 0\n/dev/sdb /data/cache/local ext4 rw 0 0\n"
-        "jfs /mnt/with\\040space fuse.juicefs rw 0 0\n//s/c /smb cifs rw 0 0\nmon:/ /ceph ceph rw 0 0\nbroken\n"
+        "/dev/sda1 / ext4 rw 0 0\nserver:/x /data/cache nfs4 rw 0 0\n"
+        "/dev/sdb /data/cache/local ext4 rw 0 0\njfs /mnt/with\\040space fuse.juicefs rw 0 0\n"
+        "//s/c /smb cifs rw 0 0\nmon:/ /ceph ceph rw 0 0\nbroken\n"
     )
     assert (file_system(Path(path), tmp_path), is_network(kind)) == (kind, network)
 

@@ -1,4 +1,5 @@
-"""Scripts: shellcheck accepts them, bash reads back every word, and they start a real process without us."""
+"""Scripts: shellcheck accepts them, bash reads back every word, and they start a real process
+without us."""
 
 from __future__ import annotations
 
@@ -263,7 +264,8 @@ def test_the_script_starts_the_engine_and_hands_it_signals(
 
 
 def as_argv(options: Mapping[str, object]) -> list[str]:
-    """What vLLM makes of a config file (HabanaAI/vllm-fork@277a33cd9:vllm/utils.py _load_config_file)."""
+    """What vLLM makes of a config file (HabanaAI/vllm-fork@277a33cd9:vllm/utils.py
+    _load_config_file)."""
     words: list[str] = []
     for key, value in options.items():
         if isinstance(value, bool):

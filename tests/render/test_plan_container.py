@@ -226,8 +226,9 @@ def test_dockers_words() -> None:
         "i:1", ("-m", "x"), entrypoint="python3", start_seconds=1800, url="http://127.0.0.1:1"
     )
     health = (
-        "python3 -c 'import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1], "
-        "timeout=5).close()' http://127.0.0.1:1/health"
+        "python3 -c 'import sys, urllib.request as r; "
+        "r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=5).close()' "
+        "http://127.0.0.1:1/health"
     )
     assert run_words(container, "small") == (
         *(

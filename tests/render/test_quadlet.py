@@ -1,4 +1,5 @@
-"""Quadlet units: podman's own generator reads them where it is; everywhere, known keys and systemd's quoting."""
+"""Quadlet units: podman's own generator reads them where it is; everywhere, known keys and
+systemd's quoting."""
 
 from __future__ import annotations
 

@@ -113,7 +113,8 @@ def test_secrets_come_from_a_file() -> None:
 
 
 def test_the_unit_waits_for_the_engine(free_port: int) -> None:
-    """What ExecStartPost runs: it ends with 0 when the engine answers, and with 1 when the engine has ended."""
+    """What ExecStartPost runs: it ends with 0 when the engine answers, and with 1 when the
+    engine has ended."""
     server = (
         "import sys, time, http.server as h\n"
         "time.sleep(1)\n"

@@ -12,7 +12,10 @@ from gaudi_launch.planning.plan import Command
 from gaudi_launch.services.process.process import EngineProcess
 from gaudi_launch.services.state.job import ServiceJob
 
-READ = "import sys; sys.exit(0 if open(sys.argv[1], encoding='utf-8').read() == '(1, 128, 0)\\n' else 7)"
+READ = (
+    "import sys; sys.exit(0 if open(sys.argv[1], encoding='utf-8').read() == '(1, 128, 0)\\n' "
+    "else 7)"
+)
 
 
 def command(path: Path) -> Command:

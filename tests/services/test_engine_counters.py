@@ -44,7 +44,8 @@ def test_a_page_of_several_engines_is_added_up_and_the_fullest_cache_counts() ->
 def test_the_other_family_of_names_is_read() -> None:
     page = (
         "tgi_batch_current_size 2\ntgi_queue_size 1\ntgi_request_generated_tokens_sum 50\n"
-        "tgi_request_mean_time_per_token_duration_sum 1.5\ntgi_request_mean_time_per_token_duration_count 3\n"
+        "tgi_request_mean_time_per_token_duration_sum 1.5\n"
+        "tgi_request_mean_time_per_token_duration_count 3\n"
     )
     assert read_counters(page) == EngineCounters(
         running=2, waiting=1, generated=50, tpot_sum=1.5, tpot_count=3

@@ -1,4 +1,5 @@
-"""Whose answers an address gives: the name in the arguments, the socket's owner, the reservation of the port."""
+"""Whose answers an address gives: the name in the arguments, the socket's owner, the reservation
+of the port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ray Serve's part of the services: its log lines, its state in the state file, its status read back over HTTP."""
+"""Ray Serve's part of the services: its log lines, its state in the state file, its status read
+back over HTTP."""
 
 from __future__ import annotations
 
@@ -62,17 +63,23 @@ def test_a_dashboard_elsewhere_is_not_believed() -> None:
 
 
 def test_a_failed_start_keeps_the_phase_in_which_it_failed() -> None:
-    log = (
-        LOG
-        + "(Worker pid=2) INFO Starting to load model /m\nValueError: No supported config format found\n"
+    log = LOG + (
+        "(Worker pid=2) INFO Starting to load model /m\n"
+        "ValueError: No supported config format found\n"
     )
-    log += "gaudi-launch ray: FAILED: the replica failed to start\ngaudi-launch ray: ending what was started\n"
+    log += (
+        "gaudi-launch ray: FAILED: the replica failed to start\n"
+        "gaudi-launch ray: ending what was started\n"
+    )
     found = diagnose(log, exit_status=1)
     assert (found.failed, found.phase) == (True, "load")
 
 
 def test_the_guides_own_log_is_known() -> None:
-    guide = "INFO 2025-03-03 06:07:30,359 serve 162730 -- Application 'default' is ready at http://127.0.0.1:8000/.\n"
+    guide = (
+        "INFO 2025-03-03 06:07:30,359 serve 162730 -- Application 'default' is ready at "
+        "http://127.0.0.1:8000/.\n"
+    )
     assert Follower().feed(guide, 1.0).phase == "ready"
 
 

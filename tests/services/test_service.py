@@ -1,4 +1,5 @@
-"""Parts of a service's life: which process is meant, a log within bounds, a job written down, a load read."""
+"""Parts of a service's life: which process is meant, a log within bounds, a job written down, a
+load read."""
 
 from __future__ import annotations
 
@@ -210,8 +211,9 @@ def test_the_kernels_word_on_a_killed_engine(
     kill = "Out of memory: Killed process 4242 ({}) total-vm:1kB, anon-rss:1kB"
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kmsg").write_text(
-        f"3,1,1000000,-;{kill.format('python3')} long ago\n SUBSYSTEM=memory\nnonsense;\n3,x;{kill}\n"
-        f"3,2,9000000,-;{kill.format('postgres')}\n3,3,9000001,-;{kill.format('VLLM::EngineCor')}\n"
+        f"3,1,1000000,-;{kill.format('python3')} long ago\n SUBSYSTEM=memory\nnonsense;\n"
+        f"3,x;{kill}\n3,2,9000000,-;{kill.format('postgres')}\n"
+        f"3,3,9000001,-;{kill.format('VLLM::EngineCor')}\n"
     )
     kernel_log.note(log, 5.0, cards=True)
     assert log.read_text() == f"INFO loading\nkernel: {kill.format('VLLM::EngineCor')}\n"
@@ -380,7 +382,8 @@ from gaudi_launch.services.state import identity, registry, store
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with registry.hold("a"):
     launcher = identity.of(os.getpid()).to_json()
-    store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "load", "launcher": launcher})
+    store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "load",
+                                                       "launcher": launcher})
     print("held", flush=True)
     time.sleep(600)
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# the options of HabanaAI/vllm-hpu-extension@8afd253 and @f5f9ecb, and of vllm-project/vllm-gaudi@091bbadd:
-# calibration/step-*.py
+# the options of HabanaAI/vllm-hpu-extension@8afd253 and @f5f9ecb, and of
+# vllm-project/vllm-gaudi@091bbadd: calibration/step-*.py
 _STEP_1 = (
     "--dataset",
     "--model",

@@ -3,8 +3,8 @@
 Run as ``python fake_engine.py --port N --model NAME [--first S] [--gap S]``. It answers requests
 for its models only (404 for another one, so wrong routing shows), one token per ``--gap`` seconds.
 The field ``user`` of a request can make it fail: ``drop`` closes the connection before the first
-byte, ``die:N`` after N tokens, ``hang`` never answers, ``busy`` answers 503, ``fail`` 500. GET /fake
-returns the requests that it has received.
+byte, ``die:N`` after N tokens, ``hang`` never answers, ``busy`` answers 503, ``fail`` 500. GET
+/fake returns the requests that it has received.
 """
 
 from __future__ import annotations
@@ -147,7 +147,10 @@ class Engine:
         order: str,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = (
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+            "\r\n"
+        )
         # as vLLM does: the head is sent before the prompt is read
         writer.write(head.encode())
         await writer.drain()

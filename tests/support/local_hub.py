@@ -205,7 +205,8 @@ class Handler(BaseHTTPRequestHandler):
             self.hub.troubled += 1
             self.wfile.write(body[: len(body) // 2])
             self.wfile.flush()
-            # closed alone it stays open for our own files of it, and the client waits out its minute
+            # closed alone it stays open for our own files of it, and the client waits out its
+            # minute
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
             return

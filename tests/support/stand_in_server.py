@@ -31,7 +31,8 @@ KEY = "s3cret"
 class Manner:
     """The behaviour of the server; a test changes it while it runs."""
 
-    # or tgi (with chat), old-tgi (its own pages only), base (no chat template), broken-chat, embed, rerank, pool
+    # or tgi (with chat), old-tgi (its own pages only), base (no chat template), broken-chat, embed,
+    # rerank, pool
     form: str = "vllm"
     name: str = "stand-in"  # the model's
     first: float = 0.0  # seconds before the first piece
@@ -43,7 +44,9 @@ class Manner:
     status: int = 0  # every generation has this status
     key: bool = False  # wants KEY
     streams: bool = True  # False: the complete stream in one write
-    bad: str = ""  # json, cut, silent, endless, error, empty, not-http; vectors: same, nan, few, sizes, order, fork
+    # json, cut, silent, endless, error, empty, not-http;
+    # vectors: same, nan, few, sizes, order, fork
+    bad: str = ""
     usage: bool = True
     thinks: bool = False  # says "hmm" as a thought before the answer
     says: str = "Paris"  # the beginning of every answer
@@ -139,7 +142,10 @@ class _Handler(BaseHTTPRequestHandler):
             sentence = "As of transformers v4.44, default chat template is no longer allowed"
             return self.reply({"object": "error", "message": sentence, "code": 400}, 400)
         if manner.form == "broken-chat" and self.path == "/v1/chat/completions":
-            sentence = "DeepSeek R1 reasoning parser could not locate think start/end tokens in the tokenizer!"
+            sentence = (
+                "DeepSeek R1 reasoning parser could not locate think start/end tokens in the "
+                "tokenizer!"
+            )
             return self.reply({"object": "error", "message": sentence, "code": 400}, 400)
         if manner.status or (manner.fail_from and len(manner.questions) >= manner.fail_from):
             return self.reply({"error": {"message": "the engine is dead"}}, manner.status or 500)
@@ -160,7 +166,10 @@ class _Handler(BaseHTTPRequestHandler):
                 {"object": "error", "message": sentence, "type": "BadRequestError", "code": 400}
             )
         if manner.form == "broken-chat" and self.path == "/v1/chat/completions":
-            sentence = "DeepSeek R1 reasoning parser could not locate think start/end tokens in the tokenizer!"
+            sentence = (
+                "DeepSeek R1 reasoning parser could not locate think start/end tokens in the "
+                "tokenizer!"
+            )
             return self.reply({"object": "error", "message": sentence, "code": 400}, 400)
         if manner.status or (manner.fail_from and len(manner.questions) >= manner.fail_from):
             return self.reply({"error": {"message": "the engine is dead"}}, manner.status or 500)

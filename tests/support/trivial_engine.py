@@ -48,7 +48,10 @@ def option(name: str, fallback: str) -> str:
 def children() -> None:
     """Start an engine core that leaves the session, with a worker."""
     nap = "import time; time.sleep(600)"
-    core = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {nap!r}]); time.sleep(600)"
+    core = (
+        f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {nap!r}]); "
+        "time.sleep(600)"
+    )
     first = subprocess.Popen([sys.executable, "-c", core], start_new_session=True)
     second = subprocess.Popen([sys.executable, "-c", nap])
     if "TRIVIAL_PIDS" in os.environ:
@@ -77,7 +80,10 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/metrics" and "TRIVIAL_LOAD" in os.environ:
             # a page of the fork's /metrics, with the number in the file
             running = Path(os.environ["TRIVIAL_LOAD"]).read_text(encoding="utf-8").strip()
-            page = f'vllm:num_requests_running{{model_name="m"}} {running}.0\nvllm:num_requests_waiting 2.0\n'
+            page = (
+                f'vllm:num_requests_running{{model_name="m"}} {running}.0\n'
+                "vllm:num_requests_waiting 2.0\n"
+            )
             self.text(page.encode())
         else:
             self.answer({"error": "no such page"}, 404)

@@ -75,7 +75,8 @@ def main() -> None:
     say("KV-cache blocks: 5000, size: 128")
     for number in (1, 2, 3):
         say(
-            f"[Warmup][Prompt][{number}/3] batch_size:1 seq_len:{128 * number} bypass:False free_mem:9 GB"
+            f"[Warmup][Prompt][{number}/3] batch_size:1 seq_len:{128 * number} bypass:False "
+            "free_mem:9 GB"
         )
         if DO == "die" and number == 2:
             say("Shard complete standard error output:\nRuntimeError: Graph compile failed.")

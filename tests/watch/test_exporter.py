@@ -1,4 +1,5 @@
-"""``gaudi-launch exporter``: scraped over HTTP as Prometheus does, and read back with its own parser."""
+"""``gaudi-launch exporter``: scraped over HTTP as Prometheus does, and read back with its own
+parser."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ from gaudi_launch.watch import exporter
 from tests.support.service_record import service
 from tests.support.waiting import GENEROUS, unused_port
 
-LINE = "WARNING 11-21 03:03:01 [hpu_model_runner.py:1] Configuration: (prompt, 1, 384) was not warmed-up!\n"
+LINE = (
+    "WARNING 11-21 03:03:01 [hpu_model_runner.py:1] Configuration: (prompt, 1, 384) was not "
+    "warmed-up!\n"
+)
 OTHER_RANK = "(RayWorkerWrapper pid=7) " + LINE
 STATE = {
     "name": "mine",

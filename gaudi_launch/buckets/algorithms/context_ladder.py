@@ -22,7 +22,8 @@ from gaudi_launch.buckets.ladders import broken, linear_from_zero, log2_ceiling,
 from gaudi_launch.buckets.lookup import ByList, FallbackRule, Raw
 
 LONG_CONTEXT = 8192
-"""From this model length on, the largest prompt context follows the query: query + context fill the model."""
+"""From this model length on, the largest prompt context follows the query: query + context fill
+the model."""
 
 _PADDED = ("MIN", "STEP", "MAX", "PAD_MAX", "PAD_PERCENT")
 _DIMENSIONS = ("PROMPT_BS", "PROMPT_QUERY", "PROMPT_SEQ", "PROMPT_CTX", "DECODE_BS", "DECODE_BLOCK")
@@ -52,8 +53,8 @@ class PluginFlags:
         if args.mamba_chunk_size > 0 and args.max_num_batched_tokens % args.mamba_chunk_size != 0:
             raise broken(
                 "ValueError",
-                f"max_num_batched_tokens ({args.max_num_batched_tokens}) must be divisible by mamba_chunk_size "
-                f"({args.mamba_chunk_size})",
+                f"max_num_batched_tokens ({args.max_num_batched_tokens}) must be divisible by "
+                f"mamba_chunk_size ({args.mamba_chunk_size})",
             )
         # Prefix caching counts as on unless contiguous attention was requested (environment.py,
         # _get_prefix).
@@ -216,7 +217,8 @@ def _prompt_rows(
     follows = args.max_model_len >= LONG_CONTEXT
     for query in queries:
         if follows:
-            # A refused replacement keeps the one of the query before: the engine overwrites its loop variable.
+            # A refused replacement keeps the one of the query before: the engine overwrites its
+            # loop variable.
             filling = (args.max_model_len - query) // args.block_size
             if filling >= 0 and (flags.context_max is None or filling < flags.context_max):
                 largest = filling
@@ -334,7 +336,10 @@ def assemble(
 def _zero(phase: str) -> Exception:
     return broken(
         "RuntimeError",
-        f"Generated 0 {phase} buckets. Please adjust the bucketing configuration according to README",
+        (
+            f"Generated 0 {phase} buckets. Please adjust the bucketing configuration according to "
+            "README"
+        ),
     )
 
 

@@ -89,7 +89,8 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
     )
 
     def decode() -> Grid:
-        # With prefix caching the runner switches contiguous attention off after the prompt buckets are made.
+        # With prefix caching the runner switches contiguous attention off after the prompt buckets
+        # are made.
         exact_decode = exact and not (args.prefix_caching and "VLLM_CONTIGUOUS_PA" not in env)
         batches = spaced(*decode_bs, last_exact=exact_decode)
         blocks = spaced(block, block, args.blocks, decode_block[3], last_exact=exact_decode)

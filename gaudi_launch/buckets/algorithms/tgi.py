@@ -1,8 +1,9 @@
 """Shapes that TGI's Gaudi backend warms up before its port opens.
 
-Sources: huggingface/text-generation-inference, tag v3.2.3 (backends/gaudi/server/.../models/causal_lm.py and
-vlm_causal_lm.py) and tags v3.3.3 to v3.3.7 (flash_causal_lm.py, flash_vlm_causal_lm.py) with the exponential
-ladders of HabanaAI/vllm-hpu-extension. Block size 128.
+Sources: huggingface/text-generation-inference, tag v3.2.3
+(backends/gaudi/server/.../models/causal_lm.py and vlm_causal_lm.py) and tags v3.3.3 to v3.3.7
+(flash_causal_lm.py, flash_vlm_causal_lm.py) with the exponential ladders of
+HabanaAI/vllm-hpu-extension. Block size 128.
 """
 
 from __future__ import annotations

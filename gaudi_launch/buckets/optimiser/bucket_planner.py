@@ -27,7 +27,8 @@ PRICE_TRACE = 5e-4
 PRICE_RANGES = 2e-4
 # several prompts per step: as fine as this share of the 1.21 script's grid allows
 GRID_SHARE = 0.3
-# one prompt a step: with this share of the graphs of the padding-aware strategy half of its padding is reached
+# one prompt a step: with this share of the graphs of the padding-aware strategy half of its padding
+# is reached
 PADDED_SHARE = 1 / 3
 FINEST, COARSEST = 1e-7, 1e3
 # shapes outside the hot part still count, but little

@@ -1,9 +1,9 @@
 """Prompt buckets with a context dimension.
 
 Prompts come in parts, or behind a prefix that is in the cache. A forward pass of one prompt has two
-sizes, query and context, and the engine takes the first bucket of its sorted list that is large enough
-in both. That is the optimiser's problem of decode (batch and blocks) with other names, so the same
-programme solves it: a row is a number of blocks of query, a size the blocks of context.
+sizes, query and context, and the engine takes the first bucket of its sorted list that is large
+enough in both. That is the optimiser's problem of decode (batch and blocks) with other names, so
+the same programme solves it: a row is a number of blocks of query, a size the blocks of context.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def plan(
         # the programme's sizes begin at 1, which stands for an empty context
         return cost.in_blocks(1, query(row), size - 1)
 
-    # the engine keeps every pair up to the longest query and the longest context, so one bucket covers all
+    # the engine keeps every pair up to the longest query and the longest context, so one bucket
+    # covers all
     phase = OptimiserPhase(rows, lambda _: most + 1, (rows,), 1, time)
     found = plan_phase(_cells(shapes, limits), phase, price, thorough)
     return {(1, min(query(row), longest), size - 1) for row, size in found}

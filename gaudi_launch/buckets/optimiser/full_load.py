@@ -1,8 +1,8 @@
 """The padding of a bucket list at full load.
 
 The engine serves as many requests as it admits, with lengths within its ranges. A plan prints this
-workload's padding: it can be served again, by the real scheduler too, unlike the mixture that buckets
-are planned for.
+workload's padding: it can be served again, by the real scheduler too, unlike the mixture that
+buckets are planned for.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ MOST_REQUESTS = 20_000
 # share of the prior that is simulated; the rest is spread evenly over the logarithms of the shapes
 PRIOR_SIMULATED_PROMPT = 0.5
 PRIOR_SIMULATED_DECODE = 0.15
-# share of the prefill time that is behind a cached prefix, where prompts are kept (assumed: not known beforehand)
+# share of the prefill time that is behind a cached prefix, where prompts are kept (assumed: not
+# known beforehand)
 PRIOR_CACHED = 0.1
 
 
@@ -138,8 +139,8 @@ def _mix_prompts(
 ) -> tuple[Weighted, Continued]:
     """Return prompts as simulated and as evenly spread.
 
-    The simulation alone shows how many have a context. A cached prefix is not simulated, so a share of
-    the time is spread over all contexts where prompts are kept.
+    The simulation alone shows how many have a context. A cached prefix is not simulated, so a share
+    of the time is spread over all contexts where prompts are kept.
     """
     fresh = float(loops.prompt.weight @ cost.prefill(loops.prompt.batch, loops.prompt.size))
     behind = loops.continued.milliseconds(cost)

@@ -133,11 +133,13 @@ def bench(
 ) -> None:
     """Measure a server: TTFT, TPOT and tokens per second, with percentiles.
 
-    With --trace or --rate each request is sent at its own time, however slow the answers are, and latencies count
-    from that time. Ctrl-C stops early and keeps the results. 'bench compare A B' shows the differences.
+    With --trace or --rate each request is sent at its own time, however slow the answers are, and
+    latencies count from that time. Ctrl-C stops early and keeps the results. 'bench compare A B'
+    shows the differences.
 
-    A trace is CSV with a header line, or JSON lines, also as .gz. Columns: timestamp (seconds, or a date; without
-    it one request per second), input_tokens, output_tokens. Other names of these columns: docs/traces.md.
+    A trace is CSV with a header line, or JSON lines, also as .gz. Columns: timestamp (seconds, or a
+    date; without it one request per second), input_tokens, output_tokens. Other names of these
+    columns: docs/traces.md.
     """
     from gaudi_launch.app import bench as use_case
     from gaudi_launch.cli.views import bench as view

@@ -24,7 +24,8 @@ Machine = typer.Option(
 
 @app.command("list")
 def list_(cache: Path | None = Root, as_json: bool = Json, machine: str | None = Machine) -> None:
-    """List every key: model, engine, cards, dtype, graphs, size, age, and if it fits this machine."""
+    """List every key: model, engine, cards, dtype, graphs, size, age, and if it fits this
+    machine."""
     from gaudi_launch.app.cache import listing, root_of
     from gaudi_launch.cli.views.cache import show_listing
 
@@ -50,7 +51,8 @@ def verify(
     cache: Path | None = Root,
     as_json: bool = Json,
 ) -> None:
-    """Compare files with the index: sizes, checksums, empty and foreign files, interrupted fills."""
+    """Compare files with the index: sizes, checksums, empty and foreign files, interrupted
+    fills."""
     from gaudi_launch.app import cache as use_case
     from gaudi_launch.cli.views.cache import show_verdicts
 
@@ -135,7 +137,8 @@ def sync(
 
 @app.command(cls=RecordCommand)
 def adopt(as_json: bool = Json, options: LaunchOptions = Launch) -> None:
-    """Write an index for a cache folder of the start scripts (-c DIR, and the options of its serve)."""
+    """Write an index for a cache folder of the start scripts (-c DIR, and the options of its
+    serve)."""
     from gaudi_launch.app import cache as use_case
     from gaudi_launch.cli.views.cache import show_adopted
 

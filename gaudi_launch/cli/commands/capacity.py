@@ -34,8 +34,9 @@ def capacity(
 ) -> None:
     """Estimate replicas, cards and nodes for a request rate by simulation; no card is needed.
 
-    One replica is simulated at growing load, with real request lengths (--trace) or ranges (-i, -o). Step
-    times are modelled, not measured; every assumption is printed, and --constant sets your own figures.
+    One replica is simulated at growing load, with real request lengths (--trace) or ranges (-i,
+    -o). Step times are modelled, not measured; every assumption is printed, and --constant sets
+    your own figures.
     """
     from gaudi_launch.app import capacity as cases
     from gaudi_launch.capacity.cards import solve

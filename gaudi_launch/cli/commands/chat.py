@@ -29,8 +29,8 @@ def chat(
 ) -> None:
     """Chat with a server. Ctrl-C stops the answer, Ctrl-D ends the chat; /reset clears the history.
 
-    From a pipe, the input is one question, and only the answer is written. The key, if one is needed, comes
-    from VLLM_API_KEY.
+    From a pipe, the input is one question, and only the answer is written. The key, if one is
+    needed, comes from VLLM_API_KEY.
     """
     asked = read(server, model, system, tokens, temperature, timeout)
     talking = asked.begin()

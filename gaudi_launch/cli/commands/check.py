@@ -30,7 +30,8 @@ def check(
 ) -> None:
     """Test a server: models, chat, streaming, a long prompt, tokens per second.
 
-    The key, if one is needed, comes from VLLM_API_KEY. Exit code 1: unreachable or refused; 4: the engine failed.
+    The key, if one is needed, comes from VLLM_API_KEY. Exit code 1: unreachable or refused; 4: the
+    engine failed.
     """
     import asyncio
 

@@ -69,7 +69,8 @@ def up(
     as_json: bool = Json,
     options: LaunchOptions = Launch,
 ) -> None:
-    """Copy missing files, start Ray and the engine on every host, wait until ready, and leave it running.
+    """Copy missing files, start Ray and the engine on every host, wait until ready, and leave it
+    running.
 
     A failure or Ctrl-C stops everything that was started. 'cluster down' stops it later.
     """
@@ -99,7 +100,8 @@ def status(
     ),
     as_json: bool = Json,
 ) -> None:
-    """Show every host's processes, Ray's state and the engine's. Exit code 0: all healthy, else 1."""
+    """Show every host's processes, Ray's state and the engine's. Exit code 0: all healthy, else
+    1."""
     from gaudi_launch.app import cluster as cases
     from gaudi_launch.cli.views.cluster import show_status
 
@@ -115,8 +117,8 @@ def down(
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands, stop nothing."),
     as_json: bool = Json,
 ) -> None:
-    """Stop the engine and this cluster's Ray on every host, nothing else. With --hosts or --inventory
-    also for a cluster that was started from another machine."""
+    """Stop the engine and this cluster's Ray on every host, nothing else. With --hosts or
+    --inventory also for a cluster that was started from another machine."""
     from gaudi_launch.app import cluster as cases
     from gaudi_launch.cli.views.cluster import dry_down, show_down
 

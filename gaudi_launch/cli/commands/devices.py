@@ -19,10 +19,11 @@ _MACHINE = typer.Option(
     None,
     "--machine",
     metavar="FILE|simulated:NAME",
-    help="A snapshot file or a simulated machine instead of this one. Names: hls2, gaudi2e-8, gaudi2e-4, "
-    "gaudi3-oam, gaudi3-pcie; variants after '+': busy=MODULES, failed=MODULES, no-driver, no-hl-smi, no-sysfs, "
-    "no-smt, bad-tuning, container, amd, hot=MODULES, pending-rows=MODULES, capped=MODULES, link-down=MODULES, "
-    "lost=MODULES, old-fit (simulated:hls2+busy=3,5,7).",
+    help="A snapshot file or a simulated machine instead of this one. Names: hls2, gaudi2e-8, "
+    "gaudi2e-4, gaudi3-oam, gaudi3-pcie; variants after '+': busy=MODULES, failed=MODULES, "
+    "no-driver, no-hl-smi, no-sysfs, no-smt, bad-tuning, container, amd, hot=MODULES, "
+    "pending-rows=MODULES, capped=MODULES, link-down=MODULES, lost=MODULES, old-fit "
+    "(simulated:hls2+busy=3,5,7).",
 )
 _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 

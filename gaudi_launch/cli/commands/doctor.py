@@ -80,8 +80,9 @@ def doctor(
     verbose: bool = typer.Option(False, "-v", "--verbose", help="Details of every check."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Check BIOS, OS, memory, driver, cards, network, containers, engine, weights and cache; change nothing
-    unless --fix is given. Exit code 0: no failures, 3: this machine cannot serve."""
+    """Check BIOS, OS, memory, driver, cards, network, containers, engine, weights and cache;
+    change nothing unless --fix is given. Exit code 0: no failures, 3: this machine cannot
+    serve."""
     from gaudi_launch.app import doctor as use_case
     from gaudi_launch.app.doctor import DoctorRequest
     from gaudi_launch.cli.views import doctor as view

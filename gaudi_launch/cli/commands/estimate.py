@@ -32,10 +32,12 @@ def estimate(
         False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
     ),
 ) -> None:
-    """Predict TTFT, TPOT and tokens/s, by part, with a range and the published figures nearest to the load.
+    """Predict TTFT, TPOT and tokens/s, by part, with a range and the published figures nearest
+    to the load.
 
-    The step-time model is fitted to published measurements of Gaudi2 and Gaudi3; no card is needed. The range
-    contains four fifths of the published figures of its class when they are left out of the fit.
+    The step-time model is fitted to published measurements of Gaudi2 and Gaudi3; no card is needed.
+    The range contains four fifths of the published figures of its class when they are left out of
+    the fit.
     """
     from gaudi_launch.app import estimate as cases
     from gaudi_launch.cli.console import emit_json

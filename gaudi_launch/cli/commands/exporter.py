@@ -24,7 +24,8 @@ def exporter(
     once: bool = typer.Option(False, "--once", help="Print the metrics and exit."),
     as_json: bool = typer.Option(False, "--json", help="With --once: one JSON object."),
 ) -> None:
-    """Export metrics of your services and this machine's cards: phases, warm-up, restarts, run-time compiles.
+    """Export metrics of your services and this machine's cards: phases, warm-up, restarts,
+    run-time compiles.
 
     They contain no secret. The engine's own metrics are at its /metrics.
     """

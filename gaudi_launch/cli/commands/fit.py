@@ -41,10 +41,12 @@ def fit(
     ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Compute weights, KV cache, context and concurrency per number of cards, and the smallest number.
+    """Compute weights, KV cache, context and concurrency per number of cards, and the smallest
+    number.
 
-    The arithmetic is the engine's; values measured on a card (activations) are estimated. A model that does not
-    fit is a result, not a failure: the exit code is 0, and smallest_n is null with --json.
+    The arithmetic is the engine's; values measured on a card (activations) are estimated. A model
+    that does not fit is a result, not a failure: the exit code is 0, and smallest_n is null with
+    --json.
     """
     from gaudi_launch.app import fit as use_case
     from gaudi_launch.app.steps import step

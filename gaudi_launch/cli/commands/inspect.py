@@ -20,9 +20,11 @@ def inspect(
     revision: str = typer.Option("", "--revision", help="Branch, tag or commit on the hub."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Read a model: architecture, parameters, layers, heads, experts, context, data type, missing files.
+    """Read a model: architecture, parameters, layers, heads, experts, context, data type,
+    missing files.
 
-    For a model on the hub only config.json and the headers of its weights are read. HF_ENDPOINT sets a mirror.
+    For a model on the hub only config.json and the headers of its weights are read. HF_ENDPOINT
+    sets a mirror.
     """
     from gaudi_launch.app import inspect as use_case
     from gaudi_launch.app.steps import step

@@ -23,7 +23,8 @@ _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 @app.callback()
 def _group() -> None:
-    """Show, log and delete the objects of 'render kubernetes', with kubectl and your permissions."""
+    """Show, log and delete the objects of 'render kubernetes', with kubectl and your
+    permissions."""
 
 
 @app.command()

@@ -23,8 +23,8 @@ def learn(
 ) -> None:
     """Correct the speed model by measurements of this host; each command then uses them.
 
-    The shipped constants are the starting point: a few runs move them little, and a run that does not fit the
-    others is left out. Each time makes a new version; --reset removes all.
+    The shipped constants are the starting point: a few runs move them little, and a run that does
+    not fit the others is left out. Each time makes a new version; --reset removes all.
     """
     from gaudi_launch.app import learn as use_case
     from gaudi_launch.cli.views import learn as view

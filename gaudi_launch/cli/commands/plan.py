@@ -26,9 +26,11 @@ def plan(
     ),
     options: LaunchOptions = Launch,
 ) -> None:
-    """Show what serve would start: cards, CPUs, every variable and option, buckets, memory and time.
+    """Show what serve would start: cards, CPUs, every variable and option, buckets, memory and
+    time.
 
-    Needs no card and no engine on this machine: --machine simulated:hls2 plans for an 8-card Gaudi2 server.
+    Needs no card and no engine on this machine: --machine simulated:hls2 plans for an 8-card Gaudi2
+    server.
     """
     import sys
 

@@ -40,8 +40,8 @@ def power(
 ) -> None:
     """Show W of cards and services, joules per token and the energy of each day; set power limits.
 
-    Only measured values count. A limit is set by hl-smi's documented option, recorded in the doctor's journal, and
-    restored by --undo. A product without a documented range is refused.
+    Only measured values count. A limit is set by hl-smi's documented option, recorded in the
+    doctor's journal, and restored by --undo. A product without a documented range is refused.
     """
     from gaudi_launch.app import power as case
     from gaudi_launch.cli.console import emit_json

@@ -55,7 +55,8 @@ def check(
     file: Path = typer.Argument(..., metavar="FILE", help="A Serve config (YAML)."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Check a Serve config for settings that Ray silently ignores: unknown keys, wrong types, conflicts."""
+    """Check a Serve config for settings that Ray silently ignores: unknown keys, wrong types,
+    conflicts."""
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.engines.ray_serve import schema
     from gaudi_launch.engines.ray_serve.config import read_yaml

@@ -39,8 +39,9 @@ def recommend(
 ) -> None:
     """Find the best configuration of a model for a goal, and print the serve command for it.
 
-    Searches the type of weights, cards per replica, replicas, batch, prompts and tokens of a step; every option
-    that is given stays. All are forecast, the best are simulated on the traffic, and the answer is planned.
+    Searches the type of weights, cards per replica, replicas, batch, prompts and tokens of a step;
+    every option that is given stays. All are forecast, the best are simulated on the traffic, and
+    the answer is planned.
     """
     import sys
 

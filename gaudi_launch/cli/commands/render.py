@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 app = CommandApp(
     no_args_is_help=True,
-    help="Write the plan that serve would run as a script, a container or a unit; nothing is started.",
+    help=(
+        "Write the plan that serve would run as a script, a container or a unit; nothing is "
+        "started."
+    ),
 )
 
 _Files = record(FileOptions())
@@ -50,7 +53,8 @@ def kubernetes(
     cluster: KubernetesOptions = _Cluster,
     options: LaunchOptions = Launch,
 ) -> None:
-    """Write a plan as Deployment, LeaderWorkerSet or RayService, with PVCs, probes, scaling and Services.
+    """Write a plan as Deployment, LeaderWorkerSet or RayService, with PVCs, probes, scaling and
+    Services.
 
     Everything is checked against the API's own schemas before a file is written.
     """
@@ -71,7 +75,8 @@ def kubernetes(
 
 @app.command(cls=RecordCommand)
 def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None:
-    """Write a bash script that starts the engine, bound to its CPUs; it runs without gaudi-launch."""
+    """Write a bash script that starts the engine, bound to its CPUs; it runs without
+    gaudi-launch."""
     from gaudi_launch.app import render
     from gaudi_launch.cli.terminal import Terminal
 
@@ -80,7 +85,8 @@ def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None
 
 @app.command(cls=RecordCommand)
 def env(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None:
-    """Write env.sh with the variables, and config.yml with the options for 'vllm serve --config'."""
+    """Write env.sh with the variables, and config.yml with the options for 'vllm serve
+    --config'."""
     from gaudi_launch.app import render
     from gaudi_launch.cli.terminal import Terminal
 
@@ -143,7 +149,8 @@ def monitoring(
     force: bool = typer.Option(False, "--force", help="Replace existing files."),
     as_json: bool = typer.Option(False, "--json", help="The files as one JSON object."),
 ) -> None:
-    """Write alert rules for Prometheus, a Grafana dashboard and a scrape config for the exporter's metrics."""
+    """Write alert rules for Prometheus, a Grafana dashboard and a scrape config for the
+    exporter's metrics."""
     from gaudi_launch.app.monitoring import render_monitoring
 
     to = Destination(f"{out.rstrip('/')}/" if out else None, several=as_json)

@@ -20,7 +20,8 @@ def restart(
         False, "--no-wait", help="Return immediately, not when it is ready."
     ),
 ) -> None:
-    """Stop a service if it is running, and start it again in the background with the same settings."""
+    """Stop a service if it is running, and start it again in the background with the same
+    settings."""
     from gaudi_launch.app.stop import restart as use_case
     from gaudi_launch.cli.service_progress import until_ready
     from gaudi_launch.cli.terminal import Terminal

@@ -21,7 +21,10 @@ _TREE = typer.Option(
     None,
     "--tree",
     metavar="DIR",
-    help="Write a simulated machine as a folder for GAUDI_LAUNCH_ROOT, with an hl-smi in DIR/bin for PATH.",
+    help=(
+        "Write a simulated machine as a folder for GAUDI_LAUNCH_ROOT, with an hl-smi in DIR/bin "
+        "for PATH."
+    ),
 )
 
 app = CommandApp()

@@ -32,7 +32,8 @@ def stop(
     yes: bool = typer.Option(False, "-y", "--yes", help="Stop orphans without confirmation."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Drain requests, stop the engine and its child processes, and check that the cards are free."""
+    """Drain requests, stop the engine and its child processes, and check that the cards are
+    free."""
     from gaudi_launch.app.stop import check_drain
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.services.state.registry import find, services

@@ -32,7 +32,8 @@ def support(
     ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
-    """Show for each engine version whether it runs the model, the fewest cards, validation and evidence.
+    """Show for each engine version whether it runs the model, the fewest cards, validation and
+    evidence.
 
     The lists were read from the engines' own source. A version that does not run the model is an
     answer: the exit status stays 0.

@@ -34,10 +34,12 @@ def top(
         False, "--json", help="JSON: with --once one object, else one per line."
     ),
 ) -> None:
-    """Watch cards, services and hosts: use, power, links, TTFT, tokens/s, KV cache, and what is wrong.
+    """Watch cards, services and hosts: use, power, links, TTFT, tokens/s, KV cache, and what is
+    wrong.
 
-    Keys: s sort, / filter, l log, x stop, w why, h help, q quit. In a pipe it prints lines. What nothing reports is
-    shown as -. hl-smi is called once per second at most, by all programs of a user together.
+    Keys: s sort, / filter, l log, x stop, w why, h help, q quit. In a pipe it prints lines. What
+    nothing reports is shown as -. hl-smi is called once per second at most, by all programs of a
+    user together.
     """
     import sys
     import time

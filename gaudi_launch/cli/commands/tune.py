@@ -33,9 +33,10 @@ def tune(
 ) -> None:
     """Start the best few plans in turn, measure each with bench, and keep the measured best.
 
-    Options stay as given; concurrent requests and tokens per step after -- are where the search starts. Each round
-    measures the better half with twice the requests; the last one measures the best and the given plan three times.
-    Each launch and run is kept. Ctrl-C stops the server; --resume continues.
+    Options stay as given; concurrent requests and tokens per step after -- are where the search
+    starts. Each round measures the better half with twice the requests; the last one measures the
+    best and the given plan three times. Each launch and run is kept. Ctrl-C stops the server;
+    --resume continues.
     """
     from gaudi_launch.app import tune as use_case
     from gaudi_launch.cli.terminal import Terminal

@@ -79,8 +79,8 @@ def warmup(
 ) -> None:
     """Predict warm-up and plan better buckets; starts nothing, needs no card and no model folder.
 
-    Counts graphs, time, padding and uncovered shapes of every engine strategy, next to a planned list that covers
-    every shape. Give your traffic (--trace) or at least its ranges (-i, -o, -b).
+    Counts graphs, time, padding and uncovered shapes of every engine strategy, next to a planned
+    list that covers every shape. Give your traffic (--trace) or at least its ranges (-i, -o, -b).
     """
     from gaudi_launch.app import warmup as cases
     from gaudi_launch.app.steps import step

@@ -24,9 +24,11 @@ def webui(
     timeout: str = TIMEOUT,
     title: str = typer.Option("gaudi-launch", "--title", help="The page's title."),
 ) -> None:
-    """Serve a chat page for a server, without other network access. Needs the extra 'webui' (Gradio).
+    """Serve a chat page for a server, without other network access. Needs the extra 'webui'
+    (Gradio).
 
-    The server's key (VLLM_API_KEY) stays on this machine: anyone who can reach the page can use the model.
+    The server's key (VLLM_API_KEY) stays on this machine: anyone who can reach the page can use the
+    model.
     """
     import ipaddress
     import sys

@@ -133,7 +133,10 @@ def show(case: ClusterCase) -> None:
         (
             one.member.name,
             f"{nodes[one.member.name].address} ({nodes[one.member.name].interface})",
-            f"{len(nodes[one.member.name].modules)} {one.host.product or '' if one.host else ''}".strip(),
+            (
+                f"{len(nodes[one.member.name].modules)} "
+                f"{one.host.product or '' if one.host else ''}"
+            ).strip(),
             (one.host.driver_version or "-") if one.host else "-",
             (one.installed.engine or "-") if one.installed else "-",
             _verdict(one),

@@ -122,7 +122,10 @@ def _or_dash(value: object) -> str:
 def _memory(card: Card) -> str:
     if card.memory_total_mib is None:
         return "-"
-    return f"{'?' if card.memory_used_mib is None else card.memory_used_mib} / {card.memory_total_mib} MiB"
+    return (
+        f"{'?' if card.memory_used_mib is None else card.memory_used_mib} / "
+        f"{card.memory_total_mib} MiB"
+    )
 
 
 def _use(card: Card) -> str:

@@ -48,7 +48,10 @@ class DownloadView:
         if speed <= 0:
             return words
         left = round((total - done) / speed)
-        return f"{words}  {size_text(int(speed))}/s  {left // 3600}:{left // 60 % 60:02}:{left % 60:02}"
+        return (
+            f"{words}  {size_text(int(speed))}/s  "
+            f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}"
+        )
 
     def close(self) -> None:
         self._display.close()
@@ -76,4 +79,7 @@ def _current(progress: PullProgress) -> str:
     """Return the current file and the part of it that is present."""
     if not progress.current:
         return ""
-    return f"{progress.current[-40:]} {100 * progress.current_bytes // max(progress.current_total, 1)}%"
+    return (
+        f"{progress.current[-40:]} "
+        f"{100 * progress.current_bytes // max(progress.current_total, 1)}%"
+    )

@@ -40,7 +40,8 @@ def questions_json() -> dict[str, Any]:
 def question_lines(width: int, *, coloured: bool) -> Iterator[str]:
     """Yield the page: questions on the left, commands on the right.
 
-    Where that is too wide, the program's name is left out, and then each command is below its question.
+    Where that is too wide, the program's name is left out, and then each command is below its
+    question.
     """
     every = [each for questions in QUESTIONS.values() for each in questions]
     column = max(cells(text(each.id)) for each in every)

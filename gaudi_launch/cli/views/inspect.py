@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from gaudi_launch.models.model import Model
 
 _FIELDS = (
-    "path", "name", "source", "architecture", "model_type", "parameters", "weight_bytes", "dtype", "quantization",
-    "moe", "experts", "layers", "attention_layers", "hidden_size", "intermediate_size", "heads", "kv_heads",
-    "head_dim", "mla_rank", "vocab_size", "max_position_embeddings", "tie_word_embeddings", "remote_code",
-    "multimodal", "files_missing",
+    "path", "name", "source", "architecture", "model_type", "parameters", "weight_bytes", "dtype",
+    "quantization", "moe", "experts", "layers", "attention_layers", "hidden_size",
+    "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size",
+    "max_position_embeddings", "tie_word_embeddings", "remote_code", "multimodal", "files_missing",
 )  # fmt: skip
 
 

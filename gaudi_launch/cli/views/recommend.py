@@ -478,7 +478,10 @@ def _target_names(trial: Trial) -> list[str]:
 
 def _options(trial: Trial) -> str:
     candidate = trial.candidate
-    return f"-n {candidate.cards} -d {_short(candidate.dtype)} -b {candidate.batch} -t {candidate.tokens}"
+    return (
+        f"-n {candidate.cards} -d {_short(candidate.dtype)} -b {candidate.batch} -t "
+        f"{candidate.tokens}"
+    )
 
 
 def _short(value: str) -> str:

@@ -118,7 +118,8 @@ def _plan_json(judged: Judged, chosen: bool, result: WarmupResult) -> dict[str, 
 def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
     """Write the picture.
 
-    Raises LaunchError: USAGE for another ending or a folder that cannot be written, FAILED without the library.
+    Raises LaunchError: USAGE for another ending or a folder that cannot be written, FAILED without
+    the library.
     """
     from gaudi_launch.buckets.picture import picture
     from gaudi_launch.plotting import check_picture

@@ -53,7 +53,8 @@ def change(
     """Put a complete version in force; return the one that it replaces.
 
     A version that replaces another is tried first: its interpreter ``python`` imports ``modules``.
-    Return None where nothing is replaced. Raises LaunchError (FAILED); the old one is in force then.
+    Return None where nothing is replaced. Raises LaunchError (FAILED); the old one is in force
+    then.
     """
     current = versions.in_force()
     if current is not None and current != folder:

@@ -118,7 +118,8 @@ RENAMED = {
     "target_num_ongoing_requests_per_replica": "target_ongoing_requests",
     "max_concurrent_queries": "max_ongoing_requests",
 }
-# (object, key) -> least and most; pydantic's PositiveInt and the like in serve/schema.py, and what a TCP port is
+# (object, key) -> least and most; pydantic's PositiveInt and the like in serve/schema.py, and what
+# a TCP port is
 _MOST = 10**9
 _BOUNDS = {
     ("http_options", "port"): (1, 65535),

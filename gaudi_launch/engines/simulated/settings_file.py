@@ -39,9 +39,9 @@ class SimulatedCards:
     """The data of a plan for the executor.
 
     ``graph_seconds`` is the time to compile one graph, ``blocks`` the KV blocks of each copy of the
-    model, ``ahead`` asynchronous scheduling; ``cards`` describes them in the log. ``thinks``: answers
-    have a reasoning part, which vLLM's parser separates; ``faults`` are `faults.fault_document`'s.
-    ``chunk`` is that of a model with states, in tokens.
+    model, ``ahead`` asynchronous scheduling; ``cards`` describes them in the log. ``thinks``:
+    answers have a reasoning part, which vLLM's parser separates; ``faults`` are
+    `faults.fault_document`'s. ``chunk`` is that of a model with states, in tokens.
     """
 
     cost: StepTime
@@ -83,7 +83,8 @@ class SimulatedCards:
                 "max_num_batched_tokens": limits.max_num_batched_tokens,
                 "max_model_len": limits.max_model_len,
                 "prefill_batch": limits.max_num_prefill_seqs,
-                # vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py, initialize
+                # vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py,
+                # initialize
                 "token_step": max(_TOKEN_STEP, self.chunk),
                 "contiguous": self.contiguous,
                 "warmed": self.warmed,

@@ -324,7 +324,8 @@ class Tgi(Engine):
             ("--max-batch-prefill-tokens", tokens.prefill),
             ("--max-batch-size", tokens.batch),
         ):
-            # the guide's shortest command names none of them, but without a batch size no warm-up ends
+            # the guide's shortest command names none of them, but without a batch size no warm-up
+            # ends
             if auto or name in tokens.given or name == "--max-batch-size":
                 id = "tgi.batch_size" if name == "--max-batch-size" else "tgi.example"
                 option(name, str(number), id, tokens.given.get(name), _EXAMPLES)

@@ -100,27 +100,31 @@ _OURS = {
 _LATER = {"--prometheus-port": "3.3.0"}
 
 _EVERY = (
-    "LIMIT_HPU_GRAPH", "SKIP_TOKENIZER_IN_TGI", "TEXT_GENERATION_SERVER_IGNORE_EOS_TOKEN", "SDP_ON_BF16",
-    "DBG_TRACE_FILENAME", "DUMP_STACK", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HF_HUB_ENABLE_HF_TRANSFER",
-    "PT_HPU_LAZY_MODE", "PT_HPU_WEIGHT_SHARING", "PT_HPU_ENABLE_LAZY_COLLECTIVES", "PT_HPU_RECIPE_CACHE_CONFIG",
+    "LIMIT_HPU_GRAPH", "SKIP_TOKENIZER_IN_TGI", "TEXT_GENERATION_SERVER_IGNORE_EOS_TOKEN",
+    "SDP_ON_BF16", "DBG_TRACE_FILENAME", "DUMP_STACK", "HF_ENDPOINT", "HF_HUB_OFFLINE",
+    "HF_HUB_ENABLE_HF_TRANSFER", "PT_HPU_LAZY_MODE", "PT_HPU_WEIGHT_SHARING",
+    "PT_HPU_ENABLE_LAZY_COLLECTIVES", "PT_HPU_RECIPE_CACHE_CONFIG",
 )  # fmt: skip
 _PADDED = (
     "BATCH_SIZE_EXPONENT_BASE", "PAD_SEQUENCE_TO_MULTIPLE_OF", "BASE_IMAGE_TOKENS", "QUANT_CONFIG",
-    "ENABLE_HPU_GRAPH", "USE_FLASH_ATTENTION", "FLASH_ATTENTION_RECOMPUTE", "PROF_WAITSTEP", "PROF_WARMUPSTEP",
-    "PROF_STEP", "PROF_PATH", "PROF_RANKS", "PROF_RECORD_SHAPES", "MAX_TOTAL_TOKENS", "ENABLE_EXPERIMENTAL_FLAGS",
-    "USE_DEFAULT_QUANT_PARAM", "UPDATE_GRAPH_OUTPUT_MME", "ENABLE_CALC_DYNAMIC_RANGE",
-    "UPDATE_MME_OUTPUT_PRECISION_FILTER", "EXPERIMENTAL_WEIGHT_SHARING",
+    "ENABLE_HPU_GRAPH", "USE_FLASH_ATTENTION", "FLASH_ATTENTION_RECOMPUTE", "PROF_WAITSTEP",
+    "PROF_WARMUPSTEP", "PROF_STEP", "PROF_PATH", "PROF_RANKS", "PROF_RECORD_SHAPES",
+    "MAX_TOTAL_TOKENS", "ENABLE_EXPERIMENTAL_FLAGS", "USE_DEFAULT_QUANT_PARAM",
+    "UPDATE_GRAPH_OUTPUT_MME", "ENABLE_CALC_DYNAMIC_RANGE", "UPDATE_MME_OUTPUT_PRECISION_FILTER",
+    "EXPERIMENTAL_WEIGHT_SHARING",
 )  # fmt: skip
 _PAGED = (
-    "VLLM_SKIP_WARMUP", "VLLM_CONTIGUOUS_PA", "VLLM_EXPONENTIAL_BUCKETING", "VLLM_GRAPH_PROMPT_RATIO",
-    "HPU_MEMORY_FRACTION", "TGI_GRAPH_RESERVED_MEM", "USE_EXPERT_PARALLEL", "REQUEST_LOGPROBS",
-    "VLLM_PROMPT_BS_BUCKET_LIMIT", "VLLM_PROMPT_SEQ_BUCKET_LIMIT", "VLLM_DECODE_BS_BUCKET_LIMIT",
-    "VLLM_DECODE_BLOCK_BUCKET_LIMIT", "VLLM_PROMPT_BS_BUCKET_MIN", "VLLM_PROMPT_BS_BUCKET_STEP",
-    "VLLM_PROMPT_BS_BUCKET_MAX", "VLLM_PROMPT_SEQ_BUCKET_MIN", "VLLM_PROMPT_SEQ_BUCKET_STEP",
-    "VLLM_PROMPT_SEQ_BUCKET_MAX", "VLLM_DECODE_BS_BUCKET_MIN", "VLLM_DECODE_BS_BUCKET_STEP",
-    "VLLM_DECODE_BS_BUCKET_MAX", "VLLM_DECODE_BLOCK_BUCKET_MIN", "VLLM_DECODE_BLOCK_BUCKET_MAX",
+    "VLLM_SKIP_WARMUP", "VLLM_CONTIGUOUS_PA", "VLLM_EXPONENTIAL_BUCKETING",
+    "VLLM_GRAPH_PROMPT_RATIO", "HPU_MEMORY_FRACTION", "TGI_GRAPH_RESERVED_MEM",
+    "USE_EXPERT_PARALLEL", "REQUEST_LOGPROBS", "VLLM_PROMPT_BS_BUCKET_LIMIT",
+    "VLLM_PROMPT_SEQ_BUCKET_LIMIT", "VLLM_DECODE_BS_BUCKET_LIMIT", "VLLM_DECODE_BLOCK_BUCKET_LIMIT",
+    "VLLM_PROMPT_BS_BUCKET_MIN", "VLLM_PROMPT_BS_BUCKET_STEP", "VLLM_PROMPT_BS_BUCKET_MAX",
+    "VLLM_PROMPT_SEQ_BUCKET_MIN", "VLLM_PROMPT_SEQ_BUCKET_STEP", "VLLM_PROMPT_SEQ_BUCKET_MAX",
+    "VLLM_DECODE_BS_BUCKET_MIN", "VLLM_DECODE_BS_BUCKET_STEP", "VLLM_DECODE_BS_BUCKET_MAX",
+    "VLLM_DECODE_BLOCK_BUCKET_MIN", "VLLM_DECODE_BLOCK_BUCKET_MAX",
 )  # fmt: skip
-# read as text and used as a number in 3.3.x (flash_causal_lm.py, warmup): a TypeError in the middle of the warm-up
+# read as text and used as a number in 3.3.x (flash_causal_lm.py, warmup): a TypeError in the middle
+# of the warm-up
 BREAKS_PAGED = "VLLM_DECODE_BLOCK_BUCKET_STEP"
 # documented for some image, but read by none of these (3.2.1 read the first two, the old tgi-gaudi
 # router the others)
@@ -139,18 +143,20 @@ _MOST = 100_000
 
 # models/__init__.py get_model of v3.3.5; nothing falls back to transformers
 PAGED_TYPES = frozenset({
-    "deepseek_v2", "deepseek_v3", "idefics2", "idefics3", "llava_next", "llama", "llama4", "phi3", "granite",
-    "gemma", "paligemma", "gemma2", "gemma3", "gemma3_text", "cohere", "dbrx", "mistral", "mixtral", "gpt_bigcode",
-    "phi", "phimoe", "baichuan", "falcon", "starcoder2", "qwen2", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe",
-    "gpt2", "gpt_neox", "gptj", "mllama",
+    "deepseek_v2", "deepseek_v3", "idefics2", "idefics3", "llava_next", "llama", "llama4", "phi3",
+    "granite", "gemma", "paligemma", "gemma2", "gemma3", "gemma3_text", "cohere", "dbrx", "mistral",
+    "mixtral", "gpt_bigcode", "phi", "phimoe", "baichuan", "falcon", "starcoder2", "qwen2",
+    "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe", "gpt2", "gpt_neox", "gptj", "mllama",
 })  # fmt: skip
 # v3.3.3's get_model does not have these; v3.3.4's has
 _SINCE_334 = frozenset({"gemma3", "gemma3_text"})
 VISION_TYPES = frozenset({
-    "idefics2", "idefics3", "llava_next", "llama4", "paligemma", "gemma3", "qwen2_vl", "qwen2_5_vl", "mllama",
+    "idefics2", "idefics3", "llava_next", "llama4", "paligemma", "gemma3", "qwen2_vl", "qwen2_5_vl",
+    "mllama",
 })  # fmt: skip
-# key-value heads are divided between the cards and never repeated (flash_llama_modeling.py, which also serves the
-# next three types, flash_mistral, flash_qwen2 and flash_qwen3_modeling.py of v3.3.5); qwen3_moe repeats them
+# key-value heads are divided between the cards and never repeated (flash_llama_modeling.py, which
+# also serves the next three types, flash_mistral, flash_qwen2 and flash_qwen3_modeling.py of
+# v3.3.5); qwen3_moe repeats them
 DIVIDED_KV_TYPES = frozenset({"llama", "phi3", "granite", "baichuan", "mistral", "qwen2", "qwen3"})
 # v3.2.3 takes every causal model of transformers, and of the vision models these
 PADDED_VISION_TYPES = frozenset({"llava_next", "mllama"})

@@ -127,7 +127,8 @@ def check_version(
     """
     warnings: list[Message] = []
     if not paged(version):
-        # v3.2.3 causal_lm.py: rows of max_total_tokens for a batch rounded up to a power of the base
+        # v3.2.3 causal_lm.py: rows of max_total_tokens for a batch rounded up to a power of the
+        # base
         base = int(env.get("BATCH_SIZE_EXPONENT_BASE", "2"))
         rows = 1
         while rows < tokens.batch:

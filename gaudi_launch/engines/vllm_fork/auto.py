@@ -211,7 +211,8 @@ def _drop_unless_exported(context: Context, decisions: Decisions, name: str) -> 
 
 
 def _spelling(decisions: Decisions) -> None:
-    # `true` is read by every parser of every version; `True` is false to some (facts: boolean spellings)
+    # `true` is read by every parser of every version; `True` is false to some (facts: boolean
+    # spellings)
     for setting in decisions.settings():
         if (
             setting.kind == "env"
@@ -358,9 +359,9 @@ def planned_limits(
 ) -> EngineLimits:
     """Return the shapes that the warm-up planner must cover.
 
-    As many prompts per step as the settings have; one in reference tuning, which saves the most graphs.
-    ``num_blocks`` is the expected size of the cache (None: unknown), for which buckets are the best; shapes
-    of a larger cache are covered as well.
+    As many prompts per step as the settings have; one in reference tuning, which saves the most
+    graphs. ``num_blocks`` is the expected size of the cache (None: unknown), for which buckets are
+    the best; shapes of a larger cache are covered as well.
     """
     from gaudi_launch.performance.limits import as_limits
 

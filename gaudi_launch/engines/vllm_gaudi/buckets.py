@@ -165,8 +165,9 @@ def as_settled(context: Context, settings: Sequence[Setting]) -> Context:
 def chooses_prompts(context: Context) -> bool:
     """Return True if the plan chooses the prompts of a step.
 
-    Its model is warmed up. The runner joins prompts without context in one forward pass, but none of a
-    model with states (vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py:2589,
+    Its model is warmed up. The runner joins prompts without context in one forward pass, but none
+    of a model with states
+    (vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py:2589,
     _can_merge_prefill_contents). Images in prompts are not simulated.
     """
     request, model = context.request, context.model

@@ -23,7 +23,8 @@ ORIGIN = "vllm-project/vllm-gaudi@091bbadd:.cd/server/vllm_autocalc_rules.py"
 # a model outside the table takes no more than the share that the plugin's documents use
 MOST_UNKNOWN = 0.9
 _LEAST_SHARE = 0.1
-# vllm_autocalc_rules.py calc_VLLM_GRAPH_RESERVED_MEM: torch.compile needs less than lazy mode's graphs
+# vllm_autocalc_rules.py calc_VLLM_GRAPH_RESERVED_MEM: torch.compile needs less than lazy mode's
+# graphs
 _MOST_RESERVED = {"compile": 0.1, "lazy": 0.5}
 
 

@@ -38,8 +38,8 @@ _DTYPES = ("bfloat16", "float16", "fp8", "awq", "gptq")
 # checkpoints that contain 8-bit floats already (config.json's quant_method), and are loaded as they
 # are
 _FP8_ON_DISK = ("fp8", "compressed-tensors", "modelopt")
-# images of one request: warm-up is only done where their number is limited; the value of the plugin's own server
-# test (tests/full_tests/gpqa_eval/lm_eval_server.sh)
+# images of one request: warm-up is only done where their number is limited; the value of the
+# plugin's own server test (tests/full_tests/gpqa_eval/lm_eval_server.sh)
 _IMAGES = 8
 # vision towers without predefined shapes to warm up (extension/bucketing/vision.py)
 _NO_SHAPES = ("qwen3_5", "kimi_k25", "gemma4")
@@ -191,7 +191,8 @@ def mode(context: Context, decisions: Decisions) -> None:
             reason = message("gaudi.lazy_collectives")
             decisions.env("PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", reason, origin=_PLATFORM)
         return
-    # docs/features/supported_features.md: each "not fully supported with the torch.compile execution mode"
+    # docs/features/supported_features.md: each "not fully supported with the torch.compile
+    # execution mode"
     request = context.request
     if needs_quant_file(request, context.model):
         decisions.warn("gaudi.compile_fp8")

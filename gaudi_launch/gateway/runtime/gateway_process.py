@@ -1,10 +1,10 @@
 """Run HAProxy as children, and answer for models that do not answer.
 
 It gets the path of gateway.json. One HAProxy has the address, another one serves large requests
-(haproxy_config.py). HAProxy forwards /v1/models to the answerer, and requests for a
-model without an engine that answers: 503 with Retry-After and the time left of its warm-up. SIGHUP
-reads the settings and the keys again without ending a request; SIGTERM and SIGINT end both. Standard
-library only, Python 3.10.
+(haproxy_config.py). HAProxy forwards /v1/models to the answerer, and requests for a model without
+an engine that answers: 503 with Retry-After and the time left of its warm-up. SIGHUP reads the
+settings and the keys again without ending a request; SIGTERM and SIGINT end both. Standard library
+only, Python 3.10.
 """
 
 from __future__ import annotations

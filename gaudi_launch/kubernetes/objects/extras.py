@@ -134,7 +134,8 @@ def scaler(
     least = knob(served, "minReplicas", cluster.replicas, "number")
     most = knob(served, "maxReplicas", cluster.max_replicas, "number")
     metadata = {"name": served.name, "labels": labels(served, release)}
-    # the numbers of opea-project/GenAIInfra@9200b371:helm-charts/common/vllm, horizontal-pod-autoscaler.yaml
+    # the numbers of opea-project/GenAIInfra@9200b371:helm-charts/common/vllm,
+    # horizontal-pod-autoscaler.yaml
     down = {
         "stabilizationWindowSeconds": 180,
         "policies": [{"type": "Percent", "value": 25, "periodSeconds": 90}],

@@ -31,7 +31,8 @@ _ENTRY = "ray_serve_llama2:entrypoint"
 _DEPLOYMENT = "Llama-2-13b-chat-hf"  # the name in the image's application; the model is MODEL_ID
 # the example requests 180 of 192 CPUs and 700 GB of 768 GiB
 _CPU_SHARE, _MEMORY_SHARE = 180 / 192, 0.85
-# a worker may take up to 10 minutes by the public guide, with image and weights; six times that (assumed)
+# a worker may take up to 10 minutes by the public guide, with image and weights; six times that
+# (assumed)
 _START_SECONDS = 3600
 _SHM_MIB = 16 << 10
 _LIBRARIES = {"LD_LIBRARY_PATH": "/home/ray/anaconda3/lib"}

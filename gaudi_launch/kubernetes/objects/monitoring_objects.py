@@ -14,7 +14,8 @@ from gaudi_launch.kubernetes.objects.pod import claim
 from gaudi_launch.watch.alerts import rule_groups
 from gaudi_launch.watch.dashboard import dashboard
 
-# the label by which the Grafana chart's sidecar finds dashboards (grafana/helm-charts: charts/grafana/values.yaml)
+# the label by which the Grafana chart's sidecar finds dashboards (grafana/helm-charts:
+# charts/grafana/values.yaml)
 _DASHBOARD_LABEL = {"grafana_dashboard": "1"}
 
 

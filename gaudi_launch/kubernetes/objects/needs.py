@@ -11,9 +11,11 @@ from gaudi_launch.host.host_config import HostConfig
 from gaudi_launch.messages import Message, message
 
 GAUDI = "habana.ai/gaudi"  # HabanaAI/habanalabs-k8s-device-plugin@6b77f8c: integers only
-# Of the public serving samples the one with most: HabanaAI/Gaudi-tutorials@fee19c6:k8s/vllm-8b-cache.yaml, one card
+# Of the public serving samples the one with most:
+# HabanaAI/Gaudi-tutorials@fee19c6:k8s/vllm-8b-cache.yaml, one card
 HUGEPAGES_MIB = 9800
-# of a node's CPUs and memory; the rest is left to the kubelet and to the daemons of the node (assumed)
+# of a node's CPUs and memory; the rest is left to the kubelet and to the daemons of the node
+# (assumed)
 _SHARE = 0.9
 # memory in addition to the weights, which pass through it while they are loaded (assumed; samples
 # request 128 to 409 GiB)

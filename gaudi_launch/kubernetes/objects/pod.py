@@ -94,7 +94,8 @@ def engine_container(
         # the engine refuses connections until it is warm; only the startup probe runs until then
         "startupProbe": {**probe, "failureThreshold": knob(served, "startTries", tries, "number")},
         "readinessProbe": {**probe, "periodSeconds": 5, "failureThreshold": 3},
-        # HabanaAI/vllm-fork@17a7946f:scripts/vllm-multi-model-chart gives an engine two minutes, too
+        # HabanaAI/vllm-fork@17a7946f:scripts/vllm-multi-model-chart gives an engine two minutes,
+        # too
         "livenessProbe": {**probe, "failureThreshold": 12},
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(_DRAIN_SECONDS)]}}},
     }

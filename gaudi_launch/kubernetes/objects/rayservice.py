@@ -35,7 +35,8 @@ from gaudi_launch.render.yaml_text import dump
 # files that run inside Ray; the head of a single machine (gaudi_ray_head.py) is not needed in a
 # cluster
 _NOT_NEEDED = "gaudi_ray_head.py"
-# awslabs/ai-on-eks@41a979e:blueprints/inference/llama2-13b-chat-rayserve-inf2/ray-service-llama2.yaml
+# awslabs/ai-on-eks@41a979e:
+# blueprints/inference/llama2-13b-chat-rayserve-inf2/ray-service-llama2.yaml
 _HEAD = {"cpu": "4", "memory": "20Gi"}
 # a launch takes minutes: more replicas after one minute of need, fewer after half an hour without
 # (assumed, as in engines/ray_serve.py)

@@ -9,8 +9,8 @@ from gaudi_launch.kubernetes.objects.extras import config_map, shared_labels
 from gaudi_launch.kubernetes.objects.pod import pod_metadata, script
 from gaudi_launch.kubernetes.target import PORT, KubernetesTarget
 
-# the one public image that is only gradio and requests: awslabs/ai-on-eks@41a979e:blueprints/inference/
-# llama2-13b-chat-rayserve-inf2/gradio-ui.yaml
+# the one public image that is only gradio and requests:
+# awslabs/ai-on-eks@41a979e:blueprints/inference/ llama2-13b-chat-rayserve-inf2/gradio-ui.yaml
 IMAGE = "public.ecr.aws/data-on-eks/gradio-web-app-base:latest"
 PAGE_PORT = 7860
 _NAME = "webui"

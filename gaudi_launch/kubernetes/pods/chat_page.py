@@ -107,7 +107,8 @@ def infer(message: str) -> Iterator[str]:
 def main() -> None:
     import gradio
 
-    # no arguments that only some releases have, and no cached examples: those would ask the model at start
+    # no arguments that only some releases have, and no cached examples: those would ask the model
+    # at start
     gradio.ChatInterface(answer, title=TITLE).launch(
         server_name="0.0.0.0", server_port=7860, share=False
     )

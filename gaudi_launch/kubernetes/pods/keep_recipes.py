@@ -3,7 +3,8 @@
 Runs in the engine's image.
 
     keep_recipes.py bring FROM TO        before the engine starts: stored graphs, to the local disk
-    keep_recipes.py keep FROM TO URL     while the engine runs, once URL answers 200: new graphs, to the volume
+    keep_recipes.py keep FROM TO URL     while the engine runs, once URL answers 200: new graphs, to
+    the volume
 
 The engine itself never works on the volume: it needs file locks that network file systems do not
 guarantee. A file appears atomically, so replicas that write simultaneously do no harm.

@@ -2,8 +2,9 @@
 
 Runs in the engine's image, which has the program ray.
 
-    multi_node.py worker ADDRESS CARDS              waits for the head, then is a node of its cluster
-    multi_node.py head NODES CARDS ENGINE ARGS...   starts the cluster, waits for all nodes, then becomes the engine
+    multi_node.py worker ADDRESS CARDS              waits for the head, then is a node of its
+    cluster multi_node.py head NODES CARDS ENGINE ARGS...   starts the cluster, waits for all nodes,
+    then becomes the engine
 
 ADDRESS is the head's name. VLLM_HOST_IP, the names of the interfaces and RAY_AUTH_TOKEN (which Ray
 2.60 and newer require) come from the environment; Ray's processes and through them the engine's

@@ -333,7 +333,8 @@ def _is_done(source: Path, target: Path, entry: Any) -> bool:
 
 
 def _check_disk(source: Path, out: Path, left: list[str]) -> None:
-    # a 16-bit scale doubles; scales are under a thousandth of a checkpoint, a hundredth is room enough
+    # a 16-bit scale doubles; scales are under a thousandth of a checkpoint, a hundredth is room
+    # enough
     needed = int(sum((source / shard).stat().st_size for shard in left) * 1.01)
     at = out.resolve()
     while not at.exists():

@@ -21,8 +21,8 @@ from gaudi_launch.models.fp8.arithmetic import (
 
 _SAMPLES = 4096
 _BLOCK = 16 << 20
-# e4m3 has three bits behind the point: rounding moves a number by a sixteenth of it at most, and a subnormal by
-# half of the smallest step, 2**-10, here in the source's measure
+# e4m3 has three bits behind the point: rounding moves a number by a sixteenth of it at most, and a
+# subnormal by half of the smallest step, 2**-10, here in the source's measure
 _RELATIVE, _ABSOLUTE = 2.0**-4 * 1.001, 2.0**-10 * CHECKPOINT_MAX / GAUDI2_MAX * 1.001
 _Array = np.ndarray[Any, np.dtype[Any]]
 

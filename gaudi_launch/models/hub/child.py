@@ -38,7 +38,7 @@ def say(**answer: Any) -> None:
     print(json.dumps(answer), flush=True)
 
 
-# --- Hugging Face -------------------------------------------------------------------------------------------
+# --- Hugging Face ---------------------------------------------------------------------------------
 
 
 def _hf_list(request: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _hf_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None
         http_get(url, file, resume_size=file.tell(), headers=build_hf_headers(), expected_size=size)
 
 
-# --- ModelScope ---------------------------------------------------------------------------------------------
+# --- ModelScope -----------------------------------------------------------------------------------
 
 
 def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _ms_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None
     Path(got).replace(part)
 
 
-# --- both ---------------------------------------------------------------------------------------------------
+# --- both -----------------------------------------------------------------------------------------
 
 _LIST = {"hf": _hf_list, "modelscope": _ms_list}
 _FETCH = {"hf": _hf_fetch, "modelscope": _ms_fetch}

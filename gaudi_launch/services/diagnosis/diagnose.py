@@ -37,7 +37,8 @@ _HARMLESS = re.compile(
 # that one of its processes ended is only a warning; huggingface_hub also logs each failed attempt,
 # and continues with local files
 _WARNING = re.compile(
-    r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|\S{0,100}Warning: )|thrown while requesting (?:HEAD|GET) "
+    r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|\S{0,100}Warning: )"
+    r"|thrown while requesting (?:HEAD|GET) "
 )
 
 

@@ -28,10 +28,12 @@ _CARRIED = re.compile(
     r"^(?:[\w.-]{1,100} {1,100}\| "
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) "
     r"|\[pod/[^\]\s]{1,300}\] "
-    r"|(?:\S{1,10} {1,2}\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,25}) \S{1,100} [^\s\[\]]{1,100}\[\d{1,10}\]: )"
+    r"|(?:\S{1,10} {1,2}\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,25})"
+    r" \S{1,100} [^\s\[\]]{1,100}\[\d{1,10}\]: )"
 )
 _MOST_CARRIERS = 3
-# lines of other ranks repeat rank 0's; V0's rank 0 has no prefix, V1's is Worker_TP0 (or plain Worker)
+# lines of other ranks repeat rank 0's; V0's rank 0 has no prefix, V1's is Worker_TP0 (or plain
+# Worker)
 _COUNTED = re.compile(r"^(APIServer\w*|EngineCore(_(DP)?0)?|Worker(_DP0)?(_PP0)?(_TP0)?(_EP0)?)$")
 _RANK = re.compile(r"^(?:EngineCore|\w{0,40}Worker)")
 
@@ -103,7 +105,8 @@ class Follower:
         self._planned = planned or {}
         # of the current warm-up phase, or of the one before until two items are done
         self._item_seconds: float | None = None
-        # items finished when the phase's first was seen, and when that was: the speed is measured from there
+        # items finished when the phase's first was seen, and when that was: the speed is measured
+        # from there
         self._first: tuple[int, float] | None = None
 
     def feed(self, text: str, now: float) -> LaunchProgress:
@@ -376,14 +379,20 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         ),
         # the plugin's tqdm bars
         (
-            r"^(?P<kind>Prompt|Decode) warmup processing:.*?(?<!\d)(?P<done>\d{1,9})/(?P<total>\d{1,9})",
+            (
+                r"^(?P<kind>Prompt|Decode) warmup processing:"
+                r".*?(?<!\d)(?P<done>\d{1,9})/(?P<total>\d{1,9})"
+            ),
             _bar,
         ),
         (r"(?:Graph/)?(?P<kind>Prompt|Decode) captured:(?P<count>\d+)", _captured),
         (r"Generated (?P<count>\d+) (?P<kind>prompt|decode) buckets", _generated),
         # weight_utils.py
         (
-            r"(?:checkpoint shards|Loading weights).*?\|\s{0,4}(?P<done>\d{1,9})/(?P<total>\d{1,9})",
+            (
+                r"(?:checkpoint shards|Loading weights)"
+                r".*?\|\s{0,4}(?P<done>\d{1,9})/(?P<total>\d{1,9})"
+            ),
             _shards,
         ),
         (
@@ -412,7 +421,10 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         (r"# (?:hpu|HPU|cpu|CPU) blocks: (?P<blocks>\d+), # CPU blocks: (?P<cpu>\d+)", _blocks),
         (r"(?:GPU|CPU|HPU) KV cache size: (?P<tokens>[\d,]+) tokens", _tokens),
         (
-            r"Maximum concurrency for (?P<tokens>[\d,]+) tokens per request: (?P<times>\d[\d,]*(?:\.\d+)?)x",
+            (
+                r"Maximum concurrency for (?P<tokens>[\d,]+) tokens per request: "
+                r"(?P<times>\d[\d,]*(?:\.\d+)?)x"
+            ),
             _concurrency,
         ),
         (r"Initializing cache engine took", _phase("kv_cache")),
@@ -423,12 +435,19 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         ),
         (r"Warmup finished in (?P<seconds>\d+) secs", _finished),
         (
-            r"init engine \(profile, create kv cache, warmup model\) took (?P<seconds>\d+(?:\.\d+)?) s",
+            (
+                r"init engine \(profile, create kv cache, warmup model\) took "
+                r"(?P<seconds>\d+(?:\.\d+)?) s"
+            ),
             _init,
         ),
-        # TGI: launcher/src/main.rs, backends/v3/src/lib.rs, flash_causal_lm.py and causal_lm.py of its Gaudi server
+        # TGI: launcher/src/main.rs, backends/v3/src/lib.rs, flash_causal_lm.py and causal_lm.py of
+        # its Gaudi server
         (
-            r"Starting check and download process for|: Starting shard|^Starting shard$|Download: \[",
+            (
+                r"Starting check and download process for|: Starting shard|"
+                r"^Starting shard$|Download: \["
+            ),
             _phase("load"),
         ),
         (r"(?:^|: )Warming up model$", _phase("warmup_prompt")),
@@ -442,12 +461,18 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
         # engines/ray_serve/runtime/gaudi_ray_head.py; Ray Serve's own lines
         # (ray: serve/_private/api.py, serve/scripts.py)
         (
-            r"^gaudi-launch ray: Ray \S+ with (?P<hpus>\d+) HPU, dashboard (?P<url>http://127\.0\.0\.1:\d{1,5})$",
+            (
+                r"^gaudi-launch ray: Ray \S+ with (?P<hpus>\d+) HPU, dashboard "
+                r"(?P<url>http://127\.0\.0\.1:\d{1,5})$"
+            ),
             _dashboard,
         ),
         (r"^gaudi-launch ray: token (?P<path>/\S+)", _ray_token),
         (
-            r"^gaudi-launch ray: deployment \S+ \S+, replicas (?P<running>\d{1,9})/(?P<wanted>\d{1,9}) running",
+            (
+                r"^gaudi-launch ray: deployment \S+ \S+, replicas "
+                r"(?P<running>\d{1,9})/(?P<wanted>\d{1,9}) running"
+            ),
             _replicas,
         ),
         (r"^gaudi-launch ray: Shutting down", _phase("stopping")),

@@ -20,7 +20,8 @@ _log = logging.getLogger(__name__)
 # mm/oom_kill.c: "Out of memory: Killed process 4242 (python3) ...", or the same after "Memory
 # cgroup"
 _KILLED = re.compile(
-    r"(?:Out of memory|Memory cgroup out of memory): Killed process \d{1,10} \((?P<name>[^)]{0,64})\)"
+    r"(?:Out of memory|Memory cgroup out of memory): Killed process \d{1,10} "
+    r"\((?P<name>[^)]{0,64})\)"
 )
 _OURS = re.compile(r"python|vllm|engine|ray|text-generation|worker", re.IGNORECASE)
 _MOST_RECORDS = 20_000

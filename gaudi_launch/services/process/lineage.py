@@ -110,7 +110,8 @@ def _is_launcher(pid: int) -> bool:
         words = os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
     except OSError:
         return False
-    # "gaudi-launch serve", "python /bin/gaudi-launch serve", "python -m gaudi_launch.services.process.detach"
+    # "gaudi-launch serve", "python /bin/gaudi-launch serve", "python -m
+    # gaudi_launch.services.process.detach"
     by_script = any(Path(word).name == _PROGRAM for word in words[:2])
     by_module = any(
         flag == "-m" and module.split(".")[0] == _PACKAGE

@@ -15,7 +15,8 @@ from gaudi_launch.services.process.process import EngineProcess, StopTimeouts
 
 _TURN_SECONDS = 0.2
 _LAST_BYTES = 8192
-# tqdm's "Processed prompts:  12%|#  | 3/512 [..", "shards: 50% Completed | 1/2", "Batch finished: 32/1000 samples"
+# tqdm's "Processed prompts:  12%|#  | 3/512 [..", "shards: 50% Completed | 1/2", "Batch finished:
+# 32/1000 samples"
 _COUNT = re.compile(
     r"([A-Za-z][A-Za-z ]{2,50}):\s+(?:\d{1,3}%[^\r\n]{0,80}?)?(\d{1,9})/(\d{1,9})\b"
 )

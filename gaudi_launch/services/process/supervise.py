@@ -201,7 +201,8 @@ class Supervisor:
             self._job.log.open("a", encoding="utf-8") as log,
         ):
             log.write(
-                f"gaudi-launch: {self._job.url} is answered by another server ({found}); expected {names}\n"
+                f"gaudi-launch: {self._job.url} is answered by another server ({found}); "
+                f"expected {names}\n"
             )
 
     def _stop(self) -> EngineOutcome:

@@ -1,4 +1,5 @@
-"""calibrate as a user runs it, with a stand-in for the engine's interpreter: real processes, kills, resumption."""
+"""calibrate as a user runs it, with a stand-in for the engine's interpreter: real processes,
+kills, resumption."""
 
 from __future__ import annotations
 

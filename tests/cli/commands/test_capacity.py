@@ -373,8 +373,10 @@ def test_an_engine_serves_every_request_of_a_trace(
 def unsized(folder: Path, method: str) -> str:
     config = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
-        "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-        "max_position_embeddings": 8192, "vocab_size": 128256, "quantization_config": {"quant_method": method},
+        "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 8192, "vocab_size": 128256,
+        "quantization_config": {"quant_method": method},
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     return str(folder)
@@ -406,8 +408,9 @@ def test_an_embedding_model_is_refused_in_a_sentence(
     folder.mkdir()
     config = {
         "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 4096,
-        "intermediate_size": 12288, "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8,
-        "head_dim": 128, "max_position_embeddings": 40960, "vocab_size": 151665,
+        "intermediate_size": 12288, "num_attention_heads": 32, "num_hidden_layers": 36,
+        "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960,
+        "vocab_size": 151665,
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     code = run(["capacity", str(folder), *RANGES, "--rate", "1/s", "--json"])

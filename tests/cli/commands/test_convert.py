@@ -53,7 +53,8 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def frozen_in_the_middle(process: subprocess.Popen[Any], out: Path) -> list[psutil.Process]:
-    """The workers of a conversion that is stopped since its first shard is there: nobody gets further meanwhile."""
+    """The workers of a conversion that is stopped since its first shard is there: nobody gets
+    further meanwhile."""
     deadline = time.monotonic() + GENEROUS
     while not list(out.glob("?.safetensors")):
         assert process.poll() is None and time.monotonic() < deadline

@@ -1,4 +1,5 @@
-"""``engines`` and a plan for vllm-gaudi as a user runs them: text, JSON, both languages, wrong input."""
+"""``engines`` and a plan for vllm-gaudi as a user runs them: text, JSON, both languages, wrong
+input."""
 
 from __future__ import annotations
 

@@ -74,7 +74,8 @@ def test_the_engines_differ(capsys: pytest.CaptureFixture[str]) -> None:
         engine: document(capsys, "fit", *common, "--engine", engine)[1]["rows"][0]["kv_blocks"]
         for engine in ("vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi", "tgi")
     }
-    # 1.21's script keeps twice as much for graphs, and whole steps; the plugin measures no activations
+    # 1.21's script keeps twice as much for graphs, and whole steps; the plugin measures no
+    # activations
     assert blocks["vllm-fork@1.21"] < blocks["vllm-fork@1.22"] < blocks["vllm-gaudi"]
     assert blocks["vllm-fork@1.21"] % 128 == 0
     assert blocks["tgi"] < blocks["vllm-fork@1.22"]
@@ -240,8 +241,8 @@ def test_what_would_fit_is_nothing_that_was_tried(
     [
         (
             "en",
-            "Estimated or assumed, without a source: the memory of activations, the usable memory of gaudi3-pcie, "
-            "the architecture of the profile qwen2-72b.",
+            "Estimated or assumed, without a source: the memory of activations, the usable "
+            "memory of gaudi3-pcie, the architecture of the profile qwen2-72b.",
         ),
         (
             "zh",

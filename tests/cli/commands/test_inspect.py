@@ -23,8 +23,9 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 CONFIG = {
     "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "torch_dtype": "bfloat16",
     "hidden_size": 4096,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32, "num_local_experts": 8,
-    "num_experts_per_tok": 2, "intermediate_size": 14336, "max_position_embeddings": 32768, "vocab_size": 32000,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32,
+    "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 14336,
+    "max_position_embeddings": 32768, "vocab_size": 32000,
 }  # fmt: skip
 
 
@@ -46,9 +47,9 @@ def test_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     shown = json.loads(capsys.readouterr().out)
     assert shown["weight_bytes"] >= size
     expected = {
-        "schema": 1, "path": str(path), "name": "my-model", "source": "config.json", "parameters": 4160,
-        "architecture": "MixtralForCausalLM", "model_type": "mixtral", "dtype": "bfloat16", "moe": True,
-        "experts": 8,
+        "schema": 1, "path": str(path), "name": "my-model", "source": "config.json",
+        "parameters": 4160, "architecture": "MixtralForCausalLM", "model_type": "mixtral",
+        "dtype": "bfloat16", "moe": True, "experts": 8,
         "layers": 32, "heads": 32, "kv_heads": 8, "head_dim": 128, "mla_rank": None,
         "max_position_embeddings": 32768, "remote_code": False, "multimodal": [],
         "files_missing": ["2.safetensors (truncated)", "3.safetensors"],
@@ -80,7 +81,8 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 
 class Hub(BaseHTTPRequestHandler):
-    """What the hub answers for four models: public/model, gated/model, broken/model, and none else."""
+    """What the hub answers for four models: public/model, gated/model, broken/model, and none
+    else."""
 
     weights = b""
 

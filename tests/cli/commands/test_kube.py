@@ -1,4 +1,5 @@
-"""``kube`` through a stand-in kubectl that answers as a cluster does, and through the real one without any."""
+"""``kube`` through a stand-in kubectl that answers as a cluster does, and through the real one
+without any."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ here = Path(__file__).parent
 with (here / "asked").open("a") as log:
     log.write(json.dumps(sys.argv[1:]) + "\\n")
 words = [word for word in sys.argv[1:] if not word.startswith("--")]
-answer = here / (words[0] + ("-" + words[1].split(".")[0].split(",")[0] if words[0] == "get" else ""))
+kind = "-" + words[1].split(".")[0].split(",")[0] if words[0] == "get" else ""
+answer = here / (words[0] + kind)
 if not answer.exists():
     sys.exit("error: the server doesn't have a resource type \\"" + words[1] + "\\"")
 text = answer.read_text()
@@ -378,7 +380,10 @@ def test_a_kind_that_is_closed_to_the_user_is_no_failure(
 ) -> None:
     """The role `view` of a cluster sees deployments, and not what controllers have added."""
     answer(cluster, DEPLOYMENT, READY, *OTHERS)
-    said = 'error from server (Forbidden): scaledobjects.keda.sh is forbidden: User "me" cannot list resource'
+    said = (
+        'error from server (Forbidden): scaledobjects.keda.sh is forbidden: User "me" cannot '
+        "list resource"
+    )
     (cluster / "get-scaledobjects").write_text(said)
     assert run(["kube", "status", "--json"]) == 0
     out, err = capfd.readouterr()

@@ -1,4 +1,5 @@
-"""``migrate`` and ``plan --tuning reference`` as a user runs them, over every recorded call of the scripts."""
+"""``migrate`` and ``plan --tuning reference`` as a user runs them, over every recorded call of
+the scripts."""
 
 from __future__ import annotations
 
@@ -76,7 +77,10 @@ def hls2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["bash start_gaudi_vllm_server.sh -w /models/Qwen2-72B-Instruct -n 4"], "1.21"),
         (
             [
-                "VLLM_EP_SIZE=2 bash ./scripts/start_gaudi_vllm_server.sh -w m -t 4 -m 0,1,2,3 -a 0.0.0.0:80"
+                (
+                    "VLLM_EP_SIZE=2 bash ./scripts/start_gaudi_vllm_server.sh -w m -t 4 -m 0,1,2,3 "
+                    "-a 0.0.0.0:80"
+                )
             ],
             "1.22",
         ),
@@ -141,7 +145,10 @@ def test_an_assignment_in_front_is_honoured_and_kept(
 def test_differences_name_both_values_and_why(
     hls2: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8 -i 4,38000 -l 40960 -t 40960 -r 8,24000"
+    words = (
+        "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8 -i 4,38000 -l 40960 -t 40960 -r "
+        "8,24000"
+    )
     _, shown = document(capsys, "migrate", "--json", words)
     rows = {row["name"]: row for row in shown["differences"]}
     top = rows["VLLM_PROMPT_SEQ_BUCKET_MAX"]
@@ -152,7 +159,10 @@ def test_differences_name_both_values_and_why(
     assert all(row["reason"] for row in rows.values())
 
 
-R1 = "bash start_vllm.sh -w /models/DeepSeek-R1-0528-G2 -q -u 127.0.0.1 -p 8688 -b 128 -l 16384 -c /models/cache"
+R1 = (
+    "bash start_vllm.sh -w /models/DeepSeek-R1-0528-G2 -q -u 127.0.0.1 -p 8688 -b 128 -l 16384 "
+    "-c /models/cache"
+)
 
 
 def test_code_that_the_model_brings_stays_agreed_to(

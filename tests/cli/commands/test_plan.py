@@ -61,7 +61,10 @@ def test_json_has_what_the_design_names(model: str, capsys: pytest.CaptureFixtur
     code, out, err = output(capsys, "plan", *MACHINE, *ENGINE, "-w", model, *WISHES, "--json")
     shown = json.loads(out)
     assert (code, err) == (0, "")
-    named = "schema engine model modules cpus numa_nodes env argv buckets memory estimate settings warnings"
+    named = (
+        "schema engine model modules cpus numa_nodes env argv buckets memory estimate settings "
+        "warnings"
+    )
     assert set(named.split()) <= set(shown)
     assert shown["modules"] == [0, 1, 2, 3]
     assert shown["buckets"]["graphs"] == len(shown["buckets"]["prompt"]) + len(
@@ -206,11 +209,11 @@ def test_a_padding_limit_of_a_script_names_its_option(
 
 def test_a_plan_imports_nothing_that_runs_services() -> None:
     program = (
-        "import sys, contextlib, io\n"
-        "from gaudi_launch.cli.main import run\n"
+        "import sys, contextlib, io\nfrom gaudi_launch.cli.main import run\n"
         "with contextlib.redirect_stdout(io.StringIO()):\n"
         "    code = run('plan -w Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --json'.split())\n"
-        "print(code, [name for name in sys.modules if name.startswith('gaudi_launch.services.process')])\n"
+        "print(code, [name for name in sys.modules if "
+        "name.startswith('gaudi_launch.services.process')])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

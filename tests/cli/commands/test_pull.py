@@ -1,4 +1,5 @@
-"""pull as a user runs it: what is printed, what the shell gets, wrong input; the transfer itself: tests/models."""
+"""pull as a user runs it: what is printed, what the shell gets, wrong input; the transfer
+itself: tests/models."""
 
 from __future__ import annotations
 

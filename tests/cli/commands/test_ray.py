@@ -1,4 +1,5 @@
-"""``ray config``, ``ray check``, ``ray status``, ``setup ray`` and --replicas as a user runs them."""
+"""``ray config``, ``ray check``, ``ray status``, ``setup ray`` and --replicas as a user runs
+them."""
 
 from __future__ import annotations
 
@@ -61,8 +62,9 @@ def test_a_faulty_config_is_exit_1_with_every_fault(
 ) -> None:
     file = tmp_path / "serve.yaml"
     file.write_text(
-        "http_options: {prot: 8000}\n"
-        "applications:\n- {name: a, import_path: a:b, route_prefix: v1, deployments: [{name: D, num_replica: 2}]}\n"
+        "http_options: {prot: 8000}\napplications:\n"
+        "- {name: a, import_path: a:b, route_prefix: v1, deployments: [{name: D, num_replica: "
+        "2}]}\n"
     )
     code, out, _ = output(capsys, "ray", "check", str(file), "--lang", language)
     assert code == 1

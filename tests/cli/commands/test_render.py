@@ -45,8 +45,9 @@ GUIDE = (
     *("--python", "/opt/vllm/bin/python3", "--name", "qwen"),
 )
 NOT_HERE = (
-    "/models/Qwen2-72B-Instruct is not a local folder, and no profile lists it as a hub ID. Its sizes are assumed "
-    "to be those of the profile qwen2-72b, which matches its name. Nearest names: Qwen/Qwen2-72B-Instruct.\n"
+    "/models/Qwen2-72B-Instruct is not a local folder, and no profile lists it as a hub ID. Its "
+    "sizes are assumed to be those of the profile qwen2-72b, which matches its name. Nearest "
+    "names: Qwen/Qwen2-72B-Instruct.\n"
 )
 ENDED = message("plan.engine_ended", engine="vllm-fork@1.21", date="2025-10-28").render("en") + "\n"
 

@@ -1,4 +1,5 @@
-"""The installed command against the trivial engine: what a user sees, what the shell gets, what is left behind."""
+"""The installed command against the trivial engine: what a user sees, what the shell gets, what
+is left behind."""
 
 from __future__ import annotations
 

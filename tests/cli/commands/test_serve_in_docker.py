@@ -1,4 +1,5 @@
-"""``serve --in docker`` with a stand-in docker: vLLM in a container, real processes, ports and signals."""
+"""``serve --in docker`` with a stand-in docker: vLLM in a container, real processes, ports and
+signals."""
 
 from __future__ import annotations
 
@@ -197,7 +198,8 @@ def test_wrong_input_asks_docker_nothing(words: tuple[str, ...], says: str, user
 
 
 def test_a_model_that_is_not_here_yet_is_fetched_for_an_image(user: User, free_port: int) -> None:
-    """No interpreter of this machine has the engine, and none is needed: it is the hub that is not reached."""
+    """No interpreter of this machine has the engine, and none is needed: it is the hub that is
+    not reached."""
     user.environment |= {
         "HF_ENDPOINT": f"http://127.0.0.1:{free_port}",
         "HF_HOME": str(user.state / "hub"),

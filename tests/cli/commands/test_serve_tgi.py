@@ -210,7 +210,8 @@ def test_what_a_killed_launcher_and_client_leave_is_found(user: User, free_port:
     user.daemon.do = "deaf"
     process = user.start("-w", "MODEL", "-p", str(free_port), "--name", "lost")
     ready_lines(process)
-    # the client hears of the launcher's end and hands SIGTERM on, which this container does not hear
+    # the client hears of the launcher's end and hands SIGTERM on, which this container does not
+    # hear
     process.kill()
     process.communicate()
     assert len(user.daemon.living) == 1

@@ -1,4 +1,5 @@
-"""``serve --engine tgi`` with the real docker client, where there is one: our words are read, signals handed on."""
+"""``serve --engine tgi`` with the real docker client, where there is one: our words are read,
+signals handed on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Services without a terminal, from the installed command: found, watched, explained, stopped, and nothing left."""
+"""Services without a terminal, from the installed command: found, watched, explained, stopped,
+and nothing left."""
 
 from __future__ import annotations
 
@@ -254,7 +255,8 @@ def test_a_restart_that_cannot_be(user: Keeper, model: Path, free_port: int, mac
     code, _, err = user.call("restart", "a")
     assert code == 1 and "cannot be read as a service" in err
     (user.folder("a") / "state.json").write_text("not json")
-    # an unreadable state costs its own facts, not the service's place in the list (security.md P2-6)
+    # an unreadable state costs its own facts, not the service's place in the list (security.md
+    # P2-6)
     assert [(s["name"], s["phase"]) for s in user.services("-a")] == [("a", "lost")]
 
 

@@ -203,9 +203,9 @@ def test_a_rollback_returns_to_the_version_before(user: User) -> None:
     linked = user.engines / "vllm-fork-1.21.current"
     code, out, err = user.run("--rollback", "--dry-run")
     assert (code, err) == (0, "")
-    assert (
-        out
-        == f"vllm-fork-1.21: {first} would be in force again instead of {second}. Nothing was changed.\n"
+    assert out == (
+        f"vllm-fork-1.21: {first} would be in force again instead of {second}. Nothing was "
+        "changed.\n"
     )
     assert linked.resolve() == second.resolve()
     code, out, err = user.run("vllm-fork@1.21", "--rollback", "--json")
@@ -455,7 +455,10 @@ def test_the_plugin_stands_on_upstream_without_its_torch() -> None:
         "py -m pip install --requirement /s/vllm/requirements/build/cuda.txt",
         "env VLLM_TARGET_DEVICE=empty py -m pip install --no-build-isolation --editable /s/vllm",
         "git init --quiet /s/vllm-gaudi",
-        "git -C /s/vllm-gaudi fetch --tags https://github.com/vllm-project/vllm-gaudi.git releases/v0.26.0",
+        (
+            "git -C /s/vllm-gaudi fetch --tags https://github.com/vllm-project/vllm-gaudi.git "
+            "releases/v0.26.0"
+        ),
         "git -C /s/vllm-gaudi checkout --quiet --detach b059f9c9",
         "py -m pip install --no-build-isolation --editable /s/vllm-gaudi",
     ]
@@ -490,9 +493,15 @@ def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
     text = dockerfile(needed_release("vllm-fork@1.21"), SetupExtras(scale_out=True))
     tree = "/opt/gaudi-launch/libfabric-1.20.0"
     wanted = [
-        f'RUN ["env", "-C", "{tree}", "./configure", "--prefix=/opt/libfabric", "--with-synapseai=/usr"]',
+        (
+            f'RUN ["env", "-C", "{tree}", "./configure", "--prefix=/opt/libfabric", '
+            '"--with-synapseai=/usr"]'
+        ),
         f'RUN ["make", "-C", "{tree}", "-j8", "install"]',
-        'RUN ["env", "LIBFABRIC_ROOT=/opt/libfabric", "make", "-C", "/opt/gaudi-launch/hccl_ofi_wrapper"]',
+        (
+            'RUN ["env", "LIBFABRIC_ROOT=/opt/libfabric", "make", "-C", '
+            '"/opt/gaudi-launch/hccl_ofi_wrapper"]'
+        ),
         "ENV LD_LIBRARY_PATH=/opt/libfabric/lib:/usr/lib/habanalabs:$LD_LIBRARY_PATH",
     ]
     lines = text.splitlines()

@@ -1,4 +1,5 @@
-"""Every option that takes a time takes a unit; what is no time is refused before anything is looked for."""
+"""Every option that takes a time takes a unit; what is no time is refused before anything is
+looked for."""
 
 from __future__ import annotations
 

@@ -257,7 +257,10 @@ def test_tgi_makes_its_list_itself(capsys: pytest.CaptureFixture[str]) -> None:
         ("--engine cpu", "warmup.unknown_engine", 2),
         ("--machine simulated:nothing", "host.unknown_machine", 2),
         (
-            "--engine vllm-gaudi -w meta-llama/Llama-3.1-70B-Instruct -n 1 --machine simulated:hls2",
+            (
+                "--engine vllm-gaudi -w meta-llama/Llama-3.1-70B-Instruct -n 1 --machine "
+                "simulated:hls2"
+            ),
             "fit.plan_refused",
             3,
         ),

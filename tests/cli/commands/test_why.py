@@ -118,7 +118,10 @@ def test_what_is_no_log(
 
 
 UP = "INFO:     Application startup complete.\n"
-WARM = "INFO 11-21 03:03:01 [r.py:2587] [Warmup][Decode][204/416] batch_size:64 num_blocks:512 free_mem:14.93 GiB\n"
+WARM = (
+    "INFO 11-21 03:03:01 [r.py:2587] [Warmup][Decode][204/416] batch_size:64 num_blocks:512 "
+    "free_mem:14.93 GiB\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,9 @@ def test_a_pipe_folds_no_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gaudi_launch", *BAD, "--lang", "en"]
     out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
     assert (
-        "warn    cpu.governor: Some CPUs save power (0-159=powersave); expected performance on every CPU.\n"
-        in out
-    )
+        "warn    cpu.governor: Some CPUs save power (0-159=powersave); expected performance on "
+        "every CPU.\n"
+    ) in out
 
 
 def test_selected_checks_with_a_warning_have_no_verdict_about_the_machine(

@@ -176,7 +176,10 @@ def test_next_repeats_the_options_without_secrets(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert run([*WORDS, "--force", "--", "--api-key", "sesame"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    start = "next: gaudi-launch serve Qwen/Qwen2-72B-Instruct -n 4 --engine vllm-fork@1.21 --force -- --api-key "
+    start = (
+        "next: gaudi-launch serve Qwen/Qwen2-72B-Instruct -n 4 --engine vllm-fork@1.21 --force "
+        "-- --api-key "
+    )
     assert last.startswith(start)
     assert "sesame" not in last
 

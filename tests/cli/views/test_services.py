@@ -1,4 +1,5 @@
-"""``ps`` on terminals of several sizes: running services, and the failed ones that need attention."""
+"""``ps`` on terminals of several sizes: running services, and the failed ones that need
+attention."""
 
 from __future__ import annotations
 

@@ -128,15 +128,16 @@ def test_a_pipe_gets_a_line_for_each_thing() -> None:
         "recipes_free=40GiB state_free=8GiB"
     )
     assert shown[1] == (
-        "08:00:00 gaudi-7 card 0 use=87% hbm=88473/98304MiB power=480/600W temperature=64C links=ok state=busy "
-        "owner=qwen"
+        "08:00:00 gaudi-7 card 0 use=87% hbm=88473/98304MiB power=480/600W temperature=64C "
+        "links=ok state=busy owner=qwen"
     )
     assert shown[5] == (
-        "08:00:00 gaudi-7 card 4 use=- hbm=-/-MiB power=-/-W temperature=- links=- state=LOST owner=-"
+        "08:00:00 gaudi-7 card 4 use=- hbm=-/-MiB power=-/-W temperature=- links=- state=LOST "
+        "owner=-"
     )
     assert shown[9] == (
-        "08:00:00 gaudi-7 service qwen phase=ready running=24 waiting=3 tokens/s=612.4 ttft=384ms tpot=27ms kv=97% "
-        "preemptions=12 compiles=0 restarts=1 power=960W"
+        "08:00:00 gaudi-7 service qwen phase=ready running=24 waiting=3 tokens/s=612.4 "
+        "ttft=384ms tpot=27ms kv=97% preemptions=12 compiles=0 restarts=1 power=960W"
     )
     assert shown[-1] == "08:00:00 gaudi-9 host state=no_answer_for_5_s"
 

@@ -125,7 +125,9 @@ def wheel(folder: Path, version: str) -> None:
     files = {
         "vllm/__init__.py": f"__version__ = '{version}'\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
     record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
     folder.mkdir(exist_ok=True)

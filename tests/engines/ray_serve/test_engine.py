@@ -1,4 +1,5 @@
-"""Ray Serve around an engine: plans of the guide's examples, sets of cards, replicas, what is refused."""
+"""Ray Serve around an engine: plans of the guide's examples, sets of cards, replicas, what is
+refused."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def compare(name: str, document: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "model", "engine", "wishes"),
     [
-        # Ray's guide "Serve Llama2-7b/70b on a single or multiple Intel Gaudi Accelerator": one card, then eight
+        # Ray's guide "Serve Llama2-7b/70b on a single or multiple Intel Gaudi Accelerator": one
+        # card, then eight
         ("one-card", "meta-llama/Llama-2-7b-chat-hf", FORK, {"cards": 1, "port": 8000}),
         (
             "one-card-plain",

@@ -1,4 +1,5 @@
-"""What runs inside Ray, as far as it needs no Ray: sets of cards with real locks and processes, environments."""
+"""What runs inside Ray, as far as it needs no Ray: sets of cards with real locks and processes,
+environments."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def test_a_killed_replica_gives_its_set_back_and_its_engine_is_ended(tmp_path: P
         from gaudi_ray_slots import claim
         from pathlib import Path
         slot = claim(Path({str(tmp_path)!r}), [{{"modules": [0]}}])
-        engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
+                                  start_new_session=True)
         slot.sign(engine.pid)
         print(engine.pid, flush=True)
         time.sleep(600)
@@ -205,10 +207,12 @@ def test_an_engine_is_ended_with_what_it_started(tmp_path: Path) -> None:
     from gaudi_ray_engine import EngineChild
     from gaudi_ray_slots import members
 
-    stubborn = "import signal, subprocess, sys, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); "
-    script = (
-        stubborn
-        + "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); time.sleep(600)"
+    stubborn = (
+        "import signal, subprocess, sys, time; signal.signal(15, signal.SIG_IGN); print('up', "
+        "flush=True); "
+    )
+    script = stubborn + (
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); time.sleep(600)"
     )
     taken = slot(tmp_path)
     child = EngineChild([sys.executable, "-c", script], taken)

@@ -1,4 +1,5 @@
-"""The check of a Serve config: what Ray takes in silence is found, and nothing ends in a traceback."""
+"""The check of a Serve config: what Ray takes in silence is found, and nothing ends in a
+traceback."""
 
 from __future__ import annotations
 

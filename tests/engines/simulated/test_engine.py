@@ -23,8 +23,8 @@ from tests.support.vllm_gaudi_plans import plan as gaudi_plan
 
 DEEPSEEK = replace(
     LLAMA, name="DeepSeek-R1", architecture="DeepseekV3ForCausalLM", model_type="deepseek_v3",
-    parameters=671_026_419_200, quantization="fp8", moe=True, experts=256, layers=61, hidden_size=7168, heads=128,
-    kv_heads=128, mla_rank=576, remote_code=True,
+    parameters=671_026_419_200, quantization="fp8", moe=True, experts=256, layers=61,
+    hidden_size=7168, heads=128, kv_heads=128, mla_rank=576, remote_code=True,
 )  # fmt: skip
 
 

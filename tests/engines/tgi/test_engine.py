@@ -1,4 +1,5 @@
-"""TGI in its container: the guide's commands, the launcher's own option table, tokens, versions, what is lost."""
+"""TGI in its container: the guide's commands, the launcher's own option table, tokens, versions,
+what is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whatever is asked of TGI: its launcher's own option table takes our words, or the user gets a sentence."""
+"""Whatever is asked of TGI: its launcher's own option table takes our words, or the user gets a
+sentence."""
 
 from __future__ import annotations
 
@@ -33,9 +34,13 @@ def test_the_launchers_own_table_refuses_what_is_not_in_it() -> None:
 
 LAUNCHER = st.sampled_from(
     [
-        (), ("--json-output",), ("--max-best-of", "3"), ("--waiting-served-ratio=0.5",), ("-g", "30"), ("-e",),
-        ("--max-batch-size", "8"), ("--revision", "main"), ("--usage-stats", "on"), ("--payload-limit", "9000000"),
-        ("--kv-cache-dtype", "fp8_e4m3fn"), ("--prometheus-port", "9001"), ("--cors-allow-origin", "http://a"),
+        (), ("--json-output",), ("--max-best-of", "3"), ("--waiting-served-ratio=0.5",), ("-g",
+                                                                                          "30"),
+                                                                                          ("-e",),
+        ("--max-batch-size", "8"), ("--revision", "main"), ("--usage-stats", "on"),
+        ("--payload-limit", "9000000"),
+        ("--kv-cache-dtype", "fp8_e4m3fn"), ("--prometheus-port", "9001"), ("--cors-allow-origin",
+                                                                            "http://a"),
     ]
 )  # fmt: skip
 REQUESTS = st.builds(

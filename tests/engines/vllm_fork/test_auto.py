@@ -1,4 +1,5 @@
-"""Our own tuning: each difference from the start scripts, with its reason, and what is refused before a start."""
+"""Our own tuning: each difference from the start scripts, with its reason, and what is refused
+before a start."""
 
 from __future__ import annotations
 
@@ -171,7 +172,8 @@ def test_buckets_are_planned_for_the_blocks_that_the_memory_leaves(
     top = setting(made, "VLLM_DECODE_BLOCK_BUCKET_MAX")
     told = top or setting(made, "VLLM_EXPONENTIAL_BUCKETING")
     assert told is not None and told.reason.values["graphs"] == made.buckets.graphs
-    # a larger cache than thought has its buckets too; the exponential list follows the engine's own number
+    # a larger cache than thought has its buckets too; the exponential list follows the engine's own
+    # number
     assert (top is None) == (made.bucket_strategy == "exponential")
     assert top is None or int(top.value or 0) >= bounds.max_num_seqs * bounds.blocks_per_sequence
 
@@ -211,7 +213,8 @@ def test_prefix_caching_keeps_one_prompt_a_step() -> None:
 
 
 def test_prefix_caching_on_1_22_does_not_warm_up_every_context() -> None:
-    """A linear list has each length with each context that fits beside it: 4224 prompt graphs for these words."""
+    """A linear list has each length with each context that fits beside it: 4224 prompt graphs
+    for these words."""
     extra = ("--enable-prefix-caching",)
     known = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
     made = plan(known, "vllm-fork@1.22", extra=extra, max_num_seqs=128, max_model_len=16384)

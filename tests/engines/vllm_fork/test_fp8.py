@@ -1,4 +1,5 @@
-"""fp8 in plans: the QUANT_CONFIG that was found, the cache type that its file asks for, and what is left out."""
+"""fp8 in plans: the QUANT_CONFIG that was found, the cache type that its file asks for, and what
+is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reference tuning against every recorded start of the public scripts: env and argv compared whole."""
+"""Reference tuning against every recorded start of the public scripts: env and argv compared
+whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""vllm-gaudi: the buckets of a plan, as a file of the planner's or by the engine's own strategies."""
+"""vllm-gaudi: the buckets of a plan, as a file of the planner's or by the engine's own
+strategies."""
 
 from __future__ import annotations
 

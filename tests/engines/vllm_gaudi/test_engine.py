@@ -1,4 +1,5 @@
-"""vllm-gaudi: what is planned, what is refused, and that upstream vLLM's own parser takes every argv."""
+"""vllm-gaudi: what is planned, what is refused, and that upstream vLLM's own parser takes every
+argv."""
 
 from __future__ import annotations
 
@@ -429,8 +430,8 @@ GUIDES: dict[str, dict[str, Any]] = {
         "reduce": (8, 24000),
         "cache_dir": "/data/warmup_cache",
     },
-    # -q, its neural compressor switch, is a QUANT_CONFIG here; the converted checkpoint needs none. Its own code is
-    # agreed to, which the start script does unasked
+    # -q, its neural compressor switch, is a QUANT_CONFIG here; the converted checkpoint needs none.
+    # Its own code is agreed to, which the start script does unasked
     "3.1 DeepSeek-R1-0528-G2 on eight cards": {
         "model": "/data/hf_models/DeepSeek-R1-0528-G2",
         "cards": 8,
@@ -525,7 +526,8 @@ def of_guide(wishes: dict[str, Any]) -> Plan:
 
 
 def shown(made: Plan) -> dict[str, Any]:
-    """A plan as the golden file keeps it: buckets counted, and their file without the digest of its text."""
+    """A plan as the golden file keeps it: buckets counted, and their file without the digest of
+    its text."""
     document = json.loads(
         re.sub(r"buckets-[0-9a-f]{12}", "buckets-DIGEST", json.dumps(made.to_json()))
     )

@@ -1,4 +1,5 @@
-"""The memory of every row of the plugin's own launcher's table, against what that launcher computes of it.
+"""The memory of every row of the plugin's own launcher's table, against what that launcher
+computes of it.
 
 The answers were made by executing its rules; the data files name their sources.
 """
@@ -32,7 +33,8 @@ FORK: list[dict[str, Any]] = json.loads((DATA / "vllm-fork-1.22.json").read_text
     "rows"
 ]
 HOSTS = {"GAUDI2": simulated.make("hls2"), "GAUDI3": simulated.make("gaudi3-oam")}
-# of its own, the launcher counts a card's whole memory less 2 GiB; we count what a process was seen to get of it
+# of its own, the launcher counts a card's whole memory less 2 GiB; we count what a process was seen
+# to get of it
 CARD_GIB = {"GAUDI2": 96 - 2, "GAUDI3": 128 - 2}
 
 
@@ -113,8 +115,8 @@ def test_the_same_or_better_than_the_launcher(case: dict[str, Any], mode: tuple[
         pytest.approx(0),
         pytest.approx(0.01),
     )
-    # difference 2: graphs are counted. With contiguous PA the engine's exponential list can be longer than their
-    # estimate, by three percent of the share at most; the planned file never is
+    # difference 2: graphs are counted. With contiguous PA the engine's exponential list can be
+    # longer than their estimate, by three percent of the share at most; the planned file never is
     more = share(made, "VLLM_GRAPH_RESERVED_MEM") - theirs["VLLM_GRAPH_RESERVED_MEM"]
     assert more <= (0.03 if mode else 0) + 1e-9
     # together: never less cache than theirs but for these two
@@ -196,8 +198,9 @@ def test_a_model_outside_the_table_is_assumed_and_says_so() -> None:
 
 def test_a_share_that_leaves_less_than_the_need_says_so() -> None:
     model = Model(
-        "/m/mine", "mine", "config.json", "LlamaForCausalLM", weight_bytes=86 << 30, dtype="bfloat16", layers=32,
-        attention_layers=32, kv_heads=8, heads=32, head_dim=128, hidden_size=4096, intermediate_size=14336,
+        "/m/mine", "mine", "config.json", "LlamaForCausalLM", weight_bytes=86 << 30,
+        dtype="bfloat16", layers=32, attention_layers=32, kv_heads=8, heads=32, head_dim=128,
+        hidden_size=4096, intermediate_size=14336,
     )  # fmt: skip
     request = Request(model=model.path, cards=1, max_model_len=2048, force=True)
     made = make_plan(request, HOSTS["GAUDI2"], model, find("vllm-gaudi"))

@@ -1,4 +1,5 @@
-"""The phases of a calibration as words, against the options that the real scripts have, and each model's rules."""
+"""The phases of a calibration as words, against the options that the real scripts have, and each
+model's rules."""
 
 from __future__ import annotations
 
@@ -337,7 +338,10 @@ def test_the_words_of_deepseek_r1_are_those_of_its_script(tmp_path: Path) -> Non
     rules = rules_for(wish.name, DEEPSEEK)
     (only,) = phases(wish, read_scripts(folder, calibration(DEEPSEEK)), rules, PLACES, "/py")
     # scripts/run_inc_calib.sh, and --nprompts of the README's line for this model
-    wanted = f"/py {folder}/run_example_tp.py --model /m/DeepSeek-V3.1-G2 --tokenizer /m/DeepSeek-V3.1-G2 --tp_size 8"
+    wanted = (
+        f"/py {folder}/run_example_tp.py --model /m/DeepSeek-V3.1-G2 --tokenizer "
+        "/m/DeepSeek-V3.1-G2 --tp_size 8"
+    )
     wanted += (
         " --ep_size 8 --nprompts 5000 --osl 32 --max_num_seqs 1 --max_model_len 2048 --dataset pile"
     )

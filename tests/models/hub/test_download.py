@@ -1,4 +1,5 @@
-"""Real pulls with the real client libraries from a hub on this machine: whole, cut, lied to, killed, resumed."""
+"""Real pulls with the real client libraries from a hub on this machine: whole, cut, lied to,
+killed, resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every signature is found, in the right order, in both languages; nothing is found where nothing is wrong."""
+"""Every signature is found, in the right order, in both languages; nothing is found where
+nothing is wrong."""
 
 from __future__ import annotations
 
@@ -28,11 +29,17 @@ TEXTS = [
     ),
     (
         "no_kv_blocks",
-        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+        (
+            "ValueError: No available memory for the cache blocks. Try increasing "
+            "`gpu_memory_utilization`"
+        ),
     ),
     (
         "kv_too_small",
-        "ValueError: The model's max seq len (40960) is larger than the maximum number of tokens that",
+        (
+            "ValueError: The model's max seq len (40960) is larger than the maximum number of "
+            "tokens that"
+        ),
     ),
     (
         "not_enough_devices",
@@ -57,7 +64,10 @@ TEXTS = [
     ("node_create", "RuntimeError: synNodeCreateWithId failed for node: gelu_fwd_bf16"),
     (
         "version_mismatch",
-        "optimum-habana v1.11 has been validated for SynapseAI v1.15.0 but the driver version is v1.14.0",
+        (
+            "optimum-habana v1.11 has been validated for SynapseAI v1.15.0 but the driver "
+            "version is v1.14.0"
+        ),
     ),
     (
         "gaudi1",
@@ -70,7 +80,10 @@ TEXTS = [
     ),
     (
         "tokenizer",
-        "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported.",
+        (
+            "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently "
+            "imported."
+        ),
     ),
     (
         "remote_code",
@@ -78,20 +91,32 @@ TEXTS = [
     ),
     (
         "shards",
-        "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer",
+        (
+            "safetensors_rust.SafetensorError: Error while deserializing header: "
+            "MetadataIncompleteBuffer"
+        ),
     ),
     ("quant_config", "AssertionError: INC QUANT_CONFIG file not found"),
     (
         "quant_config",
-        "FileNotFoundError: [Errno 2] No such file or directory: '/m/inc_output_hooks_maxabs_0_8.json'",
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: "
+            "'/m/inc_output_hooks_maxabs_0_8.json'"
+        ),
     ),
     (
         "bucket_limit",
-        "RuntimeError: VLLM_PROMPT_BS_BUCKET_LIMIT: exception during construction: invalid literal for int()",
+        (
+            "RuntimeError: VLLM_PROMPT_BS_BUCKET_LIMIT: exception during construction: invalid "
+            "literal for int()"
+        ),
     ),
     (
         "bucket_config",
-        "AssertionError: Min. batch size cannot be greater than max. batch size. If you want to skip",
+        (
+            "AssertionError: Min. batch size cannot be greater than max. batch size. If you want "
+            "to skip"
+        ),
     ),
     (
         "bucket_config",
@@ -127,11 +152,17 @@ TEXTS = [
     ("concurrency", "assert num_output_tokens == 0, (f'req_id: cmpl-benchmark-serving39-0')"),
     (
         "heads",
-        "ValueError: Total number of attention heads (64) must be divisible by tensor parallel size (6).",
+        (
+            "ValueError: Total number of attention heads (64) must be divisible by tensor parallel "
+            "size (6)."
+        ),
     ),
     (
         "too_long",
-        "ValueError: User-specified max_model_len (40960) is greater than the derived max_model_len",
+        (
+            "ValueError: User-specified max_model_len (40960) is greater than the derived "
+            "max_model_len"
+        ),
     ),
     (
         "not_supported",
@@ -144,7 +175,10 @@ TEXTS = [
     ("hccl", "RuntimeError: hcclCommInitRank failed"),
     (
         "port_in_use",
-        "docker: Error response from daemon: Bind for 127.0.0.1:80 failed: port is already allocated.",
+        (
+            "docker: Error response from daemon: Bind for 127.0.0.1:80 failed: port is already "
+            "allocated."
+        ),
     ),
     (
         "tgi_batch_size",
@@ -168,7 +202,10 @@ TEXTS = [
     ("docker_image", "docker: Error response from daemon: manifest unknown."),
     (
         "docker_init",
-        'docker: Error response from daemon: exec: "docker-init": executable file not found in $PATH.',
+        (
+            'docker: Error response from daemon: exec: "docker-init": executable file not found in '
+            "$PATH."
+        ),
     ),
     (
         "docker_cpus",
@@ -204,7 +241,10 @@ TEXTS = [
     ("quant_method", "ValueError: fp8 quantization is currently not supported in hpu."),
     (
         "quant_method",
-        "ValueError: The quantization method compressed-tensors is not supported for the current GPU.",
+        (
+            "ValueError: The quantization method compressed-tensors is not supported for the "
+            "current GPU."
+        ),
     ),
     (
         "host_oom",
@@ -217,12 +257,18 @@ TEXTS = [
     ),
     (
         "process_gone",
-        "(APIServer pid=1) ERROR 11-21 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting",
+        (
+            "(APIServer pid=1) ERROR 11-21 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, "
+            "shutting"
+        ),
     ),
     ("process_gone", 'ERROR 11-21 [client.py:305] RuntimeError("Engine process (pid 9) died.")'),
     (
         "process_gone",
-        "ERROR 11-21 [multiproc_worker_utils.py:124] Worker VllmWorkerProcess pid 9 died, exit code: -9",
+        (
+            "ERROR 11-21 [multiproc_worker_utils.py:124] Worker VllmWorkerProcess pid 9 died, exit "
+            "code: -9"
+        ),
     ),
     ("synapse", "FATAL ERROR :: MODULE:PT_BRIDGE Exception in Launch thread..."),
     ("synapse", "RuntimeError: synStatus=26 [Generic failure] Stream synchronise failed."),
@@ -244,12 +290,18 @@ TEXTS = [
     ),
     (
         "tokenizer",
-        "AttributeError: Qwen2Tokenizer has no attribute all_special_tokens_extended. Did you mean:",
+        (
+            "AttributeError: Qwen2Tokenizer has no attribute all_special_tokens_extended. Did you "
+            "mean:"
+        ),
     ),
     ("hugepages", "kernel: HugePages_Free: 0 of 15000"),
     (
         "hugepages",
-        "0/3 nodes are available: 3 Insufficient hugepages-2Mi. preemption: 0/3 nodes are available",
+        (
+            "0/3 nodes are available: 3 Insufficient hugepages-2Mi. preemption: 0/3 nodes are "
+            "available"
+        ),
     ),
     ("hugepages", "ERROR: could not allocate 4096 huge pages of 2 MB"),
     (
@@ -270,21 +322,31 @@ TEXTS = [
     ("no_tokenizer", "ValueError: Either model_file or model_proto must be specified."),
     (
         "expert_parallel_dense",
-        "ValueError: Number of experts in the model must be greater than 0 when expert parallelism is enabled.",
+        (
+            "ValueError: Number of experts in the model must be greater than 0 when expert "
+            "parallelism is enabled."
+        ),
     ),
     (
         "model_type",
-        "ValueError: The checkpoint you are trying to load has model type `glm_moe_dsa` but Transformers does not "
-        "recognize this architecture. This could be because of an issue with the checkpoint",
+        "ValueError: The checkpoint you are trying to load has model type `glm_moe_dsa` but "
+        "Transformers does not recognize this architecture. This could be because of an issue "
+        "with the checkpoint",
     ),
     (
         "recompile",
-        "torch._dynamo.exc.RecompileError: Recompilation triggered with skip_guard_eval_unsafe stance.",
+        (
+            "torch._dynamo.exc.RecompileError: Recompilation triggered with skip_guard_eval_unsafe "
+            "stance."
+        ),
     ),
     ("fastapi_routes", "AttributeError: '_IncludedRouter' object has no attribute 'path'"),
     (
         "optimum_transformers",
-        "ImportError: cannot import name '_VALID_DICT_FIELDS' from 'transformers.training_args' (/x/y.py)",
+        (
+            "ImportError: cannot import name '_VALID_DICT_FIELDS' from "
+            "'transformers.training_args' (/x/y.py)"
+        ),
     ),
     ("socket_path", "OSError: AF_UNIX path too long"),
     (
@@ -297,7 +359,10 @@ TEXTS = [
     ),
     (
         "ray_resources",
-        "ValueError: The number of required HPUs exceeds the total number of available HPUs in the placement group",
+        (
+            "ValueError: The number of required HPUs exceeds the total number of available HPUs in "
+            "the placement group"
+        ),
     ),
     ("low_nofile", "Traceback: Found ulimit of 1024 and failed to automatically increase"),
 ]
@@ -314,7 +379,10 @@ SLOW = [
     ),
     (
         "preempted",
-        "WARNING 04-28 [scheduler.py:1] Sequence group cmpl-1-0 is preempted by PreemptionMode.RECOMPUTE mode",
+        (
+            "WARNING 04-28 [scheduler.py:1] Sequence group cmpl-1-0 is preempted by "
+            "PreemptionMode.RECOMPUTE mode"
+        ),
     ),
 ]
 
@@ -371,10 +439,12 @@ def test_killed_from_outside_is_told_by_the_status() -> None:
 
 def test_warnings_that_every_start_survives_are_no_cause() -> None:
     text = (
-        "WARNING 11-21 03:02:41 [utils.py:2385] Found ulimit of 20000 and failed to automatically increase with "
-        "error current limit exceeds maximum limit. This can cause fd limit errors like `OSError: [Errno 24] Too "
-        "many open files`. Consider increasing with ulimit -n\n"
-        "INFO 11-21 03:02:41 [api_server.py:1043] args: Namespace(trust_remote_code=True, port=8000)\n"
+        "WARNING 11-21 03:02:41 [utils.py:2385] Found ulimit of 20000 and failed to "
+        "automatically increase with error current limit exceeds maximum limit. This can cause "
+        "fd limit errors like `OSError: [Errno 24] Too many open files`. Consider increasing "
+        "with ulimit -n\n"
+        "INFO 11-21 03:02:41 [api_server.py:1043] args: Namespace(trust_remote_code=True, "
+        "port=8000)\n"
     )
     assert diagnose(text).causes == ()
     # only where it failed, and the log has no error at all
@@ -395,13 +465,19 @@ def test_warnings_that_every_start_survives_are_no_cause() -> None:
 
 
 def test_a_healthy_line_with_a_prefix_or_colours_is_no_cause() -> None:
-    said = "INFO 11-21 03:02:41 [core.py:58] Initializing a V1 LLM engine with config: trust_remote_code=True"
+    said = (
+        "INFO 11-21 03:02:41 [core.py:58] Initializing a V1 LLM engine with config: "
+        "trust_remote_code=True"
+    )
     assert diagnose(f"(EngineCore_DP0 pid=7) {said}").causes == ()
     assert diagnose(f"\x1b[1;36m(EngineCore_DP0 pid=7)\x1b[0;0m {said}").causes == ()
 
 
 def test_line_numbers_are_those_of_an_editor() -> None:
-    text = "one\r\n 10%|#\r 20%|##\r\nValueError: /m requires you to execute the configuration file in it"
+    text = (
+        "one\r\n 10%|#\r 20%|##\r\n"
+        "ValueError: /m requires you to execute the configuration file in it"
+    )
     assert [number for number, _ in diagnose(text).causes[0].evidence] == [3]
 
 
@@ -420,11 +496,12 @@ OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB\n"
 
 def test_what_a_healthy_start_warns_of_is_no_failure() -> None:
     text = (
-        "optimum-habana v1.11 has been validated for SynapseAI v1.15.0 but the driver version is v1.14.0\n"
-        "WARNING urllib3: Max retries exceeded with url: /stats\n"
+        "optimum-habana v1.11 has been validated for SynapseAI v1.15.0 but the driver version is "
+        "v1.14.0\nWARNING urllib3: Max retries exceeded with url: /stats\n"
         "WARNING hub: 401 Client Error for a file that is not needed\n"
         "WARNING Unable to load vocabulary from file\n"
-        "'(MaxRetryError('HTTPSConnectionPool: Max retries exceeded with url: /'))' thrown while requesting GET x\n"
+        "'(MaxRetryError('HTTPSConnectionPool: Max retries exceeded with url: /'))' thrown while "
+        "requesting GET x\n"
     )
     assert diagnose(text + UP, exit_status=None) == diagnose(UP)
     assert not diagnose(text + UP).failed
@@ -433,7 +510,10 @@ def test_what_a_healthy_start_warns_of_is_no_failure() -> None:
 def test_one_request_that_failed_is_no_failed_engine() -> None:
     found = diagnose(
         UP
-        + "WARNING Max retries exceeded with url\nERROR ValueError: Contiguous PA doesn't support APC\n"
+        + (
+            "WARNING Max retries exceeded with url\n"
+            "ERROR ValueError: Contiguous PA doesn't support APC\n"
+        )
     )
     assert (found.failed, found.permanent, [cause.id for cause in found.causes]) == (
         False,
@@ -590,9 +670,10 @@ def test_what_failed_under_load_failed_when_it_was_up() -> None:
 
 def test_a_core_that_was_killed_under_the_server() -> None:
     text = (
-        f"{UP}(APIServer pid=1) WARNING 11-21 12:00:42 [c.py:817] [shutdown] MPClient: engine core exited "
-        "unexpectedly; starting cleanup\n(APIServer pid=1) ERROR 11-21 12:00:42 [a.py:906] "
-        "EngineDeadError: EngineCore encountered an issue.\nINFO:     Shutting down\n"
+        f"{UP}(APIServer pid=1) WARNING 11-21 12:00:42 [c.py:817] [shutdown] MPClient: engine "
+        "core exited unexpectedly; starting cleanup\n"
+        "(APIServer pid=1) ERROR 11-21 12:00:42 [a.py:906] EngineDeadError: EngineCore "
+        "encountered an issue.\nINFO:     Shutting down\n"
     )
     found = diagnose(text, exit_status=0, outcome="died")
     assert ([cause.id for cause in found.causes], found.phase) == (
@@ -608,7 +689,10 @@ def test_what_an_ordered_end_prints_while_it_starts_is_no_failure() -> None:
     assert diagnose(f"{OOM}{text}", exit_status=1, outcome="stopped").failed
 
 
-ULIMIT = "WARNING 11-21 03:02:41 [utils.py:2385] Found ulimit of 20000 and failed to automatically increase\n"
+ULIMIT = (
+    "WARNING 11-21 03:02:41 [utils.py:2385] Found ulimit of 20000 and failed to automatically "
+    "increase\n"
+)
 CORE = "RuntimeError: Engine process failed to start. See stack trace for the root cause.\n"
 
 
@@ -707,8 +791,12 @@ def test_a_secret_in_an_error_is_not_repeated_in_its_title() -> None:
 
 
 def test_one_warning_beside_an_error_hides_neither() -> None:
-    """No status is known, and no line of the engine says that it failed: the kernel's line alone does."""
-    text = "WARNING hub: Max retries exceeded with url: /stats\nkernel: Out of memory: Killed process 1 (python3)\n"
+    """No status is known, and no line of the engine says that it failed: the kernel's line alone
+    does."""
+    text = (
+        "WARNING hub: Max retries exceeded with url: /stats\n"
+        "kernel: Out of memory: Killed process 1 (python3)\n"
+    )
     assert [cause.id for cause in diagnose(text).causes] == ["oom_killer", "offline"]
 
 

@@ -1,4 +1,5 @@
-"""Logs as `why` meets them: carried by compose, kubectl or journalctl; cut off in the middle; in Chinese."""
+"""Logs as `why` meets them: carried by compose, kubectl or journalctl; cut off in the middle; in
+Chinese."""
 
 from __future__ import annotations
 

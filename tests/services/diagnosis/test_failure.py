@@ -1,4 +1,5 @@
-"""What a failed launch shows: its log's last lines first, the diagnosis with the matched line last."""
+"""What a failed launch shows: its log's last lines first, the diagnosis with the matched line
+last."""
 
 from __future__ import annotations
 
@@ -47,9 +48,9 @@ def test_an_error_without_a_signature_is_shown_however_far_up_it_is(tmp_path: Pa
     )
     lines = detail(log)
     assert (
-        "likely cause: No known cause matches. The error in the log is: ZeroDivisionError: division by zero"
-        in lines
-    )
+        "likely cause: No known cause matches. The error in the log is: ZeroDivisionError: "
+        "division by zero"
+    ) in lines
     assert lines.index("  > ZeroDivisionError: division by zero") > lines.index("INFO later")
 
 

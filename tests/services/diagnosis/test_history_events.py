@@ -52,7 +52,10 @@ def said(points: list[HistoryPoint]) -> list[str]:
 
 def test_preemptions_are_joined_with_the_load_that_doubled_before() -> None:
     assert said(hour(doubled=59, preempted=62)) == [
-        "Preemptions began at 14:02, 3 min after the load doubled (8 -> 17 requests): 348 since then."
+        (
+            "Preemptions began at 14:02, 3 min after the load doubled (8 -> 17 requests): 348 "
+            "since then."
+        )
     ]
 
 
@@ -67,7 +70,10 @@ def test_a_doubling_long_before_or_after_is_no_reason() -> None:
 
 def test_a_ttft_that_doubled_is_named_with_its_values() -> None:
     assert said(hour(doubled=58, slow=60)) == [
-        "TTFT rose from 400 ms to 2000 ms at 14:00, 2 min after the load doubled (8 -> 17 requests)."
+        (
+            "TTFT rose from 400 ms to 2000 ms at 14:00, 2 min after the load doubled (8 -> 17 "
+            "requests)."
+        )
     ]
 
 

@@ -55,7 +55,10 @@ def test_no_shared_log_is_missing() -> None:
     assert {path.name for path in SHARED.glob("*.txt")} - {"SOURCES.md"} == set(GOLDEN)
 
 
-WARMUP = "INFO 11-21 03:03:01 [hpu_model_runner.py:2587] [Warmup][Prompt][{}/4] batch_size:1 seq_len:128 free_mem:0 B\n"
+WARMUP = (
+    "INFO 11-21 03:03:01 [hpu_model_runner.py:2587] [Warmup][Prompt][{}/4] batch_size:1 "
+    "seq_len:128 free_mem:0 B\n"
+)
 
 
 def test_time_left_learns_from_the_graphs_done() -> None:
@@ -107,8 +110,8 @@ def test_a_crash_of_another_rank_is_seen() -> None:
     assert progress.phase == "failed"
 
 
-# as tqdm 4.67 writes it to a pipe: CR first, the postfix behind (vllm-gaudi@091bbadd hpu_model_runner.py
-# warmup_graphs: desc with a colon of its own, unit item, postfix idx/total)
+# as tqdm 4.67 writes it to a pipe: CR first, the postfix behind (vllm-gaudi@091bbadd
+# hpu_model_runner.py warmup_graphs: desc with a colon of its own, unit item, postfix idx/total)
 BAR = "\r{} warmup processing:  {}%|###3      | {}/{} [00:0{}<00:00,  1.5item/s, {}/{}]"
 
 
@@ -134,7 +137,8 @@ def test_the_plugins_bars_with_carriage_returns() -> None:
 
 
 def test_the_bars_of_several_ranks_are_one() -> None:
-    """Ranks draw on the same standard error, each a little behind the other, and no bar has a prefix."""
+    """Ranks draw on the same standard error, each a little behind the other, and no bar has a
+    prefix."""
     follower = Follower()
     seen = []
     for done in range(1, 5):
@@ -188,7 +192,8 @@ def test_the_plugins_bars_end_with_carriage_returns() -> None:
 
 def test_thousands_separators() -> None:
     progress = follow(
-        "INFO GPU KV cache size: 12,345 tokens\nINFO Maximum concurrency for 4,352 tokens per request: 1,010.59x\n"
+        "INFO GPU KV cache size: 12,345 tokens\n"
+        "INFO Maximum concurrency for 4,352 tokens per request: 1,010.59x\n"
     )
     assert progress.facts == {"kv_tokens": 12345, "max_concurrency": 1010.59, "max_model_len": 4352}
 
@@ -235,7 +240,10 @@ def tgi_line(target: str, message: str, *, as_json: bool) -> str:
             json.dumps({"timestamp": "2025", "level": "INFO", "message": message, "target": target})
             + "\n"
         )
-    return f"\x1b[2m2025-01-01T00:00:00.000000Z\x1b[0m \x1b[32m INFO\x1b[0m {target}: {message.strip()}\n"
+    return (
+        f"\x1b[2m2025-01-01T00:00:00.000000Z\x1b[0m \x1b[32m INFO\x1b[0m {target}: "
+        f"{message.strip()}\n"
+    )
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -246,7 +254,8 @@ def test_tgi_from_its_start_to_connected(as_json: bool) -> None:
     assert [(phase.name, phase.items) for phase in progress.phases] == [
         ("start", 0),
         ("load", 0),
-        # shapes over the prefill budget are passed over and counted: what was warmed stands in the last line
+        # shapes over the prefill budget are passed over and counted: what was warmed stands in the
+        # last line
         ("warmup_prompt", 3),
         ("warmup_decode", 1),
         ("ready", 0),
@@ -297,13 +306,19 @@ def test_lines_that_look_like_json(line: str) -> None:
 
 
 def test_an_ordered_stop_is_no_crash() -> None:
-    text = "INFO:     Application startup complete.\nINFO:     Shutting down\nvllm.EngineDeadError: EngineCore died\n"
+    text = (
+        "INFO:     Application startup complete.\nINFO:     Shutting down\n"
+        "vllm.EngineDeadError: EngineCore died\n"
+    )
     assert follow(text).phase == "stopping"
     assert not diagnose(text, exit_status=0).failed
 
 
 def test_shapes_that_compile_at_run_time_are_kept_as_warnings() -> None:
-    line = "WARNING 04-09 11:25:43 [hpu_model_runner.py:1227] Configuration: (prompt, 1, 4096) was not warmed-up!\n"
+    line = (
+        "WARNING 04-09 11:25:43 [hpu_model_runner.py:1227] Configuration: (prompt, 1, 4096) was "
+        "not warmed-up!\n"
+    )
     assert follow(line * 300).warnings == ("was not warmed-up!",) * 200
 
 

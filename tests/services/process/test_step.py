@@ -18,7 +18,10 @@ from gaudi_launch.services.process.step import StepProgress, read_progress, run_
         ("", None),
         ("nothing to count", None),
         (
-            "Processed prompts:   3%|x         | 1/32 [00:05]\rProcessed prompts:   6%|x | 2/32 [00:06]",
+            (
+                "Processed prompts:   3%|x         | 1/32 [00:05]\rProcessed prompts:   6%|x | "
+                "2/32 [00:06]"
+            ),
             ("Processed prompts", 2, 32),
         ),
         (

@@ -1,4 +1,5 @@
-"""Real processes and real signals: an engine is started, followed, found ready and ended without a remainder."""
+"""Real processes and real signals: an engine is started, followed, found ready and ended without
+a remainder."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from tests.support.waiting import GENEROUS
 
 
 class Recorder:
-    """A watcher that writes down what it was told, and acts once it is ready and when it is to end."""
+    """A watcher that writes down what it was told, and acts once it is ready and when it is to
+    end."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""One damaged file of a service costs that service, never another one or a command that lists them."""
+"""One damaged file of a service costs that service, never another one or a command that lists
+them."""
 
 from __future__ import annotations
 

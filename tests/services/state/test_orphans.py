@@ -1,4 +1,5 @@
-"""Whose launcher is dead, and of whom that cannot be told: with real namespaces, rights and removed folders."""
+"""Whose launcher is dead, and of whom that cannot be told: with real namespaces, rights and
+removed folders."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ Launch = Callable[..., tuple[subprocess.Popen[bytes], int]]
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
-    """Start a launcher after some words (``unshare -m ...``), named as ours is; with it the pid of its engine."""
+    """Start a launcher after some words (``unshare -m ...``), named as ours is; with it the pid
+    of its engine."""
     started: list[subprocess.Popen[bytes]] = []
     engines: list[int] = []
     package = tmp_path / "package" / "gaudi_launch_stand_in"
@@ -92,7 +94,8 @@ def seen(pid: int) -> str:
 
 
 def in_own_mounts(folder: Path) -> tuple[str, ...]:
-    """The words that start a program with a file system of its own at ``folder``, as a container has."""
+    """The words that start a program with a file system of its own at ``folder``, as a container
+    has."""
     folder.mkdir(parents=True, exist_ok=True)
     return ("unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(folder))
 
@@ -121,7 +124,10 @@ def test_a_link_is_followed_as_the_process_would(launch: Launch, own_state: Path
     own_state.mkdir()
     here = own_state.with_name("elsewhere")
     here.mkdir()
-    inside = 'mount -t tmpfs none "$0" && mkdir "$0/kept" && ln -sfn "$0/kept" "$1/gaudi-launch" && shift && exec "$@"'
+    inside = (
+        'mount -t tmpfs none "$0" && mkdir "$0/kept" && ln -sfn "$0/kept" "$1/gaudi-launch" && '
+        'shift && exec "$@"'
+    )
     _, engine = launch("unshare", "-m", "sh", "-c", inside, str(here), str(own_state), named=False)
     assert lineage.seen_by(engine, own_state / "gaudi-launch/services/a/lock").is_file()
     assert seen(engine) == "alive"
@@ -131,7 +137,8 @@ DROPPED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-ca
 
 
 def without_rights(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of ours as root that may not look into another user's folders, as on a home by NFS."""
+    """Run a command of ours as root that may not look into another user's folders, as on a home
+    by NFS."""
     return subprocess.run(
         [*DROPPED, sys.executable, "-m", "gaudi_launch", *words],
         capture_output=True,

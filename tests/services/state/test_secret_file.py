@@ -1,4 +1,5 @@
-"""The file of secret options: only its owner can read it, and a plan names it where the engine finds it."""
+"""The file of secret options: only its owner can read it, and a plan names it where the engine
+finds it."""
 
 from __future__ import annotations
 

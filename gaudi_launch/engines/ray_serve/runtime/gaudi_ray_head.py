@@ -32,7 +32,8 @@ _LOGS_PREFIX = "gaudi-launch-ray-logs-"
 _KEPT_LOGS = 3
 # the longest path that a Unix socket may have (linux: sun_path is 108 bytes with its end)
 _LONGEST_SOCKET = 107
-# below a session's folder; the longest names of Ray 2.60.0 (python/ray/dashboard: one socket for each module)
+# below a session's folder; the longest names of Ray 2.60.0 (python/ray/dashboard: one socket for
+# each module)
 _SOCKET = "sockets/dash_UsageStatsHead"
 # where the temporary folder of the environment is too long for Ray's sockets
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
@@ -136,7 +137,8 @@ def summary(applications: dict[str, Any]) -> list[str]:
             running = sum(replica.get("state") == "RUNNING" for replica in replicas)
             target = deployment.get("target_num_replicas", len(replicas))
             lines.append(
-                f"deployment {label} {deployment.get('status')}, replicas {running}/{target} running"
+                f"deployment {label} {deployment.get('status')}, replicas {running}/{target} "
+                "running"
             )
     return lines
 
@@ -220,7 +222,8 @@ def main(words: list[str]) -> int:
         own = tempfile.gettempdir()
         most = _LONGEST_SOCKET
         say(
-            f"FAILED: Ray's sockets below TMPDIR={own} would have an AF_UNIX path of more than {most} bytes"
+            f"FAILED: Ray's sockets below TMPDIR={own} would have an AF_UNIX path of more than "
+            f"{most} bytes"
         )
         return 1
     sweep(temporary)

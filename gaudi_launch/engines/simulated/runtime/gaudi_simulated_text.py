@@ -58,8 +58,8 @@ class Row(Protocol):
 class Answer:
     """The plan of one answer: its start in the ring, and its length in tokens.
 
-    ``ending`` is the token of its end, None where the request ignores it. ``terms`` counts those of the
-    current string, ``said`` all of a structured answer.
+    ``ending`` is the token of its end, None where the request ignores it. ``terms`` counts those of
+    the current string, ``said`` all of a structured answer.
     """
 
     start: int
@@ -75,7 +75,8 @@ class AnswerText:
     def __init__(self, encode: Encode, seed: int, thought_end: int | None = None) -> None:
         """Make the ring with the tokenizer's ``encode`` (without special tokens).
 
-        ``thought_end`` is the token that ends the reasoning of a model, which is the first sentence.
+        ``thought_end`` is the token that ends the reasoning of a model, which is the first
+        sentence.
         """
         self.seed = seed
         self._thinks = thought_end is not None

@@ -1,1 +1,2 @@
-"""Stands in for vLLM in cluster tests: it asks Ray for HPUs as the fork's executor does, and serves no model."""
+"""Stands in for vLLM in cluster tests: it asks Ray for HPUs as the fork's executor does, and
+serves no model."""

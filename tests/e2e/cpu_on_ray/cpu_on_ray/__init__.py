@@ -1,5 +1,6 @@
-"""A platform plug-in of vLLM for tests: its CPU platform knows no Ray resource ("does not support ray"), this one
-asks for HPU, so that the real engine can be spread over hosts without a card."""
+"""A platform plug-in of vLLM for tests: its CPU platform knows no Ray resource ("does not
+support ray"), this one asks for HPU, so that the real engine can be spread over hosts without
+a card."""
 
 from __future__ import annotations
 

@@ -125,12 +125,14 @@ def test_without_buckets_shapes_are_not_padded() -> None:
     assert price.warnings == ()
 
 
-# the sliced attention kernel is another mode, speculation has buckets of its own: neither is simulated
+# the sliced attention kernel is another mode, speculation has buckets of its own: neither is
+# simulated
 _OTHER_MODES = ("PT_HPU_SDPA_QKV_SLICE_MODE_FWD",)
 
 
 def _lookups() -> Iterator[tuple[dict[str, Any], dict[str, Any], bool]]:
-    """Yield each lookup of the plugin's code with its record, and whether it is the record's first."""
+    """Yield each lookup of the plugin's code with its record, and whether it is the record's
+    first."""
     for path in recorded_files():
         if not path.name.startswith("vllm-gaudi"):
             continue

@@ -1,10 +1,10 @@
 """Stand in for the launcher of a detached service as commit 4825996 ran it.
 
-`python -m gaudi_launch.services.detach NAME HANDLES` with this folder first on PYTHONPATH has the command
-line of that launcher. As there: the handles are the locks of the name and of the cards, inherited; the
-launcher adopts what its engine leaves; the engine has GAUDI_LAUNCH_SERVICE in its environment and writes
-to engine.log; SIGTERM ends the engine and leaves the phase "stopped". Compared with the real one by
-/proc/PID/cmdline, /proc/PID/fd and /proc/PID/environ of both.
+`python -m gaudi_launch.services.detach NAME HANDLES` with this folder first on PYTHONPATH has the
+command line of that launcher. As there: the handles are the locks of the name and of the cards,
+inherited; the launcher adopts what its engine leaves; the engine has GAUDI_LAUNCH_SERVICE in its
+environment and writes to engine.log; SIGTERM ends the engine and leaves the phase "stopped".
+Compared with the real one by /proc/PID/cmdline, /proc/PID/fd and /proc/PID/environ of both.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """One actor for each HPU of a placement group, as HabanaAI/vllm-fork's executor makes them
-(vllm/executor/ray_utils.py, ray_distributed_executor.py), behind the routes that the launcher asks."""
+(vllm/executor/ray_utils.py, ray_distributed_executor.py), behind the routes that the launcher
+asks."""
 
 from __future__ import annotations
 
