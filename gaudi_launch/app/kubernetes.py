@@ -177,6 +177,7 @@ def _in_pods(model: str | None) -> str | None:
 
 def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     """Return one model. Raises LaunchError as `plan` does."""
+    from gaudi_launch import mirrors
     from gaudi_launch.app.kubernetes_options import nodes_of
     from gaudi_launch.app.prepare import prepare, refuse_simulated
     from gaudi_launch.host.host_config import load_config
@@ -209,6 +210,8 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
         image=cluster.image or None,
         own_network=True,
     )
+    if not cluster.image:
+        container = replace(container, image=mirrors.read().image(container.image))
     return PlannedModel(
         plan, container, prepared.host, load_config(options.machine), prepared.model, dict(files)
     )

@@ -112,17 +112,21 @@ class PlanToRender:
 
     def container(self, image: str | None, *, own_network: bool = False) -> Container:
         """Return the plan as a container."""
+        from gaudi_launch import mirrors
         from gaudi_launch.render.plan_container import container_of
         from gaudi_launch.render.text import check_words
 
         check_words(self.plan)
-        return container_of(
+        container = container_of(
             self.plan,
             self.prepared.host,
             environment=self.exported,
             image=image,
             own_network=own_network,
         )
+        if image is not None:
+            return container
+        return replace(container, image=mirrors.read().image(container.image))
 
     def dockerfile(self, image: str | None) -> str | None:
         """Return the text that builds the container's image.
@@ -131,6 +135,7 @@ class PlanToRender:
         """
         from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
         from gaudi_launch.engines.releases import release_of
+        from gaudi_launch.mirrors import read
         from gaudi_launch.planning.placement import spans_groups
 
         release = release_of(self.plan.engine.label, self.plan.engine.version)
@@ -140,8 +145,8 @@ class PlanToRender:
             spans_groups(self.prepared.host, self.plan.placement.modules)
             and release.bare_image is not None
         ):
-            return dockerfile(release, SetupExtras(scale_out=True))
-        return None if release.whole_image is not None else dockerfile(release, SetupExtras())
+            return dockerfile(release, SetupExtras(read(), scale_out=True))
+        return None if release.whole_image is not None else dockerfile(release, SetupExtras(read()))
 
 
 def script(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:

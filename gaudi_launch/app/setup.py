@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gaudi_launch.engines.install.environment import Recipe
     from gaudi_launch.engines.install.switch import Versions
     from gaudi_launch.engines.releases import Release
+    from gaudi_launch.mirrors import Mirrors
 
 _log = logging.getLogger(__name__)
 
@@ -54,11 +55,11 @@ class RollBack:
     replaced: Leftovers
 
 
-def install(recipe: Recipe, say: Say) -> Installation:
+def install(recipe: Recipe, say: Say, mirrors: Mirrors) -> Installation:
     """Make an environment or image and put it in force. Raises LaunchError."""
     from gaudi_launch.engines.install import environment
 
-    ran = environment.make(recipe, say)
+    ran = environment.make(recipe, say, mirrors)
     if recipe.python is None:
         return Installation(ran, None, recipe.image, None)
     versions = environment.versions_of(recipe.engine)

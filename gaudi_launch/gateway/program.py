@@ -23,6 +23,7 @@ from gaudi_launch.engines.vllm_cpu.install import (
     run_steps,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.mirrors import Mirrors, read
 from gaudi_launch.paths import engines_dir
 
 _log = logging.getLogger(__name__)
@@ -104,20 +105,21 @@ def steps() -> list[InstallStep]:
     ]
 
 
-def setup(say: Say, *, index_url: str | None = None) -> None:
+def setup(say: Say, *, mirrors: Mirrors | None = None) -> None:
     """Make the environment if it is missing; ``say`` gets a sentence per step.
 
     Raises LaunchError with the step that failed.
     """
     from gaudi_launch.messages import text
 
+    mirrors = read() if mirrors is None else mirrors
     with alone():
         if installed() is not None:
             say(text("serve.setup_have_engine", path=environment_dir()))
             return
         marker = {"haproxy": HAPROXY}
         check_clearable(environment_dir(), marker)
-        run_steps(mirrored(steps(), index_url), say)
+        run_steps(mirrored(steps(), mirrors), say, mirrors)
         mark(environment_dir(), marker)
 
 

@@ -18,6 +18,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message
+from gaudi_launch.mirrors import exported_proxies
 from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.models.fp8.measurements import PREFIX
 from gaudi_launch.models.fp8.measurements import root as measurements_root
@@ -105,6 +106,7 @@ def container_of(
         name: value for name, value in everything.items() if name not in (*_RUNTIMES_OWN, *SECRETS)
     }
     ports: tuple[tuple[int, int], ...] = ()
+    proxies: tuple[str, ...] = ()
     url = plan.url
     if own_network:
         port = int(url.rpartition(":")[2])
@@ -114,6 +116,7 @@ def container_of(
         ports = ((port, port),)
     else:
         env |= _hub_home(plan, env, environment or {})
+        proxies = _proxies(plan, environment or {})
     modules = plan.placement.modules
     scale_out = spans_groups(host, modules)
     if scale_out:
@@ -123,7 +126,7 @@ def container_of(
         image=image or image_for(plan, scale_out=scale_out),
         argv=args.to_argv()[1:],
         env={**(_ALWAYS if modules else {}), **env},
-        secrets=secrets_of(plan, environment or {}),
+        secrets=(*secrets_of(plan, environment or {}), *proxies),
         entrypoint=_program(plan.command.argv[0]),
         mounts=mounts_of(env, args),
         ports=ports,
@@ -250,6 +253,13 @@ def _hub_home(plan: Plan, env: Mapping[str, str], environment: Mapping[str, str]
     if not named or not home.startswith("/") or any(name in env for name in HUB_FOLDERS):
         return {}
     return {"HF_HOME": str(PurePosixPath(home, ".cache/huggingface"))}
+
+
+def _proxies(plan: Plan, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of proxy variables, for an engine that fetches its model."""
+    if not looks_like_hub_id(str(plan.model.get("path", ""))):
+        return ()
+    return exported_proxies(environment)
 
 
 def _covers(outer: Mount, inner: Mount) -> bool:

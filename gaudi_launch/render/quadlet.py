@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from gaudi_launch.engines.docker_command import SCALE_OUT_CAPABILITIES
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
+from gaudi_launch.mirrors import PROXIES
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.render.docker import (
     HEALTH_RETRIES,
@@ -69,9 +70,18 @@ def render(
     if dockerfile is not None:
         files["Containerfile"] = dockerfile
         notes.append(message("render.containerfile", image=container.image))
-    if container.secrets:
-        notes.append(message("render.podman_secrets", names=", ".join(container.secrets)))
+    secrets = _secrets(container)
+    if secrets:
+        notes.append(message("render.podman_secrets", names=", ".join(secrets)))
     return Rendered(files, notes=tuple(notes))
+
+
+def _secrets(container: Container) -> tuple[str, ...]:
+    """Return the variables to keep as podman's secrets.
+
+    podman gives a container the proxies of podman's environment (docs: podman-run, --http-proxy).
+    """
+    return tuple(name for name in container.secrets if name not in PROXIES)
 
 
 def _container_lines(container: Container) -> Iterator[str]:
@@ -86,7 +96,7 @@ def _container_lines(container: Container) -> Iterator[str]:
     # Quadlet copies these into its ExecStart=, where systemd would replace variables
     variables = environment({**visible(container), **container.env})
     yield from (line.replace("$", "$$") for line in variables)
-    yield from (f"Secret={secret},type=env,target={secret}" for secret in container.secrets)
+    yield from (f"Secret={secret},type=env,target={secret}" for secret in _secrets(container))
     health = _health_arguments(container)
     yield from (f"PodmanArgs={command([word])}" for word in (*_arguments(container), *health))
     if container.entrypoint is not None:

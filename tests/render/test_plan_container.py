@@ -153,6 +153,20 @@ def test_secrets_are_never_written(words: tuple[str, ...]) -> None:
     assert "abc" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("model", "names"), [("Qwen/Qwen3-8B", ("HTTPS_PROXY", "no_proxy")), ("/models/q", ())]
+)
+def test_an_engine_that_fetches_its_model_gets_the_proxies_by_name(
+    model: str, names: tuple[str, ...]
+) -> None:
+    plan, host = planned(model=model)
+    environment = {"HTTPS_PROXY": "http://me:hunter2@p:1", "no_proxy": "localhost"}
+    made = container_of(plan, host, environment=environment)
+    assert made.secrets == names
+    assert not any("hunter2" in word for word in run_words(made, "n"))
+    assert container_of(plan, host, environment=environment, own_network=True).secrets == ()
+
+
 def test_secrets_by_name() -> None:
     plan = odd(("python3", "-m", "x"), {"VLLM_API_KEY": "s3cret"})
     made = container_of(plan, make("hls2"), environment={"HF_TOKEN": "hf_x", "OTHER": "y"})

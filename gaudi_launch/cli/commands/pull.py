@@ -38,9 +38,21 @@ def pull(
     verify: bool = typer.Option(
         False, "--verify", help="Check every file's hash and download again those that differ."
     ),
+    hf_endpoint: str | None = typer.Option(
+        None, "--hf-endpoint", metavar="URL", help="A mirror of Hugging Face (else HF_ENDPOINT)."
+    ),
+    modelscope_endpoint: str | None = typer.Option(
+        None,
+        "--modelscope-endpoint",
+        metavar="URL",
+        help="A mirror of ModelScope (else MODELSCOPE_ENDPOINT).",
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Download a model. Run again after an interruption to resume."""
+    import os
+
+    from gaudi_launch import mirrors
     from gaudi_launch.app import model_setup
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.terminal import Terminal
@@ -54,6 +66,8 @@ def pull(
         raise LaunchError("pull.source", ExitCode.USAGE, found=source)
     if repo_type not in ("model", "dataset"):
         raise LaunchError("pull.repo_type", ExitCode.USAGE, found=repo_type)
+    endpoints = {"huggingface": hf_endpoint, "modelscope": modelscope_endpoint}
+    os.environ.update(mirrors.read(endpoints).hub_variables())
     wanted = model_setup.Wanted(repo, source, to, revision, repo_type, everything, code, verify)
     done = model_setup.fetch(wanted, Terminal())
     size = sum(file.size for file in done.files)

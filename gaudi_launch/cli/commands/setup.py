@@ -5,12 +5,16 @@ Completed steps are not repeated.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.console import say
+
+if TYPE_CHECKING:
+    from gaudi_launch.mirrors import Mirrors
 
 app = CommandApp()
 
@@ -39,6 +43,15 @@ def setup(
     ),
     index_url: str | None = typer.Option(
         None, "--index-url", metavar="URL", help="A mirror for pip."
+    ),
+    torch_index: str | None = typer.Option(
+        None, "--torch-index", metavar="URL", help="cpu: a mirror of PyTorch's CPU builds."
+    ),
+    registry: str | None = typer.Option(
+        None, "--registry", metavar="HOST[/PATH]", help="A mirror of the registry of images."
+    ),
+    git_mirror: str | None = typer.Option(
+        None, "--git-mirror", metavar="URL", help="A mirror of https://github.com/."
     ),
     vision: bool = typer.Option(False, "--vision", help="Install Pillow-SIMD (for vision models)."),
     unpinned: bool = typer.Option(
@@ -70,6 +83,7 @@ def setup(
     from gaudi_launch.engines.registry import runs_anywhere, setup_name, setup_names
     from gaudi_launch.engines.releases import known
     from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.mirrors import read
 
     given: dict[str, object] = {"--in": place, "--python": python}
     given |= {
@@ -79,23 +93,36 @@ def setup(
     }
     if rollback:
         given |= {"--index-url": index_url, "--no-demo": no_demo or None}
+        given |= {"--torch-index": torch_index, "--registry": registry, "--git-mirror": git_mirror}
         _check_alone(given)
         return _roll_back(engine, dry_run, as_json)
     if engine is None:
         raise LaunchError(
             "setup.no_engine", ExitCode.USAGE, known=", ".join((*setup_names(), *known()))
         )
-    _check_index(index_url)
+    mirrors = read(
+        {"pip": index_url, "torch": torch_index, "registry": registry, "git": git_mirror}
+    )
     engine = setup_name(engine)
-    extras = SetupExtras(index_url, vision, scale_out, unpinned=unpinned)
+    extras = SetupExtras(mirrors, vision, scale_out, unpinned=unpinned)
     if runs_anywhere(engine) or engine == _GATEWAY:
-        for flag, value in given.items():
-            if value is not None:
-                raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
+        given |= {"--registry": registry, "--git-mirror": git_mirror}
+        given |= {"--torch-index": torch_index} if engine == _GATEWAY else {}
+        _check_not_given(given, engine)
         if engine == _GATEWAY:
-            return _gateway(index_url, dry_run, as_json)
-        return _embedded(engine, index_url, dry_run, no_demo, as_json)
+            return _gateway(mirrors, dry_run, as_json)
+        return _embedded(engine, mirrors, dry_run, no_demo, as_json)
+    _check_not_given({"--torch-index": torch_index}, engine)
     return _gaudi(engine, place, python, extras, dry_run, as_json)
+
+
+def _check_not_given(given: dict[str, object], engine: str) -> None:
+    """Raise LaunchError (USAGE) for an option that an engine does not take."""
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    for flag, value in given.items():
+        if value is not None:
+            raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
 
 
 def _check_alone(given: dict[str, object]) -> None:
@@ -115,22 +142,11 @@ def _roll_back(engine: str | None, dry_run: bool, as_json: bool) -> None:
     show_rollback(roll_back(engine, dry_run=dry_run), dry_run, as_json)
 
 
-def _check_index(url: str | None) -> None:
-    """Raise LaunchError (USAGE) for an invalid pip mirror, or one with a secret."""
-    import re
-
-    from gaudi_launch.errors import ExitCode, LaunchError
-
-    if url and "@" in url:
-        raise LaunchError("setup.index_secret", ExitCode.USAGE)
-    if url is not None and not re.fullmatch(r"(https?|file)://[!-~]+", url):
-        raise LaunchError("setup.index_bad", ExitCode.USAGE, found=url)
-
-
 def _gaudi(
     engine: str, place: str | None, python: str | None, extras: Any, dry_run: bool, as_json: bool
 ) -> None:
     """Set up an engine for Gaudi: in a virtual environment or an image."""
+    import os
     import shutil
     import time
 
@@ -156,14 +172,17 @@ def _gaudi(
     else:
         recipe = environment.in_venv(release, base, extras)
     if dry_run:
-        return _show([(step.id, step.argv) for step in recipe.steps], recipe.files, as_json)
+        steps = [(step.id, step.argv) for step in recipe.steps]
+        # an image has them in its file
+        variables = extras.mirrors.variables(os.environ) if recipe.image is None else {}
+        return _show(steps, recipe.files, as_json, variables)
     environment.check(recipe, base, extras)
     begin = time.monotonic()
     if environment.remembered(recipe) < len(recipe.steps):
         say(text("setup.log", path=str(recipe.folder / environment.LOG)))
         for line in pin_notes(release, recipe):
             say(line)
-    done = install(recipe, say)
+    done = install(recipe, say, extras.mirrors)
     seconds = round(time.monotonic() - begin, 1)
     if as_json:
         document = {
@@ -187,9 +206,7 @@ def _gaudi(
     return None
 
 
-def _embedded(
-    engine: str, index_url: str | None, dry_run: bool, no_demo: bool, as_json: bool
-) -> None:
+def _embedded(engine: str, mirrors: Mirrors, dry_run: bool, no_demo: bool, as_json: bool) -> None:
     """Set up the embedded engine and its demo model, and Ray Serve on request."""
     import time
 
@@ -212,12 +229,12 @@ def _embedded(
         if not steps and not as_json:
             typer.echo(text("setup.there"))
         return _show(
-            [(step.id, step.argv) for step in cpu_install.mirrored(steps, index_url)], {}, as_json
+            [(step.id, step.argv) for step in cpu_install.mirrored(steps, mirrors)], {}, as_json
         )
     begin = time.monotonic()
     place = ray_install if is_ray(engine) else cpu_install
     before = place.versions().in_force()
-    place.setup(say, demo=not no_demo, index_url=index_url)
+    place.setup(say, demo=not no_demo, mirrors=mirrors)
     seconds = time.monotonic() - begin
     replaced = (
         leftovers_of(engine, before) if before not in (None, place.versions().in_force()) else None
@@ -238,7 +255,7 @@ def _embedded(
     return None
 
 
-def _gateway(index_url: str | None, dry_run: bool, as_json: bool) -> None:
+def _gateway(mirrors: Mirrors, dry_run: bool, as_json: bool) -> None:
     """Set up the gateway's program."""
     import time
 
@@ -248,13 +265,13 @@ def _gateway(index_url: str | None, dry_run: bool, as_json: bool) -> None:
     from gaudi_launch.messages import text
 
     if dry_run:
-        steps = [] if program.installed() is not None else mirrored(program.steps(), index_url)
+        steps = [] if program.installed() is not None else mirrored(program.steps(), mirrors)
         if not steps and not as_json:
             typer.echo(text("setup.there"))
         files = {program.requirements_file(): program.requirements()} if steps else {}
         return _show([(step.id, step.argv) for step in steps], files, as_json)
     begin = time.monotonic()
-    program.setup(say, index_url=index_url)
+    program.setup(say, mirrors=mirrors)
     seconds = time.monotonic() - begin
     found = str(program.needed())
     if as_json:
@@ -267,8 +284,13 @@ def _gateway(index_url: str | None, dry_run: bool, as_json: bool) -> None:
     return None
 
 
-def _show(steps: list[tuple[str, tuple[str, ...]]], files: dict[Any, str], as_json: bool) -> None:
-    """Show the commands, without running them."""
+def _show(
+    steps: list[tuple[str, tuple[str, ...]]],
+    files: dict[Any, str],
+    as_json: bool,
+    variables: Mapping[str, str] | None = None,
+) -> None:
+    """Show the commands and the variables that they get, without running them."""
     import shlex
 
     from gaudi_launch.cli.console import emit_json
@@ -281,7 +303,11 @@ def _show(steps: list[tuple[str, tuple[str, ...]]], files: dict[Any, str], as_js
         }
         if files:
             document["files"] = {str(path): content for path, content in files.items()}
+        if variables:
+            document["environment"] = dict(variables)
         return emit_json(document)
+    for name, value in (variables or {}).items():
+        typer.echo(f"export {name}={shlex.quote(value)}")
     for path, content in files.items():
         typer.echo(f"# {path}:")
         typer.echo("".join(f"#   {line}\n" for line in content.splitlines()), nl=False)

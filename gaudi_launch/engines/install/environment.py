@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from gaudi_launch.engines.releases import Release, constraints_of
 from gaudi_launch.engines.vllm_cpu.install import alone
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
+from gaudi_launch.mirrors import NONE, Mirrors, exported_proxies
 from gaudi_launch.paths import engines_dir
 
 _log = logging.getLogger(__name__)
@@ -32,7 +33,8 @@ LOG = "setup.log"
 _RECORD = "setup.json"
 _LAST_LINES = 15
 _PYTHON = "venv/bin/python"
-_MIRROR = "--index-url"
+# pip's options that say where packages are, with the number of their values
+_PLACES_OF_PACKAGES = {"--index-url": 1, "--find-links": 1, "--no-index": 0}
 # queries an interpreter without importing anything of Gaudi's
 _HAS_TORCH = "import importlib.util as u, sys; sys.exit(u.find_spec('habana_frameworks') is None)"
 
@@ -121,12 +123,11 @@ def in_docker(release: Release, extras: SetupExtras) -> Recipe:
     folder = folder_of(release)
     own = extras.vision or extras.scale_out
     if release.whole_image is not None and not own:
-        if extras.index_url:
-            raise LaunchError(
-                "setup.not_for", ExitCode.USAGE, flag="--index-url", engine=release.engine
-            )
-        pull = CodeStep("setup.pull", ("docker", "pull", release.whole_image))
-        return Recipe(release.engine, folder, (pull,), {}, image=release.whole_image)
+        for flag in extras.mirrors.options:
+            if flag != "--registry":
+                raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=release.engine)
+        pulled = _pulled(release.whole_image, extras.mirrors)
+        return Recipe(release.engine, folder, pulled, {}, image=release.whole_image)
     if release.bare_image is None:
         raise LaunchError("setup.image_as_is", ExitCode.USAGE, engine=release.engine)
     file = folder / "docker" / "Dockerfile"
@@ -137,10 +138,13 @@ def in_docker(release: Release, extras: SetupExtras) -> Recipe:
         + ("-scale-out" if extras.scale_out else "")
     )
     steps = (
-        CodeStep("setup.pull", ("docker", "pull", release.bare_image)),
+        CodeStep("setup.pull", ("docker", "pull", extras.mirrors.image(release.bare_image))),
         CodeStep(
             "setup.build",
-            ("docker", "build", "--tag", image, "--file", str(file), str(file.parent)),
+            (
+                *("docker", "build", *_proxy_words(os.environ)),
+                *("--tag", image, "--file", str(file), str(file.parent)),
+            ),
         ),
     )
     return Recipe(
@@ -151,6 +155,30 @@ def in_docker(release: Release, extras: SetupExtras) -> Recipe:
         image=image,
         constraints=pins,
     )
+
+
+def _pulled(image: str, mirrors: Mirrors) -> tuple[CodeStep, ...]:
+    """Return the steps that bring a published image.
+
+    One from a mirror gets its own name, so that plans and files name it as everywhere.
+    """
+    source = mirrors.image(image)
+    pull = CodeStep("setup.pull", ("docker", "pull", source))
+    if source == image:
+        return (pull,)
+    return pull, CodeStep("setup.tag", ("docker", "tag", source, image))
+
+
+def _proxy_words(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the options that give a build this machine's proxies.
+
+    docs: docker build, "--build-arg": a name alone takes its value from docker's environment, so
+    that a password is not on the command line.
+    """
+    words: list[str] = []
+    for name in exported_proxies(environment):
+        words += ["--build-arg", name]
+    return tuple(words)
 
 
 def check(recipe: Recipe, base: str, extras: SetupExtras) -> None:
@@ -175,7 +203,7 @@ def check(recipe: Recipe, base: str, extras: SetupExtras) -> None:
         raise LaunchError("setup.needs_root", ExitCode.MACHINE)
 
 
-def make(recipe: Recipe, say: Say) -> int:
+def make(recipe: Recipe, say: Say, mirrors: Mirrors = NONE) -> int:
     """Run the remaining steps; return how many were run.
 
     ``say`` gets one sentence per step.
@@ -193,7 +221,7 @@ def make(recipe: Recipe, say: Say) -> int:
                 check_unused(recipe.folder)
             for number, step in enumerate(recipe.steps[done:], start=done + 1):
                 say(f"[{number}/{len(recipe.steps)}] {text(step.id)}")
-                _run(step, recipe.folder / LOG)
+                _run(step, recipe.folder / LOG, mirrors)
                 _remember(recipe, number)
         except OSError as error:
             why = error.strerror or str(error)
@@ -299,19 +327,21 @@ def _placeless(key: tuple[str, ...], folder: Path) -> tuple[str, ...]:
 
     Without pip's mirror too: another one gives the same packages.
     """
-    if _MIRROR in key:
-        at = key.index(_MIRROR)
-        key = (*key[:at], *key[at + 2 :])
+    for option, values in _PLACES_OF_PACKAGES.items():
+        if option in key:
+            at = key.index(option)
+            key = (*key[:at], *key[at + 1 + values :])
     path = re.compile(rf"/[^\s'\"]*?/{re.escape(folder.name)}(?=/|$)")
     return tuple(path.sub("@", word) for word in key)
 
 
-def _run(step: CodeStep, log: Path) -> None:
+def _run(step: CodeStep, log: Path, mirrors: Mirrors) -> None:
     # bytecode makes every launch of the engine faster; another environment's folders do not belong
     # in this one
     environment = {
         k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
     }
+    environment |= mirrors.variables(environment)
     with log.open("ab") as output:
         output.write(f"\n$ {json.dumps(step.argv)}\n".encode())
         output.flush()

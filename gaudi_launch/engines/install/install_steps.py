@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gaudi_launch.engines.releases import Code, Release, constraints_of
+from gaudi_launch.mirrors import NONE, Mirrors
 
 # HabanaAI/hccl_demo@f623d69:README.md, "Host NIC Scale-Out Setup"
 _LIBFABRIC = "1.20.0"
@@ -35,12 +36,12 @@ class CodeStep:
 class SetupExtras:
     """The optional parts of an installation.
 
-    They are a pip mirror, Pillow-SIMD for vision models, and the libraries for host network cards
+    They are mirrors, Pillow-SIMD for vision models, and the libraries for host network cards
     between machines and boards. ``constraints`` is the file of the versions that pip takes
     unless ``unpinned``.
     """
 
-    index_url: str | None = None
+    mirrors: Mirrors = NONE
     vision: bool = False
     scale_out: bool = False
     pip_options: tuple[str, ...] = field(default=())
@@ -57,7 +58,7 @@ def code_steps(release: Release, python: str, source: str, extras: SetupExtras) 
     docs/getting_started/installation.md, upstream vLLM first, without a device backend and without
     its torch.
     """
-    mirror = ("--index-url", extras.index_url) if extras.index_url else ()
+    mirror = extras.mirrors.pip_words
     versions = ("--constraint", extras.constraints) if extras.constraints else ()
     pip = (python, "-m", "pip", "install", *extras.pip_options, *mirror, *versions)
     steps: list[CodeStep] = []
@@ -170,13 +171,19 @@ def dockerfile(release: Release, extras: SetupExtras) -> str:
     source = "/opt/gaudi-launch"
     pins = None if extras.unpinned else constraints_of(release)
     constraints = f"{source}/constraints.txt" if pins is not None else ""
-    inside = replace(extras, pip_options=("--no-cache-dir",), constraints=constraints)
+    mirrors = extras.mirrors.for_image()
+    inside = replace(
+        extras, mirrors=mirrors, pip_options=("--no-cache-dir",), constraints=constraints
+    )
 
     def run(words: Sequence[str]) -> str:
         # the form without a shell; a Dockerfile's variables are not replaced in it
         return f"RUN {json.dumps(list(words), ensure_ascii=False)}"
 
-    lines = [f"FROM {release.bare_image}", run(("mkdir", "-p", source))]
+    lines = [f"FROM {mirrors.image(release.bare_image or '')}"]
+    # a variable of the build alone: the image does not keep it
+    lines += [f"ARG {name}={value}" for name, value in mirrors.git_variables({}).items()]
+    lines.append(run(("mkdir", "-p", source)))
     if pins is not None:
         lines.append(run(("python3", "-c", _WRITE, constraints, _versions_in(pins))))
     lines += [run(step.argv) for step in code_steps(release, "python3", source, inside)]

@@ -14,6 +14,7 @@ from gaudi_launch.engines.install.change import change, place_for
 from gaudi_launch.engines.install.in_use import marker_of
 from gaudi_launch.engines.install.switch import Versions
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.mirrors import Mirrors, read
 from gaudi_launch.paths import engines_dir
 
 RAY = "2.60.0"
@@ -92,14 +93,15 @@ def steps(folder: Path | None = None) -> list[cpu_install.InstallStep]:
     ]
 
 
-def setup(say: Callable[[str], None], *, demo: bool = True, index_url: str | None = None) -> None:
+def setup(say: Callable[[str], None], *, demo: bool = True, mirrors: Mirrors | None = None) -> None:
     """Make what is missing: the embedded engine (and demo model), then Ray.
 
     Raises LaunchError.
     """
     from gaudi_launch.messages import text
 
-    cpu_install.setup(say, demo=demo, index_url=index_url)
+    mirrors = read() if mirrors is None else mirrors
+    cpu_install.setup(say, demo=demo, mirrors=mirrors)
     with cpu_install.alone():
         if is_newest():
             say(text("serve.setup_have_engine", path=environment_dir()))
@@ -111,7 +113,7 @@ def setup(say: Callable[[str], None], *, demo: bool = True, index_url: str | Non
         }
         folder = place_for(versions(), marker, ("ray", "vllm"))
         if not cpu_install.is_whole(folder, marker):
-            cpu_install.run_steps(cpu_install.mirrored(steps(folder), index_url), say)
+            cpu_install.run_steps(cpu_install.mirrored(steps(folder), mirrors), say, mirrors)
             cpu_install.mark(folder, marker)
         change(versions(), folder, folder / "bin" / "python", say)
 

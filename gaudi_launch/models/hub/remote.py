@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gaudi_launch import http_client
+from gaudi_launch import http_client, mirrors
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.config import counted_with, model_from_config, read_config
 from gaudi_launch.models.hub.network import reason_of
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import count_parameters, count_unloaded
+from gaudi_launch.redact import redact_text
 
 _T = TypeVar("_T")
 
@@ -23,6 +25,8 @@ def read_remote(hub_id: str, revision: str | None = None) -> Model:
     huggingface_hub's rules for tokens apply. Raises LaunchError (MODEL): no such model, gated,
     offline, or another answer of the hub.
     """
+    # the library reads its variables when it is imported
+    os.environ.update(mirrors.read().hub_variables())
     import huggingface_hub
 
     _reach(hub_id)
@@ -65,7 +69,7 @@ def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
     """Send one request to the hub; turn its many errors into four sentences."""
     from huggingface_hub import errors
 
-    endpoint = _endpoint()
+    endpoint = _shown_endpoint()
     try:
         return ask()
     except errors.GatedRepoError:
@@ -97,18 +101,24 @@ def _asked(hub_id: str, ask: Callable[[], _T]) -> _T:
 
 
 def _offline(hub_id: str, why: str) -> LaunchError:
-    return LaunchError("models.offline", ExitCode.MODEL, model=hub_id, hub=_endpoint(), why=why)
+    return LaunchError(
+        "models.offline", ExitCode.MODEL, model=hub_id, hub=_shown_endpoint(), why=why
+    )
 
 
 def _odd_answer(hub_id: str, error: Exception) -> LaunchError:
-    why = " ".join(str(error).split())[:300]
-    return LaunchError("models.hub_answer", ExitCode.MODEL, model=hub_id, hub=_endpoint(), why=why)
+    why = redact_text(" ".join(str(error).split()))[:300]
+    return LaunchError(
+        "models.hub_answer", ExitCode.MODEL, model=hub_id, hub=_shown_endpoint(), why=why
+    )
 
 
 def _endpoint() -> str:
-    import os
-
     return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def _shown_endpoint() -> str:
+    return redact_text(_endpoint())
 
 
 def _reach(hub_id: str) -> None:

@@ -140,6 +140,76 @@ def test_a_virtual_environment_at_the_pinned_commits(user: User) -> None:
     assert "not tried on a server with cards" in err
 
 
+def test_mirrors_reach_git_and_pip_of_a_dry_run(user: User) -> None:
+    code, out, err = user.run(*VENV, "--dry-run", "--git-mirror", "https://git.site/gh")
+    assert code == 0, err
+    assert out.splitlines()[:3] == [
+        "export GIT_CONFIG_COUNT=1",
+        "export GIT_CONFIG_KEY_0=url.https://git.site/gh/.insteadOf",
+        "export GIT_CONFIG_VALUE_0=https://github.com/",
+    ]
+    code, out, err = user.run(
+        "cpu", "--dry-run", "--torch-index", "https://t.site/cpu", "--index-url", "https://p.site/s"
+    )
+    assert code == 0, err
+    torch = [line for line in out.splitlines() if "torch==" in line]
+    assert [line.partition(" install ")[2] for line in torch] == [
+        "--index-url https://p.site/s --extra-index-url https://t.site/cpu"
+        " --find-links https://t.site/cpu --quiet torch==2.13.0+cpu"
+    ]
+
+
+def test_an_image_is_pulled_from_the_mirror_and_keeps_its_name(user: User) -> None:
+    code, _, err = user.run("tgi", "--in", "docker", "--registry", "reg.site:5000/hub")
+    assert code == 0, err
+    (pull, tag) = user.calls
+    image = pull[2].removeprefix("reg.site:5000/hub/")
+    assert (pull[:2], tag) == (["docker", "pull"], ["docker", "tag", pull[2], tag[3]])
+    assert tag[3].endswith(f"/{image}")
+    assert "[2/2] Naming the image as published" in err
+
+
+def test_the_build_of_an_image_gets_mirrors_and_proxies_by_name(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://me:hunter2@proxy:3128")
+    code, out, err = user.run(
+        *("vllm-fork@1.21", "--in", "docker", "--git-mirror", "https://g.site"),
+        *("--index-url", "https://p.site/s", "--registry", "reg.site"),
+    )
+    assert code == 0, err
+    pull, build = user.calls
+    assert pull[2].startswith("reg.site/gaudi-docker/")
+    assert build[:4] == ["docker", "build", "--build-arg", "https_proxy"]
+    lines = Path(build[-2]).read_text(encoding="utf-8").splitlines()
+    assert lines[:4] == [
+        f"FROM {pull[2]}",
+        "ARG GIT_CONFIG_COUNT=1",
+        "ARG GIT_CONFIG_KEY_0=url.https://g.site/.insteadOf",
+        "ARG GIT_CONFIG_VALUE_0=https://github.com/",
+    ]
+    assert sum('"--index-url", "https://p.site/s"' in line for line in lines) == 3
+    everything = out + err + json.dumps(user.calls) + "".join(lines)
+    assert "hunter2" not in everything
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cpu", "--registry", "reg.site"),
+        ("gateway", "--torch-index", "https://t.site/cpu"),
+        ("vllm-fork@1.21", "--torch-index", "https://t.site/cpu"),
+        ("tgi", "--in", "docker", "--git-mirror", "https://g.site"),
+    ],
+)
+def test_a_mirror_that_an_engine_does_not_use_is_refused(
+    user: User, words: tuple[str, ...]
+) -> None:
+    code, out, err = user.run(*words)
+    assert (code, out, user.calls) == (2, "", [])
+    assert "does not apply to the engine" in err
+
+
 def test_it_goes_on_where_it_stopped(user: User) -> None:
     (user.home / "fail").write_text("5")
     code, out, err = user.run(*VENV)

@@ -68,7 +68,7 @@ class Stand:
 
     ran: list[str] = field(default_factory=list)
 
-    def run_steps(self, steps: list[cpu_install.InstallStep], say: object) -> None:
+    def run_steps(self, steps: list[cpu_install.InstallStep], say: object, *more: object) -> None:
         self.ran.extend(step.id for step in steps)
         make(Path(steps[0].argv[-1]), None)
 
@@ -128,7 +128,7 @@ def test_a_half_made_engine_is_cleared_only_when_nothing_runs_from_it(
         refused("setup.in_use", engines / "cpu")
     ran: list[str] = []
     monkeypatch.setattr(
-        cpu_install, "run_steps", lambda steps, say: ran.extend(step.id for step in steps)
+        cpu_install, "run_steps", lambda steps, say, *more: ran.extend(step.id for step in steps)
     )
     cpu_install.setup(lambda line: None, demo=False)
     assert ran[0] == "serve.setup_venv" and cpu_install.engine_is_ready()

@@ -1,0 +1,167 @@
+"""The mirrors of a site: which one is in force, and what each program gets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch import mirrors
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.mirrors import NONE, Mirrors, exported_proxies, has_secret, read
+
+
+@pytest.fixture(autouse=True)
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    folder = tmp_path / "gaudi-launch"
+    folder.mkdir()
+    return folder / "mirrors.yaml"
+
+
+def refusal(given: dict[str, str | None], environment: dict[str, str]) -> tuple[str, int]:
+    with pytest.raises(LaunchError) as caught:
+        read(given, environment)
+    assert "hunter2" not in str(caught.value)
+    return caught.value.id, int(caught.value.exit_code)
+
+
+def test_nothing_is_mirrored_without_a_wish() -> None:
+    assert read({}, {}) == NONE
+
+
+def test_an_option_is_stronger_than_a_variable_and_that_than_the_file(settings: Path) -> None:
+    settings.write_text("torch: https://file/whl\ngit: https://file/git\nregistry: file:5000\n")
+    environment = {
+        "GAUDI_LAUNCH_TORCH_INDEX": "https://variable/whl",
+        "GAUDI_LAUNCH_GIT_MIRROR": "https://variable/git/",
+    }
+    found = read({"torch": "https://option/whl", "git": None}, environment)
+    assert found == Mirrors(
+        torch="https://option/whl",
+        git="https://variable/git",
+        registry="file:5000",
+        options=("--torch-index",),
+    )
+
+
+def test_pip_reads_its_own_variable_itself() -> None:
+    found = read({}, {"PIP_INDEX_URL": "https://u:hunter2@host/simple"})
+    assert found.pip_words == ()
+    assert "hunter2" not in repr(found)
+    assert read({"pip": "https://m/simple"}, {}).pip_words == ("--index-url", "https://m/simple")
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "id"),
+    [
+        ({"pip": "https://u:hunter2@host/simple"}, {}, "setup.index_secret"),
+        ({"pip": "ftp://host"}, {}, "setup.index_bad"),
+        ({"torch": "https://hunter2@host/whl"}, {}, "mirrors.address_secret"),
+        ({"registry": "u:hunter2@host:5000"}, {}, "mirrors.address_secret"),
+        ({"registry": "https://host"}, {}, "mirrors.address_bad"),
+        ({"git": "host/path"}, {}, "mirrors.address_bad"),
+        ({}, {"GAUDI_LAUNCH_GIT_MIRROR": "https://u:hunter2@h/"}, "mirrors.address_secret"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused(
+    given: dict[str, str | None], environment: dict[str, str], id: str
+) -> None:
+    assert refusal(given, environment) == (id, ExitCode.USAGE)
+
+
+@pytest.mark.parametrize("content", ["- a\n", "torch: [1]\n", "pypi: https://h\n", "a: b: c\n"])
+def test_a_file_that_is_not_one_of_mirrors_is_refused(settings: Path, content: str) -> None:
+    settings.write_text(content)
+    assert refusal({}, {}) == ("mirrors.bad_file", ExitCode.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("address", "secret"),
+    [
+        ("https://host/a@b", False),
+        ("ssh://git@host/path", False),
+        ("ssh://git:pw@host/path", True),
+        ("https://token@host/", True),
+        ("user:pw@host:5000/a", True),
+    ],
+)
+def test_a_password_in_an_address_is_seen(address: str, secret: bool) -> None:
+    assert has_secret(address) is secret
+
+
+@pytest.mark.parametrize(
+    ("name", "mirrored"),
+    [
+        ("vault.habana.ai/gaudi-docker/a:1", "m:5000/p/gaudi-docker/a:1"),
+        ("localhost/a:1", "m:5000/p/a:1"),
+        ("owner/name:1", "m:5000/p/owner/name:1"),
+        ("debian:12", "m:5000/p/library/debian:12"),
+        ("gaudi-launch/vllm-fork:1", "gaudi-launch/vllm-fork:1"),
+    ],
+)
+def test_a_registry_replaces_that_of_an_image(name: str, mirrored: str) -> None:
+    assert Mirrors(registry="m:5000/p").image(name) == mirrored
+    assert NONE.image(name) == name
+
+
+def test_git_fetches_from_the_mirror_also_with_settings_of_the_user(tmp_path: Path) -> None:
+    bare = tmp_path / "mirror/me/code.git"
+    identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_COMMITTER_NAME": "a"}
+    identity["GIT_COMMITTER_EMAIL"] = "a"
+    own = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "me.key", "GIT_CONFIG_VALUE_0": "mine"}
+    base = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **own, **identity}
+    variables = {**base, **Mirrors(git=str(tmp_path / "mirror")).git_variables(base)}
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], env=variables, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    git("init", "--quiet", "--bare", str(bare))
+    commit = git("-C", str(bare), "commit-tree", "-m", "one", git("-C", str(bare), "mktree"))
+    git("-C", str(bare), "update-ref", "refs/heads/main", commit)
+    listed = git("ls-remote", "https://github.com/me/code.git", "refs/heads/main")
+    assert listed == f"{commit}\trefs/heads/main"
+    assert git("config", "me.key") == "mine"
+
+
+def test_a_folder_of_wheels_replaces_every_index() -> None:
+    offline = Mirrors(pip="https://m/simple", torch="https://t/whl", wheels="/pack/wheels")
+    assert offline.pip_words == ("--no-index", "--find-links", "/pack/wheels")
+    assert offline.torch_words == ()
+    assert offline.variables({}) == {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": "/pack/wheels",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
+
+
+def test_the_hubs_libraries_get_their_variables(settings: Path) -> None:
+    settings.write_text("huggingface: https://hf.site/\nmodelscope: https://ms.site\n")
+    assert read({}, {"HF_ENDPOINT": "https://exported"}).hub_variables() == {
+        "HF_ENDPOINT": "https://exported",
+        "MODELSCOPE_ENDPOINT": "https://ms.site",
+        "MODELSCOPE_DOMAIN": "ms.site",
+    }
+
+
+def test_the_index_of_an_image_has_no_password() -> None:
+    public = read({}, {"PIP_INDEX_URL": "https://host/simple"}).for_image()
+    assert public.pip_words == ("--index-url", "https://host/simple")
+    with pytest.raises(LaunchError) as caught:
+        read({}, {"PIP_INDEX_URL": "https://u:hunter2@host/simple"}).for_image()
+    assert caught.value.id == "mirrors.image_secret"
+    assert "hunter2" not in str(caught.value)
+
+
+def test_proxies_are_known_by_name() -> None:
+    environment = {"https_proxy": "http://u:pw@p:1", "NO_PROXY": "", "HTTP_PROXY": "http://p:1"}
+    assert exported_proxies(environment) == ("HTTP_PROXY", "https_proxy")
+
+
+def test_the_file_is_in_the_folder_of_settings(settings: Path) -> None:
+    assert mirrors.file() == settings
