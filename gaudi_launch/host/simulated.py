@@ -119,8 +119,8 @@ VARIANTS: Mapping[str, tuple[bool, str]] = {
     "hot": (True, "these modules are too hot and slow down"),
     "pending-rows": (True, "these modules wait for a power cycle to replace memory rows"),
     "capped": (True, "these modules have a power limit below their product's"),
-    "link-down": (True, "one port of these modules is down for half of each minute, when watched"),
-    "lost": (True, "these modules disappear for half of each minute, when watched"),
+    "link-down": (True, "when watched, one port of these modules is down for 5 of each 10 minutes"),
+    "lost": (True, "when watched, these modules are lost for 5 of each 10 minutes"),
     "old-fit": (False, "the boot image is older than the SPI firmware can start with"),
 }
 

@@ -1,7 +1,9 @@
 """Move the values of a simulated machine with the time.
 
 The curves are made up: they exist so that a screen, an alert and a history have something to show.
-Each fault comes and goes within one minute; the time decides all, so a test can choose any moment.
+A card is hot for two thirds of each minute; a lost card and a link that is down stay so for five of
+each ten minutes, longer than the alert rules wait. The time decides all, so a test can choose any
+moment.
 """
 
 from __future__ import annotations
@@ -15,6 +17,10 @@ from gaudi_launch.host.cpus import parse_cpus
 from gaudi_launch.host.simulated import Machine
 
 _MINUTE = 60.0
+_TEN_MINUTES = 600.0
+# until the first fault, so that it is seen to begin
+_WELL_SECONDS = 20.0
+_FAULT_SECONDS = 300.0
 _IDLE_W = 90
 _COOL_C = 58
 _HOT_C = 104
@@ -35,15 +41,15 @@ def moved(machine: Machine, seconds: float) -> Machine:
 def _card(card: dict[str, Any], seconds: float) -> dict[str, Any] | None:
     """Return a card at this time; None while it is off the bus."""
     moves = card["moves"]
-    at = seconds % _MINUTE
-    if "lost" in moves and at >= _MINUTE / 2:
+    faulty = _WELL_SECONDS <= seconds % _TEN_MINUTES < _WELL_SECONDS + _FAULT_SECONDS
+    if "lost" in moves and faulty:
         return None
     news: dict[str, Any] = {}
     if "busy" in moves:
         news.update(_working(card, seconds))
     if "hot" in moves:
         news.update(_heating(card, seconds))
-    if "link-down" in moves and 20 <= at < 50:
+    if "link-down" in moves and faulty:
         first = min(card["ports"], key=int)
         news["ports"] = {**card["ports"], first: "DOWN"}
     return {**card, **news}
@@ -61,15 +67,15 @@ def _working(card: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def _heating(card: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Return a card that heats up for 40 s of each minute, then throttles."""
+    """Return a card that heats up for 20 s of each minute, then throttles."""
     at = seconds % _MINUTE
-    rise = min(1.0, at / 40)
+    rise = min(1.0, at / _WELL_SECONDS)
     hot = rise >= 1.0
-    before = int(seconds // _MINUTE) * 200
+    before = int(seconds // _MINUTE) * 400
     return {
         "temperature.aip": round(_COOL_C + (_HOT_C - _COOL_C) * rise),
         "slowdowns": ["thermal"] if hot else [],
-        "stats.violation.thermal": 1250 + before + (round((at - 40) * 10) if hot else 0),
+        "stats.violation.thermal": 1250 + before + (round((at - _WELL_SECONDS) * 10) if hot else 0),
     }
 
 

@@ -8,6 +8,9 @@ from gaudi_launch.host import hl_smi_text
 from gaudi_launch.host.simulated import build
 from gaudi_launch.host.simulated_motion import moved
 
+# seconds around the beginning and the end of a fault
+TURNS = (0, 19, 20, 319, 320, 619, 620)
+
 
 def card(name: str, module: int, seconds: float) -> dict[str, Any] | None:
     machine = moved(build(name), seconds)
@@ -27,7 +30,7 @@ def test_the_utilisation_of_a_busy_card_moves() -> None:
     assert {value("hls2+busy=1", 2, second, "utilization.aip") for second in range(30)} == {0}
 
 
-def test_a_hot_card_throttles_for_a_third_of_each_minute() -> None:
+def test_a_hot_card_throttles_for_two_thirds_of_each_minute() -> None:
     counts = [
         value("hls2+hot=2", 2, second, "stats.violation.thermal") for second in range(0, 120, 5)
     ]
@@ -38,15 +41,16 @@ def test_a_hot_card_throttles_for_a_third_of_each_minute() -> None:
 
 
 def test_a_link_goes_down_and_comes_back() -> None:
-    states = [value("hls2+link-down=4", 4, second, "ports")["0"] for second in (0, 25, 55, 85)]
-    assert states == ["UP", "DOWN", "UP", "DOWN"]
+    states = [value("hls2+link-down=4", 4, second, "ports")["0"] for second in TURNS]
+    assert states == ["UP", "UP", "DOWN", "DOWN", "UP", "UP", "DOWN"]
 
 
-def test_a_lost_card_is_listed_for_half_of_each_minute() -> None:
-    assert [card("hls2+lost=5", 5, second) is None for second in (0, 29, 30, 59, 60)] == [
+def test_a_lost_card_is_gone_for_five_of_ten_minutes() -> None:
+    assert [card("hls2+lost=5", 5, second) is None for second in TURNS] == [
         *(False, False),
         *(True, True),
-        False,
+        *(False, False),
+        True,
     ]
     rows = hl_smi_text.parse_table(moved(build("hls2+lost=5"), 40).ask([]).text).rows
     assert len(rows) == 7

@@ -120,7 +120,7 @@ def test_a_card_that_disappears_is_shown_as_absent(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampler, _ = sampler_of("hls2+lost=5", clock, monkeypatch)
-    assert after(20, sampler, clock)[5].present is True
+    assert after(15, sampler, clock)[5].present is True
     lost = after(20, sampler, clock)[5]
     assert (lost.present, lost.power_w, lost.temperature_c, lost.throttled) == (
         False,
@@ -128,7 +128,7 @@ def test_a_card_that_disappears_is_shown_as_absent(
         None,
         None,
     )
-    assert after(30, sampler, clock)[5].present is True
+    assert after(300, sampler, clock)[5].present is True
 
 
 def test_a_hot_card_is_throttled_while_its_counter_grows(
@@ -144,7 +144,7 @@ def test_a_hot_card_is_throttled_while_its_counter_grows(
 
 def test_a_link_that_is_down_is_named(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     sampler, _ = sampler_of("hls2+link-down=4", clock, monkeypatch)
-    seen = {after(1, sampler, clock)[4].ports_down for _ in range(180)}
+    seen = {after(1, sampler, clock)[4].ports_down for _ in range(400)}
     assert seen == {None, (), (0,)}
 
 
