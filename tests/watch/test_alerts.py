@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
-import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-from urllib.request import ProxyHandler, build_opener
 
 import pytest
 import yaml
 
-from gaudi_launch.services.state import store
 from gaudi_launch.watch.alerts import Alert, alerts, rule_groups
 from gaudi_launch.watch.metric_list import SERIES
-from tests.support.service_record import service
-from tests.support.waiting import GENEROUS, unused_port
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(
@@ -149,120 +137,3 @@ def test_each_alert_fires_under_its_fault_and_not_without_it(tmp_path: Path) -> 
     (tmp_path / "tests.yml").write_text(yaml.safe_dump(document))
     code, said = promtool(tmp_path, "test", "rules", "tests.yml")
     assert code == 0, said
-
-
-class _Engine(BaseHTTPRequestHandler):
-    """An engine whose KV cache is full, and which preempts requests."""
-
-    preemptions = 0
-
-    def do_GET(self) -> None:
-        _Engine.preemptions += 10
-        page = (
-            'vllm:kv_cache_usage_perc{engine="0"} 0.99\nvllm:num_requests_running{engine="0"} 3\n'
-            f'vllm:num_preemptions_total{{engine="0"}} {_Engine.preemptions}\n'
-        )
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(page.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def engine() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Engine) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-
-
-def _now() -> dict[str, Any]:
-    """Return the rules with alerts that fire at once."""
-    document = rule_groups()
-    for rule in document["groups"][0]["rules"]:
-        rule["for"] = "0s"
-    return document
-
-
-@pytest.mark.skipif(
-    shutil.which("prometheus") is None, reason="prometheus is not installed (Debian: prometheus)"
-)
-def test_alerts_fire_in_a_real_prometheus_that_scrapes_the_exporter(
-    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    ports = [unused_port() for _ in MACHINES]
-    port = unused_port()
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(_now()))
-    scrape = {
-        "job_name": "g",
-        "static_configs": [{"targets": [f"127.0.0.1:{each}" for each in ports]}],
-    }
-    config = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": ["rules.yml"],
-        "scrape_configs": [scrape],
-    }
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-    exporter = [sys.executable, "-m", "gaudi_launch", "exporter"]
-    exporters = [
-        [*exporter, "-p", str(each), "--machine", machine]
-        for each, machine in zip(ports, MACHINES, strict=True)
-    ]
-    prometheus = [
-        *(
-            "prometheus",
-            f"--config.file={tmp_path}/prometheus.yml",
-            f"--storage.tsdb.path={tmp_path}/data",
-        ),
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with service("full", engine) as folder, ExitStack() as started:
-        (folder / "engine.log").write_text("INFO\n")
-        for command in (*exporters, prometheus):
-            process = subprocess.Popen(
-                command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            started.callback(process.wait)
-            started.callback(process.kill)
-        _until_firing(port, AT_ONCE)
-        # these have to change while they are watched
-        state = {"name": "full", "url": engine, "phase": "ready", "restarts": 1}
-        store.write(folder, "state.json", state)
-        with (folder / "engine.log").open("a") as log:
-            log.write("WARNING: Configuration: (prompt, 1, 384) was not warmed-up!\n")
-        found = _until_firing(port, AT_ONCE | LATER)
-    assert found == AT_ONCE | LATER
-
-
-# a broken card, and a server whose hl-smi is missing
-MACHINES = ("simulated:hls2+failed=2", "simulated:hls2+no-hl-smi")
-AT_ONCE = {
-    ("GaudiLaunchCardLost", "2"),
-    ("GaudiLaunchKvCacheFull", "full"),
-    ("GaudiLaunchPreemptions", "full"),
-    ("GaudiLaunchHlSmiSilent", ""),
-}
-LATER = {("GaudiLaunchServiceRestarted", "full"), ("GaudiLaunchCompiledAtRunTime", "full")}
-
-
-def _until_firing(port: int, wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    deadline = time.monotonic() + GENEROUS
-    while not (found := _firing(port)) >= wanted:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
-    return found
-
-
-def _firing(port: int) -> set[tuple[str, str]]:
-    try:
-        with build_opener(ProxyHandler({})).open(
-            f"http://127.0.0.1:{port}/api/v1/alerts", timeout=5
-        ) as answer:
-            alerts = json.load(answer)["data"]["alerts"]
-    except OSError:
-        return set()
-    labels = [alert["labels"] for alert in alerts if alert["state"] == "firing"]
-    return {(each["alertname"], each.get("service") or each.get("module") or "") for each in labels}
