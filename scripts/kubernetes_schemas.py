@@ -6,13 +6,14 @@ CORE_FOLDER is a folder of the package kubernetes-validate
 (``kubernetes-json-schema/v1.32.0-local-strict``), the rest are CustomResourceDefinitions as
 published (profiles/kubernetes/SOURCES.md). Descriptions are dropped, objects are closed, equal
 parts are stored once. The result is JSON Schema with few keywords: type, properties,
-additionalProperties, items, required, enum, $ref.
+additionalProperties, items, required, enum, pattern, limits of lengths and numbers, $ref.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,18 @@ _METADATA = {
         },
     },
 }
+_LIMITS = ("minLength", "maxLength", "minItems", "minimum", "maximum")
 # a part shorter than this is written inline
 _SHARED_FROM = 120
+
+
+def _is_pattern(text: str) -> bool:
+    """Return False for an expression of Go that Python refuses."""
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
 
 
 class Maker:
@@ -103,6 +114,9 @@ class Maker:
             found["enum"] = enum
         if schema.get("required"):
             found["required"] = sorted(schema["required"])
+        found |= {name: schema[name] for name in _LIMITS if name in schema}
+        if "pattern" in schema and _is_pattern(schema["pattern"]):
+            found["pattern"] = schema["pattern"]
         return found if top else self.shared(found)
 
 

@@ -179,6 +179,16 @@ def test_our_check_and_jsonschema_refuse_the_same(path: Path) -> None:
     assert refused > 50
 
 
+@pytest.mark.parametrize(("name", "wrong"), [("for", "5 minutes"), ("alert", 3), ("expr", [])])
+def test_a_rule_that_the_operator_refuses_is_refused(name: str, wrong: object) -> None:
+    (path,) = [each for each in goldens() if each.stem == "deployment-gaudi3-hpa"]
+    documents = objects(path.read_text(encoding="utf-8"))
+    (found,) = [each for each in documents if each["kind"] == "PrometheusRule"]
+    assert list(problems(found)) == []
+    found["spec"]["groups"][0]["rules"][0][name] = wrong
+    assert [where for where, _ in problems(found)] == [f".spec.groups[0].rules[0].{name}"]
+
+
 def misspelled(part: Any) -> Iterator[Any]:
     """The same thing with one key spelled wrong, once for each key."""
     if isinstance(part, dict):
