@@ -203,7 +203,7 @@ def solve_each(case: EstimateCase, batches: list[int]) -> list[SpeedEstimate]:
 
 
 def _load(options: EstimateOptions) -> Load:
-    from gaudi_launch.app.capacity import read_rate
+    from gaudi_launch.app.traffic_options import read_rate
     from gaudi_launch.performance.prediction import Load
     from gaudi_launch.planning.parse import MOST_SEQS, number
 
@@ -314,7 +314,7 @@ def _in_memory(
             raise
         return setup, load, [error.text]
     row = card_row(drawn, asked.model, asked.product, setup.cards, asked.dtype)
-    kv_dtype = drawn.demand.kv_dtype if asked.dtype == "fp8" else "auto"
+    kv_dtype = drawn.demand.kv_dtype
     setup = replace(
         setup,
         kv_bytes=float(KV_BYTES.get(kv_dtype, 2)),

@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.app.fields import text
 from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.traffic_options import (
+    Demand,
+    Ranges,
+    TrafficOptions,
+    demand_of,
+    past_of,
+    rate_of_trace,
+    targets_of,
+    traffic_of,
+)
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 
@@ -20,7 +30,9 @@ if TYPE_CHECKING:
     from gaudi_launch.capacity.traffic import Traffic
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.models.model import Model
+    from gaudi_launch.planning.engine import Engine
     from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.planning.request import Request
     from gaudi_launch.recommend.finder import Recommendation
     from gaudi_launch.recommend.goal import Goal, GoalName
     from gaudi_launch.recommend.space import Candidate, CardPool, SearchCase, SearchedEngine
@@ -28,7 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DEFAULT_INPUT, DEFAULT_OUTPUT = 1024, 256
-_MOST_NODES, _MOST_CLIENTS = 100_000, 100_000_000
+_MOST_NODES = 100_000
 _MOST_START = 7 * 24 * 3600.0
 _MOST_TOP = 20
 
@@ -43,53 +55,18 @@ _ENGINE_OPTIONS = {
     "max_prefill_seqs": "--max-num-prefill-seqs",
 }
 
-_GOAL, _TRAFFIC, _SHOW = "Goal", "Traffic", "Output"
+_GOAL, _SHOW = "Goal", "Output"
 
 
 @dataclass(frozen=True)
-class RecommendOptions:
+class RecommendOptions(TrafficOptions):
     """The goal and the traffic as typed; empty where not given."""
 
     goal: str = text(
         "--for", help="balanced, throughput, latency, context or cost.", panel=_GOAL, metavar="GOAL"
     )
-    ttft: str = text(
-        "--ttft", help="Time to first token: 1.5s, 800ms.", panel=_GOAL, metavar="TIME"
-    )
-    tpot: str = text(
-        "--tpot", help="Time per output token: 0.05, 50ms.", panel=_GOAL, metavar="TIME"
-    )
-    e2e: str = text("--e2e", help="Time to the last token: 20s.", panel=_GOAL, metavar="TIME")
-    percentile: str = text(
-        "--percentile",
-        help="Percentage of requests within the targets.",
-        panel=_GOAL,
-        metavar="P",
-        default="95",
-    )
     max_start: str = text(
         "--max-start", help="Maximum warm-up time: 90s, 10m.", panel=_GOAL, metavar="TIME"
-    )
-    rate: str = text(
-        "--rate", help="Total request rate: 50/s, 3000/m, 2e6/d.", panel=_TRAFFIC, metavar="RATE"
-    )
-    concurrency: str = text(
-        "--concurrency",
-        help="Clients that each wait for an answer, instead of --rate.",
-        panel=_TRAFFIC,
-        metavar="N",
-    )
-    trace: str = text(
-        "--trace",
-        help="Past requests: CSV, JSON lines, /metrics page or URL.",
-        panel=_TRAFFIC,
-        metavar="FILE|URL",
-    )
-    arrivals: str = text(
-        "--arrivals",
-        help="poisson, or trace: the times of a trace with times (its default).",
-        panel=_TRAFFIC,
-        metavar="HOW",
     )
     accelerator: str = text(
         "--accelerator",
@@ -136,21 +113,20 @@ def read(options: LaunchOptions, given: RecommendOptions) -> RecommendCase:
     from gaudi_launch.app.fit import (
         ServedLengths,
         check_writes,
-        data_types,
         read_dtype,
         request_for,
         sized_model,
     )
     from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.planning.parse import number
-    from gaudi_launch.recommend.space import CARDS, SearchCase, SearchedEngine
+    from gaudi_launch.recommend.space import CARDS, SearchCase
 
     if not options.model:
         raise LaunchError("plan.no_model", ExitCode.USAGE)
     if options.tuning == "reference":
         raise LaunchError("recommend.reference", ExitCode.USAGE)
     read_dtype(options.dtype or "")
-    name, goal_targets = _goal_name(given), _targets(given)
+    name, goal_targets = _goal_name(given), targets_of(given)
     top = number("--top", given.top, 1, _MOST_TOP) if given.top else 0
     notes: list[Message] = []
     machine, host = _machine(options, given, notes)
@@ -170,15 +146,11 @@ def read(options: LaunchOptions, given: RecommendOptions) -> RecommendCase:
     cards: tuple[int, ...] = CARDS
     if options.cards or options.modules:
         cards = (_cards_given(options),)
-    searched = SearchedEngine(
-        engine,
-        prepared.request,
-        tuple(data_types(model, prepared.request.dtype or "", engine)),
-    )
+    searched = _searched(engine, prepared, model, cards)
     search = SearchCase(
         model=model,
         pool=_pool(host, options, given, goal),
-        engines=(searched,),
+        engines=(searched, *_other_releases(searched, prepared, model, cards)),
         traffic=load.traffic,
         lengths=load.lengths,
         cards=cards,
@@ -190,8 +162,15 @@ def read(options: LaunchOptions, given: RecommendOptions) -> RecommendCase:
     return RecommendCase(search, goal, options, machine, top)
 
 
-def solve(case: RecommendCase, progress: Callable[[int, int], None] | None = None) -> Recommended:
+def solve(
+    case: RecommendCase,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    two: bool = False,
+) -> Recommended:
     """Search, and plan the best answer that can be planned.
+
+    ``two``: with a fork of this process, which must not have threads of others.
 
     Raises LaunchError where the model fits no number of these cards.
     """
@@ -199,7 +178,8 @@ def solve(case: RecommendCase, progress: Callable[[int, int], None] | None = Non
     from gaudi_launch.paths import state_dir
     from gaudi_launch.recommend.finder import find, without
 
-    found = find(case.search, case.goal, progress, read_measured(state_dir() / FILE_NAME))
+    measured = read_measured(state_dir() / FILE_NAME)
+    found = find(case.search, case.goal, progress, measured, two=two)
     while found.winner is not None:
         launch = launch_options(case, found.winner.candidate)
         try:
@@ -240,7 +220,7 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
 
     Every given option is among them.
     """
-    from gaudi_launch.recommend.space import prefix_arguments, ranges_of, takes
+    from gaudi_launch.recommend.space import own_arguments, ranges_of, takes
 
     options, search = case.options, case.search
     searched = search.engine(candidate.engine)
@@ -262,6 +242,8 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
         changes["output_range"] = f"{outputs[0]},{outputs[1]}"
     if candidate.padding:
         changes["padding_limit"] = candidate.padding
+    if searched is not search.engines[0]:
+        changes["engine"] = candidate.engine
     if not options.dtype and candidate.dtype not in (search.model.quantization, "bfloat16"):
         changes["dtype"] = candidate.dtype
     args = searched.request.args
@@ -270,7 +252,7 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
         for name, value in changes.items()
         if not args.has(_ENGINE_OPTIONS.get(name, "--"))
     }
-    return replace(options, extra=(*options.extra, *prefix_arguments(searched, candidate)), **kept)  # type: ignore[arg-type]
+    return replace(options, extra=(*options.extra, *own_arguments(search, candidate)), **kept)  # type: ignore[arg-type]
 
 
 def serve_command(launch: LaunchOptions) -> tuple[str, ...]:
@@ -314,15 +296,95 @@ def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
     from gaudi_launch.app.prepare import prepare
     from gaudi_launch.engines import registry
 
-    # without a number, prepare would look for the fewest cards
-    cards = options.cards or (None if options.modules else "1")
-    prepared = prepare(replace(options, cards=cards, machine=machine))
+    options = replace(options, machine=machine)
+    if options.cards or options.modules:
+        prepared = prepare(options)
+    else:
+        prepared = _with_any_cards(options)
     if not registry.takes_cards(prepared.engine.identity.label):
         known = ", ".join(registry.names_with_cards())
         raise LaunchError(
             "fit.engine", ExitCode.USAGE, found=prepared.engine.identity.label, known=known
         )
     return prepared
+
+
+def _with_any_cards(options: LaunchOptions) -> Prepared:
+    """Return the inputs with the fewest cards that the engine does not refuse.
+
+    Without a number, prepare would look for the fewest that the model fits.
+    """
+    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.recommend.space import CARDS
+
+    try:
+        return prepare(replace(options, cards="1"))
+    except LaunchError as error:
+        try:
+            # an engine that was made for complete servers
+            return prepare(replace(options, cards=str(CARDS[-1])))
+        except LaunchError:
+            raise error from None
+
+
+def _searched(
+    engine: Engine, prepared: Prepared, model: Model, cards: tuple[int, ...]
+) -> SearchedEngine:
+    """Return an engine of the search, with the numbers of cards that it refuses."""
+    from gaudi_launch.app.fit import data_types
+    from gaudi_launch.recommend.space import SearchedEngine
+
+    request = prepared.request
+    refused: set[int] = set()
+    for number in cards:
+        try:
+            engine.refuse(replace(request, cards=number, modules=None), prepared.host, model)
+        except LaunchError as error:
+            _log.debug("%s is not searched on %d cards: %s", engine.identity.exact, number, error)
+            refused.add(number)
+    dtypes = tuple(data_types(model, request.dtype or "", engine))
+    return SearchedEngine(engine, request, dtypes, frozenset(refused))
+
+
+def _other_releases(
+    first: SearchedEngine, prepared: Prepared, model: Model, cards: tuple[int, ...]
+) -> list[SearchedEngine]:
+    """Return the releases of the same engine that differ for this model, the newest of each kind.
+
+    None where the engine is named or installed. Releases of one kind have the same memory and the
+    same speed, so that the newest stands for all of them.
+    """
+    from gaudi_launch.engines import registry
+
+    request = prepared.request
+    if registry.is_decided(request.engine, prepared.installed):
+        return []
+    known = [_kind_of(first.engine, request, model)]
+    found: list[SearchedEngine] = []
+    for name in registry.releases_of(first.engine.identity.label):
+        engine = registry.find(name)
+        kind = _kind_of(engine, request, model)
+        if kind in known or engine.support(model).refused:
+            continue
+        known.append(kind)
+        found.append(_searched(engine, prepared, model, cards))
+    return found
+
+
+def _kind_of(engine: Engine, request: Request, model: Model) -> tuple[object, ...]:
+    """Return what a search sees of an engine's release."""
+    support = engine.support(model)
+    caches = tuple((each.kind, each.layers, each.allocates) for each in support.caches)
+    return (
+        support.expanded_to,
+        support.cache_rules,
+        caches,
+        engine.scheduling,
+        engine.lacks,
+        engine.caches_prefixes(request),
+        engine.cache_arguments(model),
+        engine.memory_rules({}),
+    )
 
 
 def _other_engines(
@@ -420,48 +482,44 @@ def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goa
 
 @dataclass(frozen=True)
 class _Load:
-    """The traffic, its longest requests, and its rate or clients."""
+    """The traffic, its longest requests, and its load."""
 
     traffic: Traffic
     lengths: tuple[int, int]
     longest: int
-    rate: float
-    clients: int
+    demand: Demand
 
 
 def _load(
     options: LaunchOptions, given: RecommendOptions, model: Model, notes: list[Message]
 ) -> _Load:
-    from gaudi_launch.app.capacity import CapacityOptions, rate_of_trace, read_rate, traffic_of
-    from gaudi_launch.buckets.past_requests import read_timed
-    from gaudi_launch.planning.parse import number
-
-    if given.rate and given.concurrency:
-        raise LaunchError("capacity.one_demand", ExitCode.USAGE)
-    clients = (
-        number("--concurrency", given.concurrency, 1, _MOST_CLIENTS) if given.concurrency else 0
-    )
-    past, timed = read_timed(given.trace) if given.trace else (None, False)
-    arrivals = given.arrivals or ("trace" if timed else "poisson")
-    if arrivals not in ("poisson", "trace") or (arrivals == "trace" and not timed):
-        raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=arrivals)
-    rate = read_rate(given.rate) if given.rate else 0.0
-    if timed and not (rate or clients) and given.goal in ("", "cost"):
-        rate = rate_of_trace(past, notes)
-    inputs, outputs = options.input_range or "", options.output_range or ""
-    if past is None and not (inputs and outputs):
-        inputs, outputs = inputs or str(DEFAULT_INPUT), outputs or str(DEFAULT_OUTPUT)
-        notes.append(message("recommend.assumed_lengths", input=inputs, output=outputs))
-    words = CapacityOptions(inputs=inputs, outputs=outputs, arrivals=arrivals)
-    traffic = traffic_of(past, words, notes)
+    demand = demand_of(given)
+    found = past_of(given)
+    past = found.past.requests if found.past is not None else None
+    searched = given.goal in ("", "cost") and not (demand.rate or demand.clients)
+    if searched and found.past is not None and found.past.timed:
+        demand = Demand(rate=rate_of_trace(past, notes))
+    made = traffic_of(found, _ranges(options, notes) if past is None else Ranges())
+    notes += made.notes
+    traffic = made.traffic
     longest_input = max(tokens for _, tokens, _ in traffic.requests)
     longest_output = max(output for _, _, output in traffic.requests)
     if past is None:
-        return _Load(traffic, (longest_input, longest_output), 0, rate, clients)
+        return _Load(traffic, (longest_input, longest_output), 0, demand)
     longest = max(tokens + output for _, tokens, output in past)
     if model.max_position_embeddings:
         longest = min(longest, model.max_position_embeddings)
-    return _Load(traffic, (min(longest_input, longest - 1), longest_output), longest, rate, clients)
+    return _Load(traffic, (min(longest_input, longest - 1), longest_output), longest, demand)
+
+
+def _ranges(options: LaunchOptions, notes: list[Message]) -> Ranges:
+    """Return the lengths: given ones, else assumed ones with a note."""
+    inputs, outputs = options.input_range or "", options.output_range or ""
+    if inputs and outputs:
+        return Ranges(inputs, outputs)
+    inputs, outputs = inputs or str(DEFAULT_INPUT), outputs or str(DEFAULT_OUTPUT)
+    notes.append(message("recommend.assumed_lengths", input=inputs, output=outputs))
+    return Ranges(inputs, outputs)
 
 
 def _goal_name(given: RecommendOptions) -> GoalName | None:
@@ -475,25 +533,14 @@ def _goal_name(given: RecommendOptions) -> GoalName | None:
     raise LaunchError("recommend.goal", ExitCode.USAGE, found=given.goal, known=", ".join(GOALS))
 
 
-def _targets(given: RecommendOptions) -> Targets:
-    from gaudi_launch.app.capacity import read_latency, read_percentile
-    from gaudi_launch.capacity.search import Targets
-
-    return Targets(
-        read_latency("--ttft", given.ttft) if given.ttft else None,
-        read_latency("--tpot", given.tpot) if given.tpot else None,
-        read_percentile(given.percentile),
-        read_latency("--e2e", given.e2e) if given.e2e else None,
-    )
-
-
 def _goal(name: GoalName | None, targets: Targets, given: RecommendOptions, load: _Load) -> Goal:
     """Return the goal; without a name the one that load and targets mean."""
     from gaudi_launch.planning.parse import seconds
     from gaudi_launch.recommend.goal import Goal
 
     start = seconds("--max-start", given.max_start, most=_MOST_START) if given.max_start else None
-    found = Goal(name or "balanced", targets, load.rate, load.clients, start)
+    demand = load.demand
+    found = Goal(name or "balanced", targets, demand.rate, demand.clients, start)
     if name is not None:
         return found
     if found.demand:

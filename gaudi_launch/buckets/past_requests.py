@@ -14,15 +14,36 @@ import random
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch import http_client
+from gaudi_launch.buckets.shared_prefixes import (
+    PrefixColumns,
+    SharedPrefix,
+    columns_of,
+    shared_prefixes,
+)
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.metrics_page import samples
 
 RequestLengths = tuple[float, int, int]
+
+
+@dataclass(frozen=True)
+class PastRequests:
+    """Past requests, sorted by time.
+
+    ``timed``: each has its time. ``shared``: the beginning of each that an earlier one had; empty
+    where the source does not state it.
+    """
+
+    requests: list[RequestLengths]
+    timed: bool = False
+    shared: tuple[SharedPrefix, ...] = ()
+
 
 # names under which logs and public traces keep the three numbers; first match wins. docs/traces.md
 # lists them
@@ -81,13 +102,19 @@ def read_workload(source: str) -> list[RequestLengths]:
 
 def read_timed(source: str) -> tuple[list[RequestLengths], bool]:
     """Return requests as `read_workload`, and whether the source has their times."""
+    found = read_past(source)
+    return found.requests, found.timed
+
+
+def read_past(source: str) -> PastRequests:
+    """Return requests as `read_workload`, with everything that the source states."""
     text = (
         fetch_metrics(source) if source.startswith(("http://", "https://")) else _text(Path(source))
     )
-    found, timed = _parse(text)
-    if not found:
+    found = _parse(text)
+    if not found.requests:
         raise LaunchError("warmup.trace_empty", ExitCode.USAGE, source=source)
-    return found, timed
+    return found
 
 
 def fetch_metrics(url: str) -> str:
@@ -123,25 +150,25 @@ def _text(path: Path) -> str:
 
 def parse_workload(text: str) -> list[RequestLengths]:
     """Return requests from text of any of the forms; empty for other text."""
-    return _parse(text)[0]
+    return _parse(text).requests
 
 
-def _parse(text: str) -> tuple[list[RequestLengths], bool]:
+def _parse(text: str) -> PastRequests:
     if "vllm:request_prompt_tokens_bucket" in text:
-        return parse_metrics(text), False
+        return PastRequests(parse_metrics(text))
     return _requests(_json_rows(text)) if text.lstrip()[:1] in ("{", "[") else _of_csv(text)
 
 
 def parse_csv(text: str) -> list[RequestLengths]:
     """Return requests from CSV with a header line that names the columns."""
-    return _of_csv(text)[0]
+    return _of_csv(text).requests
 
 
-def _of_csv(text: str) -> tuple[list[RequestLengths], bool]:
+def _of_csv(text: str) -> PastRequests:
     try:
         return _requests(csv.DictReader(io.StringIO(text)))
     except csv.Error:
-        return [], False
+        return PastRequests([])
 
 
 def _json_rows(text: str) -> list[Mapping[str, Any]]:
@@ -167,9 +194,9 @@ def _json_rows(text: str) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _requests(rows: Iterable[Mapping[Any, Any]]) -> tuple[list[RequestLengths], bool]:
-    """Return the requests, and whether each row has a time."""
-    found: list[RequestLengths] = []
+def _requests(rows: Iterable[Mapping[Any, Any]]) -> PastRequests:
+    """Return the requests of these rows."""
+    found: list[tuple[float, int, int, PrefixColumns]] = []
     timed = True
     for row in rows:
         values = {str(name).strip().lower(): value for name, value in row.items()}
@@ -178,9 +205,12 @@ def _requests(rows: Iterable[Mapping[Any, Any]]) -> tuple[list[RequestLengths], 
             time = _seconds(values)
             timed = timed and time is not None
             # without times: one after the other, one request per second
-            found.append((time if time is not None else float(len(found)), tokens, output))
+            at = time if time is not None else float(len(found))
+            found.append((at, tokens, output, columns_of(values)))
     found.sort(key=lambda request: request[0])
-    return [(time - found[0][0], tokens, output) for time, tokens, output in found], timed
+    requests = [(time - found[0][0], tokens, output) for time, tokens, output, _ in found]
+    shared = shared_prefixes([each[3] for each in found], [each[1] for each in found])
+    return PastRequests(requests, timed, shared)
 
 
 def _count(values: Mapping[str, Any], names: tuple[str, ...]) -> int:

@@ -153,13 +153,14 @@ def _replica(case: CapacityCase, cards: int) -> Replica | Unfit:
     if isinstance(found, Unfit) or case.request.max_num_seqs is not None:
         return found
     best, most = found.limits.max_num_seqs, -1.0
+    traffic = _traffic(case, found)
     for batch in sorted({*_BATCHES, found.limits.max_num_seqs}):
         limits = replace(found.limits, max_num_seqs=batch)
         if batch > limits.max_num_batched_tokens:
             continue
         percentile = case.targets.percentile
         curve = simulate_curve(
-            case.traffic, limits, found.cost, percentile, delay=request_delay(), quick=True
+            traffic, limits, found.cost, percentile, delay=request_delay(), quick=True
         )
         carried = rate_within(curve, case.targets) if curve is not None else None
         # a larger batch has to be worth its graphs
@@ -186,12 +187,19 @@ def _of_request(case: CapacityCase, request: Request, cards: int) -> Replica | U
 
 
 def _curve(case: CapacityCase, found: Replica) -> Curve | None:
-    percentile = case.targets.percentile
+    percentile, traffic = case.targets.percentile, _traffic(case, found)
     if case.clients:
         return simulate_clients(
-            case.traffic, found.limits, found.cost, percentile, delay=request_delay()
+            traffic, found.limits, found.cost, percentile, delay=request_delay()
         )
-    return simulate_curve(case.traffic, found.limits, found.cost, percentile, delay=request_delay())
+    return simulate_curve(traffic, found.limits, found.cost, percentile, delay=request_delay())
+
+
+def _traffic(case: CapacityCase, found: Replica) -> Traffic:
+    """Return the traffic with what the replica's prefix cache has of it."""
+    if not case.engine.innermost.caches_prefixes(case.request):
+        return case.traffic
+    return case.traffic.with_cache(found.limits.num_blocks * found.limits.block_size)
 
 
 def _evidence(case: CapacityCase, found: Replica, curve: Curve, fleet: Fleet | None) -> Evidence:

@@ -82,7 +82,7 @@ def replica(asked: ReplicaQuestion) -> Replica | Unfit:
     if not row.fits or not row.kv_blocks:
         return Unfit(asked.cards, row.reason)
     limits = _limits(asked, row.kv_blocks)
-    kv_dtype = demand.kv_dtype if asked.dtype == "fp8" else "auto"
+    kv_dtype = demand.kv_dtype
     speed = step_time(
         asked.model, asked.cards, asked.dtype, accelerator, kv_dtype, asked.scheduling
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.simulator import Times, simulate_times
+from gaudi_launch.performance.simulator import CachedRequests, Times, simulate_cached
 from gaudi_launch.performance.step_time import StepTime
 
 # fractions of a replica's maximum. Close to the maximum a queue grows without end, which no run of
@@ -158,6 +158,10 @@ class LoadCurve:
         self.counts = counts
         self._loads: dict[int, LoadPoint] = {}
 
+    def of(self, replica: ReplicaLoad) -> LoadCurve:
+        """Return the same loads of another simulation of the replica."""
+        return LoadCurve(replica, self.most, self.shares, self.counts)
+
     @property
     def size(self) -> int:
         """Return the number of loads."""
@@ -298,8 +302,8 @@ def simulate_clients(
 def load_of_clients(replica: ReplicaLoad, count: int) -> LoadPoint:
     """Return one replica with ``count`` clients that each wait for their answers."""
     limits = replica.limits
-    part = replica.traffic.part(0.0, count).requests
-    times = simulate_times(part, limits, replica.cost, concurrency=count, delay=replica.delay)
+    part = replica.traffic.part(0.0, count)
+    times = _times(replica, part, concurrency=count)
     ended = times.done[times.done == times.done]
     pace = len(ended) / max(float(ended.max()), 1e-9)
     share = count / limits.max_num_seqs
@@ -318,11 +322,9 @@ def settled_clients(replica: ReplicaLoad, count: int, requests: int) -> LoadPoin
     least = min(requests, max(_FEWEST_SETTLED, steps))
     # equal lengths end in waves: complete ones are counted
     waves = max(_FEWEST_WAVES, math.ceil(least / count))
-    part = replica.traffic.first(waves * count).requests
-    waves = len(part) // count
-    times = simulate_times(
-        part, replica.limits, replica.cost, concurrency=count, delay=replica.delay
-    )
+    part = replica.traffic.first(waves * count)
+    waves = len(part.requests) // count
+    times = _times(replica, part, concurrency=count)
     done = np.sort(times.done[~np.isnan(times.done)])
     if waves < _FEWEST_WAVES or not len(done):
         return None
@@ -330,7 +332,7 @@ def settled_clients(replica: ReplicaLoad, count: int, requests: int) -> LoadPoin
     first, last = size - 1, (waves - 1) * size - 1
     span = float(done[last] - done[first]) if size else 0.0
     pace = (last - first) / span if span > 0 else len(done) / max(float(done[-1]), 1e-9)
-    settled = slice(count, len(part) - count)
+    settled = slice(count, len(part.requests) - count)
     # these clients are the first and the last of a run
     kept = Times(
         times.came[settled], times.first[settled], times.done[settled], times.output[settled]
@@ -360,7 +362,8 @@ def most_requests(traffic: Traffic, limits: EngineLimits, cost: StepTime) -> flo
     import numpy as np
 
     full = traffic.part(0.0, limits.max_num_seqs)
-    times = simulate_times(full.requests, limits, cost, concurrency=limits.max_num_seqs)
+    sent = CachedRequests(full.requests, full.cached)
+    times = simulate_cached(sent, limits, cost, concurrency=limits.max_num_seqs)
     done = np.sort(times.done[~np.isnan(times.done)])
     if not len(done):
         return None
@@ -376,9 +379,9 @@ def load_at(replica: ReplicaLoad, share: float, most: float) -> LoadPoint:
     import numpy as np
 
     rate = share * most
-    requests = replica.traffic.part(share, rate * _least_stay(replica)).requests
-    times = simulate_times(requests, replica.limits, replica.cost, rate=rate, delay=replica.delay)
-    settled = slice(int(len(requests) * _SETTLING), None)
+    requests = replica.traffic.part(share, rate * _least_stay(replica))
+    times = _times(replica, requests, rate=rate)
+    settled = slice(int(len(requests.requests) * _SETTLING), None)
     part = Times(
         times.came[settled], times.first[settled], times.done[settled], times.output[settled]
     )
@@ -386,6 +389,20 @@ def load_at(replica: ReplicaLoad, share: float, most: float) -> LoadPoint:
     # rate x mean stay is the mean number inside (Little)
     inside = rate * float(np.nanmean(stay)) if not np.isnan(stay).all() else 0.0
     return _point(part, replica.percentile, rate=rate, share=share, inside=inside)
+
+
+def _times(
+    replica: ReplicaLoad, traffic: Traffic, *, rate: float = 1.0, concurrency: int | None = None
+) -> Times:
+    """Return the times of ``traffic`` on a replica."""
+    return simulate_cached(
+        CachedRequests(traffic.requests, traffic.cached),
+        replica.limits,
+        replica.cost,
+        rate=rate,
+        concurrency=concurrency,
+        delay=replica.delay,
+    )
 
 
 def _least_stay(replica: ReplicaLoad) -> float:

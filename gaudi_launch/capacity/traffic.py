@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from gaudi_launch.buckets.shared_prefixes import SharedPrefix
 
 TrafficRequest = tuple[float, int, int]
 """(arrival seconds, input tokens, output tokens)."""
@@ -30,9 +32,26 @@ _MINUTE = 60.0
 
 @dataclass(frozen=True)
 class Traffic:
-    """Requests sorted by time, one per second on average; ``mean_output`` in tokens."""
+    """Requests sorted by time, one per second on average; ``mean_output`` in tokens.
+
+    ``shared``: the beginning of each prompt that an earlier request had; empty where unknown.
+    ``cached``: the tokens of them that a prefix cache of some size still has; empty without one.
+    """
 
     requests: tuple[TrafficRequest, ...]
+    shared: tuple[SharedPrefix, ...] = field(default=(), repr=False)
+    cached: tuple[int, ...] = field(default=(), repr=False)
+
+    def with_cache(self, tokens: int) -> Traffic:
+        """Return the traffic as a replica with a prefix cache of ``tokens`` tokens sees it.
+
+        Assumed: requests with a common beginning reach the same replica, and the cache forgets what
+        was used longest ago.
+        """
+        if not self.shared:
+            return self
+        kept = tuple(each.tokens if each.distance <= tokens else 0 for each in self.shared)
+        return replace(self, cached=kept)
 
     def part(self, share: float, inside: float) -> Traffic:
         """Return the first requests: as many as a replica needs at this share.
@@ -42,13 +61,18 @@ class Traffic:
         needed = max(_USUAL, _FORGETTING / (1 - share) ** 2)
         able = max(_FEWEST, _STEPS * max(inside, 1.0) / max(self.mean_output, 1.0))
         count = int(min(len(self.requests), needed, able))
-        return self if count == len(self.requests) else Traffic(_paced(self.requests[:count]))
+        return self.first(count)
 
     def first(self, count: int) -> Traffic:
         """Return the first ``count`` requests, one per second on average."""
         if count >= len(self.requests):
             return self
-        return Traffic(_paced(self.requests[:count]))
+        return Traffic(_paced(self.requests[:count]), self.shared[:count], self.cached[:count])
+
+    @cached_property
+    def mean_cached(self) -> float:
+        """Return the mean tokens of a prompt that the prefix cache has."""
+        return sum(self.cached) / len(self.requests)
 
     @cached_property
     def mean_input(self) -> float:
@@ -60,14 +84,22 @@ class Traffic:
 
 
 def from_trace(
-    trace: Sequence[TrafficRequest], own_arrivals: bool = False, seed: int = 0
+    trace: Sequence[TrafficRequest],
+    own_arrivals: bool = False,
+    seed: int = 0,
+    *,
+    shared: Sequence[SharedPrefix] = (),
 ) -> Traffic:
-    """Return lengths (and, if requested, arrivals) of past requests."""
+    """Return lengths (and, if requested, arrivals) of past requests.
+
+    ``shared`` are their common beginnings; empty where unknown.
+    """
     if own_arrivals:
-        return Traffic(_paced(trace[:_MOST]))
+        return Traffic(_paced(trace[:_MOST]), tuple(shared[:_MOST]))
     chance = random.Random(seed)
-    drawn = (trace[chance.randrange(len(trace))] for _ in range(_MOST))
-    return _poisson([(tokens, output) for _, tokens, output in drawn], chance)
+    drawn = [chance.randrange(len(trace)) for _ in range(_MOST)]
+    made = _poisson([(trace[at][1], trace[at][2]) for at in drawn], chance)
+    return replace(made, shared=tuple(shared[at] for at in drawn)) if shared else made
 
 
 def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int], seed: int = 0) -> Traffic:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 
 from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.support import Version
+from gaudi_launch.engines.support import Version, versions
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.host.hardware import Host
@@ -116,6 +116,19 @@ def names() -> tuple[str, ...]:
 def names_with_cards() -> tuple[str, ...]:
     """Return the names of engines that use cards and contain no other engine."""
     return tuple(name for name, entry in ENGINES.items() if not entry.anywhere)
+
+
+def releases_of(name: str) -> tuple[str, ...]:
+    """Return the releases with facts of an engine that takes any version, the newest first.
+
+    By their names for --engine; empty for other engines.
+    """
+    entry = _entry(name)
+    if entry is None or not entry.any_version or entry.in_container:
+        return ()
+    family = name.partition("@")[0]
+    known = [each for each in versions() if each.engine == family and each.version != "main"]
+    return tuple(each.label for each in reversed(known))
 
 
 def takes_cards(name: str) -> bool:

@@ -96,10 +96,20 @@ class MixedRun:
         self.made: list[int] = []
 
     def serve(
-        self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float = 0.0
+        self,
+        requests: Sequence[tuple[float, int, int]],
+        rate: float,
+        delay: float = 0.0,
+        cached: Sequence[int] = (),
     ) -> None:
-        """Serve ``requests``, which reach the engine ``delay`` seconds after they came."""
+        """Serve ``requests``, which reach the engine ``delay`` seconds after they came.
+
+        ``cached``: tokens of each prompt that are not computed, in complete blocks; empty for none.
+        Blocks that several sequences use are counted for each of them.
+        """
         self._expect(requests, rate, delay)
+        if cached:
+            self._begin_cached(cached)
         while self.arrivals or self.waiting or self.running:
             if not (self.running or self.waiting):
                 self._idle()
@@ -121,6 +131,13 @@ class MixedRun:
                 self.came[number] = time / rate
                 ticket = Ticket(number, tokens, min(output, room), 0, 0)
                 self.arrivals.append((time / rate + delay, ticket))
+
+    def _begin_cached(self, cached: Sequence[int]) -> None:
+        """Count the cached tokens of each prompt as done; the last token is always computed."""
+        block = self.limits.block_size
+        for _, ticket in self.arrivals:
+            known = min(cached[ticket.number], ticket.tokens - 1)
+            ticket.done = known // block * block
 
     def _idle(self) -> None:
         """Return True if nothing is left to do until the next request."""
@@ -262,7 +279,8 @@ class MixedRun:
                 break
             self.waiting.popleft()
             self.running[ticket.number] = ticket
-            tokens = min(ticket.tokens, budget)
+            self.other_blocks += self._blocks(ticket.done)
+            tokens = min(ticket.tokens - ticket.done, budget)
             budget -= tokens
             forwards.append(self._advance(ticket, tokens))
         return forwards

@@ -140,12 +140,37 @@ def simulate_times(
     ``delay``: seconds that the API server and the client add to each request before the engine has
     it.
     """
-    run = (
-        MixedRun(limits, cost, concurrency)
-        if limits.mixed_steps
-        else _Run(limits, cost, concurrency)
-    )
-    run.serve(requests, rate, delay)
+    sent = CachedRequests(requests)
+    return simulate_cached(sent, limits, cost, rate=rate, concurrency=concurrency, delay=delay)
+
+
+@dataclass(frozen=True)
+class CachedRequests:
+    """Requests as `simulate` takes them, and the tokens of each prompt that a prefix cache has.
+
+    ``cached`` is empty for none. Only an engine with mixed steps counts them.
+    """
+
+    requests: Sequence[tuple[float, int, int]]
+    cached: Sequence[int] = ()
+
+
+def simulate_cached(
+    sent: CachedRequests,
+    limits: EngineLimits,
+    cost: StepTime,
+    *,
+    rate: float = 1.0,
+    concurrency: int | None = None,
+    delay: float = 0.0,
+) -> Times:
+    """Return the times of each request as `simulate_times` does, with a prefix cache."""
+    if limits.mixed_steps:
+        mixed = MixedRun(limits, cost, concurrency)
+        mixed.serve(sent.requests, rate, delay, sent.cached)
+        return _times_of(mixed)
+    run = _Run(limits, cost, concurrency)
+    run.serve(sent.requests, rate, delay)
     return _times_of(run)
 
 

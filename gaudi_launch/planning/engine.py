@@ -200,6 +200,14 @@ class Engine(ABC):
         """Return True if this request runs with prefix caching."""
         return False
 
+    def cache_arguments(self, model: Model) -> tuple[str, ...]:
+        """Return the arguments that keep the KV cache in fp8 by the weights' own scales.
+
+        Empty where this engine or these weights lack it. Calibrated weights are another matter:
+        their file decides (`planning.precision.fp8_cache`).
+        """
+        return ()
+
     def prefix_arguments(self, *, on: bool) -> tuple[str, ...] | None:
         """Return the engine's arguments that turn prefix caching on or off.
 

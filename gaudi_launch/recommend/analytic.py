@@ -57,6 +57,8 @@ class Group:
     @cached_property
     def kv_dtype(self) -> str:
         """Return the type of the KV cache: calibrated fp8 writes its own."""
+        if self.sample.kv_dtype:
+            return self.sample.kv_dtype
         if self.sample.dtype != "fp8":
             return "auto"
         engine = self.searched.engine.innermost
@@ -74,6 +76,7 @@ class Group:
             utilization=_MOST_CACHE,
             reserved=_GRAPHS,
             kv_dtype=self.kv_dtype,
+            cache=self.searched.engine.innermost.support(self.case.model).cache_rules,
         )
 
     @cached_property
@@ -91,6 +94,14 @@ class Group:
         ):
             return None
         return found
+
+    @cached_property
+    def computed(self) -> float:
+        """Return the mean tokens of a prompt that no prefix cache has."""
+        traffic = self.case.traffic
+        if not (self.sample.prefix_caching and traffic.shared and self.memory is not None):
+            return traffic.mean_input
+        return traffic.mean_input - traffic.with_cache(self.memory.tokens).mean_cached
 
     @cached_property
     def speed(self) -> Speed:
@@ -129,7 +140,7 @@ class Fitting:
     """Every candidate that fits a card, with the groups of candidates."""
 
     candidates: tuple[Candidate, ...]
-    groups: Mapping[tuple[str, str, int, int], Group]
+    groups: Mapping[Candidate, Group]
 
     def group(self, candidate: Candidate) -> Group:
         """Return the group of a candidate."""
@@ -144,8 +155,9 @@ class Fitting:
         return min(alike, key=lambda each: each.tokens, default=None)
 
 
-def _kind(candidate: Candidate) -> tuple[str, str, int, int]:
-    return (candidate.engine, candidate.dtype, candidate.cards, candidate.length)
+def _kind(candidate: Candidate) -> Candidate:
+    """Return what a candidate has in common with its group."""
+    return replace(candidate, batch=1, prompts=1, tokens=1, padding="")
 
 
 def fitting(case: SearchCase) -> Fitting:
@@ -153,11 +165,11 @@ def fitting(case: SearchCase) -> Fitting:
 
     Of several lengths the longest two of each type and number of cards.
     """
-    lengths: dict[tuple[str, str, int], int] = {}
+    lengths: dict[Candidate, int] = {}
     found: list[Candidate] = []
-    groups: dict[tuple[str, str, int, int], Group] = {}
+    groups: dict[Candidate, Group] = {}
     for sample in samples(case):
-        key = (sample.engine, sample.dtype, sample.cards)
+        key = replace(_kind(sample), length=0)
         group = Group(case, case.engine(sample.engine), sample)
         if lengths.get(key, 0) == _LENGTHS or group.memory is None:
             continue
@@ -257,10 +269,11 @@ class Forecaster:
 
     def _computed(self, candidate: Candidate, group: Group, count: float) -> _Cycle:
         cost = group.speed.cost
-        prompts = max(1.0, min(candidate.prompts, candidate.tokens / self.input, count))
-        steps = max(1.0, -(-self.input // candidate.tokens))
+        computed = group.computed
+        prompts = max(1.0, min(candidate.prompts, candidate.tokens / computed, count))
+        steps = max(1.0, -(-computed // candidate.tokens))
         # the parts of a long prompt each have the fixed time of a step
-        first = (cost.prefill(prompts, self.input) + (steps - 1) * cost.prefill_fixed) / 1000
+        first = (cost.prefill(prompts, computed) + (steps - 1) * cost.prefill_fixed) / 1000
         blocks = count * ((self.input + self.output / 2) // BLOCK + 1)
         decode = float(cost.decode(count, blocks)) / 1000
         e2e = float(first) * count / prompts + decode * (self.output - 1) + decode
@@ -272,16 +285,16 @@ class Forecaster:
 def survivors(forecasts: Sequence[Forecast], most: int, each: int) -> list[Forecast]:
     """Return the best forecasts, ``most`` in all and ``each`` of every kind.
 
-    A kind is an engine, type of weights and number of cards.
+    A kind is a type of weights and a number of cards.
 
     Those that meet the targets come first, then those that miss them least.
     """
     ranked = sorted(forecasts, key=rank)
     chosen = dict.fromkeys(ranked[:most])
-    count: dict[tuple[str, str, int], int] = {}
+    count: dict[tuple[str, int, int], int] = {}
     for forecast in ranked:
         candidate = forecast.candidate
-        key = (candidate.engine, candidate.dtype, candidate.cards)
+        key = (candidate.dtype, candidate.cards, candidate.pipeline)
         count[key] = count.get(key, 0) + 1
         if count[key] <= each:
             chosen[forecast] = None

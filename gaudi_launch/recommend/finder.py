@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from gaudi_launch.buckets.warmup_time import Measured
@@ -17,6 +18,7 @@ from gaudi_launch.recommend.analytic import Fitting, Forecaster, Group, fitting,
 from gaudi_launch.recommend.front import front
 from gaudi_launch.recommend.goal import Goal, objective
 from gaudi_launch.recommend.limit import Limit, inside_of, limit_of
+from gaudi_launch.recommend.side_by_side import side_by_side
 from gaudi_launch.recommend.space import Candidate, SearchCase, on_other, with_fewer_graphs
 from gaudi_launch.recommend.trial import Simulation, Trial, place
 
@@ -33,6 +35,8 @@ _PLANNED, _FRONT = 4, 4
 _ALIKE = 0.005
 # candidates that are planned to find one that meets the targets
 _MOST_PLANNED = 14
+# as many processes as work on one search
+_TOGETHER = 2
 # what a short simulation may miss a target by
 _NEARLY = 1.1
 _MOST_SHRUNKEN = 12
@@ -83,10 +87,13 @@ def find(
     goal: Goal,
     progress: Progress | None = None,
     measured: Sequence[Measured] = (),
+    *,
+    two: bool = False,
 ) -> Recommendation:
     """Return the best configuration for ``goal``.
 
-    Raises LaunchError (MACHINE) where the model fits no number of these cards.
+    ``two``: a second process helps. Raises LaunchError (MACHINE) where the model fits no number of
+    these cards.
     """
     show = progress or (lambda done, total: None)
     able = fitting(case)
@@ -97,12 +104,9 @@ def find(
         forecaster.forecast(candidate, able.group(candidate)) for candidate in able.candidates
     ]
     chosen = [each.candidate for each in survivors(forecasts, _SIMULATED, _OF_EACH)]
-    simulation = Simulation(case, goal, measured)
+    simulation = _Simulations(Simulation(case, goal, measured), able, two)
     total = len(chosen) + _NEIGHBOURS + _PLANNED + _FRONT
-    quick: list[Trial] = []
-    for candidate in chosen:
-        quick.append(simulation.quick(candidate, able.group(candidate)))
-        show(len(quick), total)
+    quick = simulation.quick(chosen, lambda done: show(done, total))
     quick = _climbed(simulation, quick, able, lambda done: show(min(done, total - 1), total))
     begun = min(len(quick), total - _PLANNED - _FRONT)
     exact = _planned(
@@ -110,7 +114,7 @@ def find(
     )
     show(total, total)
     ranked = sorted(exact, key=place)
-    winner = _settled(simulation, ranked)
+    winner = _settled(simulation.one, ranked)
     shown = winner or ranked[0]
     evidence = _evidence(case, shown)
     return Recommendation(
@@ -120,19 +124,46 @@ def find(
         runner_up=_runner_up(winner, ranked),
         trials=tuple(ranked),
         front=front(exact),
-        sensitivity=_sensitivity(simulation, winner, _Known(quick, exact), able)
+        sensitivity=_sensitivity(simulation.one, winner, _Known(quick, exact), able)
         if winner is not None
         else (),
         searched=len(able.candidates),
         simulated=len(quick),
         evidence=evidence,
         limit=limit_of(case, shown, ranked),
-        cards=simulation.cards_between(shown, evidence) if evidence is not None else None,
+        cards=simulation.one.cards_between(shown, evidence) if evidence is not None else None,
     )
 
 
+def _nothing_shown(done: int) -> None:
+    """Receive progress that is not shown."""
+
+
+@dataclass(frozen=True)
+class _Simulations:
+    """Trials of several candidates at once, by one process or two."""
+
+    one: Simulation
+    able: Fitting
+    two: bool
+
+    def quick(
+        self, candidates: Sequence[Candidate], show: Callable[[int], None] = _nothing_shown
+    ) -> list[Trial]:
+        """Return the short trials of these candidates."""
+        work = [partial(self.one.quick, each, self.able.group(each)) for each in candidates]
+        return side_by_side(work, show, two=self.two)
+
+    def exact(
+        self, candidates: Sequence[Candidate], show: Callable[[int], None] = _nothing_shown
+    ) -> list[Trial]:
+        """Return the trials of these candidates as their plans would have them."""
+        work = [partial(self.one.exact, each) for each in candidates]
+        return side_by_side(work, show, two=self.two)
+
+
 def _climbed(
-    simulation: Simulation, quick: Sequence[Trial], able: Fitting, show: Callable[[int], None]
+    simulation: _Simulations, quick: Sequence[Trial], able: Fitting, show: Callable[[int], None]
 ) -> list[Trial]:
     """Return the trials, best first, with the neighbours of the best.
 
@@ -148,11 +179,11 @@ def _climbed(
         ]
         if not open_ones:
             return ranked
-        climbed.add(open_ones[0])
-        for other in _neighbours(open_ones[0]):
-            if other in possible and other not in known:
-                known[other] = simulation.quick(other, able.group(other))
-                show(len(known))
+        climbed.update(open_ones)
+        near = dict.fromkeys(other for each in open_ones for other in _neighbours(each))
+        others = [other for other in near if other in possible and other not in known]
+        known.update(zip(others, simulation.quick(others), strict=True))
+        show(len(known))
 
 
 def _neighbours(base: Candidate) -> list[Candidate]:
@@ -196,7 +227,7 @@ def _nothing(case: SearchCase) -> dict[str, str]:
 
 
 def _planned(
-    simulation: Simulation, quick: Sequence[Trial], able: Fitting, show: Callable[[int], None]
+    simulation: _Simulations, quick: Sequence[Trial], able: Fitting, show: Callable[[int], None]
 ) -> list[Trial]:
     """Return the complete trials of the best and of the front.
 
@@ -205,19 +236,18 @@ def _planned(
     chosen = dict.fromkeys(trial.candidate for trial in quick[:_PLANNED])
     chosen.update(dict.fromkeys(trial.candidate for trial in front(quick)[:_FRONT]))
     rest = [trial for trial in quick if trial.candidate not in chosen and trial.miss <= _NEARLY]
-    found: list[Trial] = []
-    for candidate in chosen:
-        found.append(simulation.exact(candidate))
-        show(len(found))
-    if simulation.goal.most_start is not None and not any(trial.meets for trial in found):
+    found = simulation.exact(list(chosen), show)
+    if simulation.one.goal.most_start is not None and not any(trial.meets for trial in found):
         found += _with_short_start(simulation, quick, able, found)
     while rest and len(found) < _MOST_PLANNED and not any(trial.meets for trial in found):
-        found.append(simulation.exact(rest.pop(0).candidate))
+        next_ones = [trial.candidate for trial in rest[:_TOGETHER]]
+        found += simulation.exact(next_ones)
+        del rest[:_TOGETHER]
     return found
 
 
 def _with_short_start(
-    simulation: Simulation, quick: Sequence[Trial], able: Fitting, found: Sequence[Trial]
+    simulation: _Simulations, quick: Sequence[Trial], able: Fitting, found: Sequence[Trial]
 ) -> list[Trial]:
     """Return trials with fewer graphs, until no better one can meet the start.
 
@@ -228,26 +258,25 @@ def _with_short_start(
     made: list[Trial] = []
     first = min(found, key=place)
     if first.missed == ("start",):
-        made += [
-            simulation.exact(each) for each in with_fewer_graphs(simulation.case, first.candidate)
-        ]
+        made += simulation.exact(with_fewer_graphs(simulation.one.case, first.candidate))
     expected = _Graphs([*found, *made])
 
     def lateness(trial: Trial) -> float:
-        return simulation.lateness(trial.candidate, expected.of(trial.candidate))
+        return simulation.one.lateness(trial.candidate, expected.of(trial.candidate))
 
     pool = sorted(_with_shrunken(simulation, quick, able), key=place)
-    for trial in pool:
-        able_ones = [each for each in made if each.meets]
-        if len(made) >= _MOST_SHRUNKEN or any(each.score >= trial.score for each in able_ones):
+    open_ones = [trial for trial in pool if trial.candidate not in known]
+    while len(made) < _MOST_SHRUNKEN:
+        top = max((trial.score for trial in made if trial.meets), default=-math.inf)
+        open_ones = [each for each in open_ones if each.score > top and lateness(each) <= _NEARLY]
+        if not open_ones:
             break
-        if trial.candidate in known or lateness(trial) > _NEARLY:
-            continue
-        made.append(simulation.exact(trial.candidate))
-        expected.add(made[-1])
+        made += simulation.exact([each.candidate for each in open_ones[:_TOGETHER]])
+        del open_ones[:_TOGETHER]
+        expected = _Graphs([*found, *made])
     if not any(trial.meets for trial in made):
         # what is possible
-        made.append(simulation.exact(min(pool, key=lateness).candidate))
+        made.append(simulation.one.exact(min(pool, key=lateness).candidate))
     return made
 
 
@@ -288,7 +317,7 @@ def _graph_share(candidate: Candidate) -> float:
     return 1.0 + math.log2(candidate.prompts) + 0.27 * math.log2(candidate.batch)
 
 
-def _with_shrunken(simulation: Simulation, quick: Sequence[Trial], able: Fitting) -> list[Trial]:
+def _with_shrunken(simulation: _Simulations, quick: Sequence[Trial], able: Fitting) -> list[Trial]:
     """Return the trials, with smaller shapes of the best of each kind.
 
     A kind is a type of weights and a number of cards.
@@ -297,11 +326,9 @@ def _with_shrunken(simulation: Simulation, quick: Sequence[Trial], able: Fitting
     kinds: dict[tuple[str, int], Candidate] = {}
     for trial in quick:
         kinds.setdefault((trial.candidate.dtype, trial.candidate.cards), trial.candidate)
-    for start in kinds.values():
-        for candidate in _shrinking(start, able):
-            if candidate not in known:
-                known[candidate] = simulation.quick(candidate, able.group(candidate))
-    return list(known.values())
+    smaller = dict.fromkeys(each for start in kinds.values() for each in _shrinking(start, able))
+    new = [candidate for candidate in smaller if candidate not in known]
+    return [*known.values(), *simulation.quick(new)]
 
 
 def _shrinking(start: Candidate, able: Fitting) -> list[Candidate]:

@@ -21,6 +21,11 @@ PROMPTS = (1, 2, 4, 8, 16)
 BUDGETS = (2048, 4096, 8192, 16384)
 # a list of buckets with more padding and fewer graphs, for a limit on the warm-up
 COARSE = "0.5"
+FP8_CACHE = "fp8_inc"
+_KV_OPTION = "--kv-cache-dtype"
+_PREFIX_OPTIONS = ("--enable-prefix-caching", "--no-enable-prefix-caching")
+# upstream's switches of vllm/engine/arg_utils.py
+_NO_EXPERTS = "--no-enable-expert-parallel"
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,7 @@ class Candidate:
     cards the experts are divided, 0 for a model without. Several replicas are separate engines,
     which is data parallelism without a common step. ``prompts`` and ``tokens`` are those of a step;
     ``padding`` is a value of --padding-limit, "" for the engine's best list of buckets.
+    ``kv_dtype``: the type of the KV cache by `Engine.cache_arguments`, "" for that of the plan.
     """
 
     engine: str
@@ -44,23 +50,37 @@ class Candidate:
     experts: int = 0
     pipeline: int = 1
     padding: str = ""
+    kv_dtype: str = ""
 
 
 @dataclass(frozen=True)
 class SearchedEngine:
     """An engine of the search, with the request that has every given option.
 
-    ``dtypes`` are the types of weights to try.
+    ``dtypes`` are the types of weights to try, ``refused`` the numbers of cards that the engine
+    refuses.
     """
 
     engine: Engine
     request: Request
     dtypes: tuple[str, ...]
+    refused: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
         """Return the engine's exact name."""
         return self.engine.identity.exact
+
+    def experts(self, model: Model, cards: int) -> int:
+        """Return over how many cards a plan divides the experts; 0: each expert over all.
+
+        Both ways have the same predicted speed, because no published figure tells them apart, and
+        the same memory; a plan's own way also divides what the number of cards does not. So the
+        other one is only that of a given option.
+        """
+        if not model.moe or self.request.args.has(_NO_EXPERTS):
+            return 0
+        return cards
 
     @property
     def is_mixed(self) -> bool:
@@ -146,8 +166,10 @@ def samples(case: SearchCase) -> Iterator[Candidate]:
             for cards in case.cards:
                 if cards > case.pool.cards_per_node or not divides(case.model, cards):
                     continue
+                if cards in searched.refused:
+                    continue
                 for length in lengths_of(case, searched.request):
-                    yield Candidate(
+                    plain = Candidate(
                         engine=searched.name,
                         dtype=dtype,
                         cards=cards,
@@ -156,8 +178,32 @@ def samples(case: SearchCase) -> Iterator[Candidate]:
                         tokens=_budgets(case, searched, 1, 1, length)[0],
                         length=length,
                         prefix_caching=searched.engine.innermost.caches_prefixes(searched.request),
-                        experts=cards if case.model.moe else 0,
+                        experts=searched.experts(case.model, cards),
                     )
+                    yield from _variants(case, searched, plain)
+
+
+def _variants(case: SearchCase, searched: SearchedEngine, plain: Candidate) -> Iterator[Candidate]:
+    """Yield a sample with each type of KV cache and of prefix caching that may matter."""
+    engine, request = searched.engine.innermost, searched.request
+    caches = [""]
+    in_fp8 = bool(engine.cache_arguments(case.model)) and case.pool.accelerator.has_fp8
+    if in_fp8 and not request.args.has(_KV_OPTION):
+        caches.append(FP8_CACHE)
+    for kv_dtype in caches:
+        made = replace(plain, kv_dtype=kv_dtype)
+        yield made
+        # without shared prefixes it only adds buckets
+        if case.traffic.shared and _turns_prefixes(searched, on=not plain.prefix_caching):
+            yield replace(made, prefix_caching=not plain.prefix_caching)
+
+
+def _turns_prefixes(searched: SearchedEngine, *, on: bool) -> bool:
+    """Return True if prefix caching may be turned on, or off: no given option decides it."""
+    args = searched.request.args
+    if args.has(*_PREFIX_OPTIONS):
+        return False
+    return searched.engine.innermost.prefix_arguments(on=on) is not None
 
 
 def members(case: SearchCase, sample: Candidate) -> Iterator[Candidate]:
@@ -216,6 +262,7 @@ def on_other(case: SearchCase, candidate: Candidate, searched: SearchedEngine) -
             tokens=tokens,
             prefix_caching=caches,
             padding="",
+            kv_dtype="",
         )
         if made not in found:
             found.append(made)
@@ -236,8 +283,7 @@ def with_fewer_graphs(case: SearchCase, candidate: Candidate) -> list[Candidate]
         and takes(engine, "--padding-limit")
     ):
         found.append(replace(candidate, padding=COARSE))
-    given = request.args.has("--enable-prefix-caching")
-    if candidate.prefix_caching and not given and engine.prefix_arguments(on=False):
+    if candidate.prefix_caching and _turns_prefixes(searched, on=False):
         found.append(replace(candidate, prefix_caching=False))
     return found
 
@@ -247,12 +293,16 @@ def takes(engine: Engine, option: str) -> bool:
     return option not in engine.lacks
 
 
-def prefix_arguments(searched: SearchedEngine, candidate: Candidate) -> tuple[str, ...]:
-    """Return the engine's arguments where a candidate differs in prefix caching."""
+def own_arguments(case: SearchCase, candidate: Candidate) -> tuple[str, ...]:
+    """Return the engine's arguments of a candidate that are none of our options."""
+    searched = case.engine(candidate.engine)
     engine = searched.engine.innermost
-    if candidate.prefix_caching == engine.caches_prefixes(searched.request):
-        return ()
-    return engine.prefix_arguments(on=candidate.prefix_caching) or ()
+    found: tuple[str, ...] = ()
+    if candidate.prefix_caching != engine.caches_prefixes(searched.request):
+        found = engine.prefix_arguments(on=candidate.prefix_caching) or ()
+    if candidate.kv_dtype:
+        found = (*found, *engine.cache_arguments(case.model))
+    return found
 
 
 def request_of(case: SearchCase, candidate: Candidate) -> Request:
@@ -272,7 +322,7 @@ def request_of(case: SearchCase, candidate: Candidate) -> Request:
         input_range=inputs if takes(engine, "-i") else None,
         output_range=outputs if takes(engine, "-o") else None,
         padding_limit=candidate.padding or request.padding_limit,
-        extra=(*request.extra, *prefix_arguments(searched, candidate)),
+        extra=(*request.extra, *own_arguments(case, candidate)),
     )
 
 

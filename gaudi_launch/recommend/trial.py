@@ -20,6 +20,7 @@ from gaudi_launch.capacity.search import (
     nodes_for,
     settled_clients,
 )
+from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.performance.balance import balanced
@@ -73,6 +74,7 @@ class Simulation:
         self.case = case
         self.goal = goal
         self.measured = measured
+        self._traffic: dict[int, Traffic] = {}
 
     def quick(self, candidate: Candidate, group: Group) -> Trial:
         """Return a trial without the padding of buckets, by few requests."""
@@ -131,6 +133,8 @@ class Simulation:
         """Return the trial with what its replicas do under the load."""
         goal = self.goal
         traffic = self.case.traffic
+        if trial.candidate.prefix_caching:
+            traffic = self._cached(made.limits.num_blocks * made.limits.block_size)
         if goal.demand and requests is not None:
             traffic = traffic.first(requests)
         delay = request_delay()
@@ -147,6 +151,12 @@ class Simulation:
             length = made.limits.max_model_len
             return replace(trial, why_not=message("capacity.takes_none", length=length))
         return self._judged(trial, served)
+
+    def _cached(self, tokens: int) -> Traffic:
+        """Return the traffic with what a prefix cache of this many tokens has of it."""
+        if tokens not in self._traffic:
+            self._traffic[tokens] = self.case.traffic.with_cache(tokens)
+        return self._traffic[tokens]
 
     def _unloaded(
         self, candidate: Candidate, simulated: ReplicaLoad, requests: int
@@ -202,16 +212,21 @@ class Simulation:
         """
         if trial.curve is None or not trial.meets:
             return None
+        # a range needs no more requests than a comparison
+        replica = trial.curve.replica
+        short = replace(replica, traffic=replica.traffic.first(_EXACT))
+        curve = trial.curve.of(short)
         found: list[int] = []
         for factor in (evidence.high, evidence.low):
             targets = scaled(self.goal.targets, factor)
-            each = self._each(trial.curve, targets)
+            each = self._each(curve, targets)
             if each is None:
                 return None
             # clients wait as many times as long; arrivals come as often
             each = each if self.goal.clients else each * factor
             found.append(trial.candidate.cards * max(1, math.ceil(self.goal.demand / each - 1e-9)))
-        return found[0], found[1]
+        cards = trial.candidate.cards * trial.served.replicas if trial.served is not None else 0
+        return min(found[0], cards), max(found[1], cards)
 
     def _of_load(
         self, candidate: Candidate, load: LoadPoint, replicas: int, full: LoadPoint
@@ -236,7 +251,7 @@ class Simulation:
         Few requests give the number of replicas by a fraction: the fewest cards come first.
         """
         curve = trial.curve
-        if self.goal.demand and curve is not None and curve.shares is QUICK_SHARES:
+        if self.goal.demand and curve is not None and curve.shares == QUICK_SHARES:
             return served.spare / served.cards
         return second(self.goal, served)
 

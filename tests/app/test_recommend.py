@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,3 +169,69 @@ def test_the_targets_hold_for_requests_of_another_seed() -> None:
     load = load_at(replica, found.goal.rate / winner.served.replicas / most, most)
     assert load.ttft <= targets.ttft
     assert load.tpot <= targets.tpot
+
+
+def _trace(folder: Path, *, shared: bool) -> str:
+    rows = [
+        {
+            "timestamp": 100 * number,
+            "input_length": 4096,
+            "output_length": 64,
+            "hash_ids": [*range(7), 100 + number] if shared else [9 * number],
+        }
+        for number in range(600)
+    ]
+    file = folder / "trace.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return str(file)
+
+
+def test_prefix_caching_is_searched_where_a_trace_shares_prefixes(tmp_path: Path) -> None:
+    launch = {"dtype": "bf16", "cards": "1", "max_num_seqs": "32", "max_prefill_seqs": "1"}
+    case = case_of(launch, trace=_trace(tmp_path, shared=True), goal="throughput")
+    assert {each.prefix_caching for each in samples(case.search)} == {True, False}
+    assert "capacity.shared_prefixes" in {note.id for note in case.search.notes}
+    plain = case_of(launch, trace=_trace(tmp_path, shared=False), goal="throughput")
+    assert {each.prefix_caching for each in samples(plain.search)} == {True}
+    with_shared, without = solve(case).found.winner, solve(plain).found.winner
+    assert with_shared is not None and without is not None
+    assert with_shared.candidate.prefix_caching
+    assert with_shared.score > 1.5 * without.score
+
+
+def test_an_option_decides_about_prefix_caching(tmp_path: Path) -> None:
+    launch = {"extra": ("--no-enable-prefix-caching",)}
+    case = case_of(launch, trace=_trace(tmp_path, shared=True), goal="throughput")
+    assert {each.prefix_caching for each in samples(case.search)} == {False}
+
+
+def test_releases_are_searched_where_they_differ_for_the_model() -> None:
+    plain = case_of()
+    assert len(plain.search.engines) == 1
+    options = LaunchOptions(model="ibm-granite/granite-4.0-h-small")
+    case = read(options, RecommendOptions(accelerator="gaudi2"))
+    assert len(case.search.engines) > 1
+    named = read(replace(options, engine="vllm-gaudi"), RecommendOptions(accelerator="gaudi2"))
+    assert [each.name for each in named.search.engines] == [case.search.engines[0].name]
+    other = case.search.engines[1].name
+    sample = next(each for each in samples(case.search) if each.engine == other)
+    assert launch_options(case, sample).engine == other
+
+
+def test_an_engine_for_complete_servers_is_searched_on_them() -> None:
+    case = read(
+        LaunchOptions(model="deepseek-ai/DeepSeek-R1"), RecommendOptions(accelerator="gaudi2")
+    )
+    assert {each.cards for each in samples(case.search)} == {8}
+
+
+def test_weights_with_scales_of_the_cache_may_keep_it_in_fp8() -> None:
+    case = case_of()
+    stored = {"quantization_config": {"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"}}
+    model = replace(case.search.model, config={**case.search.model.config, **stored})
+    search = replace(case.search, model=model)
+    assert {each.kv_dtype for each in samples(case.search)} == {""}
+    assert {each.kv_dtype for each in samples(search)} == {"", "fp8_inc"}
+    candidate = next(each for each in samples(search) if each.kv_dtype)
+    launch = launch_options(replace(case, search=search), candidate)
+    assert launch.extra == ("--kv-cache-dtype", "fp8_inc")

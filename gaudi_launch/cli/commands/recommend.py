@@ -57,7 +57,7 @@ def recommend(
         check_picture(plot)
     case = cases.read(options, given)
     with work_progress("recommend.working", quiet=as_json) as progress:
-        found = cases.solve(case, progress)
+        found = cases.solve(case, progress, two=True)
     if plot is not None:
         draw(plot, found)
     saved = save is not None and cases.save(found, given, save)

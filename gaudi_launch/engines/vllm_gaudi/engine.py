@@ -127,6 +127,9 @@ class VllmGaudi(Engine):
         """Return True unless the user gave contiguous PA or turned it off."""
         return not gaudi_rules.turns_prefixes_off(request)
 
+    def cache_arguments(self, model: Model) -> tuple[str, ...]:
+        return gaudi_rules.cache_arguments(model)
+
     def prefix_arguments(self, *, on: bool) -> tuple[str, ...]:
         """Return upstream vLLM's switch (vllm/engine/arg_utils.py)."""
         return ("--enable-prefix-caching",) if on else ("--no-enable-prefix-caching",)

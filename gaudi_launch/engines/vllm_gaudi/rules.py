@@ -5,7 +5,7 @@ Each names its source in the plugin.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gaudi_launch.engines.generation import is_gaudi2
 from gaudi_launch.engines.upstream_tasks import (
@@ -264,6 +264,22 @@ def _measured(context: Context, decisions: Decisions) -> None:
     if decisions.get("env", "PT_HPU_LAZY_MODE") != "1":
         scales = message("gaudi.scales")
         decisions.env("RUNTIME_SCALE_PATCHING", "1", scales, source="engine", origin=_PLATFORM)
+
+
+def cache_arguments(model: Model) -> tuple[str, ...]:
+    """Return the arguments of an fp8 KV cache for weights that are stored with its scales.
+
+    Every release from 0.10.0 on allocates it without a QUANT_CONFIG (enable_fp8_attn in
+    vllm_gaudi/attention/backends/hpu_attn.py of vllm-project/vllm-gaudi@v0.10.0 and @v0.26.0). Its
+    makers test it with weights that have scales of the cache (Qwen3-8B-FP8_STATIC-FP8-Attn and
+    nvidia/Llama-3.1-8B-Instruct-FP8 in @091bbadd:tests/full_tests/ci_e2e_discoverable_tests.sh).
+    compressed-tensors states them as kv_cache_scheme, modelopt as kv_cache_quant_algo.
+    """
+    stored = model.config.get("quantization_config")
+    if not isinstance(stored, Mapping):
+        return ()
+    scaled = stored.get("kv_cache_scheme") or stored.get("kv_cache_quant_algo") == "FP8"
+    return ("--kv-cache-dtype", "fp8_inc") if scaled else ()
 
 
 def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> None:
