@@ -10,8 +10,8 @@ from gaudi_launch.app.fields import switch, text, values
 from gaudi_launch.app.traffic_options import (
     POISSON,
     Demand,
-    Ranges,
     TrafficOptions,
+    TypedLengths,
     demand_of,
     past_of,
     rate_of_trace,
@@ -124,7 +124,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
         past = found.past.requests if found.past is not None and timed else None
         demand = Demand(rate=rate_of_trace(past, notes))
     request = _request(facts, words, found.past.requests if found.past is not None else None)
-    made = traffic_of(found, Ranges(words.inputs, words.outputs))
+    made = traffic_of(found, TypedLengths(words.inputs, words.outputs))
     return CapacityCase(
         model=facts,
         dtype=dtype,

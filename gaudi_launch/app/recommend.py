@@ -10,8 +10,8 @@ from gaudi_launch.app.fields import text
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.traffic_options import (
     Demand,
-    Ranges,
     TrafficOptions,
+    TypedLengths,
     demand_of,
     past_of,
     rate_of_trace,
@@ -349,10 +349,10 @@ def _searched(
 def _other_releases(
     first: SearchedEngine, prepared: Prepared, model: Model, cards: tuple[int, ...]
 ) -> list[SearchedEngine]:
-    """Return the releases of the same engine that differ for this model, the newest of each kind.
+    """Return the releases of the same engine that differ for this model.
 
-    None where the engine is named or installed. Releases of one kind have the same memory and the
-    same speed, so that the newest stands for all of them.
+    The newest of each kind; none where the engine is named or installed. Releases of one kind have
+    the same memory and the same speed, so that the newest represents all of them.
     """
     from gaudi_launch.engines import registry
 
@@ -499,7 +499,7 @@ def _load(
     searched = given.goal in ("", "cost") and not (demand.rate or demand.clients)
     if searched and found.past is not None and found.past.timed:
         demand = Demand(rate=rate_of_trace(past, notes))
-    made = traffic_of(found, _ranges(options, notes) if past is None else Ranges())
+    made = traffic_of(found, _ranges(options, notes) if past is None else TypedLengths())
     notes += made.notes
     traffic = made.traffic
     longest_input = max(tokens for _, tokens, _ in traffic.requests)
@@ -512,14 +512,14 @@ def _load(
     return _Load(traffic, (min(longest_input, longest - 1), longest_output), longest, demand)
 
 
-def _ranges(options: LaunchOptions, notes: list[Message]) -> Ranges:
+def _ranges(options: LaunchOptions, notes: list[Message]) -> TypedLengths:
     """Return the lengths: given ones, else assumed ones with a note."""
     inputs, outputs = options.input_range or "", options.output_range or ""
     if inputs and outputs:
-        return Ranges(inputs, outputs)
+        return TypedLengths(inputs, outputs)
     inputs, outputs = inputs or str(DEFAULT_INPUT), outputs or str(DEFAULT_OUTPUT)
     notes.append(message("recommend.assumed_lengths", input=inputs, output=outputs))
-    return Ranges(inputs, outputs)
+    return TypedLengths(inputs, outputs)
 
 
 def _goal_name(given: RecommendOptions) -> GoalName | None:

@@ -1,4 +1,4 @@
-"""Options of traffic and targets, which ``capacity`` and ``recommend`` share, and their reader."""
+"""Options of traffic and targets of ``capacity`` and ``recommend``."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class PastTraffic:
 
 
 @dataclass(frozen=True)
-class Ranges:
+class TypedLengths:
     """Lengths of input and output as typed, for traffic without past requests."""
 
     inputs: str = ""
@@ -142,14 +142,17 @@ def past_of(given: TrafficOptions, *, usual: str = "") -> PastTraffic:
     return PastTraffic(past, own_times=past.timed and wanted != POISSON)
 
 
-def traffic_of(found: PastTraffic, ranges: Ranges) -> Noted:
-    """Return the traffic of past requests, or of ranges of lengths. Raises LaunchError (USAGE)."""
+def traffic_of(found: PastTraffic, ranges: TypedLengths) -> Noted:
+    """Return the traffic of past requests, or of ranges of lengths.
+
+    Raises LaunchError (USAGE).
+    """
     if found.past is None:
         return _of_ranges(ranges)
     return _of_past(found.past, own_times=found.own_times)
 
 
-def _of_ranges(given: Ranges) -> Noted:
+def _of_ranges(given: TypedLengths) -> Noted:
     from gaudi_launch.capacity.traffic import from_ranges
     from gaudi_launch.planning.parse import ranges
 

@@ -30,7 +30,7 @@ class SharedPrefix(NamedTuple):
 
 @dataclass(frozen=True)
 class PrefixColumns:
-    """What one request's line states about its beginning."""
+    """The columns of one request's line about its beginning."""
 
     hashes: tuple[int, ...] = ()
     cached: int = 0
@@ -66,9 +66,9 @@ def _count(value: object) -> int:
 def shared_prefixes(
     columns: Sequence[PrefixColumns], prompts: Sequence[int]
 ) -> tuple[SharedPrefix, ...]:
-    """Return each request's shared beginning, in order of arrival; empty where none shares any.
+    """Return each request's shared beginning, in order of arrival.
 
-    At least one token of a prompt is always computed.
+    Empty where none shares any. At least one token of a prompt is always computed.
     """
     used: dict[int, int] = {}
     brought = 0

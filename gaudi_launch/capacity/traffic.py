@@ -43,7 +43,7 @@ class Traffic:
     cached: tuple[int, ...] = field(default=(), repr=False)
 
     def with_cache(self, tokens: int) -> Traffic:
-        """Return the traffic as a replica with a prefix cache of ``tokens`` tokens sees it.
+        """Return the traffic of a replica with a prefix cache of ``tokens`` tokens.
 
         Assumed: requests with a common beginning reach the same replica, and the cache forgets what
         was used longest ago.

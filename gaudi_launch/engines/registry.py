@@ -119,9 +119,9 @@ def names_with_cards() -> tuple[str, ...]:
 
 
 def releases_of(name: str) -> tuple[str, ...]:
-    """Return the releases with facts of an engine that takes any version, the newest first.
+    """Return the known releases of an engine, the newest first.
 
-    By their names for --engine; empty for other engines.
+    By their names for --engine; empty for an engine that does not take any version.
     """
     entry = _entry(name)
     if entry is None or not entry.any_version or entry.in_container:

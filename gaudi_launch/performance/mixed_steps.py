@@ -133,7 +133,7 @@ class MixedRun:
                 self.arrivals.append((time / rate + delay, ticket))
 
     def _begin_cached(self, cached: Sequence[int]) -> None:
-        """Count the cached tokens of each prompt as done; the last token is always computed."""
+        """Count cached tokens of prompts as done; the last token is always computed."""
         block = self.limits.block_size
         for _, ticket in self.arrivals:
             known = min(cached[ticket.number], ticket.tokens - 1)

@@ -146,9 +146,10 @@ def simulate_times(
 
 @dataclass(frozen=True)
 class CachedRequests:
-    """Requests as `simulate` takes them, and the tokens of each prompt that a prefix cache has.
+    """Requests as `simulate` takes them, with a prefix cache.
 
-    ``cached`` is empty for none. Only an engine with mixed steps counts them.
+    ``cached`` are the tokens of each prompt that it has; empty for none. Only an engine
+    with mixed steps counts them.
     """
 
     requests: Sequence[tuple[float, int, int]]

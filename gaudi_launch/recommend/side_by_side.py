@@ -22,7 +22,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def side_by_side(work: Work[T], show: Callable[[int], None], *, two: bool) -> list[T]:
-    """Return the results of ``work`` in its order, with half of it in a fork of this process.
+    """Return the results of ``work`` in its order, half of them from a fork.
 
     ``show`` receives how many pieces are begun. ``two`` False, a single processor or one piece:
     all in this process. The fork ends with this call, also at Ctrl-C, and with this process. A
@@ -70,7 +70,7 @@ def _shared(work: Work[T], show: Callable[[int], None]) -> dict[int, T]:
 
 
 def _help(work: Work[T], claims: int, sent: int, parent: int) -> NoReturn:
-    """Do a share of the work in the fork, send the results and end."""
+    """End the fork after its share of the work, whose results it sends."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

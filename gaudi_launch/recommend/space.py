@@ -74,7 +74,7 @@ class SearchedEngine:
     def experts(self, model: Model, cards: int) -> int:
         """Return over how many cards a plan divides the experts; 0: each expert over all.
 
-        Both ways have the same predicted speed, because no published figure tells them apart, and
+        Both ways have the same predicted speed, because no published figure separates them, and
         the same memory; a plan's own way also divides what the number of cards does not. So the
         other one is only that of a given option.
         """
@@ -184,7 +184,7 @@ def samples(case: SearchCase) -> Iterator[Candidate]:
 
 
 def _variants(case: SearchCase, searched: SearchedEngine, plain: Candidate) -> Iterator[Candidate]:
-    """Yield a sample with each type of KV cache and of prefix caching that may matter."""
+    """Yield a sample with each type of KV cache and of prefix caching."""
     engine, request = searched.engine.innermost, searched.request
     caches = [""]
     in_fp8 = bool(engine.cache_arguments(case.model)) and case.pool.accelerator.has_fp8
@@ -199,7 +199,7 @@ def _variants(case: SearchCase, searched: SearchedEngine, plain: Candidate) -> I
 
 
 def _turns_prefixes(searched: SearchedEngine, *, on: bool) -> bool:
-    """Return True if prefix caching may be turned on, or off: no given option decides it."""
+    """Return True if prefix caching may be turned: no given option decides it."""
     args = searched.request.args
     if args.has(*_PREFIX_OPTIONS):
         return False

@@ -267,7 +267,7 @@ def _measured(context: Context, decisions: Decisions) -> None:
 
 
 def cache_arguments(model: Model) -> tuple[str, ...]:
-    """Return the arguments of an fp8 KV cache for weights that are stored with its scales.
+    """Return the arguments of an fp8 KV cache for weights with its scales.
 
     Every release from 0.10.0 on allocates it without a QUANT_CONFIG (enable_fp8_attn in
     vllm_gaudi/attention/backends/hpu_attn.py of vllm-project/vllm-gaudi@v0.10.0 and @v0.26.0). Its
