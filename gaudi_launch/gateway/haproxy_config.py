@@ -25,6 +25,7 @@ from typing import Any
 from gaudi_launch.gateway.gateway_settings import (
     SMALL_BYTES,
     Backend,
+    GatewayReplica,
     GatewaySettings,
     RequestLimits,
     check_backends,
@@ -413,10 +414,13 @@ def _backend(number: int, backend: Backend) -> str:
         "    default-server check inter 1s fastinter 250ms downinter 500ms fall 3 rise 1"
         " observe layer4 error-limit 1 on-error mark-down",
     ]
-    lines += [
-        f"    server replica{at} {replica.address}" for at, replica in enumerate(backend.replicas)
-    ]
+    lines += [_server(at, replica) for at, replica in enumerate(backend.replicas)]
     return "\n".join([*lines, ""])
+
+
+def _server(at: int, replica: GatewayReplica) -> str:
+    """Return the line of an engine; its service's name is in the log and in metrics."""
+    return f"    server {replica.service or f'replica{at}'} {replica.address}"
 
 
 _ANSWERER_SECTION = f"""\

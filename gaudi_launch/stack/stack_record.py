@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services.state import store
+from gaudi_launch.stack.stack_file import StackFile, StackModel
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +50,76 @@ def hash_of(settings: object) -> str:
     """Return the hash of settings that JSON can write."""
     content = json.dumps(settings, sort_keys=True, default=str)
     return "sha256:" + hashlib.sha256(content.encode()).hexdigest()
+
+
+def engine_hash(model: StackModel) -> str:
+    """Return the hash of what an engine of this model is started with."""
+    settings = asdict(model)
+    # where it is in the file and what it waits for changes nothing that runs
+    for name in ("line", "after", "replicas", "balance"):
+        del settings[name]
+    return hash_of(settings)
+
+
+def gateway_hash(stack: StackFile) -> str:
+    """Return the hash of the gateway's settings and of the models behind it."""
+    routes = [(model.names, model.balance) for model in stack.models]
+    return hash_of([asdict(stack.gateway), routes])
+
+
+def record_of(stack: StackFile, engines: Mapping[str, Sequence[str]]) -> StackRecord:
+    """Return the record of a stack with these services of each model."""
+    services = {stack.gateway_service: gateway_hash(stack)}
+    models = {stack.gateway_service: ""}
+    for model in stack.models:
+        for name in engines[model.name]:
+            services[name] = engine_hash(model)
+            models[name] = model.name
+    return StackRecord(stack.name, str(stack.path.absolute()), services, models)
+
+
+def engine_names(
+    stack: StackFile, record: StackRecord | None, alive: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the names of the services of each model, as many as it has replicas.
+
+    Those of the record with the same settings stay, running ones first. A new version beside a
+    running one gets another name.
+    """
+    kept = {model.name: _same_settings(model, record, alive) for model in stack.models}
+    taken = {name for names in kept.values() for name in names}
+    taken.update(name for name in alive if record is not None and name in record.services)
+    found = {}
+    for model in stack.models:
+        names = list(kept[model.name][: model.replicas])
+        unused = (name for name in _possible(stack, model) if name not in taken)
+        while len(names) < model.replicas:
+            names.append(next(unused))
+        found[model.name] = tuple(names)
+    return found
+
+
+def _same_settings(
+    model: StackModel, record: StackRecord | None, alive: Collection[str]
+) -> tuple[str, ...]:
+    """Return the recorded services of a model with these settings, running ones first."""
+    if record is None:
+        return ()
+    settings = engine_hash(model)
+    found = [name for name, hashed in record.services.items() if hashed == settings]
+    mine = [name for name in found if record.models.get(name) == model.name]
+    return tuple(sorted(mine, key=lambda name: name not in alive))
+
+
+def _possible(stack: StackFile, model: StackModel) -> Iterator[str]:
+    """Yield names for services of a model: those of its replicas, then those of new versions."""
+    others = {name for each in stack.models for name in stack.services_of(each)}
+    own = stack.services_of(model)
+    yield from own
+    for number in itertools.count(2):
+        name = f"{own[0]}.v{number}"
+        if name not in others:
+            yield name
 
 
 def read_record(name: str) -> StackRecord | None:

@@ -6,13 +6,17 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import stack
+from gaudi_launch.app import stack, stack_change, stack_init, stack_plan
 from gaudi_launch.app.report import Silent
+from gaudi_launch.app.stack_change import ChangedStack, ChangeOptions
+from gaudi_launch.app.stack_plan import StackChanges
 from gaudi_launch.app.stop import end
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import write_tree
@@ -94,7 +98,7 @@ models:
 
 
 def port_of(path: Path) -> int:
-    return stack.plan(path).stack.gateway.port
+    return stack_plan.plan(path).stack.gateway.port
 
 
 def begun(name: str) -> object:
@@ -198,6 +202,192 @@ def test_a_failed_model_is_reported_and_the_others_stay(
     assert sorted(each.name for each in services()) == ["stack-c", "stack-gateway"]
 
 
+class Load:
+    """Asks a model all the time; ``failed`` are the answers other than 200."""
+
+    def __init__(self, port: int, *models: str) -> None:
+        self.statuses: Counter[tuple[str, int]] = Counter()
+        self._port = port
+        self._models = models
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(each,)) for each in models * 2]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self, model: str) -> None:
+        while not self._over.is_set():
+            answered = call(self._port, chat(model, stream=False))
+            self.statuses[model, answered.status] += 1
+
+    @property
+    def failed(self) -> dict[tuple[str, int], int]:
+        return {key: count for key, count in self.statuses.items() if key[1] != 200}
+
+
+def apply(path: Path, *, agree: bool = False) -> tuple[ChangedStack | None, list[StackChanges]]:
+    """Apply a file; return what was done, and the changes that needed consent."""
+    asked: list[StackChanges] = []
+
+    def consent(changes: StackChanges) -> bool:
+        asked.append(changes)
+        return agree
+
+    applied = stack.apply(path, Silent(), ChangeOptions(no_doctor=True, drain=5), consent)
+    return applied.changed, asked
+
+
+ONE = """\
+schema: 1
+gateway: {port: PORT}
+models:
+- name: a
+  model: ./Small
+  options: {cards: 4, python: PYTHON}
+"""
+OTHER = """\
+- name: b
+  model: ./Small
+  options: {cards: 1, python: PYTHON}
+"""
+
+
+def test_a_new_version_takes_over_and_no_request_is_lost(write: Write, pids: Path) -> None:
+    path = write(ONE + OTHER)
+    up(path)
+    port = port_of(path)
+    before = {name: begun(name) for name in ("stack-gateway", "stack-a", "stack-b")}
+    assert apply(path) == (ChangedStack(), [])
+    with Load(port, "a", "b") as load:
+        # another version of b, an alias and a new model beside it; a stays
+        new = OTHER.replace("cards: 1", "cards: 1, max-num-seqs: 8")
+        more = OTHER.replace("name: b", "name: c")
+        write(ONE + new.replace("name: b", "name: b\n  aliases: [bb]") + more)
+        done, asked = apply(path)
+        assert done == ChangedStack(("stack-b.v2", "stack-c"), ("stack-b",), "renewed")
+        assert asked == []
+        assert call(port, chat("bb", stream=False)).status == 200
+    assert (load.failed, min(load.statuses.values()) > 10) == ({}, True)
+    assert [each.name for each in services()] == [
+        "stack-a",
+        "stack-b.v2",
+        "stack-c",
+        "stack-gateway",
+    ]
+    assert {name: begun(name) for name in before if name != "stack-b"} == {
+        name: when for name, when in before.items() if name != "stack-b"
+    }
+    # what up does with it, and a second time
+    assert (up(path)[0], apply(path)) == ((), (ChangedStack(), []))
+
+    # models that the file names no more end, and their cards are used at once
+    write(ONE.replace("cards: 4", "cards: 2, max-num-seqs: 4") + OTHER)
+    with Load(port, "a") as load:
+        done, asked = apply(path)
+    assert (done, asked, load.failed) == (
+        ChangedStack(("stack-a.v2", "stack-b"), ("stack-c", "stack-a", "stack-b.v2"), "renewed"),
+        [],
+        {},
+    )
+    assert call(port, chat("c")).status == 404
+    assert sorted(each.name for each in services()) == ["stack-a.v2", "stack-b", "stack-gateway"]
+    assert call(port, chat("b", stream=False)).status == 200
+
+
+def test_a_version_that_needs_the_cards_of_the_old_one_needs_consent(write: Write) -> None:
+    path = write(ONE.replace("cards: 4", "cards: 8"))
+    up(path)
+    port = port_of(path)
+    write(ONE.replace("cards: 4", "cards: 8, max-num-seqs: 8"))
+    before = begun("stack-a")
+    done, asked = apply(path)
+    assert (done, begun("stack-a")) == (None, before)
+    [downtime] = asked[0].downtimes
+    assert (downtime.model, downtime.has_load) == ("a", True)
+    assert 0 < downtime.low_seconds <= downtime.high_seconds
+    with Load(port, "a") as load:
+        done, _asked = apply(path, agree=True)
+    assert done == ChangedStack(("stack-a.v2",), ("stack-a",), "renewed")
+    # the answer of the gateway meanwhile, and of nothing else
+    assert {status for _model, status in load.statuses} == {200, 503}
+    assert find("stack-a.v2").modules == tuple(range(8))
+
+
+def test_replicas_change_one_by_one_and_gateway_settings_without_a_restart(
+    write: Write, tmp_path: Path
+) -> None:
+    two = ONE.replace("model: ./Small", "model: ./Small\n  replicas: 2")
+    path = write(two)
+    up(path)
+    port = port_of(path)
+    with Load(port, "a") as load:
+        keys_file(tmp_path)
+        new = two.replace("cards: 4", "cards: 4, max-num-seqs: 8")
+        write(new)
+        done, asked = apply(path)
+        assert (done, asked) == (
+            ChangedStack(("stack-a.v2", "stack-a.v3"), ("stack-a", "stack-a-2"), "renewed"),
+            [],
+        )
+        chosen = stack.target("a")
+        before = {name: begun(name) for name in chosen.names}
+        stack.restart(chosen, 5, Silent())
+        assert [name for name in chosen.names if begun(name) == before[name]] == []
+    assert load.failed == {}
+    gateway = begun("stack-gateway")
+    write(new.replace("port: PORT", "port: PORT, keys-file: keys"))
+    assert apply(path)[0] == ChangedStack((), (), "renewed")
+    statuses = [call(port, chat("a", stream=False), key=key).status for key in (None, "sk-bob")]
+    assert (statuses, begun("stack-gateway") == gateway) == ([401, 200], True)
+    # fewer replicas
+    write(new.replace("replicas: 2", "replicas: 1"))
+    assert apply(path)[0] == ChangedStack((), ("stack-a.v3",), "renewed")
+
+
+def test_an_interrupted_change_is_mended_by_the_next_one(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(ONE)
+    up(path)
+    port = port_of(path)
+    write(ONE.replace("cards: 4", "cards: 4, max-num-seqs: 8"))
+
+    def interrupted(names: Sequence[str], reporter: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(stack_change, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            apply(path)
+    assert sorted(each.name for each in services()) == ["stack-a", "stack-a.v2", "stack-gateway"]
+    with Load(port, "a") as load:
+        assert apply(path)[0] == ChangedStack((), ("stack-a",), "renewed")
+    assert load.failed == {}
+    # a version that fails leaves the running one as it is
+    monkeypatch.setenv("TRIVIAL_DO", "die")
+    write(
+        ONE.replace("cards: 4", "cards: 4, max-num-seqs: 4").replace(
+            "model:", 'restart: "no"\n  model:'
+        )
+    )
+    with Load(port, "a") as load, pytest.raises(LaunchError) as raised:
+        apply(path)
+    assert (raised.value.exit_code, load.failed) == (ExitCode.ENGINE, {})
+    monkeypatch.delenv("TRIVIAL_DO")
+    # back to what runs: what failed is removed
+    write(ONE.replace("cards: 4", "cards: 4, max-num-seqs: 8"))
+    apply(path)
+    assert sorted(each.name for each in services()) == ["stack-a.v2", "stack-gateway"]
+    assert call(port, chat("a", stream=False)).status == 200
+
+
 HEAD = "schema: 1\ngateway:\n  port: PORT\n"
 MODEL = "models:\n- name: a\n  model: ./Small\n  options: {cards: 1, python: PYTHON}\n"
 
@@ -258,8 +448,8 @@ def test_keys_of_engines_and_taken_names_are_refused(
 def test_init_writes_a_file_that_is_planned_alike(tmp_path: Path, own_folders: Path) -> None:
     path = tmp_path / "site.yaml"
     models = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.3-70B-Instruct", "Qwen/Qwen3-8B")
-    made = stack.init(models, stack.InitOptions(path, "8123", "simulated:hls2"))
-    again = stack.plan(path, "simulated:hls2")
+    made = stack_init.init(models, stack_init.InitOptions(path, "8123", "simulated:hls2"))
+    again = stack_plan.plan(path, "simulated:hls2")
     found = [(each.name, each.plan.placement.modules) for each in again.services]
     assert found == [(each.name, each.plan.placement.modules) for each in made.services]
     assert found == [
@@ -273,14 +463,16 @@ def test_init_writes_a_file_that_is_planned_alike(tmp_path: Path, own_folders: P
     schema = Path(first.removeprefix("# yaml-language-server: $schema="))
     assert json.loads(schema.read_text(encoding="utf-8"))["title"].startswith("A stack")
     with pytest.raises(LaunchError) as raised:
-        stack.init(models, stack.InitOptions(path))
+        stack_init.init(models, stack_init.InitOptions(path))
     assert (raised.value.id, raised.value.exit_code) == ("stack.exists", ExitCode.USAGE)
 
 
 def test_more_cards_than_there_are_write_nothing(tmp_path: Path, own_folders: Path) -> None:
     path = tmp_path / "site.yaml"
     with pytest.raises(LaunchError) as raised:
-        stack.init(["Qwen/Qwen3-8B"] * 9, stack.InitOptions(path, machine="simulated:hls2"))
+        stack_init.init(
+            ["Qwen/Qwen3-8B"] * 9, stack_init.InitOptions(path, machine="simulated:hls2")
+        )
     assert (raised.value.id, raised.value.exit_code, path.exists()) == (
         "stack.too_few",
         ExitCode.MACHINE,
@@ -289,7 +481,7 @@ def test_more_cards_than_there_are_write_nothing(tmp_path: Path, own_folders: Pa
 
 
 def test_simulated_cards_are_none_of_this_machine(tmp_path: Path, own_folders: Path) -> None:
-    options = stack.InitOptions(tmp_path / "site.yaml", engine="simulated")
-    made = stack.init(["Qwen/Qwen3-8B"] * 12, options)
+    options = stack_init.InitOptions(tmp_path / "site.yaml", engine="simulated")
+    made = stack_init.init(["Qwen/Qwen3-8B"] * 12, options)
     assert ({each.modules for each in made.services}, made.cards) == ({()}, ())
     assert len({each.options.port for each in made.services}) == 12

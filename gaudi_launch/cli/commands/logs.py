@@ -47,6 +47,7 @@ def logs(
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.services import service
     from gaudi_launch.services.log.rotate import earlier
+    from gaudi_launch.services.log.tail import start_of_last
     from gaudi_launch.services.process import detach
     from gaudi_launch.services.state.registry import find
 
@@ -67,7 +68,7 @@ def logs(
             _await(path, found)
         with path.open("rb") as file:
             if lines is not None:
-                file.seek(_start_of_last(file, lines))
+                file.seek(start_of_last(file, lines))
             _show(file, path, found, follow=follow, as_json=as_json)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
@@ -161,26 +162,3 @@ def _inode(file: BinaryIO) -> int:
     import os
 
     return os.fstat(file.fileno()).st_ino
-
-
-def _start_of_last(file: BinaryIO, lines: int) -> int:
-    """Return the offset of the last N lines, read from the end."""
-    size = at = file.seek(0, 2)
-    if not lines:
-        return size
-    # the newline that ends the last line does not begin another
-    left = lines + 1
-    while at > 0:
-        begin = max(0, at - _PIECE)
-        file.seek(begin)
-        piece = file.read(at - begin)
-        if at == size and not piece.endswith(b"\n"):
-            left -= 1
-        end = len(piece)
-        while (found := piece.rfind(b"\n", 0, end)) >= 0:
-            left -= 1
-            if not left:
-                return begin + found + 1
-            end = found
-        at = begin
-    return 0

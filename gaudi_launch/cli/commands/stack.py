@@ -1,21 +1,33 @@
 """``gaudi-launch stack``: several models on one server behind one address.
 
-Init, plan, up, down, ps.
+Init, plan, up, apply, down, ps, logs, restart.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.times import DRAIN
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.stack_plan import StackChanges
 
 app = CommandApp(
-    no_args_is_help=True, help="Run several models behind one address: init, plan, up, down, ps."
+    no_args_is_help=True,
+    help="Run several models behind one address: init, plan, up, apply, down, ps, logs, restart.",
 )
 
 _FILE = typer.Argument(..., metavar="FILE", help="The stack's YAML file.")
+_MODEL = typer.Argument(
+    "", metavar="[MODEL]", help="A model, a service of it, or gateway (default: all)."
+)
+_STACK = typer.Option(
+    "", "--stack", metavar="NAME|FILE", help="The stack, where several were started."
+)
 _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 
@@ -41,7 +53,7 @@ def init(
 
     An existing file is not changed.
     """
-    from gaudi_launch.app import stack as cases
+    from gaudi_launch.app import stack_init as cases
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.stack import show_plan, show_written, to_json
 
@@ -62,7 +74,7 @@ def plan(
     as_json: bool = _JSON,
 ) -> None:
     """Show cards, memory and start time of all models; start nothing."""
-    from gaudi_launch.app import stack as cases
+    from gaudi_launch.app import stack_plan as cases
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.stack import show_plan, to_json
 
@@ -106,6 +118,101 @@ def up(
         emit_json(started_to_json(started))
     else:
         show_started(started, waited=not no_wait)
+
+
+@app.command()
+def apply(
+    file: Path = _FILE,
+    yes: bool = typer.Option(
+        False, "-y", "--yes", help="Apply without confirmation, also with a downtime."
+    ),
+    no_doctor: bool = typer.Option(
+        False, "--no-doctor", help="Start although a check of the machine fails."
+    ),
+    drain: float = DRAIN,
+    as_json: bool = _JSON,
+) -> None:
+    """Change what runs to what the file describes, and only that; no request is lost.
+
+    A new version of a model starts beside the old one, takes over when it answers, and the old one ends.
+    Where the cards do not suffice for both, the downtime is stated and confirmed first.
+    """
+    import sys
+
+    from gaudi_launch.app import stack as cases
+    from gaudi_launch.app.stack_change import ChangeOptions
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.cli.views.stack import applied_to_json, show_applied
+    from gaudi_launch.errors import ExitCode
+    from gaudi_launch.messages import text
+
+    options = ChangeOptions(no_doctor=no_doctor, drain=drain)
+    try:
+        applied = cases.apply(file, Terminal(), options, lambda changes: _agrees(changes, yes))
+    except KeyboardInterrupt:
+        print(text("stack.apply_interrupted", path=str(file)), file=sys.stderr, flush=True)
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+    if applied.changed is None:
+        raise typer.Exit(int(ExitCode.INTERRUPTED))
+    if as_json:
+        emit_json(applied_to_json(applied))
+    else:
+        show_applied(applied)
+
+
+def _agrees(changes: StackChanges, yes: bool) -> bool:
+    """State what does not answer for a time, and return the user's consent."""
+    import sys
+
+    from gaudi_launch.cli.views.stack import interruptions
+    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.messages import text
+
+    for line in interruptions(changes):
+        print(line, file=sys.stderr, flush=True)
+    if yes:
+        return True
+    path = str(changes.stack.path)
+    if not sys.stdin.isatty():
+        models = ", ".join(each.model for each in changes.downtimes) or "-"
+        raise LaunchError("stack.apply_yes", ExitCode.USAGE, path=path, models=models)
+    return typer.confirm(text("stack.apply_ask", path=path), err=True)
+
+
+@app.command()
+def restart(
+    model: str = _MODEL,
+    stack: str = _STACK,
+    drain: float = DRAIN,
+) -> None:
+    """Restart the engines of a model, the gateway, or all, one after the other."""
+    from gaudi_launch.app import stack as cases
+    from gaudi_launch.cli.terminal import Terminal
+
+    cases.restart(cases.target(model, stack), drain, Terminal())
+
+
+@app.command()
+def logs(
+    model: str = _MODEL,
+    stack: str = _STACK,
+    follow: bool = typer.Option(
+        False, "-f", "--follow", help="Follow the logs until all services end."
+    ),
+    lines: int | None = typer.Option(
+        None, "-n", "--lines", min=0, help="Only the last N lines of each."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object for each line."),
+) -> None:
+    """Print the logs of the engines and the gateway, each line with its service.
+
+    With --json each line is one object: {"schema": 1, "service": ..., "line": ...}.
+    """
+    from gaudi_launch.app import stack as cases
+    from gaudi_launch.cli.views.stack_logs import show_logs
+
+    show_logs(cases.target(model, stack).names, follow=follow, last=lines, as_json=as_json)
 
 
 @app.command()

@@ -17,7 +17,8 @@ from gaudi_launch.cli.views.stop import ended_to_json as service_ended_to_json
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.app.stack import EndedStack, StackPlan, StackService, StackState, StartedStack
+    from gaudi_launch.app.stack import AppliedStack, EndedStack, StackState, StartedStack
+    from gaudi_launch.app.stack_plan import Downtime, StackChanges, StackPlan, StackService
 
 
 def to_json(planned: StackPlan) -> dict[str, Any]:
@@ -153,6 +154,51 @@ def show_started(started: StartedStack, *, waited: bool) -> None:
     names = text("common.between").join(model.name for model in stack.models)
     id = "stack.is_up" if waited else "stack.is_starting"
     print(text(id, name=stack.name, url=stack.gateway.url, models=names))
+
+
+def interruptions(changes: StackChanges) -> list[str]:
+    """Return a sentence for each model that does not answer for a time, and for a new address."""
+    found = [_downtime(each) for each in changes.downtimes]
+    if changes.moved_from:
+        url = changes.stack.gateway.url
+        found.append(text("stack.moved", old=changes.moved_from, url=url))
+    return found
+
+
+def _downtime(downtime: Downtime) -> str:
+    if not downtime.high_seconds:
+        return text("stack.downtime_unknown", model=downtime.model)
+    id = "stack.downtime" if downtime.has_load else "stack.downtime_warmup"
+    low, high = clock(downtime.low_seconds), clock(downtime.high_seconds)
+    return text(id, model=downtime.model, low=low, high=high)
+
+
+def applied_to_json(applied: AppliedStack) -> dict[str, Any]:
+    """Return the result of ``apply`` for programs."""
+    stack, changed = applied.stack, applied.changed
+    assert changed is not None, "the command ends without consent"
+    return {
+        "schema": 1,
+        "stack": stack.name,
+        "url": stack.gateway.url,
+        "models": [model.name for model in stack.models],
+        "started": list(changed.started),
+        "ended": list(changed.ended),
+        "gateway": changed.gateway,
+    }
+
+
+def show_applied(applied: AppliedStack) -> None:
+    """Print the address, and what was started and ended."""
+    stack, changed = applied.stack, applied.changed
+    assert changed is not None, "the command ends without consent"
+    if changed.gateway == "same":
+        print(text("stack.nothing_changed", name=stack.name, url=stack.gateway.url))
+        return
+    started, ended = (", ".join(names) or "-" for names in (changed.started, changed.ended))
+    print(
+        text("stack.applied", name=stack.name, url=stack.gateway.url, started=started, ended=ended)
+    )
 
 
 def ended_to_json(ended: EndedStack) -> dict[str, Any]:

@@ -1,0 +1,138 @@
+"""Steps from what runs to what a file describes: beside the old ones, or in their place."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.machine import load
+from gaudi_launch.stack.changes import (
+    ChangeCase,
+    ChangeStep,
+    NewEngine,
+    RunningEngine,
+    StackSteps,
+    steps_of,
+)
+from gaudi_launch.stack.division import CardShare
+
+ALL = tuple(range(8))
+
+
+def refused(model: str, error: LaunchError) -> LaunchError:
+    return LaunchError(f"{model}: {error.id}", ExitCode.MACHINE)
+
+
+def steps(
+    running: tuple[RunningEngine, ...],
+    new: tuple[NewEngine, ...],
+    *,
+    groups: tuple[tuple[str, ...], ...] = (("a", "b"),),
+    machine: str = "simulated:hls2",
+) -> StackSteps:
+    """Return the steps on a machine where the cards of what runs are busy."""
+    busy = ",".join(str(module) for each in running for module in each.modules)
+    host = load(f"{machine}+busy={busy}" if busy else machine)
+    return steps_of(ChangeCase(host, groups, running, new), refused)
+
+
+def old(name: str, model: str, *modules: int) -> RunningEngine:
+    return RunningEngine(name, model, modules, "old")
+
+
+def new(name: str, model: str, cards: int, modules: tuple[int, ...] | None = None) -> NewEngine:
+    return NewEngine(name, model, CardShare(cards, modules))
+
+
+def test_models_start_in_their_groups_with_cards_that_were_divided_once() -> None:
+    found = steps((), (new("a", "a", 1), new("b", "b", 4)), groups=(("a",), ("b",)))
+    assert found.steps == (
+        ChangeStep(models=("a",), starts=("a",)),
+        ChangeStep(models=("b",), starts=("b",)),
+    )
+    assert {name: each.modules for name, each in found.placements.items()} == {
+        "a": (4,),
+        "b": (0, 1, 2, 3),
+    }
+
+
+def test_a_new_version_starts_beside_the_old_one() -> None:
+    found = steps((old("a", "a", 0, 1), RunningEngine("b", "b", (2, 3))), (new("a.v2", "a", 2),))
+    assert found.steps == (ChangeStep(models=("a",), starts=("a.v2",), ends_after=("a",)),)
+    assert found.placements["a.v2"].modules == (4, 5)
+
+
+def test_without_free_cards_the_old_version_ends_first_and_the_model_is_interrupted() -> None:
+    found = steps((old("a", "a", *ALL),), (new("a.v2", "a", 8),))
+    assert found.steps == (
+        ChangeStep(models=("a",), ends_first=("a",), starts=("a.v2",), interrupted=("a",)),
+    )
+
+
+def test_replicas_are_replaced_one_by_one_and_the_others_answer() -> None:
+    found = steps(
+        (old("a", "a", 0, 1, 2, 3), old("a-2", "a", 4, 5, 6, 7)),
+        (new("a.v2", "a", 4), new("a.v3", "a", 4)),
+    )
+    assert found.steps == (
+        ChangeStep(models=("a",), ends_first=("a",), starts=("a.v2",)),
+        ChangeStep(models=("a",), ends_first=("a-2",), starts=("a.v3",)),
+    )
+    assert found.placements["a.v2"].modules == (0, 1, 2, 3)
+
+
+def test_as_many_as_fit_start_at_once_and_take_the_place_of_as_many() -> None:
+    running = (old("a", "a", 0, 1), old("a-2", "a", 2, 3), old("a-3", "a", 4, 5))
+    found = steps(running, (new("n1", "a", 2), new("n2", "a", 2), new("n3", "a", 2)))
+    assert found.steps == (
+        ChangeStep(models=("a",), starts=("n1",), ends_after=("a",)),
+        ChangeStep(models=("a",), starts=("n2",), ends_after=("a-2",)),
+        ChangeStep(models=("a",), starts=("n3",), ends_after=("a-3",)),
+    )
+
+
+def test_fewer_replicas_of_the_new_version_end_all_old_ones() -> None:
+    found = steps((old("a", "a", 0), old("a-2", "a", 1)), (new("a.v2", "a", 1),))
+    assert found.steps == (ChangeStep(models=("a",), starts=("a.v2",), ends_after=("a", "a-2")),)
+
+
+def test_several_old_ones_end_for_a_larger_new_one() -> None:
+    found = steps((old("a", "a", 0, 1, 2, 3), old("a-2", "a", 4, 5, 6, 7)), (new("a.v2", "a", 8),))
+    assert found.steps == (
+        ChangeStep(models=("a",), ends_first=("a", "a-2"), starts=("a.v2",), interrupted=("a",)),
+    )
+
+
+def test_removed_models_make_place_first() -> None:
+    gone = RunningEngine("b", "b", (0, 1, 2, 3), "gone")
+    found = steps(
+        (gone, RunningEngine("a", "a", (4, 5, 6, 7))), (new("c", "c", 4),), groups=(("a", "c"),)
+    )
+    assert found.steps == (
+        ChangeStep(ends_first=("b",)),
+        ChangeStep(models=("c",), starts=("c",)),
+    )
+    assert found.placements["c"].modules == (0, 1, 2, 3)
+
+
+def test_old_ones_beside_their_new_version_end_when_it_answers() -> None:
+    found = steps((old("a", "a", 0), RunningEngine("a.v2", "a", (1,))), ())
+    assert found.steps == (ChangeStep(models=("a",), ends_after=("a",)),)
+
+
+def test_a_new_version_on_chosen_modules_takes_their_place() -> None:
+    found = steps((old("a", "a", 3),), (new("a.v2", "a", 1, (3,)),))
+    assert found.steps == (
+        ChangeStep(models=("a",), ends_first=("a",), starts=("a.v2",), interrupted=("a",)),
+    )
+
+
+def test_engines_without_cards_are_always_beside() -> None:
+    found = steps((old("a", "a"),), (new("a.v2", "a", 0),))
+    assert found.steps == (ChangeStep(models=("a",), starts=("a.v2",), ends_after=("a",)),)
+
+
+def test_a_model_that_fits_nowhere_is_named_and_nothing_else_ends_for_it() -> None:
+    with pytest.raises(LaunchError) as raised:
+        steps((RunningEngine("a", "a", (0, 1, 2, 3, 4, 5)),), (new("b", "b", 4),))
+    assert raised.value.id == "b: placement.too_few"
