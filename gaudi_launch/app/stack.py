@@ -50,7 +50,7 @@ class StartedStack:
 
 @dataclass(frozen=True)
 class AppliedStack:
-    """The result of ``apply``: what was done; None where the user did not agree to it."""
+    """The result of ``apply``; ``changed`` is None where the user did not agree."""
 
     stack: StackFile
     changed: ChangedStack | None
@@ -103,7 +103,7 @@ def apply(
 ) -> AppliedStack:
     """Change what runs to what a file describes, and only that.
 
-    ``agree`` is asked where a model does not answer for a time; without its consent nothing is
+    ``agree`` is called where a model does not answer for a time; without its consent nothing is
     changed. Raises LaunchError before anything is changed, or with the first engine that fails.
     """
     from gaudi_launch.app.stop import check_drain
@@ -138,7 +138,7 @@ def _check_environment() -> None:
 def _check_names(
     before: StackRecord | None, now: StackRecord, alive: Mapping[str, ServiceRecord]
 ) -> None:
-    """Raise LaunchError (USAGE) where a service that is not the stack's has one of its names."""
+    """Raise LaunchError (USAGE) where a service of another kind has one of the names."""
     known = before.services if before is not None else {}
     for name in now.services:
         if name in alive and name not in known:
@@ -265,7 +265,7 @@ def _services_of(
 
 @dataclass(frozen=True)
 class StackTarget:
-    """Services of a started stack: the gateway (or none), and engines in the file's order."""
+    """Services of a started stack: the gateway or "", and engines."""
 
     record: StackRecord
     gateway: str
@@ -278,9 +278,9 @@ class StackTarget:
 
 
 def target(model: str = "", stack: str = "") -> StackTarget:
-    """Return the services of a model (by a name or alias), a service, or "gateway"; "" for all.
+    """Return the services that a name stands for.
 
-    ``stack`` is a name or a file; it may be "" where one stack was started. Raises LaunchError
+    A model or an alias of it, a service, or "gateway"; "" for all. ``stack`` is a name or a file; it may be "" where one stack was started. Raises LaunchError
     (USAGE) for what was not started.
     """
     from gaudi_launch.gateway.gateway_job import routed_names
@@ -321,9 +321,9 @@ def _one_record(stack: str) -> StackRecord:
 
 
 def restart(chosen: StackTarget, drain: float, reporter: Reporter) -> None:
-    """Restart services one after the other with the same settings; return when all answer.
+    """Restart services one after the other with the same settings.
 
-    An engine gets no new request while it ends: other replicas answer. Raises LaunchError; what
+    Return when all answer. An engine gets no new request while it ends: other replicas answer. Raises LaunchError; what
     was not restarted by then continues to run.
     """
     from gaudi_launch.app.stop import check_drain

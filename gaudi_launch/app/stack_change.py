@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """How a change is carried out.
+    """Options of a change.
 
     ``wait``: also for the last models. ``drain``: seconds for the requests of an engine that ends.
     """
@@ -40,7 +40,10 @@ class ChangeOptions:
 
 @dataclass(frozen=True)
 class ChangedStack:
-    """What a change did: names of services. ``gateway``: same, started, renewed or moved."""
+    """Names of services that a change started and ended.
+
+    ``gateway`` was same, started, renewed or moved.
+    """
 
     started: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
@@ -76,7 +79,7 @@ def carry_out(changes: StackChanges, reporter: Reporter, options: ChangeOptions)
 
 
 class _Change:
-    """One change. ``_old`` are engines that end in it, ``_coming`` those that it starts."""
+    """One change: ``_old`` are engines that end, ``_coming`` new ones."""
 
     def __init__(self, changes: StackChanges, reporter: Reporter, options: ChangeOptions) -> None:
         from gaudi_launch.gateway.gateway_job import routed_names

@@ -91,9 +91,9 @@ class _Sized:
 
 @dataclass(frozen=True)
 class Downtime:
-    """The time for which a model does not answer, in seconds; 0 where nothing is known.
+    """Seconds for which a model does not answer.
 
-    ``has_load``: its load is included, as it was measured with the version that runs. Otherwise it
+    They are 0 where nothing is known. ``has_load``: its load is included, as it was measured with the version that runs. Otherwise it
     is the warm-up only.
     """
 
@@ -104,7 +104,7 @@ class Downtime:
 
 
 def _launch_seconds(service: ServiceRecord) -> float | None:
-    """Return the seconds from an engine's start to its first answer, None without both."""
+    """Return the seconds from an engine's start to its first answer, if known."""
     began, ready = service.state.get("engine_began"), service.state.get("ready_at")
     if began is None or ready is None:
         return None

@@ -82,6 +82,24 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
         Example("gaudi-launch stack up stack.yaml --no-wait", "Do not wait until they answer"),
     ),
+    "stack apply": (
+        Example(
+            "gaudi-launch stack apply stack.yaml",
+            "Change what differs from the file; models continue to answer",
+        ),
+        Example(
+            "gaudi-launch stack apply stack.yaml --yes",
+            "Also where a model does not answer meanwhile",
+        ),
+    ),
+    "stack restart": (
+        Example("gaudi-launch stack restart chat", "Restart the replicas of a model in turns"),
+        Example("gaudi-launch stack restart gateway", "Restart the gateway"),
+    ),
+    "stack logs": (
+        Example("gaudi-launch stack logs -f", "Follow the logs of all services"),
+        Example("gaudi-launch stack logs gateway -n 20", "The last lines of the gateway's log"),
+    ),
     "stack down": (
         Example("gaudi-launch stack down stack.yaml", "Finish running requests, then stop all"),
         Example(

@@ -28,7 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ps": ("ps", "List services: phase, uptime, requests; -a adds stopped ones."),
     "top": ("top", "Watch cards, services and hosts live: use, power, links, TTFT, KV."),
     "status": ("status", "Show one service: plan, phases, memory, last error."),
-    "stack": ("stack", "Run several models behind one address: init, plan, up, down, ps."),
+    "stack": (
+        "stack",
+        "Run several models behind one address: init, plan, up, apply, down, ps, logs, restart.",
+    ),
     "logs": ("logs", "Print a service's log; -f follows it."),
     "stop": ("stop", "Stop services after draining; --orphans stops leftovers."),
     "restart": ("restart", "Stop a service and start it again with the same settings."),

@@ -104,7 +104,7 @@ def _job(name: str) -> ServiceJob:
 
 
 def _take(name: str, files: Mapping[str, str], job: ServiceJob | None = None) -> None:
-    """Make a running gateway read these files, and record its job where there is a new one."""
+    """Make a running gateway read these files, and record a new job."""
     service = find(name)
     process = Identity.from_json(service.state.get("engine_process"))
     if not service.alive or process is None:
@@ -122,7 +122,7 @@ def _take(name: str, files: Mapping[str, str], job: ServiceJob | None = None) ->
 
 
 def routed_names(name: str) -> dict[str, tuple[str, ...]]:
-    """Return the names of each model that a gateway routes; nothing for an unknown gateway."""
+    """Return the names of each model that a gateway routes, if it exists."""
     document = store.read(store.service_dir(name) / FOLDER, ANSWERER) or {}
     models = document.get("models")
     if not isinstance(models, list):
@@ -142,9 +142,9 @@ def _workers(pid: int) -> dict[int, set[int]]:
 
 
 def _await_new(name: str, pid: int, before: dict[int, set[int]]) -> None:
-    """Wait until each HAProxy has a new worker: it listens then, and the old one no more.
+    """Wait until each HAProxy has a new worker.
 
-    Raises LaunchError (FAILED) where none comes.
+    It listens then, and the old one no more. Raises LaunchError (FAILED) where none comes.
     """
     deadline = time.monotonic() + _NEW_WORKER_SECONDS
     while time.monotonic() < deadline:

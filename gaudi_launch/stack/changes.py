@@ -1,6 +1,6 @@
-"""Changes from the engines that run to those of a file, in steps that keep models answering.
+"""Steps from the engines that run to those of a file; models continue to answer.
 
-Pure. A new version of an engine starts beside the old one where the free cards allow it; otherwise
+Pure. A new version of an engine starts next to the old one where the free cards allow it; otherwise
 old engines end first, one by one, until it fits.
 """
 
@@ -44,9 +44,9 @@ class NewEngine:
 
 @dataclass(frozen=True)
 class ChangeStep:
-    """One step: end ``ends_first``, start ``starts``, wait for them, end ``ends_after``.
+    """One step of a change.
 
-    All are names of services. ``models`` are those that are started; those of ``interrupted``
+    End ``ends_first``, start ``starts``, wait for them, end ``ends_after``. All are names of services. ``models`` are those that are started; those of ``interrupted``
     have no engine that answers from the beginning of the step to its end.
     """
 
@@ -67,7 +67,7 @@ class StackSteps:
 
 @dataclass(frozen=True)
 class ChangeCase:
-    """What runs and what is to run.
+    """Engines that run, and those to start.
 
     ``groups`` are the models of the file in their start order, ``visible`` the modules that the
     environment allows. On ``host`` the cards of ``running`` count as used only while it runs.
@@ -91,7 +91,7 @@ def steps_of(case: ChangeCase, refused: Refused) -> StackSteps:
     """Return the steps from what runs to what is to run.
 
     Engines that the file has no more end first. Cards are divided once for all new engines where
-    all fit beside the old ones. Raises what ``refused`` makes for a model without cards.
+    all fit next to the old ones. Raises what ``refused`` makes for a model without cards.
     """
     own = [module for each in case.running for module in each.modules]
     gone = tuple(each.name for each in case.running if each.role == "gone")
@@ -133,7 +133,7 @@ class _Rolling:
         return found
 
     def _fitting(self, wanted: Sequence[NewEngine]) -> dict[str, Placement] | None:
-        """Return the cards of these engines beside all that run; None where they do not suffice."""
+        """Return cards for these engines next to all that run, if they suffice."""
         busy = [module for modules in self._used.values() for module in modules]
         try:
             placed = divide(
@@ -152,13 +152,13 @@ class _Rolling:
         if self._at_once is not None:
             chosen = {each.name: self._at_once[each.name] for each in left}
             return self._started(left, chosen, ())
-        beside = self._most(left)
-        if beside:
-            return self._started(left, beside, ())
+        fitting = self._most(left)
+        if fitting:
+            return self._started(left, fitting, ())
         return self._in_place(left)
 
     def _most(self, left: Sequence[NewEngine]) -> dict[str, Placement]:
-        """Return the cards of the engines that fit beside all that run."""
+        """Return the cards of the engines that fit next to all that run."""
         chosen: list[NewEngine] = []
         for each in left:
             if self._fitting([*chosen, each]) is not None:

@@ -83,7 +83,7 @@ def engine_names(
 ) -> dict[str, tuple[str, ...]]:
     """Return the names of the services of each model, as many as it has replicas.
 
-    Those of the record with the same settings stay, running ones first. A new version beside a
+    Those of the record with the same settings stay, running ones first. A new version next to a
     running one gets another name.
     """
     kept = {model.name: _same_settings(model, record, alive) for model in stack.models}
@@ -102,7 +102,7 @@ def engine_names(
 def _same_settings(
     model: StackModel, record: StackRecord | None, alive: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the recorded services of a model with these settings, running ones first."""
+    """Return the recorded services with a model's settings, running ones first."""
     if record is None:
         return ()
     settings = engine_hash(model)
@@ -112,7 +112,7 @@ def _same_settings(
 
 
 def _possible(stack: StackFile, model: StackModel) -> Iterator[str]:
-    """Yield names for services of a model: those of its replicas, then those of new versions."""
+    """Yield names for a model's services: of its replicas, then of new versions."""
     others = {name for each in stack.models for name in stack.services_of(each)}
     own = stack.services_of(model)
     yield from own

@@ -157,7 +157,7 @@ def show_started(started: StartedStack, *, waited: bool) -> None:
 
 
 def interruptions(changes: StackChanges) -> list[str]:
-    """Return a sentence for each model that does not answer for a time, and for a new address."""
+    """Return a sentence for each interrupted model, and for a new address."""
     found = [_downtime(each) for each in changes.downtimes]
     if changes.moved_from:
         url = changes.stack.gateway.url

@@ -1,10 +1,13 @@
-"""Read a log from its last lines on, while it grows, is truncated or gets a new file."""
+"""Read a log while it grows, is truncated or gets a new file."""
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import BinaryIO
+
+_log = logging.getLogger(__name__)
 
 _PIECE = 1 << 16
 
@@ -29,7 +32,8 @@ class Tail:
             now = self._path.stat()
             if self._file is None:
                 self._file = self._path.open("rb")
-        except OSError:
+        except OSError as error:
+            _log.debug("a log is not read: %s", error)
             return b""
         added = self._file.read()
         if now.st_ino != os.fstat(self._file.fileno()).st_ino:
