@@ -280,7 +280,8 @@ class StackTarget:
 def target(model: str = "", stack: str = "") -> StackTarget:
     """Return the services that a name stands for.
 
-    A model or an alias of it, a service, or "gateway"; "" for all. ``stack`` is a name or a file; it may be "" where one stack was started. Raises LaunchError
+    A model or an alias of it, a service, or "gateway"; "" for all. ``stack`` is a name or a file;
+    it may be "" where one stack was started. Raises LaunchError
     (USAGE) for what was not started.
     """
     from gaudi_launch.gateway.gateway_job import routed_names
@@ -323,7 +324,8 @@ def _one_record(stack: str) -> StackRecord:
 def restart(chosen: StackTarget, drain: float, reporter: Reporter) -> None:
     """Restart services one after the other with the same settings.
 
-    Return when all answer. An engine gets no new request while it ends: other replicas answer. Raises LaunchError; what
+    Return when all answer. An engine gets no new request while it ends: other replicas answer.
+    Raises LaunchError; what
     was not restarted by then continues to run.
     """
     from gaudi_launch.app.stop import check_drain

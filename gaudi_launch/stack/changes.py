@@ -46,7 +46,8 @@ class NewEngine:
 class ChangeStep:
     """One step of a change.
 
-    End ``ends_first``, start ``starts``, wait for them, end ``ends_after``. All are names of services. ``models`` are those that are started; those of ``interrupted``
+    End ``ends_first``, start ``starts``, wait for them, end ``ends_after``. All are names of
+    services. ``models`` are those that are started; those of ``interrupted``
     have no engine that answers from the beginning of the step to its end.
     """
 

@@ -134,8 +134,8 @@ def apply(
 ) -> None:
     """Change what runs to what the file describes, and only that; no request is lost.
 
-    A new version of a model starts next to the old one, takes over when it answers, and the old one ends.
-    Where the cards do not suffice for both, the downtime is stated and confirmed first.
+    A new version of a model starts next to the old one, takes over when it answers, and the old one
+    ends. Where the cards do not suffice for both, the downtime is stated and confirmed first.
     """
     import sys
 
