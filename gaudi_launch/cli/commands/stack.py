@@ -207,7 +207,7 @@ def logs(
 ) -> None:
     """Print the logs of the engines and the gateway, each line with its service.
 
-    With --json each line is one object: {"schema": 1, "service": ..., "line": ...}.
+    With --json each line is one JSON object with its service.
     """
     from gaudi_launch.app import stack as cases
     from gaudi_launch.cli.views.stack_logs import show_logs
