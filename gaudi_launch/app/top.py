@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
+    from gaudi_launch.cluster.inventory import Member
     from gaudi_launch.services.diagnosis.explain import Explanation
     from gaudi_launch.watch.sample import HostSample
     from gaudi_launch.watch.watched_hosts import WatchedHost
@@ -38,7 +39,6 @@ class WatchRequest:
 
 def watched(request: WatchRequest) -> list[WatchedHost]:
     """Return the hosts to watch; none is started. Raises LaunchError (USAGE)."""
-    from gaudi_launch.cluster.inventory import parse_hosts, read_inventory
     from gaudi_launch.host.machine import check_root
     from gaudi_launch.watch.watched_hosts import WatchedHost
 
@@ -48,19 +48,23 @@ def watched(request: WatchRequest) -> list[WatchedHost]:
         raise LaunchError("watch.machine_or_hosts", ExitCode.USAGE)
     if not 0.5 <= request.interval <= 3600 or not 0.5 <= request.timeout <= 600:
         raise LaunchError("watch.seconds", ExitCode.USAGE)
-    if request.hosts:
-        members = list(parse_hosts(request.hosts))
-    elif request.inventory:
-        members = list(read_inventory(Path(request.inventory)))
-    else:
-        check_root(request.machine)
+    if request.hosts or request.inventory:
         return [
-            WatchedHost(None, request.machine, interval=request.interval, timeout=request.timeout)
+            WatchedHost(member, None, interval=request.interval, timeout=request.timeout)
+            for member in _members(request)
         ]
-    return [
-        WatchedHost(member, None, interval=request.interval, timeout=request.timeout)
-        for member in members
-    ]
+    check_root(request.machine)
+    return [WatchedHost(None, request.machine, interval=request.interval, timeout=request.timeout)]
+
+
+def _members(request: WatchRequest) -> Sequence[Member]:
+    """Return the hosts of the options. Raises LaunchError (USAGE)."""
+    # it imports yaml, which one machine does not need
+    from gaudi_launch.cluster.inventory import parse_hosts, read_inventory
+
+    if request.hosts:
+        return parse_hosts(request.hosts)
+    return read_inventory(Path(request.inventory))
 
 
 def once(request: WatchRequest) -> list[HostSample]:

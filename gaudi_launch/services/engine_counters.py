@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from gaudi_launch.metrics_page import samples
-from gaudi_launch.services.probe import ask
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "tgi_batch_current_size"),
@@ -104,6 +103,9 @@ def counters_of(url: str, timeout: float = 2.0) -> EngineCounters | None:
 
     Return None when it does not answer in time.
     """
+    # a tenth of what `top` imports, and its first screen waits for no engine
+    from gaudi_launch.services.probe import ask
+
     answer = ask(f"{url}/metrics", timeout)
     if isinstance(answer, str) or answer.status != 200:
         return None
