@@ -21,6 +21,7 @@ class DashboardPanel:
     """One graph: its queries, each with a legend, and the unit in Grafana's terms."""
 
     title: str
+    description: str
     unit: str
     queries: tuple[tuple[str, str], ...]
 
@@ -52,6 +53,7 @@ def panels() -> tuple[DashboardPanel, ...]:
     return (
         DashboardPanel(
             "Requests",
+            "Requests that each engine works on, and requests in its queue.",
             "short",
             (
                 (_gauge("service_requests_running"), "{{service}} running"),
@@ -60,14 +62,32 @@ def panels() -> tuple[DashboardPanel, ...]:
         ),
         DashboardPanel(
             "Generated tokens per second",
+            "Tokens that each service generates per second.",
             "short",
             ((_rate("service_generated_tokens"), _BY_SERVICE),),
         ),
-        DashboardPanel("TTFT", "s", ((_mean("service_ttft_seconds"), _BY_SERVICE),)),
-        DashboardPanel("TPOT", "s", ((_mean("service_tpot_seconds"), _BY_SERVICE),)),
-        DashboardPanel("KV cache", "percentunit", ((_gauge("service_kv_use_ratio"), _BY_SERVICE),)),
+        DashboardPanel(
+            "TTFT",
+            "Mean time to first token.",
+            "s",
+            ((_mean("service_ttft_seconds"), _BY_SERVICE),),
+        ),
+        DashboardPanel(
+            "TPOT",
+            "Mean time per output token after the first.",
+            "s",
+            ((_mean("service_tpot_seconds"), _BY_SERVICE),),
+        ),
+        DashboardPanel(
+            "KV cache",
+            "Used part of the KV cache. Near 100%, requests wait or are preempted.",
+            "percentunit",
+            ((_gauge("service_kv_use_ratio"), _BY_SERVICE),),
+        ),
         DashboardPanel(
             "Preemptions and run-time compiles per second",
+            "Requests that lost their KV cache and are computed again, and graphs that were "
+            "compiled for a request. Both should be 0.",
             "short",
             (
                 (_rate("service_preemptions"), "{{service}} preemptions"),
@@ -75,11 +95,20 @@ def panels() -> tuple[DashboardPanel, ...]:
             ),
         ),
         DashboardPanel(
-            "Utilisation of cards", "percentunit", ((_gauge("card_utilization_ratio"), _BY_CARD),)
+            "Utilisation of cards",
+            "Utilisation as hl-smi reports it.",
+            "percentunit",
+            ((_gauge("card_utilization_ratio"), _BY_CARD),),
         ),
-        DashboardPanel("Memory of cards", "bytes", ((_gauge("card_memory_used_bytes"), _BY_CARD),)),
+        DashboardPanel(
+            "Memory of cards",
+            "Memory in use on each card.",
+            "bytes",
+            ((_gauge("card_memory_used_bytes"), _BY_CARD),),
+        ),
         DashboardPanel(
             "Power of cards",
+            "Measured power of each card, and its limit.",
             "watt",
             (
                 (_gauge("card_power_watts"), _BY_CARD),
@@ -87,10 +116,14 @@ def panels() -> tuple[DashboardPanel, ...]:
             ),
         ),
         DashboardPanel(
-            "Temperature of cards", "celsius", ((_gauge("card_temperature_celsius"), _BY_CARD),)
+            "Temperature of cards",
+            "Temperature as hl-smi reports it.",
+            "celsius",
+            ((_gauge("card_temperature_celsius"), _BY_CARD),),
         ),
         DashboardPanel(
             "Faults of cards",
+            "Ports without a link, 1 while throttled, and 1 while hl-smi does not list the card.",
             "short",
             (
                 (_gauge("card_ports_down"), _BY_CARD + " ports down"),
@@ -100,6 +133,7 @@ def panels() -> tuple[DashboardPanel, ...]:
         ),
         DashboardPanel(
             "Joules per generated token",
+            "Measured energy of the cards of a service, divided by its generated tokens.",
             "joule",
             (
                 (
@@ -110,11 +144,15 @@ def panels() -> tuple[DashboardPanel, ...]:
         ),
         DashboardPanel(
             "CPU use of NUMA nodes",
+            "Used part of the CPUs of each NUMA node.",
             "percentunit",
             ((_gauge("node_cpu_use_ratio"), "{{instance}} {{node}}"),),
         ),
         DashboardPanel(
-            "Free disk", "bytes", ((_gauge("disk_free_bytes"), "{{instance}} {{use}}"),)
+            "Free disk",
+            "Free space of the file systems of recipes, models and state.",
+            "bytes",
+            ((_gauge("disk_free_bytes"), "{{instance}} {{use}}"),),
         ),
     )
 
@@ -150,13 +188,14 @@ def _choice(label: str, metric: str) -> dict[str, Any]:
     series = METRICS[metric].series[0]
     return {
         "name": label,
+        "label": label.capitalize(),
         "type": "query",
         "datasource": _SOURCE,
         "query": f"label_values({series}, {label})",
         "refresh": 2,
         "includeAll": True,
         "multi": True,
-        "allValue": ".*",
+        "allValue": ".+",
         "current": {"text": "All", "value": "$__all"},
     }
 
@@ -166,6 +205,7 @@ def _panel(number: int, panel: DashboardPanel) -> dict[str, Any]:
         "id": number + 1,
         "type": "timeseries",
         "title": panel.title,
+        "description": panel.description,
         "datasource": _SOURCE,
         "gridPos": {
             "x": number % 2 * _WIDTH,
