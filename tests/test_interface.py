@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
+from tests.support.scripts import script
 
 TOP = Path(__file__).parents[1]
 RECORD = TOP / "tests" / "data" / "interface"
@@ -196,6 +197,19 @@ def gone_key(where: str, old: list[str], new: list[str] | None) -> Iterator[str]
 
 def test_nothing_that_is_recorded_is_gone(recorded: Documents, current: Documents) -> None:
     assert gone(recorded, current, deprecated() + changed()) == []
+
+
+def test_every_key_has_a_meaning(current: Documents) -> None:
+    missing = script("reference").without_meaning(current["json"])
+    assert missing == [], (
+        "add them to scripts/reference/json_keys.yaml; python scripts/reference.py"
+    )
+
+
+def test_the_page_of_the_keys_is_current(current: Documents) -> None:
+    pages = script("reference").json_pages(current["json"])
+    shown = {name: (TOP / "docs" / name).read_text(encoding="utf-8") for name in pages}
+    assert shown == pages, "run python scripts/reference.py"
 
 
 def test_what_is_deprecated_works_and_warns(capsys: pytest.CaptureFixture[str]) -> None:

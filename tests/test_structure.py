@@ -58,6 +58,7 @@ ABOUT_SEVERAL = {
     "test_logging.py": "the log lines of every module",
     "test_readme.py": "the commands of the README and of docs/",
     "test_recorded_state.py": "state that earlier versions wrote",
+    "test_reference.py": "the generated pages of docs/",
     "test_structure.py": "the structure of the project",
     "test_words.py": "the words of every message",
     "test_words_zh.py": "the Chinese of every message",

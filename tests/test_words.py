@@ -25,6 +25,7 @@ from tests.support.prose import (
     paragraphs,
     plain,
     sentences,
+    written_by_hand,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -102,7 +103,7 @@ def test_help_uses_plain_words() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_documents_use_plain_words(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+    text = written_by_hand(path)
     assert found_in((f"{name_of(path)}: {part[:50]}", part) for part in paragraphs(text)) == []
     assert [heading for heading in headings(text) if OPENING.found(plain(heading))] == []
 

@@ -13,6 +13,7 @@ import pytest
 from gaudi_launch.cli.main import COMMANDS
 from gaudi_launch.cli.translated import translations
 from gaudi_launch.messages import catalogue
+from tests.support.prose import written_by_hand
 
 TOP = Path(__file__).parents[1]
 PAGES = ["README_zh.md", *sorted(f"docs/{path.name}" for path in (TOP / "docs").glob("*_zh.md"))]
@@ -151,7 +152,7 @@ def prose(name: str) -> dict[str, str]:
     Latin word."""
     lines: dict[str, str] = {}
     code = False
-    for number, line in enumerate((TOP / name).read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(written_by_hand(TOP / name).splitlines(), start=1):
         if line.startswith("```"):
             code = not code
         elif not code:
@@ -207,7 +208,7 @@ def test_a_paragraph_of_a_page_is_one_line(name: str) -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_both_languages_of_a_page_name_the_same_code(name: str) -> None:
     def code(name: str) -> set[str]:
-        text = re.sub(r"```.*?```", "", (TOP / name).read_text(encoding="utf-8"), flags=re.DOTALL)
+        text = re.sub(r"```.*?```", "", written_by_hand(TOP / name), flags=re.DOTALL)
         # a sentence may name its command or leave it out
         return set(re.findall(r"`([^`]+)`", text)) - COMMANDS.keys()
 

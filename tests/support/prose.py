@@ -170,6 +170,17 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
+GENERATED = re.compile(r"<!-- generated .*?: begin -->.*?<!-- generated .*?: end -->", re.DOTALL)
+
+
+def written_by_hand(path: Path) -> str:
+    """Return a document without what scripts made of texts checked elsewhere."""
+    text = path.read_text(encoding="utf-8")
+    if path.stem.removesuffix("_zh") in ("commands", "troubleshooting"):
+        return GENERATED.sub("", text)
+    return text
+
+
 def paragraphs(document: str) -> list[str]:
     """Return the paragraphs and table rows of a Markdown document, without code."""
     text = re.sub(r"```.*?```", "", document, flags=re.DOTALL)
