@@ -36,6 +36,8 @@ NOT_READ = {
     "BUCKET_PADDING_RATIO",
     "HABANA_RUNTIME_ERROR",
     "PWD",
+    # of git, set for child processes
+    "GIT_CONFIG_COUNT",
     # of a request that a WSGI server passes, not of the process
     "REQUEST_METHOD",
 }
