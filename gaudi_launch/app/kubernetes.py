@@ -87,7 +87,7 @@ def render_kubernetes(
     # options of a plan for Ray on one machine; here they are the cluster's
     wanted = replace(wanted, replicas=options.replicas or "", requests=options.target_ongoing or "")
     options = replace(options, replicas=None, target_ongoing=None)
-    pages = _pages(wanted.hugepages)
+    pages = pages_of(wanted.hugepages)
     if wanted.accelerator in instances():
         release = release_name(wanted.name, options.model or "")
         if not options.model:
@@ -105,7 +105,7 @@ def render_kubernetes(
     return _rendered(served, cluster, form), release
 
 
-def _pages(text: str) -> int | None:
+def pages_of(text: str) -> int | None:
     """Return the MiB per card of ``--hugepages``, None without it.
 
     Raises LaunchError (USAGE) for a value that is not a multiple of 2 MiB.

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from gaudi_launch.app.prepare import Prepared
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.planning.container import Container
-    from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.planning.plan import Placement, Plan
     from gaudi_launch.render.rendered import Rendered
+    from gaudi_launch.render.systemd import UnitOptions
 
 _OUTPUT = "Output"
 
@@ -153,7 +154,7 @@ def script(options: LaunchOptions, to: Destination, reporter: Reporter) -> Rende
     """Render a bash script that starts the engine. Raises LaunchError."""
     from gaudi_launch.render.script import render
 
-    made = _make(options, to, reporter, carries_files=True)
+    made = to_render(options, to, reporter, carries_files=True)
     return _finish(made, "script", render(made.plan, made.exported), to, force=options.force)
 
 
@@ -161,7 +162,7 @@ def env(options: LaunchOptions, to: Destination, reporter: Reporter) -> Rendered
     """Render env.sh and config.yml. Raises LaunchError."""
     from gaudi_launch.render.env import render
 
-    made = _make(options, to, reporter)
+    made = to_render(options, to, reporter)
     return _finish(made, "env", render(made.plan, made.exported), to, force=options.force)
 
 
@@ -172,7 +173,7 @@ def docker(
     from gaudi_launch.render.docker import render
     from gaudi_launch.render.text import heading
 
-    made = _make(options, to, reporter, carries_files=True)
+    made = to_render(options, to, reporter, carries_files=True)
     head, files = heading(made.plan), made.plan.command.files
     rendered = render(
         made.container(image), made.container_name, head, made.dockerfile(image), files
@@ -187,7 +188,7 @@ def compose(
     from gaudi_launch.render.compose import render
     from gaudi_launch.render.text import heading
 
-    made = _make(options, to, reporter)
+    made = to_render(options, to, reporter)
     rendered = render(
         made.container(image), made.container_name, heading(made.plan), made.dockerfile(image)
     )
@@ -201,7 +202,7 @@ def quadlet(
     from gaudi_launch.render.quadlet import render
     from gaudi_launch.render.text import check_words, heading
 
-    made = _make(options, to, reporter)
+    made = to_render(options, to, reporter)
     check_words(made.plan, for_systemd=True)
     rendered = render(
         made.container(image), made.container_name, heading(made.plan), made.dockerfile(image)
@@ -215,17 +216,21 @@ def systemd(
     """Render a systemd unit. Raises LaunchError."""
     from gaudi_launch.render.systemd import render
 
-    made = _make(options, to, reporter)
+    made = to_render(options, to, reporter)
+    rendered = render(made.plan, made.name, made.exported, unit_options(unit))
+    return _finish(made, "systemd", rendered, to, force=options.force)
+
+
+def unit_options(unit: SystemdOptions) -> UnitOptions:
+    """Return the options of a unit on this machine."""
+    from gaudi_launch.render.systemd import UnitOptions
+
     owner = unit.run_as or _this_user()
-    rendered = render(
-        made.plan,
-        made.name,
-        made.exported,
+    return UnitOptions(
         user=unit.user,
         run_as=None if owner == "root" else owner,
         launcher=_launcher() if unit.with_tuning else None,
     )
-    return _finish(made, "systemd", rendered, to, force=options.force)
 
 
 def _this_user() -> str:
@@ -249,13 +254,18 @@ def _launcher() -> str:
     return shutil.which("gaudi-launch") or str(beside)
 
 
-def _make(
-    options: LaunchOptions, to: Destination, reporter: Reporter, *, carries_files: bool = False
+def to_render(
+    options: LaunchOptions,
+    to: Destination,
+    reporter: Reporter,
+    *,
+    carries_files: bool = False,
+    placement: Placement | None = None,
 ) -> PlanToRender:
     """Plan as ``plan`` does, with what a file needs.
 
     That is absolute paths, a name, and the plan's files at their paths. ``carries_files``: the
-    rendered text writes those files itself.
+    rendered text writes those files itself. ``placement``: the cards, where they were chosen.
     """
     import shutil
     from pathlib import Path
@@ -275,7 +285,7 @@ def _make(
     elsewhere = None if live or not wanted.python or shutil.which(wanted.python) else wanted.python
     prepared = prepare(replace(wanted, python=None) if elsewhere else wanted)
     refuse_simulated(prepared)
-    plan = prepared.plan()
+    plan = prepared.plan(placement)
     cached = prepared.cached(plan)
     plan = cached.plan if cached is not None else plan
     if plan.command.files and to.output is None and not carries_files:

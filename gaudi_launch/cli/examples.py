@@ -454,6 +454,20 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             ),
             "Use your own image",
         ),
+        Example(
+            "gaudi-launch render compose --stack stack.yaml --machine simulated:hls2 --to out",
+            "Write all models of a stack and their gateway",
+        ),
+    ),
+    "render ray-serve": (
+        Example(
+            "gaudi-launch render ray-serve --stack stack.yaml --machine simulated:hls2 --to out",
+            "Write one application for all models of a stack",
+        ),
+        Example(
+            "gaudi-launch render ray-serve --stack stack.yaml --machine simulated:hls2 --json",
+            "The same for a script",
+        ),
     ),
     "render quadlet": (
         Example(

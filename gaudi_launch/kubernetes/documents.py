@@ -20,6 +20,13 @@ from gaudi_launch.kubernetes.objects.extras import (
     scaler,
     storage,
 )
+from gaudi_launch.kubernetes.objects.gateway_objects import (
+    KEYS_ENTRY,
+    gateway_name,
+    gateway_objects,
+    keys_secret,
+    tls_secret,
+)
 from gaudi_launch.kubernetes.objects.monitoring_objects import monitoring_objects
 from gaudi_launch.kubernetes.objects.pod import engine_mounts, places_of, selector
 from gaudi_launch.kubernetes.objects.webui_objects import webui
@@ -56,10 +63,9 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
             extra.append(monitor(served, release))
         found += [(served.key, each) for each in (main, *extra)]
     first, page = models[0], None
-    # the Service that KubeRay creates for ready pods, or ours
-    api: Any = (
-        TemplateText((first.name, "-serve-svc")) if cluster.kind == "rayservice" else first.name
-    )
+    if cluster.gateway is not None:
+        found += [("", each) for each in gateway_objects(cluster.gateway, release)]
+    api = _api(first, cluster, release)
     style = "infer" if first.serve else "openai"
     if cluster.webui:
         found += [("", each) for each in webui(cluster, release, api, first.model, style)]
@@ -69,6 +75,16 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
     if cluster.ingress_host:
         found.append(("", ingress(cluster, release, api, page, "/infer" if first.serve else "/v1")))
     return found
+
+
+def _api(first: ServedModel, cluster: KubernetesTarget, release: Name) -> Any:
+    """Return the Service that clients use: the gateway's or the model's."""
+    if cluster.gateway is not None:
+        return gateway_name(release)
+    if cluster.kind == "rayservice":
+        # KubeRay creates it for ready pods
+        return TemplateText((first.name, "-serve-svc"))
+    return first.name
 
 
 def _main(
@@ -182,6 +198,7 @@ def notes(
     if cluster.secret_names:
         names = ", ".join(cluster.secret_names)
         found.append(message("kubernetes.secret", secret=cluster.secret, names=names))
+    found += _gateway_notes(cluster, release)
     if cluster.autoscale == "hpa":
         found.append(message("kubernetes.adapter"))
     if cluster.autoscale == "keda" and not cluster.monitor:
@@ -195,3 +212,18 @@ def notes(
     if models[0].serve and models[0].example_image:
         found.append(message("kubernetes.neuron_image", image=models[0].container.image))
     return tuple(dict.fromkeys(found))
+
+
+def _gateway_notes(cluster: KubernetesTarget, release: Name) -> list[Message]:
+    """Return what the user provides for the gateway: image and Secrets."""
+    gateway = cluster.gateway
+    if gateway is None:
+        return []
+    found = [message("kubernetes.gateway", name=gateway_name(release).plain())]
+    found.append(message("kubernetes.gateway_image", image=gateway.image))
+    if gateway.keys:
+        secret = keys_secret(release)
+        found.append(message("kubernetes.gateway_keys", secret=secret, entry=KEYS_ENTRY))
+    if gateway.tls:
+        found.append(message("kubernetes.gateway_tls", secret=tls_secret(release)))
+    return found

@@ -48,6 +48,20 @@ class ServedModel:
 
 
 @dataclass(frozen=True)
+class KubernetesGateway:
+    """The gateway in front of several models.
+
+    ``files`` are its texts by name. ``keys`` and ``tls``: Secrets of the user have them.
+    """
+
+    image: str
+    argv: tuple[str, ...]
+    files: Mapping[str, str]
+    keys: bool = False
+    tls: bool = False
+
+
+@dataclass(frozen=True)
 class KubernetesTarget:
     """The user's options for the cluster. Empty texts: not given."""
 
@@ -76,6 +90,7 @@ class KubernetesTarget:
     nodes: int = 1
     interface: str = "eth0"
     ray_version: str = ""
+    gateway: KubernetesGateway | None = None
 
     @property
     def scaled(self) -> bool:

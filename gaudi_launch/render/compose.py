@@ -20,6 +20,8 @@ from gaudi_launch.render.plan_container import about_cards, required, visible
 from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.text import comments
 
+FILE = "compose.yaml"
+
 
 def render(
     container: Container, name: str, head: Sequence[str], dockerfile: str | None
@@ -28,6 +30,20 @@ def render(
 
     ``dockerfile`` builds an image that is not published.
     """
+    document = {
+        "name": project_name(name),
+        "services": {name: service_of(container, name, dockerfile)},
+    }
+    return Rendered({FILE: file_text(head, document)}, notes=about_cards(container))
+
+
+def file_text(head: Sequence[str], document: dict[str, Any]) -> str:
+    """Return a compose file's text, after comment lines."""
+    return "\n".join(comments(head)) + "\n" + yaml_text.dump(document)
+
+
+def service_of(container: Container, name: str, dockerfile: str | None) -> dict[str, Any]:
+    """Return the entry of a container among a compose file's services."""
     service: dict[str, Any] = {"image": _plain(container.image), "container_name": name}
     if dockerfile is not None:
         service["build"] = {"dockerfile_inline": _plain(dockerfile)}
@@ -80,14 +96,7 @@ def render(
     # not after a boot: the cards' numbers may have changed
     service["restart"] = "on-failure"
     service["stop_grace_period"] = f"{STOP_SECONDS}s"
-    document = {
-        "name": _project(name),
-        "services": {name: {key: value for key, value in service.items() if value != []}},
-    }
-    body = yaml_text.dump(document)
-    return Rendered(
-        {"compose.yaml": "\n".join(comments(head)) + "\n" + body}, notes=about_cards(container)
-    )
+    return {key: value for key, value in service.items() if value != []}
 
 
 def _plain(words: str) -> str:
@@ -95,7 +104,7 @@ def _plain(words: str) -> str:
     return words.replace("$", "$$")
 
 
-def _project(name: str) -> str:
+def project_name(name: str) -> str:
     """Return a project name for compose: lower-case letters, digits, dashes."""
     small = re.sub(r"[^a-z0-9_-]", "-", name.lower()).lstrip("-_")
     return small or "gaudi-launch"

@@ -6,7 +6,8 @@ The service is for the system or for one user.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -48,49 +49,74 @@ _WAIT = (
 )
 
 
+@dataclass(frozen=True)
+class UnitOptions:
+    """Options of a unit: its user, its target, what is started before it.
+
+    ``user`` makes a unit for ``systemctl --user``, ``run_as`` is the system unit's user,
+    ``launcher`` is this program: with it a second unit tunes the machine first. ``target`` is the
+    unit that starts and stops this one with others ("": the system's), ``after`` are units that
+    must be active before.
+    """
+
+    user: bool = False
+    run_as: str | None = None
+    launcher: str | None = None
+    target: str = ""
+    after: tuple[str, ...] = ()
+
+    @property
+    def tuned(self) -> bool:
+        """Return True if a unit tunes the machine first: one of root's can."""
+        return self.launcher is not None and not self.user
+
+    @property
+    def wanted_by(self) -> str:
+        """Return the unit with which this one is started."""
+        if self.target:
+            return self.target
+        return "default.target" if self.user else "multi-user.target"
+
+    @property
+    def owner(self) -> str:
+        """Return the user of a system unit; "" for root and for a user's own unit."""
+        return self.run_as or "" if not self.user else ""
+
+
 def render(
-    plan: Plan,
-    name: str,
-    given: Mapping[str, str],
-    *,
-    user: bool = False,
-    run_as: str | None = None,
-    launcher: str | None = None,
+    plan: Plan, name: str, given: Mapping[str, str], options: UnitOptions | None = None
 ) -> Rendered:
     """Return NAME.service.
 
-    ``given`` are the user's exported variables, ``user`` makes a unit for ``systemctl --user``,
-    ``run_as`` is the system unit's user, ``launcher`` is this program: with it a second unit tunes
-    the machine first.
+    ``given`` are the user's exported variables.
 
     Raises LaunchError (USAGE): arguments that systemd cannot represent, an interpreter that is not
     a path, a ``run_as`` that is not a user.
     """
-    if run_as is not None and not _USER.fullmatch(run_as):
-        raise LaunchError("render.run_as", ExitCode.USAGE, found=run_as)
+    options = options or UnitOptions()
+    if options.run_as is not None and not _USER.fullmatch(options.run_as):
+        raise LaunchError("render.run_as", ExitCode.USAGE, found=options.run_as)
     no_container(plan, "systemd")
     check_words(plan, for_systemd=True)
     refuse_secrets(plan.args)
     if not PurePosixPath(plan.command.argv[0]).is_absolute():
         raise LaunchError("render.no_path", ExitCode.USAGE, found=plan.command.argv[0])
-    # only the system's units can be started as root before others
-    tuned = launcher is not None and not user
     head = heading(plan)
     secrets = secrets_of(plan, given)
-    place = secrets_file(name, user)
+    place = secrets_file(name, options.user)
     lines = [
         *comments(head),
         "[Unit]",
         f"Description={description(head[0])}",
-        *_order_lines(user=user, tuned=tuned),
+        *order_lines(options),
         f"StartLimitIntervalSec={4 * start_seconds(plan)}",
         "StartLimitBurst=3",
         "",
         "[Service]",
         "Type=exec",
     ]
-    if run_as is not None and not user:
-        lines.append(f"User={run_as}")
+    if options.owner:
+        lines.append(f"User={options.owner}")
     if plan.command.working_dir:
         lines.append(f"WorkingDirectory={description(plan.command.working_dir)}")
     env = {
@@ -103,32 +129,38 @@ def render(
     folders = folders_of(env)
     if folders:
         lines.append(f"ExecStartPre={command(('/bin/mkdir', '-p', '--', *folders))}")
-    target = "default.target" if user else "multi-user.target"
-    lines += [*_service_lines(plan), "", "[Install]", f"WantedBy={target}"]
+    lines += [*_service_lines(plan), "", "[Install]", f"WantedBy={options.wanted_by}"]
 
     files = {f"{name}.service": "\n".join(lines) + "\n"}
-    notes = [message("render.unit_user" if user else "render.unit_system", name=name)]
-    if launcher is not None and user:
+    notes = [message("render.unit_user" if options.user else "render.unit_system", name=name)]
+    if options.launcher is not None and options.user:
         notes.append(message("render.tuning_user"))
-    if launcher is not None and not user:
-        files[TUNING] = tuning(launcher, given)
+    if options.launcher is not None and not options.user:
+        files[TUNING] = tuning(options.launcher, given)
         notes.append(message("render.tuning"))
     if secrets:
         notes.append(message("render.unit_secrets", names=", ".join(secrets), path=place))
     return Rendered(files, notes=tuple(notes))
 
 
-def _order_lines(*, user: bool, tuned: bool) -> tuple[str, ...]:
-    """Return what a system unit is started after; a user's manager knows none of it."""
-    if user:
-        return ()
-    if not tuned:
-        return ("Wants=network-online.target", "After=network-online.target")
-    return (
-        "Wants=network-online.target",
-        f"Wants={TUNING}",
-        f"After={TUNING} network-online.target",
-    )
+def order_lines(options: UnitOptions) -> tuple[str, ...]:
+    """Return what a unit is started after, and what it is stopped with.
+
+    A user's manager does not know the network.
+    """
+    after: Sequence[str] = options.after
+    lines = []
+    if not options.user:
+        lines.append("Wants=network-online.target")
+        after = (*after, "network-online.target")
+    if options.tuned:
+        lines.append(f"Wants={TUNING}")
+        after = (TUNING, *after)
+    if after:
+        lines.append(f"After={' '.join(after)}")
+    if options.target:
+        lines.append(f"PartOf={options.target}")
+    return tuple(lines)
 
 
 def _service_lines(plan: Plan) -> Iterator[str]:

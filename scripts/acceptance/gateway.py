@@ -81,10 +81,11 @@ class Stream:
 
 @dataclass(frozen=True)
 class Server:
-    """An address and the model that it serves."""
+    """An address, the model that it serves, and the key of a user."""
 
     port: int
     model: str
+    key: str = ""
 
 
 async def ask(server: Server, number: int, tokens: int) -> Stream:
@@ -101,9 +102,10 @@ async def ask(server: Server, number: int, tokens: int) -> Stream:
             "ignore_eos": True,
         }
     ).encode()
+    user = f"Authorization: Bearer {server.key}\r\n" if server.key else ""
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"{user}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     began = time.perf_counter()
     writer = None
@@ -130,14 +132,15 @@ async def ask(server: Server, number: int, tokens: int) -> Stream:
 
 
 async def drive(
-    server: Server, load: Load, at: dict[int, int] | None = None
+    server: Server, load: Load, at: dict[int, int] | None = None, after: float = 0.0
 ) -> tuple[list[Stream], float]:
     """Send the load; return the answers and the seconds that all took.
 
-    ``at`` are processes that are killed after a number of answers.
+    ``at`` are processes that are killed ``after`` some seconds from a number of answers on.
     """
     turns = asyncio.Semaphore(load.at_once)
     answers: list[Stream] = []
+    loop = asyncio.get_running_loop()
 
     async def one(number: int) -> None:
         async with turns:
@@ -149,7 +152,7 @@ async def drive(
                 answers.append(Stream())
             pid = (at or {}).get(len(answers))
             if pid is not None:
-                os.kill(pid, signal.SIGKILL)
+                loop.call_later(after, os.kill, pid, signal.SIGKILL)
 
     began = time.perf_counter()
     await asyncio.gather(*[one(number) for number in range(load.requests)])

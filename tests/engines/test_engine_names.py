@@ -34,7 +34,11 @@ ALLOWED = {
     ("kubernetes/objects/pod.py", "cpu"),
     ("kubernetes/objects/webui_objects.py", "cpu"),
     ("kubernetes/objects/rayservice.py", "cpu"),
+    ("kubernetes/objects/gateway_objects.py", "cpu"),
     ("host/config_files.py", "cpu"),
+    # a target of `render`, not the engine of that name
+    ("app/stack_render.py", "ray-serve"),
+    ("cli/commands/render.py", "ray-serve"),
     # the hardware that a speed is of
     ("app/estimate.py", "cpu"),
     ("performance/learning.py", "cpu"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.render.rendered import Rendered
-from gaudi_launch.render.systemd import _WAIT, TUNING, render
+from gaudi_launch.render.systemd import _WAIT, TUNING, UnitOptions, render
 from tests.support.plans import odd, planned
 from tests.support.processes import free_port
 from tests.support.render_tools import NAMES, ODD, loaded, no_control, tool
@@ -48,7 +48,9 @@ def verify(folder: Path, rendered: Rendered, *words: str) -> None:
 def test_systemd_accepts_a_system_unit(engine: str, tmp_path: Path) -> None:
     plan, _ = planned(engine)
     launcher = tool("true")
-    rendered = render(whole(plan), "small", {"HF_TOKEN": "x"}, run_as="nobody", launcher=launcher)
+    rendered = render(
+        whole(plan), "small", {"HF_TOKEN": "x"}, UnitOptions(run_as="nobody", launcher=launcher)
+    )
     assert list(rendered.files) == ["small.service", TUNING]
     assert "User=nobody\n" in rendered.files["small.service"]
     assert f"After={TUNING} network-online.target\n" in rendered.files["small.service"]
@@ -58,7 +60,9 @@ def test_systemd_accepts_a_system_unit(engine: str, tmp_path: Path) -> None:
 
 def test_systemd_accepts_a_users_unit(tmp_path: Path) -> None:
     plan, _ = planned()
-    rendered = render(whole(plan), "small", {}, user=True, run_as="nobody", launcher=tool("true"))
+    rendered = render(
+        whole(plan), "small", {}, UnitOptions(user=True, run_as="nobody", launcher=tool("true"))
+    )
     assert list(rendered.files) == ["small.service"]
     text = rendered.files["small.service"]
     assert "User=" not in text and TUNING not in text and "WantedBy=default.target" in text
@@ -108,7 +112,7 @@ def test_secrets_come_from_a_file() -> None:
     assert "EnvironmentFile=/etc/gaudi-launch/odd.env\n" in system.files["odd.service"]
     assert "s3cret" not in system.files["odd.service"] and "hf_x" not in system.files["odd.service"]
     # a model's token may be missing, the server's key may not
-    mine = render(odd(("/bin/x",), {}), "odd", {"HF_TOKEN": "hf_x"}, user=True)
+    mine = render(odd(("/bin/x",), {}), "odd", {"HF_TOKEN": "hf_x"}, UnitOptions(user=True))
     assert "EnvironmentFile=-%h/.config/gaudi-launch/odd.env\n" in mine.files["odd.service"]
 
 
@@ -143,11 +147,14 @@ def test_the_unit_waits_for_the_engine(free_port: int) -> None:
 def test_what_is_no_user_is_no_line_of_a_unit(user: str) -> None:
     plan, _ = planned(python="/opt/v/bin/python3")
     with pytest.raises(LaunchError) as error:
-        render(plan, "small", {}, run_as=user)
+        render(plan, "small", {}, UnitOptions(run_as=user))
     assert (error.value.id, error.value.exit_code) == ("render.run_as", ExitCode.USAGE)
 
 
 @pytest.mark.parametrize("user", ["gaudi", "_x-1", "1000", "jo.do@corp"])
 def test_a_unit_runs_as_a_user_by_name_or_number(user: str) -> None:
     plan, _ = planned(python="/opt/v/bin/python3")
-    assert f"\nUser={user}\n" in render(plan, "small", {}, run_as=user).files["small.service"]
+    assert (
+        f"\nUser={user}\n"
+        in render(plan, "small", {}, UnitOptions(run_as=user)).files["small.service"]
+    )

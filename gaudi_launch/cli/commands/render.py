@@ -5,6 +5,7 @@ Nothing is started.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -30,6 +31,13 @@ _Files = record(FileOptions())
 _ContainerFiles = record(ContainerFileOptions())
 _OUTPUT_PANEL = "Output"
 _Cluster = record(KubernetesOptions())
+_STACK = typer.Option(
+    "",
+    "--stack",
+    metavar="FILE",
+    help="All models of a stack file and their gateway, instead of one model.",
+    rich_help_panel=_OUTPUT_PANEL,
+)
 
 
 @app.command(cls=RecordCommand)
@@ -50,6 +58,7 @@ def kubernetes(
     as_json: bool = typer.Option(
         False, "--json", help="Files and notes as one JSON object.", rich_help_panel=_OUTPUT_PANEL
     ),
+    stack: str = _STACK,
     cluster: KubernetesOptions = _Cluster,
     options: LaunchOptions = Launch,
 ) -> None:
@@ -58,6 +67,7 @@ def kubernetes(
 
     Everything is checked against the API's own schemas before a file is written.
     """
+    from gaudi_launch.app import stack_render
     from gaudi_launch.app.kubernetes import KubernetesForm, render_kubernetes
     from gaudi_launch.app.render import deliver
     from gaudi_launch.cli.with_options import read_with
@@ -66,7 +76,10 @@ def kubernetes(
     if helm and (out or kustomize):
         raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--to")
     form = KubernetesForm(read_with, kustomize=kustomize, helm=bool(helm))
-    rendered, release = render_kubernetes(options, cluster, form)
+    if stack:
+        rendered, release = stack_render.kubernetes(Path(stack), options, cluster, form)
+    else:
+        rendered, release = render_kubernetes(options, cluster, form)
     # a chart is a folder, whatever it contains
     output = f"{helm}/" if helm else out or None
     to = Destination(output, release, several=as_json)
@@ -103,12 +116,21 @@ def docker(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions
 
 
 @app.command(cls=RecordCommand)
-def compose(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
-    """Write a compose file with one service and its health check."""
-    from gaudi_launch.app import render
+def compose(
+    stack: str = _STACK,
+    files: ContainerFileOptions = _ContainerFiles,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Write a compose file with one service and its health check, or with all of a stack."""
+    from gaudi_launch.app import render, stack_render
     from gaudi_launch.cli.terminal import Terminal
 
-    _show(render.compose(options, files.image, files.destination, Terminal()), files.as_json)
+    to = files.destination
+    if stack:
+        made = stack_render.compose(Path(stack), options, files.image, to, Terminal())
+    else:
+        made = render.compose(options, files.image, to, Terminal())
+    _show(made, files.as_json)
 
 
 @app.command(cls=RecordCommand)
@@ -122,6 +144,7 @@ def quadlet(files: ContainerFileOptions = _ContainerFiles, options: LaunchOption
 
 @app.command(cls=RecordCommand)
 def systemd(
+    stack: str = _STACK,
     files: FileOptions = _Files,
     user: bool = typer.Option(False, "--user", help="A unit for 'systemctl --user'."),
     run_as: str | None = typer.Option(
@@ -133,11 +156,34 @@ def systemd(
     options: LaunchOptions = Launch,
 ) -> None:
     """Write a systemd service that is active when the engine is ready."""
-    from gaudi_launch.app import render
+    from gaudi_launch.app import render, stack_render
     from gaudi_launch.cli.terminal import Terminal
 
     unit = render.SystemdOptions(user, run_as, with_tuning)
-    _show(render.systemd(options, unit, files.destination, Terminal()), files.as_json)
+    to = files.destination
+    if stack:
+        made = stack_render.systemd(Path(stack), options, unit, to, Terminal())
+    else:
+        made = render.systemd(options, unit, to, Terminal())
+    _show(made, files.as_json)
+
+
+@app.command(name="ray-serve")
+def ray_serve(
+    stack: str = typer.Option(..., "--stack", metavar="FILE", help="The stack's YAML file."),
+    out: str = typer.Option("", "--to", metavar="DIR", help="Target folder."),
+    machine: str = typer.Option(
+        "", "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
+    ),
+    force: bool = typer.Option(False, "--force", help="Replace existing files."),
+    as_json: bool = typer.Option(False, "--json", help="The files as one JSON object."),
+) -> None:
+    """Write a stack as one Ray Serve application: a deployment for each model, and their router."""
+    from gaudi_launch.app import stack_render
+
+    to = Destination(f"{out.rstrip('/')}/" if out else None, several=as_json)
+    made = stack_render.ray_serve(Path(stack), machine or None, to, force=force)
+    _show(made, as_json)
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """Run HAProxy as children, and answer for models that do not answer.
 
-It gets the path of gateway.json. One HAProxy has the address, another one serves large requests
+It gets the path of gateway.json, and where that folder must not be written another one for sockets
+and maps: the files are copied there. One HAProxy has the address, another one serves large requests
 (haproxy_config.py). HAProxy forwards /v1/models to the answerer, and requests for a model without
 an engine that answers: 503 with Retry-After and the time left of its warm-up. SIGHUP reads the
 settings and the keys again without ending a request; SIGTERM and SIGINT end both. Standard library
@@ -16,6 +17,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import socketserver
 import subprocess
@@ -369,9 +371,22 @@ class Children:
         return True
 
 
-def run(path: Path) -> int:
-    """Run HAProxy and the answerer until one ends; return the exit status."""
-    os.chdir(path.parent)
+def copied(source: Path, target: Path) -> None:
+    """Copy the files of a folder, not its folders: a mounted one has some."""
+    target.mkdir(parents=True, exist_ok=True)
+    for each in source.iterdir():
+        if each.is_file():
+            shutil.copyfile(each, target / each.name)
+
+
+def run(path: Path, folder: Path | None = None) -> int:
+    """Run HAProxy and the answerer until one ends; return the exit status.
+
+    ``folder`` is for what they write; by default that of the settings.
+    """
+    if folder is not None:
+        copied(path.parent, folder)
+    os.chdir(folder or path.parent)
     gateway = Gateway(Path(path.name))
     gateway.read()
     wanted = gateway.settings
@@ -383,6 +398,8 @@ def run(path: Path) -> int:
 
     def again(number: int, frame: object) -> None:
         try:
+            if folder is not None:
+                copied(path.parent, folder)
             gateway.read()
         except (OSError, ValueError, KeyError) as error:
             print(f"gateway: the settings are not read again: {error}", flush=True)
@@ -398,9 +415,10 @@ def run(path: Path) -> int:
 
 
 def main() -> None:
-    """Run the gateway of the settings file that is the only argument."""
+    """Run the gateway of the settings file that is the first argument."""
+    folder = Path(sys.argv[2]).absolute() if len(sys.argv) > 2 else None
     try:
-        status = run(Path(sys.argv[1]).absolute())
+        status = run(Path(sys.argv[1]).absolute(), folder)
     except (OSError, ValueError, KeyError) as error:
         sys.exit(f"gateway: {error}")
     sys.exit(status)

@@ -1,8 +1,9 @@
 """The Serve application: an OpenAI-compatible server with cards for each replica.
 
-``import_path: gaudi_ray_app:build``; args: ``kind`` (engine or transformers), ``sets`` of cards,
-and for an engine its ``argv`` with ``{port}`` where its port goes; for transformers ``model``,
-``name`` and ``dtype``.
+``import_path: gaudi_ray_app:build``; args: ``kind`` (engine, transformers or stack), ``sets`` of
+cards, and for an engine its ``argv`` with ``{port}`` where its port goes; for transformers
+``model``, ``name`` and ``dtype``. A stack has ``models``: each an engine's args, the name of its
+``deployment`` and its ``names`` in requests; a router in front of them reads ``keys_file``.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -20,6 +21,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from gaudi_ray_engine import EngineChild
 from gaudi_ray_generate import BadRequest, Generation
 from gaudi_ray_openai import Shape, events, job_of
+from gaudi_ray_router import KEY_HEADERS, PATHS, Asked, Users, model_of, refused
 from gaudi_ray_slots import claim, folder
 from ray import serve
 
@@ -41,21 +43,36 @@ _METHODS = ["GET", "POST", "PUT", "DELETE", "OPTIONS"]
 
 
 def refusal(text: str, status: int) -> Response:
-    return JSONResponse({"error": {"message": text, "code": status}}, status)
+    return Response(refused(text, status), status, media_type="application/json")
+
+
+async def asked_of(request: Request, path: str, hidden: Collection[str] = ()) -> Asked:
+    """Return a request as it is passed on, without the headers of its connection."""
+    left_out = {*_HOP, *hidden}
+    headers = {k: v for k, v in request.headers.items() if k.lower() not in left_out}
+    query = f"?{request.url.query}" if request.url.query else ""
+    return Asked(request.method, f"{path}{query}", headers, await request.body())
+
+
+async def streamed(answer: Any) -> Response:
+    """Return an answer whose pieces come as they are made."""
+    pieces = aiter(answer)
+    status, headers = await anext(pieces)
+    return StreamingResponse(pieces, status_code=status, headers=headers)
 
 
 engine_api = FastAPI()
 model_api = FastAPI()
+stack_api = FastAPI()
 
 
-@serve.deployment(name="Engine")
-@serve.ingress(engine_api)
-class EngineReplica:
-    """One replica: a planned engine as subprocess, to which all requests are passed."""
+class EngineBehind:
+    """A planned engine as subprocess, to which all requests are passed."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         self._session: Any = None
-        self._child = EngineChild(args["argv"], claim(folder(), args["sets"]))
+        slot = claim(folder(), args["sets"], group=args.get("deployment", ""))
+        self._child = EngineChild(args["argv"], slot)
         try:
             self._child.wait_ready()
         except BaseException:
@@ -78,43 +95,101 @@ class EngineReplica:
         if child is not None:
             child.end()
 
-    @engine_api.api_route("/{path:path}", methods=_METHODS)
-    async def forward(self, request: Request, path: str) -> Response:
-        """Pass a request on and its answer back, piece by piece.
+    async def ask(self, asked: Asked) -> Any:
+        """Send a request to the engine; return its answer, to be read piece by piece.
 
-        When the client disconnects, the request ends in the engine.
+        Raises aiohttp.ClientError where the engine is gone.
         """
         import aiohttp
 
         if self._session is None:
             none = aiohttp.ClientTimeout(total=None, connect=10)
             self._session = aiohttp.ClientSession(timeout=none, auto_decompress=False)
-        headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP}
-        query = f"?{request.url.query}" if request.url.query else ""
+        return await self._session.request(
+            asked.method, f"{self._child.url}/{asked.path}", headers=asked.headers, data=asked.body
+        )
+
+    async def answer(self, asked: Asked) -> AsyncIterator[Any]:
+        """Yield the status and the headers of the engine's answer, then its pieces.
+
+        When the caller stops reading, the request ends in the engine.
+        """
+        import aiohttp
+
         try:
-            answer = await self._session.request(
-                request.method,
-                f"{self._child.url}/{path}{query}",
-                headers=headers,
-                data=await request.body(),
-            )
+            found = await self.ask(asked)
         except aiohttp.ClientError as error:
-            return refusal(f"the engine is gone: {error}", 502)
+            yield 502, {"content-type": "application/json"}
+            yield refused(f"the engine is gone: {error}", 502)
+            return
+        yield found.status, {k: v for k, v in found.headers.items() if k.lower() not in _HOP}
+        try:
+            async for piece in found.content.iter_any():
+                yield piece
+        except aiohttp.ClientError:
+            # the engine ended during an answer: so does the answer, its status was already sent
+            return
+        finally:
+            # Serve cancels this task when the client disconnects (seen with 2.60.0), and the
+            # engine notices it here
+            found.close()
 
-        async def pieces() -> AsyncIterator[bytes]:
-            try:
-                async for piece in answer.content.iter_any():
-                    yield piece
-            except aiohttp.ClientError:
-                # the engine ended during an answer: so does the answer, its status was already sent
-                return
-            finally:
-                # Serve cancels this task when the client disconnects (seen with 2.60.0), and the
-                # engine notices it here
-                answer.close()
 
-        kept = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP}
-        return StreamingResponse(pieces(), status_code=answer.status, headers=kept)
+@serve.deployment(name="Engine")
+@serve.ingress(engine_api)
+class EngineReplica(EngineBehind):
+    """One replica of the only model."""
+
+    @engine_api.api_route("/{path:path}", methods=_METHODS)
+    async def forward(self, request: Request, path: str) -> Response:
+        """Pass a request on and its answer back, piece by piece."""
+        return await streamed(self.answer(await asked_of(request, path)))
+
+
+@serve.deployment(name="Model")
+class StackReplica(EngineBehind):
+    """One replica of a model of several; the router calls `answer`."""
+
+
+@serve.deployment(name="Router")
+@serve.ingress(stack_api)
+class Router:
+    """The address of several models, chosen by a request's field ``model``."""
+
+    def __init__(self, args: dict[str, Any], **handles: Any) -> None:
+        self._users = Users(args.get("keys_file"))
+        self._handles: dict[str, Any] = {}
+        for model in args["models"]:
+            handle = handles[model["handle"]].options(stream=True)
+            self._handles |= dict.fromkeys(model["names"], handle)
+
+    @stack_api.get("/health")
+    async def health(self) -> Response:
+        return Response(status_code=200)
+
+    @stack_api.get("/v1/models")
+    async def models(self, request: Request) -> Response:
+        if not self._users.know(request.headers):
+            return refusal("The API key is missing or wrong.", 401)
+        data = [
+            {"id": name, "object": "model", "owned_by": "gaudi-launch"} for name in self._handles
+        ]
+        return JSONResponse({"object": "list", "data": data})
+
+    @stack_api.post("/{path:path}")
+    async def forward(self, request: Request, path: str) -> Response:
+        """Pass a request to an engine of its model; no engine gets the key."""
+        if not self._users.know(request.headers):
+            return refusal("The API key is missing or wrong.", 401)
+        if f"/{path}" not in PATHS:
+            return refusal("This path is not served.", 404)
+        asked = await asked_of(request, path, hidden=KEY_HEADERS)
+        model = model_of(asked)
+        if model is None:
+            return refusal("The request names no model.", 400)
+        if model not in self._handles:
+            return refusal(f"The model `{model}` does not exist.", 404)
+        return await streamed(self._handles[model].answer.remote(asked))
 
 
 @serve.deployment(name="Generator")
@@ -183,5 +258,20 @@ class Generator:
 
 def build(args: dict[str, Any]) -> Any:
     """Return the application of these args (Serve calls this in a worker)."""
+    if args.get("kind") == "stack":
+        return stack_of(args)
     deployment: Any = Generator if args.get("kind") == "transformers" else EngineReplica
     return deployment.bind(args)
+
+
+def stack_of(args: dict[str, Any]) -> Any:
+    """Return a router with a deployment for each model."""
+    bound: dict[str, Any] = {}
+    models = []
+    for number, model in enumerate(args["models"]):
+        handle = f"model{number}"
+        deployment: Any = StackReplica
+        bound[handle] = deployment.options(name=model["deployment"]).bind(model)
+        models.append({"names": model["names"], "handle": handle})
+    router: Any = Router
+    return router.bind({"models": models, "keys_file": args.get("keys_file")}, **bound)

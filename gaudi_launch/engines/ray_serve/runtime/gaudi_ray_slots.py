@@ -40,10 +40,11 @@ class Slot:
     memory_node: int | None
     folder: Path
     handle: int
+    group: str = ""
 
     @property
     def log(self) -> Path:
-        return log_of(self.folder, self.number)
+        return log_of(self.folder, self.number, self.group)
 
     def output(self) -> Any:
         """Return this set's log file for the engine's output, to be opened by ``with``.
@@ -69,7 +70,9 @@ class Slot:
 
         The head then ends a first deployment.
         """
-        (self.folder / f"slot-{self.number}.failed").write_text(why, encoding="utf-8")
+        (self.folder / f"{name_of(self.number, self.group)}.failed").write_text(
+            why, encoding="utf-8"
+        )
 
 
 def folder() -> Path:
@@ -81,12 +84,22 @@ def folder() -> Path:
     return Path(own) if own else Path(tempfile.gettempdir()) / f"gaudi-launch-ray-{os.getuid()}"
 
 
-def log_of(folder: Path, number: int) -> Path:
-    return folder / f"slot-{number}.log"
+def name_of(number: int, group: str = "") -> str:
+    """Return the name of a set's files.
+
+    ``group`` is the deployment, "" where there is only one.
+    """
+    return f"slot-{group}-{number}" if group else f"slot-{number}"
 
 
-def claim(folder: Path, sets: Sequence[dict[str, Any]], timeout: float = 60.0) -> Slot:
-    """Return a free set.
+def log_of(folder: Path, number: int, group: str = "") -> Path:
+    return folder / f"{name_of(number, group)}.log"
+
+
+def claim(
+    folder: Path, sets: Sequence[dict[str, Any]], timeout: float = 60.0, group: str = ""
+) -> Slot:
+    """Return a free set of a deployment (``group``; "" where there is only one).
 
     Waits for one: a replica that ends gives its HPUs back a moment before its process is gone.
 
@@ -100,9 +113,8 @@ def claim(folder: Path, sets: Sequence[dict[str, Any]], timeout: float = 60.0) -
     deadline = time.monotonic() + timeout
     while True:
         for number, each in enumerate(sets):
-            handle = os.open(
-                folder / f"slot-{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
+            lock = folder / f"{name_of(number, group)}.lock"
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -111,7 +123,7 @@ def claim(folder: Path, sets: Sequence[dict[str, Any]], timeout: float = 60.0) -
             end_leftovers(handle)
             modules = tuple(each.get("modules", ()))
             cpus = cpus_of(each.get("cpus", "")) or (() if modules else share(number, len(sets)))
-            return Slot(number, modules, cpus, each.get("memory_node"), folder, handle)
+            return Slot(number, modules, cpus, each.get("memory_node"), folder, handle, group)
         if time.monotonic() > deadline:
             raise RuntimeError(f"none of the {len(sets)} planned sets of cards is free")
         time.sleep(_PAUSE_SECONDS)

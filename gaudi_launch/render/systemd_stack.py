@@ -1,0 +1,120 @@
+"""A stack as systemd units: engines, gateway, and a target for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.plan import Plan
+from gaudi_launch.render.gateway_image import RenderedGateway
+from gaudi_launch.render.rendered import Rendered
+from gaudi_launch.render.systemd import UnitOptions, order_lines, render
+from gaudi_launch.render.systemd_quoting import command, description
+from gaudi_launch.render.text import comments
+
+GATEWAY_FOLDER = "gateway"
+_RESTART_SECONDS = 1
+_OF_ONE = ("render.unit_system", "render.unit_user")
+_STOP_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class UnitEngine:
+    """One engine: its unit's name, its plan, and the units that it waits for.
+
+    ``given`` are the user's exported variables.
+    """
+
+    name: str
+    plan: Plan
+    given: Mapping[str, str]
+    after: tuple[str, ...]
+
+
+def run_folder(name: str) -> str:
+    """Return the folder in which the gateway writes: systemd makes and removes it.
+
+    %t is the system's or the user's runtime folder (systemd.unit(5)).
+    """
+    return f"%t/{name}-gateway"
+
+
+def render_stack(
+    name: str,
+    head: Sequence[str],
+    engines: Sequence[UnitEngine],
+    gateway: RenderedGateway,
+    options: UnitOptions,
+) -> Rendered:
+    """Return the target, the gateway's unit and files, and the engines' units.
+
+    Raises LaunchError (USAGE) as `render` does.
+    """
+    target = f"{name}.target"
+    inside = replace(options, target=target)
+    units = [f"{name}-gateway.service", *(f"{engine.name}.service" for engine in engines)]
+    files = {
+        target: _target(head, units, options),
+        units[0]: _gateway_unit(name, head, gateway, inside),
+    }
+    notes: list[Message] = [
+        message("render.stack_units_user" if options.user else "render.stack_units", name=name)
+    ]
+    for engine in engines:
+        after = tuple(f"{other}.service" for other in engine.after)
+        made = render(engine.plan, engine.name, engine.given, replace(inside, after=after))
+        files |= made.files
+        # the installation is described once, for the target
+        notes += [note for note in made.notes if note.id not in _OF_ONE]
+    files |= {f"{GATEWAY_FOLDER}/{each}": content for each, content in gateway.files.items()}
+    notes.append(message("render.stack_program", program=gateway.argv[0]))
+    return Rendered(files, notes=tuple(dict.fromkeys(notes)))
+
+
+def _target(head: Sequence[str], units: Sequence[str], options: UnitOptions) -> str:
+    wanted_by = "default.target" if options.user else "multi-user.target"
+    lines = [
+        *comments(head),
+        "[Unit]",
+        f"Description={description(head[0])}",
+        f"Wants={' '.join(units)}",
+        "",
+        "[Install]",
+        f"WantedBy={wanted_by}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _gateway_unit(
+    name: str, head: Sequence[str], gateway: RenderedGateway, options: UnitOptions
+) -> str:
+    # the last argument is a folder below systemd's %t, which quoting would double
+    *words, folder = gateway.argv
+    lines = [
+        *comments(head),
+        "[Unit]",
+        f"Description={description(head[0])}",
+        *order_lines(replace(options, launcher=None)),
+        "",
+        "[Service]",
+        "Type=exec",
+    ]
+    if options.owner:
+        lines.append(f"User={options.owner}")
+    lines += [
+        f"RuntimeDirectory={PurePosixPath(folder).name}",
+        "RuntimeDirectoryMode=0700",
+        f"ExecStart={command(words)} {folder}",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        f"TimeoutStopSec={_STOP_SECONDS}",
+        "KillMode=mixed",
+        "Restart=on-failure",
+        f"RestartSec={_RESTART_SECONDS}",
+        "LimitNOFILE=65535",
+        "",
+        "[Install]",
+        f"WantedBy={options.wanted_by}",
+    ]
+    return "\n".join(lines) + "\n"
