@@ -331,9 +331,10 @@ def _communicate(
 def end_group(process: subprocess.Popen[Any]) -> None:
     """Kill a process that leads a group, and its processes.
 
-    Does nothing where it has ended.
+    Does nothing where its exit status was taken: the kernel keeps the number of the group only
+    until then. One that has ended before may have left processes that keep its output open.
     """
-    if process.poll() is not None:
+    if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

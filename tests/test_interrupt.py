@@ -104,6 +104,15 @@ def test_a_command_ends_with_all_that_it_started(tmp_path: Path) -> None:
     until(lambda: not any(is_alive(pid) for pid in both), "their end")
 
 
+def test_what_a_command_left_behind_at_its_end_is_ended(tmp_path: Path) -> None:
+    """As a window for a password that ssh's own ssh to a jump host opened."""
+    pids = tmp_path / "pid"
+    words = ["sh", "-c", f"sleep 600 & echo $! > {pids}; exit 0"]
+    with pytest.raises(subprocess.TimeoutExpired):
+        interrupt.run(words, seconds=1.0)
+    until(lambda: not is_alive(int(pids.read_text())), "its end")
+
+
 def test_a_signal_beside_ctrl_c_counts_alike_where_it_is_not_ignored() -> None:
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

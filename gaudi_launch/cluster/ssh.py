@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -20,7 +21,8 @@ from gaudi_launch import interrupt
 from gaudi_launch.cluster import agent
 from gaudi_launch.cluster.differences import FolderFacts, Seen
 from gaudi_launch.cluster.inventory import LAUNCHER, Member
-from gaudi_launch.cluster.steps import HostStep, ssh_words
+from gaudi_launch.cluster.ssh_failure import no_connection
+from gaudi_launch.cluster.steps import HostStep, ssh_environment, ssh_words
 from gaudi_launch.engines.detect import Installed, parse, question
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
@@ -90,6 +92,7 @@ def _run(member: Member, argv: Sequence[str], text: str, seconds: float) -> tupl
     try:
         done = interrupt.run(
             argv,
+            env=None if member.local else ssh_environment(os.environ),
             streams=interrupt.Streams(text_in=text),
             seconds=seconds,
             # an agent that runs here, not behind ssh, ends what it began when its output is closed
@@ -110,9 +113,9 @@ def _run(member: Member, argv: Sequence[str], text: str, seconds: float) -> tupl
 
 
 def _trouble(member: Member, code: int, output: str) -> Message:
-    last = (output.strip().splitlines() or ["-"])[-1][:300]
     if code == _NO_CONNECTION and not member.local:
-        return message("cluster.unreachable", host=member.name, ssh=member.ssh, why=last)
+        return no_connection(member, output)
+    last = (output.strip().splitlines() or ["-"])[-1][:300]
     return message(
         "cluster.host_failed", host=member.name, why=last if last != "-" else f"exit status {code}"
     )

@@ -22,6 +22,15 @@ SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY")
 """Variables that are passed through standard input, never as arguments."""
 # BatchMode: a password prompt would wait forever
 SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--")
+# a host that is silent for 45 s is given up (ssh_config(5)); until then a busy one may answer
+_ALIVE = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
+# of the user's configuration: no master that outlives the command (an existing one is used), no
+# forwarded ports, which two commands cannot have at once, and no other command
+_ALONE = ("-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none")
+# ssh to a jump host does not get BatchMode; it must not open a window for a password either
+_WINDOWS = ("DISPLAY", "WAYLAND_DISPLAY", "SSH_ASKPASS")
+# ssh from one host to another, for a copy
+_COPY_SSH = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *_ALIVE)
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,15 @@ def ssh_words(member: Member, words: Sequence[str]) -> list[str]:
     ssh joins what follows the host, so they are quoted.
     """
     inside = [*member.enter, *words]
-    return inside if member.local else [*SSH, member.ssh, shlex.join(inside)]
+    if member.local:
+        return inside
+    return [*SSH[:-1], *_ALIVE, *_ALONE, SSH[-1], member.ssh, shlex.join(inside)]
+
+
+def ssh_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of an ssh that asks no one for a password (ssh(1))."""
+    kept = {name: value for name, value in environment.items() if name not in _WINDOWS}
+    return {**kept, "SSH_ASKPASS_REQUIRE": "never"}
 
 
 def ray_steps(cluster: Cluster, engine: ClusterEngine, heads: bool) -> list[HostStep]:
@@ -165,7 +182,8 @@ def _copy(source: Node, target: Node, folder: str, seen: Mapping[str, Seen]) -> 
     if all("rsync" in one.tools for one in ends):
         # the files themselves: those of a hub's folder are links to a folder next to it
         words = (
-            *("rsync", "-a", "--copy-links", "--partial", "--mkpath", "-e", "ssh -o BatchMode=yes"),
+            *("rsync", "-a", "--copy-links", "--partial", "--mkpath"),
+            *("-e", shlex.join(["ssh", *_COPY_SSH])),
             *("--", f"{plain}/", f"{remote}:{plain}/"),
         )
     else:
@@ -175,8 +193,7 @@ def _copy(source: Node, target: Node, folder: str, seen: Mapping[str, Seen]) -> 
             "-r",
             "-p",
             "-q",
-            "-o",
-            "BatchMode=yes",
+            *_COPY_SSH,
             "--",
             plain,
             f"{remote}:{plain.rpartition('/')[0]}/",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -155,7 +156,7 @@ class WatchedHost:
 
     def _follow(self) -> None:
         """Read the lines of the host's own `top` until it ends."""
-        from gaudi_launch.cluster.steps import ssh_words
+        from gaudi_launch.cluster.steps import ssh_environment, ssh_words
 
         assert self._member is not None
         member = _bare(self._member)
@@ -168,10 +169,14 @@ class WatchedHost:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            env=None if member.local else ssh_environment(os.environ),
             start_new_session=True,
         )
         child.started(process.pid)
         self._process = process
+        if self._stop.is_set():
+            # it was stopped before this process was known
+            interrupt.end_group(process)
         errors: list[str] = []
         assert process.stdout is not None and process.stderr is not None
         drain = threading.Thread(target=_keep_last, args=(process.stderr, errors), daemon=True)

@@ -34,6 +34,7 @@ from gaudi_launch.cluster.steps import (
     render,
     render_stop,
     service_step,
+    ssh_environment,
     ssh_words,
 )
 from gaudi_launch.engines.detect import Installed
@@ -87,11 +88,20 @@ def cluster(*members: Member) -> Cluster:
 
 
 AB = (member("a"), member("b"))
+COPYING = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=15", "ServerAliveCountMax=3")
+
+
+def options(*values: str) -> list[str]:
+    """Return ssh's options in their order."""
+    return [word for value in values for word in ("-o", value)]
 
 
 def test_ssh_gets_one_quoted_word_behind_the_host() -> None:
     words = ssh_words(AB[0], ["env", "X=$(reboot)", "it's", "a b"])
-    assert words[:-2] == ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--"]
+    assert words[:-2] == ["ssh", "-T", *options(
+        "BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=15", "ServerAliveCountMax=3",
+        "ControlMaster=no", "ClearAllForwardings=yes", "RemoteCommand=none",
+    ), "--"]  # fmt: skip
     assert words[-2] == "admin@a"
     assert shlex.split(words[-1]) == ["env", "X=$(reboot)", "it's", "a b"]
     boxed = replace(AB[0], enter=("docker", "exec", "-i", "my box"))
@@ -133,6 +143,12 @@ def test_ray_starts_in_the_foreground_of_its_own_session() -> None:
     )
     assert (head.env, worker.env) == ({"VLLM_HOST_IP": "10.0.0.1"}, {"VLLM_HOST_IP": "10.0.0.2"})
     assert (head.background, head.name, head.secrets) == (True, "ray", ())
+
+
+def test_no_window_asks_for_a_password() -> None:
+    given = {"DISPLAY": ":0", "SSH_ASKPASS": "x", "SSH_AUTH_SOCK": "/s", "HOME": "/h"}
+    wanted = {"SSH_AUTH_SOCK": "/s", "HOME": "/h", "SSH_ASKPASS_REQUIRE": "never"}
+    assert ssh_environment(given) == wanted
 
 
 def test_secrets_are_only_named() -> None:
@@ -187,7 +203,7 @@ def test_copies_go_from_the_first_that_has_all_of_it() -> None:
         "--partial",
         "--mkpath",
         "-e",
-        "ssh -o BatchMode=yes",
+        " ".join(["ssh", *options(*COPYING)]),
         "--",
     )
     assert [(c.source, c.target, c.step.argv) for c in found] == [
@@ -211,8 +227,7 @@ def test_without_rsync_scp_copies() -> None:
             "-r",
             "-p",
             "-q",
-            "-o",
-            "BatchMode=yes",
+            *options(*COPYING),
             "--",
             "/models/M",
             "admin@10.0.0.2:/models/",

@@ -34,7 +34,8 @@ exec ip netns exec "$(cat "$FAKE_HOSTS/$host/namespace")" sh -c '
 """
 # rsync is not on every machine that runs these tests; this one knows which folder is whose disk
 RSYNC = """#!/bin/sh
-[ "$*" = "-a --copy-links --partial --mkpath -e ssh -o BatchMode=yes -- $8 $9" ] || exit 2
+options="-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o ServerAliveCountMax=3"
+[ "$*" = "-a --copy-links --partial --mkpath -e ssh $options -- $8 $9" ] || exit 2
 from="$8"; to="$9"; address="${to%%:*}"; address="${address##*@}"
 for host in a b; do
     if grep -q "$address\\." "$FAKE_HOSTS/$host/address"; then
