@@ -1,6 +1,6 @@
 """Name the cause of a connection that ssh could not make, from its errors. Pure.
 
-The texts are OpenSSH's (openssh/openssh-portable@V_9_2:sshconnect.c, sshconnect2.c, packet.c, and
+The texts are OpenSSH's (openssh-portable 9.2: sshconnect.c, sshconnect2.c, packet.c,
 kex.c); ssh does not translate them.
 """
 
@@ -16,7 +16,7 @@ _MOST_LETTERS = 300
 _KEY_CHANGED = re.compile(r"Host key for (\S+) has changed")
 _KEY_FAILED = "Host key verification failed"
 _DENIED = "Permission denied ("
-# the consequence of an error that stands before it: of a jump host, of a slow server
+# consequences of an error in a line before: of a jump host, of a slow server
 _CONSEQUENCES = (
     "kex_exchange_identification:",
     "Connection closed by UNKNOWN",

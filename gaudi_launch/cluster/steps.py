@@ -66,7 +66,7 @@ def ssh_words(member: Member, words: Sequence[str]) -> list[str]:
 
 
 def ssh_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of an ssh that asks no one for a password (ssh(1))."""
+    """Return the environment of an ssh that never prompts for a password (ssh(1))."""
     kept = {name: value for name, value in environment.items() if name not in _WINDOWS}
     return {**kept, "SSH_ASKPASS_REQUIRE": "never"}
 
