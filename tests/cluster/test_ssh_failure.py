@@ -42,7 +42,8 @@ DENIED = "root@10.0.0.1: Permission denied (publickey,password).\n"
             {"why": "ssh: connect to host 10.0.0.1 port 22: Connection refused"},
         ),
         (
-            "Connection timed out during banner exchange\nConnection to UNKNOWN port 65535 timed out\n",
+            "Connection timed out during banner exchange\n"
+            "Connection to UNKNOWN port 65535 timed out\n",
             "cluster.unreachable",
             {"why": "Connection timed out during banner exchange"},
         ),

@@ -310,19 +310,26 @@ class SshHosts:
 
     def inventory(self) -> Path:
         """Write the inventory of both hosts; each has eight simulated cards."""
+        return self._write_inventory("cluster.json", {"snapshot": "simulated:hls2"})
+
+    def inventory_of_cards(self) -> Path:
+        """Write an inventory for `top`, which reads the cards of the hosts themselves."""
+        return self._write_inventory("hosts.json", {})
+
+    def _write_inventory(self, name: str, more: Mapping[str, str]) -> Path:
         rows = [
             {
                 "name": f"host-{host}",
                 "ssh": host,
                 "address": self.address(host),
                 "interface": "eth0",
-                "snapshot": "simulated:hls2",
                 "python": sys.executable,
                 "launcher": [sys.executable, "-m", "gaudi_launch"],
+                **more,
             }
             for host in HOSTS
         ]
-        path = self.folder / "cluster.json"
+        path = self.folder / name
         path.write_text(json.dumps({"schema": 1, "hosts": rows}))
         return path
 
