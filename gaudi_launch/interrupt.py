@@ -96,6 +96,25 @@ def deferred(*others: signal.Signals) -> Iterator[None]:
     check()
 
 
+@contextlib.contextmanager
+def raised(*others: signal.Signals) -> Iterator[None]:
+    """Let signals raise KeyboardInterrupt, as Ctrl-C does, instead of ending the process.
+
+    Those that are ignored (nohup) or handled otherwise stay so. Off the main thread nothing
+    changes.
+    """
+    former: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        former = {n: signal.SIG_DFL for n in others if signal.getsignal(n) is signal.SIG_DFL}
+    for number in former:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
 def _replaceable(others: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
     """Return the handlers that an event may replace: Python's own, or none."""
     found: dict[signal.Signals, Any] = {}

@@ -113,6 +113,19 @@ def test_what_a_command_left_behind_at_its_end_is_ended(tmp_path: Path) -> None:
     until(lambda: not is_alive(int(pids.read_text())), "its end")
 
 
+def test_a_signal_that_ends_a_program_raises_where_it_is_not_ignored() -> None:
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupt.raised(signal.SIGTERM, signal.SIGHUP):
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(GENEROUS)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
 def test_a_signal_beside_ctrl_c_counts_alike_where_it_is_not_ignored() -> None:
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

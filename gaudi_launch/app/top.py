@@ -78,10 +78,10 @@ def repeated(
     request: WatchRequest, wait: Callable[[float], None]
 ) -> Generator[list[HostSample], None, None]:
     """Yield the samples of all hosts at each interval."""
+    from gaudi_launch.watch.watched_hosts import watching
+
     hosts = watched(request)
-    for host in hosts:
-        host.start()
-    try:
+    with watching(hosts):
         while True:
             found = [host.now() for host in hosts]
             known = [sample for sample in found if sample is not None]
@@ -90,9 +90,6 @@ def repeated(
                 continue
             yield known
             wait(request.interval)
-    finally:
-        for host in hosts:
-            host.stop()
 
 
 def log_lines(name: str, most: int) -> list[str]:

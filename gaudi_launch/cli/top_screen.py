@@ -17,7 +17,7 @@ from gaudi_launch.cli.views.top_columns import BAD, CHOSEN, DIM, GOOD, TITLE, WA
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.watch.sample import HostSample
-from gaudi_launch.watch.watched_hosts import WatchedHost
+from gaudi_launch.watch.watched_hosts import WatchedHost, watching
 
 _CODES = {DIM: "2", GOOD: "32", WARN: "33", BAD: "1;31", TITLE: "1", CHOSEN: "7"}
 # without colours what matters is still marked
@@ -68,14 +68,8 @@ def run(request: WatchRequest) -> None:
     """Show the live view until q or Ctrl-C. Raises LaunchError (USAGE)."""
     hosts = top.watched(request)
     state = TopState(local=not request.hosts and not request.inventory)
-    for host in hosts:
-        host.start()
-    try:
-        with opened() as screen:
-            _loop(screen, state, hosts, request.interval)
-    finally:
-        for host in hosts:
-            host.stop()
+    with watching(hosts), opened() as screen:
+        _loop(screen, state, hosts, request.interval)
 
 
 def _loop(screen: LiveScreen, state: TopState, hosts: list[WatchedHost], interval: float) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING
 
@@ -240,6 +242,22 @@ def _hosts_of(output: str) -> list[HostSample]:
     if not isinstance(hosts, list) or not hosts:
         raise ValueError("no hosts")
     return [from_json(each) for each in hosts]
+
+
+@contextlib.contextmanager
+def watching(hosts: Sequence[WatchedHost]) -> Iterator[None]:
+    """Watch hosts in the background until the end of the block.
+
+    A signal that asks the program to end also ends what was started, as Ctrl-C does.
+    """
+    with interrupt.raised(signal.SIGTERM, signal.SIGHUP):
+        for host in hosts:
+            host.start()
+        try:
+            yield
+        finally:
+            for host in hosts:
+                host.stop()
 
 
 def sample_all(hosts: Sequence[WatchedHost]) -> list[HostSample]:

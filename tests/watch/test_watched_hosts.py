@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.watch.sample import HostSample
-from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all
+from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all, watching
 from tests.support.waiting import GENEROUS
 from tests.support.watched import HOST
 
@@ -138,3 +139,13 @@ def test_what_was_started_ends_with_the_view(hanging: Member) -> None:
     assert process is not None and process.poll() is None
     host.stop()
     assert process.wait(GENEROUS) != 0
+
+
+def test_what_was_started_ends_with_a_program_that_is_asked_to_end(hanging: Member) -> None:
+    host = watch(hanging)
+    with pytest.raises(KeyboardInterrupt), watching([host]):
+        until_known(host)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GENEROUS)
+    assert host._process is not None
+    assert host._process.wait(GENEROUS) != 0
