@@ -21,6 +21,7 @@ from gaudi_launch.recipe_cache import cache_root
 from gaudi_launch.recipe_cache.key import KeyParts, parts_of
 from gaudi_launch.recipe_cache.key_locks import in_use
 from gaudi_launch.recipe_cache.location import copy_new, file_system, is_network
+from gaudi_launch.recipe_cache.sharing import share_all
 from gaudi_launch.recipe_cache.size_limits import size_limit
 
 _log = logging.getLogger(__name__)
@@ -285,6 +286,7 @@ class Keeper:
             self._work.join()
             if self._job.local is not None:
                 copy_new(self._job.local, self._session.folder)
+            share_all(self._session.folder, self._session.root)
 
 
 @contextmanager

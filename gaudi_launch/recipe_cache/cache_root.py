@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import shutil
 import time
@@ -34,6 +35,7 @@ from gaudi_launch.recipe_cache.manifest import (
     walk,
     write_list,
 )
+from gaudi_launch.recipe_cache.sharing import share, share_all
 
 _log = logging.getLogger(__name__)
 
@@ -231,6 +233,7 @@ class Session:
 
     def _finish(self, seconds: float, warmed: Buckets, num_blocks: int | None) -> None:
         skip = is_ours if self.folder == self.root else None
+        share_all(self.folder, self.root)
         files, total = write_list(self.root, self.ledger.key, self.folder, skip)
         # when this launch only uses the cache, another may be filling it, or have filled it in the
         # meantime
@@ -285,8 +288,7 @@ def opened(
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("cache.not_writable", ExitCode.FAILED, path=str(root), why=why) from None
+        raise _not_writable(root, error) from None
     with (
         held(root, key, exclusive=False, wait_seconds=wait_seconds),
         contextlib.ExitStack() as fill,
@@ -303,10 +305,14 @@ def opened(
         try:
             yield _begin(root, parts, use, fill.close)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise LaunchError(
-                "cache.not_writable", ExitCode.FAILED, path=str(root), why=why
-            ) from None
+            raise _not_writable(root, error) from None
+
+
+def _not_writable(root: Path, error: OSError) -> LaunchError:
+    """Return the error of a root: another user's, or a full or read-only disk."""
+    why = error.strerror or str(error)
+    id = "cache.not_shared" if isinstance(error, PermissionError) else "cache.not_writable"
+    return LaunchError(id, ExitCode.FAILED, path=str(root), why=why)
 
 
 def _begin(root: Path, parts: KeyParts, use: Use, filled: Callable[[], None]) -> Session:
@@ -316,18 +322,20 @@ def _begin(root: Path, parts: KeyParts, use: Use, filled: Callable[[], None]) ->
     repaired: tuple[str, ...] = ()
     if filling:
         use.folder.mkdir(parents=True, exist_ok=True)
-        repaired = _drop_empty(use.folder, root)
+        share(use.folder, root)
+        repaired = _drop_useless(use.folder, root)
         ledger = replace(ledger, complete=False)
     ledger = touched(ledger, now)
     write_ledger(root, ledger)
     return Session(root, ledger, filling, repaired, filled)
 
 
-def _drop_empty(folder: Path, root: Path) -> tuple[str, ...]:
+def _drop_useless(folder: Path, root: Path) -> tuple[str, ...]:
+    """Remove empty files, and those that another user of the root left unreadable."""
     names = [
         name
         for name, status in walk(folder, is_ours if folder == root else None)
-        if not status.st_size
+        if not status.st_size or not os.access(folder / name, os.R_OK)
     ]
     for name in names:
         (folder / name).unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.recipe_cache.sharing import share
 
 
 def lock_path(root: Path, key: str, *, fill: bool = False) -> Path:
@@ -30,9 +31,7 @@ def held(
     it for longer than ``wait_seconds``.
     """
     try:
-        handle = os.open(
-            lock_path(root, key, fill=fill), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
-        )
+        handle = _open(lock_path(root, key, fill=fill), root)
     except OSError as error:
         raise LaunchError(
             "cache.no_lock", ExitCode.FAILED, path=str(root), why=error.strerror or ""
@@ -48,6 +47,24 @@ def held(
         yield
     finally:
         os.close(handle)
+
+
+def _open(path: Path, root: Path) -> int:
+    """Return the open lock file, made for all users of the root if necessary.
+
+    Raises OSError. flock(2) needs no right to write, so the lock of another user is enough to
+    read. It is opened without O_CREAT first, which a folder like /tmp forbids on another user's
+    file (fs.protected_regular, proc_sys_fs(5)).
+    """
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, os.O_RDWR | flags)
+    except FileNotFoundError:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
+        share(path, root)
+        return handle
+    except PermissionError:
+        return os.open(path, os.O_RDONLY | flags)
 
 
 def in_use(root: Path, key: str, *, fill: bool = False) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from gaudi_launch.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.recipe_cache.key import KeyParts
+from gaudi_launch.recipe_cache.sharing import share
 
 SCHEMA = 1
 
@@ -165,6 +166,7 @@ def write_whole(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         # mkstemp makes it 0600; a cache is shared by the users of a machine as its folder is
         Path(name).chmod(0o644)
+        share(Path(name), path.parent)
         Path(name).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -28,6 +28,7 @@ from gaudi_launch.recipe_cache.ledger import (
     write_whole,
 )
 from gaudi_launch.recipe_cache.manifest import checksum, files_path, read_list, write_list
+from gaudi_launch.recipe_cache.sharing import share_all
 
 _log = logging.getLogger(__name__)
 
@@ -290,6 +291,7 @@ def _unpack(
             if progress is not None:
                 progress(files, total)
         _compare(fresh, listed, source)
+        share_all(fresh, root)
         target = root / ledger.key
         if target.exists():
             target.rename(root / f".{ledger.key}.gone-{time.time_ns()}")
