@@ -10,18 +10,30 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from gaudi_launch import locks
 from gaudi_launch.host.hardware import Holder
 
 _NAME = re.compile(r"^module-(\d{1,4})\.lock$")
+_PORT_NAME = re.compile(r"^port-\d{1,5}-.*\.lock$")
 
 
 def lock_folders(root: Path) -> tuple[Path, ...]:
     """Return the folders of card locks, under the machine's root."""
     return (root / "run/lock/gaudi-launch", root / "tmp/gaudi-launch-locks")
+
+
+def user_name(number: int | None = None) -> str:
+    """Return this user's name, or that of a number; the number where it has no name."""
+    wanted = os.getuid() if number is None else number
+    try:
+        return pwd.getpwuid(wanted).pw_name
+    except KeyError:
+        return str(wanted)
 
 
 def lock_name(module: int) -> str:
@@ -40,26 +52,46 @@ def port_lock_name(host: str, port: int) -> str:
 def read_reserved(root: Path) -> dict[int, Holder | None]:
     """Return the reserved modules, each with the launch that its lock file names."""
     found: dict[int, Holder | None] = {}
+    for match, content in _locked(root, _NAME):
+        module = int(match[1])
+        found[module] = found.get(module) or read_holder(content)
+    return found
+
+
+def read_services(root: Path) -> dict[str, Holder]:
+    """Return the services of all users that have a port, each with its launcher."""
+    found: dict[str, Holder] = {}
+    for _, content in _locked(root, _PORT_NAME):
+        holder = read_holder(content)
+        if holder is not None:
+            found.setdefault(read_service(content), holder)
+    return found
+
+
+def _locked(root: Path, name: re.Pattern[str]) -> Iterator[tuple[re.Match[str], str]]:
+    """Yield the lock files of this name that a process has locked, with their content."""
     for folder in lock_folders(root):
         try:
             names = sorted(entry.name for entry in folder.iterdir())
         except OSError:
             continue
-        for name in names:
-            match = _NAME.match(name)
-            if match is None:
-                continue
-            with contextlib.suppress(OSError):
-                handle = os.open(
-                    folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                )
-                try:
-                    if locks.is_ofd_locked(handle):
-                        holder = read_holder(locks.read_holder(handle))
-                        found[int(match[1])] = found.get(int(match[1])) or holder
-                finally:
-                    os.close(handle)
-    return found
+        for each in names:
+            match = name.match(each)
+            content = _content_of_locked(folder / each) if match is not None else None
+            if match is not None and content is not None:
+                yield match, content
+
+
+def _content_of_locked(path: Path) -> str | None:
+    """Return the content of a lock file; None where no process has locked it."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if locks.is_ofd_locked(handle):
+                return locks.read_holder(handle)
+        finally:
+            os.close(handle)
+    return None
 
 
 def read_holder(text: str) -> Holder | None:

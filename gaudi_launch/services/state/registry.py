@@ -13,7 +13,9 @@ from typing import Any
 
 from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import card_locks
 from gaudi_launch.messages import catalogue, language, text
+from gaudi_launch.paths import machine_root
 from gaudi_launch.services.diagnosis.endings import ended
 from gaudi_launch.services.state import store
 from gaudi_launch.services.state.identity import Identity, boot_id
@@ -107,35 +109,73 @@ def services() -> list[ServiceRecord]:
     except OSError as error:
         _log.debug("no services are listed: %s", error)
         return []
-    found = [service for service in map(read, names) if service is not None]
+    found = [service for service in map(_read_own, names) if service is not None]
     return sorted(found, key=lambda service: not service.alive)
 
 
 def find(name: str) -> ServiceRecord:
     """Return the service of this name.
 
-    Raises LaunchError (USAGE), naming the existing ones.
+    Raises LaunchError: USAGE, naming the existing ones, or the user whose service it is; FAILED
+    for a record of another user among this user's.
     """
     service = read(name) if store.is_name(name) else None
     if service is None:
+        _check_other_users(name)
         known = ", ".join(service.name for service in services()) or "-"
         raise LaunchError("services.unknown", ExitCode.USAGE, found=name, known=known)
     return service
 
 
+def _check_other_users(name: str) -> None:
+    """Raise LaunchError (USAGE) where another user runs a service of this name."""
+    other = card_locks.read_services(machine_root()).get(name)
+    if other is not None and other.user != card_locks.user_name():
+        raise LaunchError(
+            "services.other_user", ExitCode.USAGE, name=name, user=other.user, pid=other.pid
+        )
+
+
+def _read_own(name: str) -> ServiceRecord | None:
+    """Return the service of this name; None also where another user wrote its record."""
+    try:
+        return read(name)
+    except LaunchError as error:
+        _log.debug("a service is not listed: %s", error)
+        return None
+
+
 def read(name: str) -> ServiceRecord | None:
-    """Return the service of this name, None when there is none."""
+    """Return the service of this name, None when there is none.
+
+    Raises LaunchError (FAILED) for a record of another user, as sudo with this user's HOME leaves.
+    """
     if not store.is_name(name):
         return None
     folder = store.services_dir() / name
     document = store.read(folder, "state.json")
     if document is None:
-        if not (folder / "state.json").is_file():
+        if not _exists(folder / "state.json"):
             return None
         # a damaged file hides no service: its lock still shows whether it is running
         document = {}
     launcher = Identity.from_json(document.get("launcher"))
     return ServiceRecord(name, folder, document, runs(folder, launcher))
+
+
+def _exists(path: Path) -> bool:
+    """Return whether a record exists. Raises LaunchError (FAILED) for one of another user."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        folder = path.parent
+        raise LaunchError(
+            "services.foreign_record",
+            ExitCode.FAILED,
+            name=folder.name,
+            path=str(folder),
+            user=card_locks.user_name(folder.lstat().st_uid),
+        ) from None
 
 
 def ask_lock(folder: Path) -> LockAnswer:

@@ -11,7 +11,6 @@ import contextlib
 import json
 import logging
 import os
-import pwd
 import socket
 import stat
 import time
@@ -262,11 +261,12 @@ def _address_taken(host: str, port: int, root: Path, handle: int) -> LaunchError
 
 def sign(handle: int, service: str = "") -> None:
     """Write the owner of the lock, and its service, for other processes."""
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        user = str(os.getuid())
     content = json.dumps(
-        {"pid": os.getpid(), "command": "gaudi-launch", "user": user, "service": service}
+        {
+            "pid": os.getpid(),
+            "command": "gaudi-launch",
+            "user": card_locks.user_name(),
+            "service": service,
+        }
     )
     locks.write_holder(handle, content)
