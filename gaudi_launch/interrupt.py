@@ -98,7 +98,7 @@ def deferred(*others: signal.Signals) -> Iterator[None]:
 
 @contextlib.contextmanager
 def raised(*others: signal.Signals) -> Iterator[None]:
-    """Let signals raise KeyboardInterrupt, as Ctrl-C does, instead of ending the process.
+    """Let signals raise KeyboardInterrupt, as Ctrl-C does.
 
     Those that are ignored (nohup) or handled otherwise stay so. Off the main thread nothing
     changes.

@@ -69,7 +69,7 @@ def read_services(root: Path) -> dict[str, Holder]:
 
 
 def _locked(root: Path, name: re.Pattern[str]) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield the lock files of this name that a process has locked, with their content."""
+    """Yield the locked files of this name, with their content."""
     for folder in lock_folders(root):
         try:
             names = sorted(entry.name for entry in folder.iterdir())

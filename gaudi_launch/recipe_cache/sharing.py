@@ -40,6 +40,9 @@ def share(path: Path, root: Path) -> None:
 
 
 def share_all(folder: Path, root: Path) -> None:
-    """Do so for a directory and all in it, which the engine wrote by this user's umask."""
+    """Share a directory and all in it.
+
+    The engine wrote it by this user's umask.
+    """
     for path in (folder, *folder.rglob("*")):
         share(path, root)

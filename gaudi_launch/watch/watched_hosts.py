@@ -248,7 +248,7 @@ def _hosts_of(output: str) -> list[HostSample]:
 def watching(hosts: Sequence[WatchedHost]) -> Iterator[None]:
     """Watch hosts in the background until the end of the block.
 
-    A signal that asks the program to end also ends what was started, as Ctrl-C does.
+    SIGTERM and SIGHUP also end what was started, as Ctrl-C does.
     """
     with interrupt.raised(signal.SIGTERM, signal.SIGHUP):
         for host in hosts:

@@ -1,4 +1,4 @@
-"""Use one machine as root and as two users without root, who share a recipe cache.
+"""Use one machine as root and as two users without root.
 
 `second_user.py [--short]` needs root, unshare and setpriv (tests/support/other_users.py). Without
 --short the users are real accounts (useradd), which are removed afterwards. The machine is a
@@ -73,7 +73,7 @@ def services_of_root(users: OtherUsers) -> None:
 
 
 def shared_cache(users: OtherUsers) -> None:
-    """A cache of a group: filled by one, used and pruned by the other, whatever the umask."""
+    """Share a cache in a group: one fills it, the other uses and prunes it."""
     root = users.folder / "recipes"
     root.mkdir()
     os.chown(root, 0, users.group_id())
@@ -136,7 +136,7 @@ def private_caches(users: OtherUsers) -> None:
 
 
 def devices_without_access(users: OtherUsers) -> None:
-    """Cards of a group that the user is not in: the doctor names it and changes nothing."""
+    """Lack access to the cards: the doctor names it and changes nothing."""
     nodes = sorted((users.machine / "dev/accel").iterdir())
     for node in nodes:
         node.chmod(0o660)

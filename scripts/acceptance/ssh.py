@@ -1,4 +1,4 @@
-"""Run `cluster` and `top` against two real sshd, with the faults of real networks.
+"""Run `cluster` and `top` against two real sshd, with faults of networks.
 
 `ssh.py [--short] [CASE ...]` needs root, ip, iptables and openssh-server. Two hosts and the
 launcher have network namespaces (tests/support/ssh_hosts.py); the engine is a stand-in without
@@ -122,7 +122,7 @@ def wrong_key(hosts: SshHosts) -> None:
 
 
 def password_only(hosts: SshHosts) -> None:
-    """A server that accepts passwords only, where a window could open for one."""
+    """Refuse a server that accepts passwords only, without a window for one."""
     hosts.serve("a", "PubkeyAuthentication no")
     hosts.configure({"b": ["ProxyJump a"]})
     window = hosts.folder / "window"
@@ -137,7 +137,7 @@ def password_only(hosts: SshHosts) -> None:
 
 
 def jump_host(hosts: SshHosts) -> None:
-    """Reach b through a, with the settings of a user that get in the way of a program."""
+    """Reach b through a, with settings of a user that disturb a program."""
     (hosts.folder / "masters").mkdir(exist_ok=True)
     mine = [
         *("ControlMaster auto", "ControlPersist 60", f"ControlPath {hosts.folder}/masters/%C"),
@@ -153,7 +153,7 @@ def jump_host(hosts: SshHosts) -> None:
 
 
 def stopped_server(hosts: SshHosts) -> None:
-    """A host whose kernel accepts and whose sshd does not answer."""
+    """Give up a host whose kernel accepts and whose sshd does not answer."""
     hosts.stop_servers("b")
     try:
         refused(hosts, "host-b cannot be reached", "timed out", "ssh -o BatchMode=yes b true")
@@ -170,7 +170,7 @@ def dropped_packets(hosts: SshHosts) -> None:
 
 
 def top_of_a_dead_host(hosts: SshHosts) -> None:
-    """A host that hangs delays no other: `top` shows a at once."""
+    """Show one host at once while the other hangs."""
     words = ("top", "--inventory", str(hosts.inventory_of_cards()), "--timeout", "3")
     check(hosts, (*words, "--once"), Wanted(0, ("host-a",)))
     hosts.stop_servers("b")
@@ -218,7 +218,7 @@ def _lost(hosts: SshHosts, seconds: float, *texts: str) -> Wanted:
 
 
 def after_the_fault(hosts: SshHosts) -> None:
-    """`status` names the host, `down` cleans it when it is back."""
+    """Clean the host with `down` when it is back."""
     check(hosts, DOWN, Wanted(0, ()))
     nothing_left(hosts)
 

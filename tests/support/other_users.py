@@ -1,8 +1,8 @@
-"""Users without root beside root on one simulated machine, each with the installed command.
+"""Users without root, and root, on one simulated machine.
 
-They are accounts of useradd, or (``real`` False) lines in copies of /etc/passwd and /etc/group that
-only their own processes see. In their mount namespace a folder of root that an interpreter is in
-can be entered; nothing else changes for them.
+Each uses the installed command. They are accounts of useradd, or (``real`` False) lines in copies
+of /etc/passwd and /etc/group that only their own processes see. In their mount namespace a folder
+of root that an interpreter is in can be entered; nothing else changes for them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Ended:
 
 
 class OtherUsers:
-    """Two users of one group, ``one`` and ``two``, beside root."""
+    """Two users of one group, ``one`` and ``two``, and root."""
 
     def __init__(self, folder: Path, *, real: bool) -> None:
         self.folder = folder

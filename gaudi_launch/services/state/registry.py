@@ -164,7 +164,10 @@ def read(name: str) -> ServiceRecord | None:
 
 
 def _exists(path: Path) -> bool:
-    """Return whether a record exists. Raises LaunchError (FAILED) for one of another user."""
+    """Return whether a record exists.
+
+    Raises LaunchError (FAILED) for one of another user.
+    """
     try:
         return path.is_file()
     except PermissionError:
