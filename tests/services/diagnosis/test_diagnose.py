@@ -212,6 +212,13 @@ TEXTS = [
         "docker: Error response from daemon: Requested CPUs are not available - requested 0-9.",
     ),
     ("shard_failed", "Error: ShardCannotStart"),
+    (
+        "gateway_address",
+        "[ALERT] (9) : Binding [haproxy.cfg:30] for frontend openai: cannot bind socket"
+        " (Address already in use) for [127.0.0.1:8000]",
+    ),
+    ("gateway_certificate", "unable to load private key from file 'tls.pem.key'."),
+    ("gateway_config", "[ALERT] (9) : config : Fatal errors found in configuration."),
     ("device_busy", "RuntimeError: synStatus=22 [Device is busy] Device acquire failed."),
     ("device_not_found", "RuntimeError: synStatus=24 [Unavailable] Device acquire failed."),
     ("device_reset", "RuntimeError: synLaunch failed. synStatus=7 [Command submission failure]."),
@@ -384,6 +391,7 @@ SLOW = [
             "PreemptionMode.RECOMPUTE mode"
         ),
     ),
+    ("gateway_no_server", "[ALERT] (9) : backend 'model0-chat' has no server available!"),
 ]
 
 
@@ -401,6 +409,32 @@ def test_each_known_text(cause: str, text: str) -> None:
     found = diagnose(f"INFO 11-21 03:02:41 starting\n{text}\n")
     assert found.failed and found.causes[0].id == cause
     assert found.causes[0].evidence[0] == (2, bare(text))
+
+
+# what HAProxy 2.8.25 wrote when it failed so
+HAPROXY = [
+    ("port-in-use", "gateway_address", "cannot bind socket (Address already in use)"),
+    ("address-not-here", "gateway_address", "cannot bind socket (Cannot assign requested address)"),
+    ("certificate-missing", "gateway_certificate", "unable to stat SSL certificate"),
+    ("certificate-not-pem", "gateway_certificate", "unable to load certificate"),
+    ("certificate-no-key", "gateway_certificate", "unable to load private key"),
+    ("certificate-other-key", "gateway_certificate", "inconsistencies between private key"),
+    ("config-rejected", "gateway_config", "unknown keyword 'nbthreads'"),
+]
+
+
+@pytest.mark.parametrize(("sample", "cause", "evidence"), HAPROXY)
+def test_what_haproxy_wrote_names_its_cause(sample: str, cause: str, evidence: str) -> None:
+    text = (DATA / "haproxy" / f"{sample}.txt").read_text(encoding="utf-8")
+    found = diagnose(text, exit_status=1)
+    assert found.failed and found.causes[0].id == cause
+    assert evidence in found.causes[0].evidence[0][1]
+
+
+def test_a_gateway_without_an_engine_has_not_failed() -> None:
+    text = (DATA / "haproxy" / "no-server.txt").read_text(encoding="utf-8")
+    found = diagnose(text)
+    assert (found.failed, [each.id for each in found.findings]) == (False, ["gateway_no_server"])
 
 
 def test_every_signature_has_a_text() -> None:
