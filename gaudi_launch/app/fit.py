@@ -338,8 +338,8 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
 def request_for(model: Model, given: ServedLengths) -> Request:
     """Return the Request of these lengths.
 
-    Without a total, it is one for the inputs and outputs. Raises LaunchError for lengths that
-    exceed the model or the total.
+    Without a total, the engine chooses one as in a plan. Raises LaunchError for lengths that exceed
+    the model or the total.
     """
     from gaudi_launch.paths import cache_dir
     from gaudi_launch.planning.lengths import BLOCK, round_up
@@ -350,12 +350,13 @@ def request_for(model: Model, given: ServedLengths) -> Request:
     most_in = asked.input[1] if asked.input is not None else 0
     most_out = asked.output[1] if asked.output is not None else 0
     total = tokens("-l", given.length, most=10**9) if given.length else None
+    needed = total or 0
     if total is None and (most_in or most_out):
-        total = round_up(most_in + max(most_out, 1), BLOCK)
+        needed = round_up(most_in + max(most_out, 1), BLOCK)
     longest = round_up(model.max_position_embeddings or 1 << 30, BLOCK)
-    if total is not None and total > longest:
+    if needed > longest:
         raise LaunchError(
-            "plan.too_long", ExitCode.MODEL, found=total, longest=model.max_position_embeddings
+            "plan.too_long", ExitCode.MODEL, found=needed, longest=model.max_position_embeddings
         )
     if total is not None and most_in > total:
         raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=most_in, length=total)

@@ -2,8 +2,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gaudi_launch.planning.request import Request
+
 BLOCK = 128
 """Tokens of one KV block on HPU in every engine version."""
+
+
+def length_for(usual: int, longest: int | None, asked: Request) -> int:
+    """Return the maximum of input plus output where -l is not given, in complete blocks.
+
+    ``usual`` is the engine's default, ``longest`` the model's own maximum. Ranges of -i and -o that
+    are longer together than the default need their sum.
+    """
+    needed = _of_ranges(asked)
+    most = max(BLOCK, round_down(longest, BLOCK)) if longest else max(usual, needed)
+    return min(max(usual, needed), most)
+
+
+def is_of_ranges(asked: Request, length: int) -> bool:
+    """Return True if ``length`` is the sum of -i and -o because no -l is given."""
+    return asked.max_model_len is None and length == _of_ranges(asked)
+
+
+def _of_ranges(asked: Request) -> int:
+    """Return the tokens of the longest request of -i and -o in blocks; 0 without them."""
+    inputs = asked.input_range[1] if asked.input_range is not None else 0
+    outputs = asked.output_range[1] if asked.output_range is not None else 0
+    return round_up(inputs + max(outputs, 1), BLOCK) if inputs or outputs else 0
 
 
 def ceil_div(number: int, divisor: int) -> int:

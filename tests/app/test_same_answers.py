@@ -167,6 +167,49 @@ def test_memory_and_speed_are_the_same_for_every_command(case: Case) -> None:
     assert simulated.ttft == pytest.approx(expected.ttft.expected, rel=TTFT_APART, abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "engine", "length"),
+    [
+        ("1024", "256", "", 16384),
+        ("1024", "256", "vllm-fork@1.22", 16384),
+        ("100,30000", "600", "", 30720),
+        ("100,30000", "600", "vllm-fork@1.22", 30720),
+    ],
+)
+def test_the_length_without_an_option_is_the_same(
+    inputs: str, outputs: str, engine: str, length: int
+) -> None:
+    lengths = fit.ServedLengths(requests=CLIENTS, inputs=inputs, outputs=outputs)
+    row = fit.fit(fit.FitOptions(LLAMA_70B, "8", "gaudi2", "bf16", engine, lengths)).table.rows[0]
+    words = capacity.CapacityOptions(
+        concurrency=CLIENTS,
+        inputs=inputs,
+        outputs=outputs,
+        cards="8",
+        accelerator="gaudi2",
+        engine=engine,
+        dtype="bf16",
+        requests=CLIENTS,
+    )
+    case = capacity.read(LLAMA_70B, words, None)
+    launch = LaunchOptions(
+        model=LLAMA_70B,
+        cards="8",
+        machine=MACHINES["gaudi2"],
+        dtype="bf16",
+        engine=engine or None,
+        input_range=inputs,
+        output_range=outputs,
+        max_num_seqs=CLIENTS,
+    )
+    made = prepare.plan(launch)[0]
+    assert made.args.last("--max-model-len") == str(length)
+    assert case.limits.max_model_len == length
+    assert made.num_blocks is not None
+    assert row.kv_blocks == made.num_blocks
+    assert row.concurrency == pytest.approx(made.num_blocks * 128 / length, rel=1e-3)
+
+
 @pytest.mark.parametrize("model", [LLAMA_8B, LLAMA_70B, LLAMA_405B, MIXTRAL, QWEN_MOE, GPT_OSS])
 def test_the_fewest_cards_are_the_same(model: str) -> None:
     lengths = fit.ServedLengths(LENGTH, CLIENTS, INPUT, OUTPUT)

@@ -21,7 +21,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.engine_args import EngineArgs
-from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
+from gaudi_launch.planning.lengths import BLOCK, is_of_ranges, round_down, round_up
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.plan import Setting
 from gaudi_launch.planning.precision import runs_fp8
@@ -200,6 +200,10 @@ def _open_to_others(context: Context, decisions: Decisions, version: str) -> Non
 def _length_reason(context: Context, decisions: Decisions) -> None:
     """Give the reason where the length is the model's, not the script's."""
     longest, length = context.model.max_position_embeddings, context.limits.max_model_len
+    if is_of_ranges(context.request, length):
+        reason = message("plan.length_of_ranges")
+        decisions.explain("option", "--max-model-len", reason)
+        return
     if context.request.max_model_len is None and longest and round_down(longest, BLOCK) == length:
         reason = message("plan.length_of_model", longest=longest)
         decisions.explain("option", "--max-model-len", reason)

@@ -49,7 +49,7 @@ from gaudi_launch.planning.engine import (
 )
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs, engine_args
 from gaudi_launch.planning.exported import check_exported
-from gaudi_launch.planning.lengths import BLOCK, ceil_div, round_down, round_up
+from gaudi_launch.planning.lengths import BLOCK, ceil_div, length_for, round_up
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.planning.passthrough import sent_options
@@ -245,9 +245,9 @@ class VllmFork(Engine):
         version = _VERSIONS[self.version]
         auto = request.tuning == "auto"
         length = request.max_model_len or version.max_model_len
-        if auto and request.max_model_len is None and model.max_position_embeddings:
+        if auto and request.max_model_len is None:
             # a model of 4096 positions must not fail on a default of 20480
-            length = min(length, max(BLOCK, round_down(model.max_position_embeddings, BLOCK)))
+            length = length_for(length, model.max_position_embeddings, request)
         if self.version == "1.21":
             return self._limits_1_21(request, length, auto)
         if self.version == "1.22" or auto:

@@ -50,7 +50,7 @@ from gaudi_launch.planning.engine import (
 )
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs, engine_args
 from gaudi_launch.planning.exported import check_exported
-from gaudi_launch.planning.lengths import BLOCK, round_down, round_up
+from gaudi_launch.planning.lengths import BLOCK, length_for, round_up
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.parse import number
@@ -188,7 +188,7 @@ class VllmGaudi(Engine):
         longest = model.max_position_embeddings
         if request.max_model_len is None:
             # 514 positions of a RoBERTa are 512 and two that are not for tokens
-            return min(_LENGTH, max(BLOCK, round_down(longest, BLOCK))) if longest else _LENGTH
+            return length_for(_LENGTH, longest, request)
         rounded = round_up(request.max_model_len, BLOCK)
         return rounded if longest is None or rounded <= longest else request.max_model_len
 

@@ -22,6 +22,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.host_memory import check_host_memory
+from gaudi_launch.planning.lengths import is_of_ranges
 from gaudi_launch.planning.memory import MemoryPlan
 from gaudi_launch.planning.plan import Setting, Source
 from gaudi_launch.planning.precision import kernels_of
@@ -121,6 +122,8 @@ def lengths(context: Context, decisions: Decisions) -> None:
         ("-l", request.max_model_len),
         (limits.max_model_len, "gaudi.length"),
     )
+    if is_of_ranges(request, limits.max_model_len):
+        decisions.explain("option", "--max-model-len", message("plan.length_of_ranges"))
     asked = request.max_model_len
     if asked is not None and asked != limits.max_model_len:
         reason = message("gaudi.whole_blocks", asked=asked)
