@@ -12,10 +12,10 @@ BLOCK = 128
 
 
 def length_for(usual: int, longest: int | None, asked: Request) -> int:
-    """Return the maximum of input plus output where -l is not given, in complete blocks.
+    """Return the maximum of input plus output where -l is not given.
 
-    ``usual`` is the engine's default, ``longest`` the model's own maximum. Ranges of -i and -o that
-    are longer together than the default need their sum.
+    In complete blocks; ``usual`` is the engine's default, ``longest`` the model's own maximum.
+    Ranges of -i and -o that are longer together than the default need their sum.
     """
     needed = _of_ranges(asked)
     most = max(BLOCK, round_down(longest, BLOCK)) if longest else max(usual, needed)
@@ -28,7 +28,7 @@ def is_of_ranges(asked: Request, length: int) -> bool:
 
 
 def _of_ranges(asked: Request) -> int:
-    """Return the tokens of the longest request of -i and -o in blocks; 0 without them."""
+    """Return the longest request of -i and -o, in complete blocks; 0 without."""
     inputs = asked.input_range[1] if asked.input_range is not None else 0
     outputs = asked.output_range[1] if asked.output_range is not None else 0
     return round_up(inputs + max(outputs, 1), BLOCK) if inputs or outputs else 0

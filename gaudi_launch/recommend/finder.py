@@ -13,13 +13,20 @@ from gaudi_launch.capacity.planned_replica import evidence_of
 from gaudi_launch.capacity.replica import Replica
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message
+from gaudi_launch.models.sizing import divides
 from gaudi_launch.performance.evidence import Evidence
 from gaudi_launch.recommend.analytic import Fitting, Forecaster, Group, fitting, survivors
 from gaudi_launch.recommend.front import front
 from gaudi_launch.recommend.goal import Goal, objective
 from gaudi_launch.recommend.limit import Limit, inside_of, limit_of
 from gaudi_launch.recommend.side_by_side import side_by_side
-from gaudi_launch.recommend.space import Candidate, SearchCase, on_other, with_fewer_graphs
+from gaudi_launch.recommend.space import (
+    CARDS,
+    Candidate,
+    SearchCase,
+    on_other,
+    with_fewer_graphs,
+)
 from gaudi_launch.recommend.trial import Simulation, Trial, place
 
 Progress = Callable[[int, int], None]
@@ -98,7 +105,7 @@ def find(
     show = progress or (lambda done, total: None)
     able = fitting(case)
     if not able.candidates:
-        raise LaunchError("recommend.nothing_fits", ExitCode.MACHINE, **_nothing(case))
+        raise _nothing_fits(case)
     forecaster = Forecaster(case, goal)
     forecasts = [
         forecaster.forecast(candidate, able.group(candidate)) for candidate in able.candidates
@@ -216,14 +223,32 @@ def without(found: Recommendation, trial: Trial, why: Message) -> Recommendation
     )
 
 
-def _nothing(case: SearchCase) -> dict[str, str]:
+def _nothing_fits(case: SearchCase) -> LaunchError:
+    """Return the error of a model that no number of these cards runs."""
+    pool = case.pool
+    cards = ", ".join(map(str, case.cards))
+    if min(case.cards) > pool.cards_per_node:
+        return LaunchError(
+            "recommend.few_cards", ExitCode.MACHINE, cards=cards, have=pool.cards_per_node
+        )
+    if not any(divides(case.model, number) for number in case.cards):
+        allowed = [f"-n {number}" for number in CARDS if divides(case.model, number)]
+        return LaunchError(
+            "plan.heads",
+            ExitCode.MODEL,
+            heads=case.model.heads,
+            cards=cards,
+            allowed=", ".join(allowed),
+        )
     types = dict.fromkeys(dtype for each in case.engines for dtype in each.dtypes)
-    return {
-        "model": case.model.name,
-        "card": case.pool.accelerator.title,
-        "cards": ", ".join(map(str, case.cards)),
-        "dtypes": ", ".join(types),
-    }
+    return LaunchError(
+        "recommend.nothing_fits",
+        ExitCode.MACHINE,
+        model=case.model.name,
+        card=pool.accelerator.title,
+        cards=cards,
+        dtypes=", ".join(types),
+    )
 
 
 def _planned(

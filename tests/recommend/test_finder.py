@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gaudi_launch.capacity.search import Targets
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.recommend.analytic import fitting
 from gaudi_launch.recommend.finder import best, find
 from gaudi_launch.recommend.goal import GoalName
@@ -52,6 +52,18 @@ def test_targets_that_cannot_be_met_leave_no_winner() -> None:
     assert found.winner is None
     assert found.trials[0].missed == ("ttft",)
     assert found.trials[0].miss > 1
+
+
+@pytest.mark.parametrize(
+    ("cards", "id", "code"),
+    [(3, "plan.heads", ExitCode.MODEL), (16, "recommend.few_cards", ExitCode.MACHINE)],
+)
+def test_a_number_of_cards_without_an_engine_is_refused(
+    cards: int, id: str, code: ExitCode
+) -> None:
+    with pytest.raises(LaunchError) as error:
+        find(replace(search_case(dtype="bfloat16"), cards=(cards,)), goal("balanced"))
+    assert (error.value.id, error.value.exit_code) == (id, code)
 
 
 def test_a_model_that_fits_nowhere_is_refused() -> None:
