@@ -16,7 +16,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -116,8 +116,15 @@ def help_pages() -> Iterator[tuple[str, HelpPage]]:
 
 def _below(command: Any, context: Any) -> Iterator[tuple[str, HelpPage]]:
     from gaudi_launch.cli import help
+    from gaudi_launch.cli.main import COMMANDS
+    from gaudi_launch.cli.translated import translated
 
-    yield help.path_of(context), help.page_of(command, context, everything=True)
+    path = help.path_of(context)
+    page = help.page_of(command, context, everything=True)
+    if not page.paragraphs:
+        # a group: its line in the list of commands
+        page = replace(page, paragraphs=(translated(COMMANDS[path][1]),))
+    yield path, page
     if not hasattr(command, "list_commands"):
         return
     names = command.list_commands(context)

@@ -36,11 +36,12 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # pages by their English name; the Chinese one is next to it
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (TOP / "docs").glob("*.md"))]
 PAGES = [name for name in PAGES if not name.endswith("_zh.md")]
+# English only
+FOR_CONTRIBUTORS = ["CONTRIBUTING.md", "SECURITY.md"]
 
 
 def chinese(name: str) -> str:
-    translated = name.replace(".md", "_zh.md")
-    return translated if (TOP / translated).is_file() else name
+    return name.replace(".md", "_zh.md")
 
 
 def read(name: str) -> str:
@@ -55,13 +56,16 @@ def commands(name: str) -> list[str]:
 EXAMPLES = "docs/commands.md"
 # the pages repeat some commands: each is run once
 COMMANDS = list(
-    dict.fromkeys(line for name in PAGES if name != EXAMPLES for line in commands(name))
+    dict.fromkeys(
+        line for name in (*PAGES, *FOR_CONTRIBUTORS) if name != EXAMPLES for line in commands(name)
+    )
 )
 # CI runs the tests by the second; the first makes its own environment and ends in the e2e tests'
 # own job
 BY_OTHERS = {
     "bash scripts/quickstart.sh",
     "bash scripts/test.sh",
+    "bash scripts/test.sh -m quick",
     "pip install .",
     # tests/e2e/test_services.py
     "gaudi-launch serve -w demo --detach --name demo",
@@ -133,11 +137,11 @@ def test_the_index_names_every_page(name: str) -> None:
         f"docs/{found}" for found in re.findall(r"(?m)^- \[.+?\]\(([\w-]+\.md)\)", read(name))
     ]
     pages = {page for page in PAGES if page.startswith("docs/")}
-    expected = pages if name == "docs/index.md" else {chinese(page) for page in pages}
+    expected = pages if name == "docs/index.md" else set(map(chinese, pages))
     assert sorted(listed) == sorted(expected - {name})
 
 
-@pytest.mark.parametrize("name", [*PAGES, *map(chinese, PAGES)])
+@pytest.mark.parametrize("name", [*PAGES, *map(chinese, PAGES), *FOR_CONTRIBUTORS])
 def test_links_lead_to_files(name: str) -> None:
     links = re.findall(
         r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"```.*?```", "", read(name), flags=re.DOTALL)

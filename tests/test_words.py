@@ -29,7 +29,8 @@ from tests.support.prose import (
 )
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
 FOLDERS = [*sorted((ROOT / "gaudi_launch").iterdir()), ROOT / "scripts", ROOT / "tests" / "support"]
 SOURCES = [
     path
