@@ -108,8 +108,11 @@ class Recommended:
     plan: Plan | None
 
 
-def read(options: LaunchOptions, given: RecommendOptions) -> RecommendCase:
-    """Return the case of these options. Raises LaunchError for an impossible one."""
+def read(options: LaunchOptions, given: RecommendOptions, free: int | None = None) -> RecommendCase:
+    """Return the case of these options. Raises LaunchError for an impossible one.
+
+    ``free`` is the number of cards that it may use; None: those that are free.
+    """
     from gaudi_launch.app.fit import (
         ServedLengths,
         check_writes,
@@ -149,7 +152,7 @@ def read(options: LaunchOptions, given: RecommendOptions) -> RecommendCase:
     searched = _searched(engine, prepared, model, cards)
     search = SearchCase(
         model=model,
-        pool=_pool(host, options, given, goal),
+        pool=_pool(host, options, given, goal, free),
         engines=(searched, *_other_releases(searched, prepared, model, cards)),
         traffic=load.traffic,
         lengths=load.lengths,
@@ -453,7 +456,13 @@ def _machine(
     return machine, load(machine)
 
 
-def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goal) -> CardPool:
+def _pool(
+    host: Host,
+    options: LaunchOptions,
+    given: RecommendOptions,
+    goal: Goal,
+    shared: int | None = None,
+) -> CardPool:
     """Return the cards of the answer: free ones of a machine, or servers."""
     from gaudi_launch.host.accelerators import accelerator_of
     from gaudi_launch.planning.parse import number
@@ -463,6 +472,8 @@ def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goa
     product = accelerator_of(host)
     if product is None:
         raise LaunchError("recommend.unknown_card", ExitCode.MACHINE, machine=host.origin)
+    if shared is not None:
+        return CardPool(product, shared, 1)
     nodes = number("--nodes", given.nodes, 1, _MOST_NODES) if given.nodes else None
     if given.accelerator:
         # as many servers as the load needs

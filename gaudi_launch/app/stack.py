@@ -18,6 +18,7 @@ from gaudi_launch.app.stack_change import (
     end_all,
     wait_for,
 )
+from gaudi_launch.app.stack_goals import resolved
 from gaudi_launch.app.stack_plan import StackChanges, alive_services, changes_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
@@ -79,6 +80,7 @@ def up(
     _check_environment()
     with held(stack.name):
         before = read_record(stack.name)
+        stack = resolved(stack, before, reporter)
         alive = alive_services(stack, before)
         now = record_of(stack, engine_names(stack, before, alive))
         _check_names(before, now, alive)
@@ -115,6 +117,7 @@ def apply(
     _check_environment()
     with held(stack.name):
         before = read_record(stack.name)
+        stack = resolved(stack, before, reporter)
         alive = alive_services(stack, before)
         now = record_of(stack, engine_names(stack, before, alive))
         _check_names(before, now, alive)

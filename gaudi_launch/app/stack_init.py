@@ -25,6 +25,13 @@ class InitOptions:
     python: str = ""
 
 
+def schema_document() -> dict[str, Any]:
+    """Return the JSON schema of the file."""
+    from gaudi_launch.profiles_check import schema
+
+    return dict(schema("stack"))
+
+
 def init(models: Sequence[str], options: InitOptions) -> StackPlan:
     """Write the file of a stack for this machine; return its plan.
 
@@ -36,6 +43,8 @@ def init(models: Sequence[str], options: InitOptions) -> StackPlan:
     from gaudi_launch.render.yaml_text import dump
     from gaudi_launch.stack.stack_file import parse_stack
 
+    if not models:
+        raise LaunchError("stack.init_models", ExitCode.USAGE)
     path = options.path
     if path.exists():
         raise LaunchError("stack.exists", ExitCode.USAGE, path=str(path))

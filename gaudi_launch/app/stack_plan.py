@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.report import Silent
 from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gaudi_launch.app.prepare import Prepared
+    from gaudi_launch.app.report import Reporter
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.planning.plan import Placement, Plan
     from gaudi_launch.services.state.registry import ServiceRecord
@@ -163,14 +165,29 @@ class StackChanges:
         return Downtime(model, min(seconds, default=0), max(seconds, default=0), has_load)
 
 
-def plan(path: Path, machine: str | None = None) -> StackPlan:
+def plan(path: Path, machine: str | None = None, reporter: Reporter | None = None) -> StackPlan:
     """Return the plan of a stack: cards, memory and warm-up of each engine.
 
-    Reads only. Raises LaunchError with the line of the file.
+    Goals are searched where the stack was not started with them. Reads only. Raises LaunchError
+    with the line of the file.
     """
+    from gaudi_launch.app.stack_goals import resolved
     from gaudi_launch.stack.stack_file import read_stack
+    from gaudi_launch.stack.stack_record import read_record
 
-    return changes_of(read_stack(path), machine).planned
+    stack = read_stack(path)
+    before = read_record(stack.name) if machine is None else None
+    return changes_of(resolved(stack, before, reporter or Silent(), machine), machine).planned
+
+
+def own_modules(stack: StackFile, before: StackRecord | None) -> tuple[int, ...]:
+    """Return the modules of the engines of a started stack."""
+    if before is None:
+        return ()
+    found = alive_services(stack, before)
+    return tuple(
+        module for name in before.services if name in found for module in found[name].modules
+    )
 
 
 def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
@@ -183,7 +200,7 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     from gaudi_launch.stack.stack_file import start_order
     from gaudi_launch.stack.stack_record import engine_names, read_record
 
-    sized = {model.name: _sized(stack, model, machine) for model in stack.models}
+    sized = {model.name: sized_model(stack, model, machine) for model in stack.models}
     host = _machine_of(list(sized.values()))
     before = read_record(stack.name) if machine is None else None
     alive = alive_services(stack, before) if machine is None else {}
@@ -274,10 +291,10 @@ def _free_of(case: ChangeCase) -> tuple[int, ...]:
     return released(case.host, own).free_modules
 
 
-def _sized(stack: StackFile, model: StackModel, machine: str | None) -> _Sized:
+def sized_model(stack: StackFile, model: StackModel, machine: str | None) -> _Sized:
     """Return a model with its number of cards. Raises LaunchError with its line."""
     try:
-        options = _options(stack, model, machine)
+        options = options_of(stack, model, machine)
         if options.modules and model.replicas > 1:
             raise LaunchError(
                 "stack.modules_replicas", ExitCode.USAGE, name=model.name, count=model.replicas
@@ -287,7 +304,7 @@ def _sized(stack: StackFile, model: StackModel, machine: str | None) -> _Sized:
         raise at_line(stack, model.line, error) from error
 
 
-def _options(stack: StackFile, model: StackModel, machine: str | None) -> LaunchOptions:
+def options_of(stack: StackFile, model: StackModel, machine: str | None) -> LaunchOptions:
     """Return the options of ``serve`` for a model, without cards and port."""
     from gaudi_launch.app.saved_plan import saved_fields
     from gaudi_launch.planning.engine_args import engine_args

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,40 @@ class ModelOption:
 
 
 @dataclass(frozen=True)
+class StackGoal:
+    """The goal of a model, each value as in ``recommend``; "" where not given."""
+
+    goal: str = ""
+    ttft: str = ""
+    tpot: str = ""
+    e2e: str = ""
+    percentile: str = ""
+    max_start: str = ""
+    rate: str = ""
+    concurrency: str = ""
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class GoalChoice:
+    """The configuration that was chosen for the goal of a model.
+
+    ``of`` is the hash of the goal and the model's settings, ``goal`` the name of the objective.
+    Predicted for all replicas: ``tokens`` per second, and seconds that the percentile stays within.
+    """
+
+    of: str
+    goal: str
+    replicas: int
+    options: tuple[ModelOption, ...]
+    engine_arguments: tuple[str, ...] = ()
+    ttft: float = 0.0
+    tpot: float = 0.0
+    e2e: float = 0.0
+    tokens: float = 0.0
+
+
+@dataclass(frozen=True)
 class StackModel:
     """One model of a stack; ``line`` is that of its entry.
 
@@ -53,6 +87,7 @@ class StackModel:
     restart: str = "on-failure"
     options: tuple[ModelOption, ...] = ()
     engine_arguments: tuple[str, ...] = ()
+    goal: StackGoal | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,13 +97,18 @@ class StackModel:
 
 @dataclass(frozen=True)
 class StackFile:
-    """A stack as its file describes it. ``lines`` are those of the gateway's entries."""
+    """A stack as its file describes it.
+
+    ``lines`` are those of the gateway's entries. ``choices`` are those for models with a goal, by
+    name: their replicas and options are in ``models`` then.
+    """
 
     path: Path
     name: str
     gateway: GatewaySettings
     models: tuple[StackModel, ...]
     lines: Mapping[str, int]
+    choices: Mapping[str, GoalChoice] = field(default_factory=dict)
 
     @property
     def gateway_service(self) -> str:
@@ -79,6 +119,26 @@ class StackFile:
         """Return the names of a model's services, one for each replica."""
         first = f"{self.name}-{_slug(model.name)}"
         return (first, *(f"{first}-{number}" for number in range(2, model.replicas + 1)))
+
+
+def with_choices(stack: StackFile, choices: Mapping[str, GoalChoice]) -> StackFile:
+    """Return the stack with the replicas and options that were chosen for goals."""
+    models = tuple(
+        _chosen(model, choices[model.name]) if model.name in choices else model
+        for model in stack.models
+    )
+    return replace(stack, models=models, choices=choices)
+
+
+def _chosen(model: StackModel, choice: GoalChoice) -> StackModel:
+    keys = {each.key for each in choice.options}
+    own = tuple(each for each in model.options if each.key not in keys)
+    return replace(
+        model,
+        replicas=choice.replicas,
+        options=(*own, *choice.options),
+        engine_arguments=(*model.engine_arguments, *choice.engine_arguments),
+    )
 
 
 def _slug(name: str) -> str:
@@ -122,6 +182,7 @@ def parse_stack(content: str, path: Path) -> StackFile:
             key: line_of(tree, ("gateway", key)) for key in ("port", "keys-file", "tls", "users")
         },
     )
+    _check_goals(found, document["models"])
     _check_names(found)
     _check_order(found)
     return found
@@ -204,7 +265,18 @@ def _model(entry: Mapping[str, Any], line: int) -> StackModel:
         restart=entry.get("restart", "on-failure"),
         options=tuple(ModelOption(key, _value(value)) for key, value in options.items()),
         engine_arguments=arguments,
+        goal=_goal(entry),
     )
+
+
+def _goal(entry: Mapping[str, Any]) -> StackGoal | None:
+    """Return the goal of an entry, None where it has no key of one."""
+    found = {}
+    for each in fields(StackGoal):
+        key = "for" if each.name == "goal" else each.name.replace("_", "-")
+        if key in entry:
+            found[each.name] = str(entry[key])
+    return StackGoal(**found) if found else None
 
 
 def _value(value: Any) -> str | bool | tuple[str, ...]:
@@ -235,6 +307,21 @@ def _gateway(entry: Mapping[str, Any], folder: Path) -> GatewaySettings:
 
 def _limits(entry: Mapping[str, Any]) -> RequestLimits:
     return RequestLimits(entry.get("requests-per-minute"), entry.get("concurrent"))
+
+
+def _check_goals(stack: StackFile, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Raise LaunchError (USAGE) for a goal with what the goal decides."""
+    for model, entry in zip(stack.models, entries, strict=True):
+        given = {"replicas", "modules"}.intersection({*entry, *(entry.get("options") or {})})
+        if model.goal is not None and given:
+            raise LaunchError(
+                "stack.goal_decides",
+                ExitCode.USAGE,
+                path=str(stack.path),
+                line=model.line,
+                name=model.name,
+                key=min(given),
+            )
 
 
 def _check_names(stack: StackFile) -> None:

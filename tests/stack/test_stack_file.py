@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway.gateway_settings import GatewaySettings, RequestLimits, Tls, UserLimits
 from gaudi_launch.profiles_check import schema
 from gaudi_launch.stack.stack_file import (
+    GoalChoice,
     ModelOption,
+    StackGoal,
     StackModel,
     parse_stack,
     read_stack,
     start_order,
+    with_choices,
 )
 from tests.support.places import TOP
 
@@ -170,3 +174,41 @@ def test_the_example_of_the_manual_is_a_stack() -> None:
     english, chinese = (parse_stack(example, PATH) for example in examples)
     assert english == chinese
     assert [model.name for model in english.models] == ["embedding", "chat"]
+
+
+def described(part: Mapping[str, Any], place: str) -> Iterator[str]:
+    """Yield the places of a schema's entries that have no description."""
+    for name, entry in part.get("properties", {}).items():
+        if not entry.get("description"):
+            yield f"{place}/{name}"
+        yield from described(entry, f"{place}/{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(part.get(key), dict):
+            yield from described(part[key], f"{place}/{key}")
+
+
+def test_every_entry_has_a_description_for_editors() -> None:
+    assert list(described(schema("stack"), "")) == []
+
+
+def test_a_goal_is_read_and_decides_replicas_and_options() -> None:
+    content = ONE + "  for: throughput\n  max-start: 10m\n  percentile: 99\n  options: {cards: 2}\n"
+    found = parse_stack(content, PATH)
+    assert found.models[0].goal == StackGoal(goal="throughput", max_start="10m", percentile="99")
+    choice = GoalChoice("", "throughput", 3, (ModelOption("cards", "1"),), ("--seed", "1"))
+    assert with_choices(found, {"a": choice}).models == (
+        StackModel(
+            "a",
+            "m",
+            line=3,
+            replicas=3,
+            options=(ModelOption("cards", "1"),),
+            engine_arguments=("--seed", "1"),
+            goal=found.models[0].goal,
+        ),
+    )
+
+
+@pytest.mark.parametrize("entry", ["replicas: 2", "options: {modules: 1}"])
+def test_a_goal_with_what_it_decides_is_refused(entry: str) -> None:
+    assert refused(ONE + f"  rate: 5/s\n  {entry}\n") == ("stack.goal_decides", 3, ExitCode.USAGE)

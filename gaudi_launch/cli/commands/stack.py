@@ -33,8 +33,8 @@ _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 @app.command()
 def init(
-    models: list[str] = typer.Argument(
-        ..., metavar="MODEL...", help="Models; one given twice gets two replicas."
+    models: list[str] | None = typer.Argument(
+        None, metavar="MODEL...", help="Models; one given twice gets two replicas."
     ),
     to: Path = typer.Option(Path("stack.yaml"), "--to", metavar="FILE", help="The file to write."),
     port: str = typer.Option(
@@ -47,6 +47,9 @@ def init(
     machine: str = typer.Option(
         "", "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
     ),
+    schema: bool = typer.Option(
+        False, "--schema", help="Print the JSON schema of the file, and write nothing."
+    ),
     as_json: bool = _JSON,
 ) -> None:
     """Write a file with these models for this machine: the fewest cards that fit each, one gateway.
@@ -57,7 +60,10 @@ def init(
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.stack import show_plan, show_written, to_json
 
-    planned = cases.init(models, cases.InitOptions(to, port, machine or None, engine, python))
+    if schema:
+        emit_json(cases.schema_document())
+        return
+    planned = cases.init(models or [], cases.InitOptions(to, port, machine or None, engine, python))
     if as_json:
         emit_json(to_json(planned))
         return
@@ -76,9 +82,10 @@ def plan(
     """Show cards, memory and start time of all models; start nothing."""
     from gaudi_launch.app import stack_plan as cases
     from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.cli.views.stack import show_plan, to_json
 
-    planned = cases.plan(file, machine or None)
+    planned = cases.plan(file, machine or None, Terminal())
     if as_json:
         emit_json(to_json(planned))
     else:

@@ -19,6 +19,7 @@ from gaudi_launch.messages import text
 if TYPE_CHECKING:
     from gaudi_launch.app.stack import AppliedStack, EndedStack, StackState, StartedStack
     from gaudi_launch.app.stack_plan import Downtime, StackChanges, StackPlan, StackService
+    from gaudi_launch.stack.stack_file import GoalChoice
 
 
 def to_json(planned: StackPlan) -> dict[str, Any]:
@@ -40,7 +41,60 @@ def to_json(planned: StackPlan) -> dict[str, Any]:
         "groups": [list(group) for group in planned.groups],
         "start_seconds": None if seconds is None else {"low": seconds[0], "high": seconds[1]},
         "services": [_service_to_json(service) for service in planned.services],
+        "goals": [_goal_to_json(planned, name) for name in stack.choices],
     }
+
+
+def _goal_to_json(planned: StackPlan, name: str) -> dict[str, Any]:
+    """Return what was chosen for the goal of a model, with predicted times."""
+    choice = planned.stack.choices[name]
+    engines = [each for each in planned.services if each.model.name == name]
+    return {
+        "model": name,
+        "goal": choice.goal,
+        "replicas": choice.replicas,
+        "cards": sum(len(each.plan.placement.modules) for each in engines),
+        "options": {each.key: each.value for each in choice.options},
+        "engine_arguments": list(choice.engine_arguments),
+        "ttft_seconds": choice.ttft,
+        "tpot_seconds": choice.tpot,
+        "e2e_seconds": choice.e2e,
+        "tokens_per_second": choice.tokens,
+    }
+
+
+def show_goals(planned: StackPlan) -> None:
+    """Print what was chosen for each goal, and its options below."""
+    stack = planned.stack
+    rows = []
+    for name, choice in stack.choices.items():
+        engines = [each for each in planned.services if each.model.name == name]
+        rows.append(
+            (
+                name,
+                choice.goal,
+                str(choice.replicas),
+                str(sum(len(each.plan.placement.modules) for each in engines)),
+                f"{choice.tokens:,.0f}",
+                f"{choice.ttft:.3g}",
+                f"{1000 * choice.tpot:.3g}",
+                f"{choice.e2e:.3g}",
+            )
+        )
+    columns = text("stack.goal_columns").split("|")
+    console().print(table("", columns, rows, right=(2, 3, 4, 5, 6, 7)))
+    for name, choice in stack.choices.items():
+        print(text("stack.goal_options", name=name, options=_options(choice)))
+    print(text("stack.goal_basis"))
+
+
+def _options(choice: GoalChoice) -> str:
+    words = []
+    for each in choice.options:
+        words.append(f"--{each.key}" if each.value is True else f"--{each.key} {each.value}")
+    if choice.engine_arguments:
+        words += ["--", *choice.engine_arguments]
+    return " ".join(words)
 
 
 def _service_to_json(service: StackService) -> dict[str, Any]:
@@ -67,6 +121,8 @@ def _service_to_json(service: StackService) -> dict[str, Any]:
 
 def show_plan(planned: StackPlan) -> None:
     """Print a row for each engine, the gateway, what is left, and the start time."""
+    if planned.stack.choices:
+        show_goals(planned)
     rows = [_row(service) for service in planned.services]
     out = console()
     out.print(table("", text("stack.columns").split("|"), rows, right=(4, 5, 6)))
