@@ -62,11 +62,12 @@ def alerts() -> tuple[Alert, ...]:
         ),
         Alert(
             "GaudiLaunchKvCacheFull",
-            f"{kv} > 0.95",
+            # a full cache dips whenever a request ends
+            f"avg_over_time({kv}[2m]) > 0.95",
             "5m",
             "warning",
             "The KV cache of {{ $labels.service }} is full",
-            "More than 95% was used for 5 minutes: requests wait or are preempted.",
+            "On average more than 95% was used for 5 minutes: requests wait or are preempted.",
         ),
         Alert(
             "GaudiLaunchPreemptions",

@@ -31,7 +31,7 @@ FAULTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'gaudi_launch_service_run_time_compiles_total{service="s"}': "3x30"},
     ),
     "GaudiLaunchKvCacheFull": (
-        {'gaudi_launch_service_kv_use_ratio{service="s"}': "0.97x30"},
+        {'gaudi_launch_service_kv_use_ratio{service="s"}': "0.99x22 0.9 0.99x7"},
         {'gaudi_launch_service_kv_use_ratio{service="s"}': "0.97x20 0.9x3 0.97x3"},
     ),
     "GaudiLaunchPreemptions": (
