@@ -458,7 +458,8 @@ def _with_limits(
     if isinstance(top, int) and facts.commit:
         id = "support.dense" if facts.sparse_as_dense else "support.no_sparse"
         reasons.append(message(id, engine=answer.engine, model=model.name, tokens=top))
-    if runs_compact_gdn(model, facts, variables):
+    compact = runs_compact_gdn(model, facts, variables)
+    if compact:
         reasons.append(message("support.compact_gdn", engine=answer.engine, model=model.name))
     reasons += cache_limits(answer.caches, answer.engine, model)
     status = answer.status
@@ -470,6 +471,7 @@ def _with_limits(
         reasons=tuple(reasons),
         expanded_to=expanded["to"] if expanded is not None else "",
         unless=expanded["unless"] if expanded is not None else "",
+        compact_states=compact,
     )
 
 

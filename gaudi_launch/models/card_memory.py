@@ -12,6 +12,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.recurrent_state import compact_bytes
 from gaudi_launch.models.sizing import BLOCK, GIB, MemoryRules
 
 # 16 GB (1e9) of an Inferentia2 core, two cores an accelerator: the public guide's table
@@ -48,7 +49,8 @@ class ServingDemand:
 class CardMemory:
     """One card divided, in bytes.
 
-    weights + activations + margin + graphs + kv = card; ``kv`` is below 0 when the card is too
+    weights + activations + margin + graphs + kv = card; ``states`` are allocated from the margin
+    and what is kept for graphs, after the cache; ``kv`` is below 0 when the card is too
     small. ``block`` is the size of one KV block on this card, ``blocks`` how many the engine
     allocates, ``lost`` how many more would fit if they were not rounded down to complete decode
     steps.
@@ -62,6 +64,7 @@ class CardMemory:
     blocks: int
     lost: int = 0
     pools: bool = False
+    states: int = 0
 
     @property
     def cache(self) -> float:
@@ -73,7 +76,14 @@ class CardMemory:
         """Return the bytes that stay free: the margin, and the rounded-off blocks."""
         if self.pools:
             return max(0.0, self.parts.free)
-        return max(0.0, self.parts.margin) + max(0.0, self.parts.kv) - self.cache
+        spare = max(0.0, self.parts.margin) + max(0.0, self.parts.kv) - self.cache
+        return max(0.0, spare - self.states)
+
+    @property
+    def graphs(self) -> float:
+        """Return the bytes that stay for graphs: the states may need a part of them."""
+        spare = max(0.0, self.parts.margin) + max(0.0, self.parts.kv) - self.cache
+        return max(0.0, self.parts.graphs - max(0.0, self.states - spare))
 
     @property
     def tokens(self) -> int:
@@ -97,6 +107,7 @@ class FitRow:
     activations_gib_per_card: float | None = None
     graphs_gib_per_card: float | None = None
     kv_gib_per_card: float | None = None
+    states_gib_per_card: float | None = None
     kv_bytes_per_token: int | None = None
     kv_blocks: int | None = None
     concurrency: float | None = None
@@ -143,7 +154,10 @@ def divide_card(
         return CardMemory(card_bytes, weights, activations, parts, block, ask.max_model_len)
     blocks = sizing.count_blocks(parts.kv, block, rules, ask.blocks_step)
     lost = sizing.count_blocks(parts.kv, block, rules, 1) - blocks
-    return CardMemory(card_bytes, weights, activations, parts, block, blocks, lost)
+    states = compact_bytes(model, ask.max_num_seqs, cards) if ask.cache.compact_states else 0
+    return CardMemory(
+        card_bytes, weights, activations, parts, block, blocks, lost=lost, states=states
+    )
 
 
 def fit(
@@ -214,9 +228,10 @@ def _row(
         reason=reason,
         weights_gib_per_card=found.weights / GIB,
         activations_gib_per_card=found.activations / GIB,
-        graphs_gib_per_card=max(0.0, found.parts.graphs) / GIB,
+        graphs_gib_per_card=found.graphs / GIB,
         kv_bytes_per_token=found.block // BLOCK,
         kv_gib_per_card=found.cache / GIB,
+        states_gib_per_card=found.states / GIB,
         kv_blocks=found.blocks,
         concurrency=sizing.concurrency(found.blocks, ask.max_model_len),
         longest_context=ask.max_model_len if found.pools else _longest(found, model),
@@ -259,6 +274,14 @@ def too_tight(found: CardMemory, ask: ServingDemand) -> Message | None:
     assumed; public placements agree (Mixtral-8x7B on two Gaudi2 cards, Llama-3.1-405B on eight
     Gaudi3 but not eight Gaudi2).
     """
+    spare = found.card - found.weights - found.activations - found.cache
+    if found.states > max(0.0, spare):
+        return message(
+            "fit.states",
+            requests=ask.max_num_seqs,
+            states=f"{found.states / GIB:.1f}",
+            left=f"{max(0.0, spare) / GIB:.1f}",
+        )
     request = 0.0 if found.pools else found.block * ask.max_model_len / BLOCK
     needed = found.weights + found.activations + request
     if needed <= MOST_OF_A_CARD * found.card:

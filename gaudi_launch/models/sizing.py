@@ -67,11 +67,13 @@ class CacheRules:
 
     ``compressed``: MLA keeps its latent; otherwise keys and values of all heads, each as wide as a
     query (HabanaAI/vllm-fork@17a7946f:vllm/config.py get_head_size). ``shared``: layers that use
-    the cache of another one have no other.
+    the cache of another one have no other. ``compact_states``: states of linear attention have
+    slots next to the cache, one for each request.
     """
 
     compressed: bool = True
     shared: bool = True
+    compact_states: bool = False
 
 
 AS_NAMED = CacheRules()

@@ -95,8 +95,9 @@ def memory_for(
     parts = {
         "weights": found.weights,
         "activations": found.activations,
-        "graphs": max(0.0, found.parts.graphs),
+        "graphs": found.graphs,
         "kv": found.cache,
+        **({"states": float(found.states)} if found.states else {}),
         "free": found.unused,
         "card": found.card,
     }

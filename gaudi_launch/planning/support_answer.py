@@ -62,6 +62,7 @@ class ModelSupport:
     quantisation method. ``expanded_to`` is the type of the weights on the card where the engine
     dequantises them when it loads them ("": they stay as they are), ``unless`` the variable that
     prevents that. ``caches`` is what it allocates for the model's layers; empty where unknown.
+    ``compact_states``: states of linear attention are in slots next to the cache.
     """
 
     engine: str
@@ -73,6 +74,7 @@ class ModelSupport:
     expanded_to: str = ""
     unless: str = ""
     caches: tuple[LayerCache, ...] = ()
+    compact_states: bool = False
 
     @property
     def cache_rules(self) -> CacheRules:
@@ -81,6 +83,7 @@ class ModelSupport:
         return CacheRules(
             compressed=allocated.get("latent", "latent") == "latent",
             shared=allocated.get("shared", "none") == "none",
+            compact_states=self.compact_states,
         )
 
 

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 
 from gaudi_launch import profiles
 from gaudi_launch.engines import registry
-from gaudi_launch.models.card_memory import ServingDemand, fit, fit_weights_only
+from gaudi_launch.models.card_memory import (
+    CardMemory,
+    ServingDemand,
+    divide_card,
+    fit,
+    fit_weights_only,
+    too_tight,
+)
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import GIB, MemoryRules
+from gaudi_launch.models.sizing import GIB, CacheRules, MemoryRules
 from gaudi_launch.profiles import known_model
 
 GAUDI2, GAUDI3 = 95795 << 20, 129024 << 20
@@ -156,3 +163,40 @@ def test_more_cards_never_hold_less(
     tokens = [row.longest_context or 0 for row in rows]
     assert tokens == sorted(tokens)
     assert all(row.longest_context or length <= 0 for row in rows if row.fits)
+
+
+def test_states_are_taken_from_the_margin_then_from_the_graphs() -> None:
+    config = {
+        "model_type": "qwen3_next",
+        "num_hidden_layers": 48,
+        "full_attention_interval": 4,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_conv_kernel_dim": 4,
+    }
+    model = Model(
+        "m", "m", layers=48, attention_layers=12, hidden_size=2048, intermediate_size=5120,
+        heads=16, kv_heads=2, head_dim=256, parameters=20_000_000_000, dtype="bfloat16",
+        config=config,
+    )  # fmt: skip
+    rules = MemoryRules()
+
+    def divided(requests: int, *, compact: bool = True) -> CardMemory:
+        ask = replace(ASK, max_num_seqs=requests, cache=CacheRules(compact_states=compact))
+        found = divide_card(model, 1, "bfloat16", GAUDI2, ask, rules)
+        assert found is not None
+        return found
+
+    none, few, many = divided(64, compact=False), divided(64), divided(256)
+    assert (none.states, few.states) == (0, 12 * (64 * 3 + 2) * 1_097_728)
+    assert none.cache == few.cache
+    assert few.unused == none.unused - few.states
+    assert few.graphs == none.graphs
+    # 9.4 GiB: more than the margin
+    assert many.unused == 0
+    assert many.graphs == many.parts.graphs - (many.states - none.unused)
+    assert too_tight(few, ASK) is None
+    full = too_tight(divided(512), replace(ASK, max_num_seqs=512))
+    assert full is not None and full.id == "fit.states"

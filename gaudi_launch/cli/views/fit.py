@@ -40,6 +40,7 @@ def _row_to_json(row: FitRow) -> dict[str, Any]:
         "activations_gib_per_card": _rounded(row.activations_gib_per_card),
         "graphs_gib_per_card": _rounded(row.graphs_gib_per_card),
         "kv_gib_per_card": _rounded(row.kv_gib_per_card),
+        "states_gib_per_card": _rounded(row.states_gib_per_card),
         "kv_bytes_per_token": row.kv_bytes_per_token,
         "kv_blocks": row.kv_blocks,
         "concurrency": _rounded(row.concurrency),

@@ -35,6 +35,7 @@ PARTS = (
     BarPart("activations", "▓", "=", "magenta"),
     BarPart("graphs", "▒", "+", "yellow"),
     BarPart("kv", "░", ":", "green"),
+    BarPart("states", "▚", "%", "cyan"),
     BarPart("free", "·", ".", ""),
 )
 
