@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status", "Show one service: plan, phases, memory, last error."),
     "stack": (
         "stack",
-        "Run several models behind one address: init, plan, up, apply, down, ps, logs, restart.",
+        "Run several models behind one address, as one file describes them.",
     ),
     "logs": ("logs", "Print a service's log; -f follows it."),
     "stop": ("stop", "Stop services after draining; --orphans stops leftovers."),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = CommandApp(
     no_args_is_help=True,
-    help="Run several models behind one address: init, plan, up, apply, down, ps, logs, restart.",
+    help="Run several models behind one address, as one file describes them.",
 )
 
 _FILE = typer.Argument(..., metavar="FILE", help="The stack's YAML file.")
