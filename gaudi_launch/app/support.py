@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gaudi_launch.planning.support_answer import ModelSupport
 
 _log = logging.getLogger(__name__)
+_PATH_BEGINNINGS = ("/", "./", "../", "~")
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ def selected(engine: str) -> tuple[Version, ...]:
         return newest_first
     name, _, version = engine.partition("@")
     if version:
-        found = matching(name, version, (*versions(), *images))
+        # releases are tagged with a v
+        number = version.removeprefix("v")
+        found = matching(name, number, (*versions(), *images))
         if found is None:
             raise unknown_version(engine)
         return (found,)
@@ -271,6 +275,8 @@ def _unknown(name: str, classes: list[str], why: LaunchError | None) -> LaunchEr
     from gaudi_launch.engines.support import versions
     from gaudi_launch.profiles import profiles
 
+    if name.startswith(_PATH_BEGINNINGS) and not Path(name).exists():
+        return LaunchError("models.no_folder", ExitCode.MODEL, path=name)
     detail = str(why) if why is not None else None
     if "/" not in name and _looks_like_class(name, classes):
         near = _nearest(name, classes)

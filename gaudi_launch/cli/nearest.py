@@ -59,7 +59,7 @@ def suggestion(error: LaunchError) -> str:
     near: Sequence[str] = ()
     if error.id in _MODEL_OF:
         near = _nearest_models(str(values.get(_MODEL_OF[error.id], "")))
-    elif error.exit_code is ExitCode.USAGE:
+    elif error.exit_code is ExitCode.USAGE and "near" not in values:
         found, known = values.get("found"), values.get("known")
         if isinstance(found, str) and isinstance(known, str):
             near = nearest(found, [name.strip() for name in known.split(",")])

@@ -393,6 +393,26 @@ def test_an_unknown_version_names_the_nearest(
     assert "vllm-gaudi@0.19" in capsys.readouterr().err
 
 
+def test_a_release_may_be_written_as_its_tag(
+    made_up: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["support", str(made_up), "--engine", "vllm-gaudi@v0.24.0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["engine"] for row in found["versions"]] == ["vllm-gaudi@0.24.0"]
+
+
+def test_an_error_suggests_once(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["support", str(made_up), "--engine", "vllm-gaudi@0.99"]) == ExitCode.USAGE
+    assert capsys.readouterr().err.count("Did you mean") == 1
+
+
+def test_a_folder_that_is_missing_is_not_a_hub_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["support", str(tmp_path / "nothere")]) == ExitCode.MODEL
+    assert "does not exist" in capsys.readouterr().err
+
+
 def test_a_model_that_the_default_lacks_is_planned_for_the_successor() -> None:
     assert registry.assumed_for(GPT_OSS, lambda: "gaudi3-oam") == "vllm-gaudi"
     assert registry.assumed_for(LLAMA, lambda: "gaudi3-oam") == registry.DEFAULT
