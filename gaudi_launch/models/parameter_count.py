@@ -16,6 +16,8 @@ from gaudi_launch.models.config import text_part
 from gaudi_launch.models.model import Model
 
 Kind = Literal["full", "sliding", "latent", "linear", "mamba", "none"]
+# transformers 5.19: classes without attention, whose config.json lists no kinds of layers
+_MAMBA_ONLY = ("mamba", "mamba2", "falcon_mamba")
 # gate, up and down; the older families have no gate (their modelling files in transformers)
 _GATED, _PLAIN = 3, 2
 _PLAIN_TYPES = (
@@ -204,7 +206,7 @@ def _named_kind(text: Mapping[str, Any], index: int) -> Kind:
     period = _number(text, "attn_layer_period")
     if period:
         return "full" if index % period == _number(text, "attn_layer_offset") else "mamba"
-    return "full"
+    return "mamba" if text.get("model_type") in _MAMBA_ONLY else "full"
 
 
 def _kind_of_name(name: str) -> Kind:

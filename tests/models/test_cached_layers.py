@@ -33,6 +33,8 @@ BASE = {"num_hidden_layers": 8, "hidden_size": 64, "num_attention_heads": 4}
         ({"attention_chunk_size": 8192}, {"chunked": 6, "full": 2}),
         ({"attention_chunk_size": 8192, "no_rope_layers": [1, 0] * 4}, {"chunked": 4, "full": 4}),
         ({"full_attention_interval": 4}, {"state": 6, "full": 2}),
+        ({"model_type": "falcon_mamba"}, {"state": 8}),
+        ({"model_type": "mamba2"}, {"state": 8}),
         ({"model_type": "deepseek_v3", "kv_lora_rank": 512, "qk_rope_head_dim": 64}, {"latent": 8}),
         ({"model_type": "minicpm3", "kv_lora_rank": 256, "qk_rope_head_dim": 32}, {"full": 8}),
         ({"num_kv_shared_layers": 3}, {"full": 5, "shared": 3}),
