@@ -24,6 +24,9 @@ from pathlib import Path
 from typing import Any
 
 MARK = "gaudi-launch-cluster:"
+LEASE = "lease"
+# the agent has fewer files open
+MOST_FILES = 256
 
 Document = dict[str, Any]
 # parent, session, start time, state
@@ -167,7 +170,12 @@ def start(request: Document) -> Document:
         return {"failed": error.strerror or str(error)}
     now = stat(child.pid)
     document = {"pid": child.pid, "started": now[2] if now is not None else 0}
-    (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    record = folder / f"{name}.json"
+    record.write_text(json.dumps(document), encoding="utf-8")
+    if request.get("lease"):
+        (folder / LEASE).touch()
+        document["guard"] = guard(folder, name, float(request["lease"]))
+        record.write_text(json.dumps(document), encoding="utf-8")
     # what cannot even begin (no such module, a wrong option) is reported immediately
     deadline = time.monotonic() + request["settle"]
     while time.monotonic() < deadline and child.poll() is None and not deserted(request):
@@ -177,9 +185,60 @@ def start(request: Document) -> Document:
     return {"pid": child.pid, "exit": child.poll()}
 
 
+def guard(folder: Path, name: str, seconds: float) -> int:
+    """Fork a process that ends a started one when the launcher is gone; return its pid.
+
+    The launcher renews its lease by every `status`. A lease that was removed (`release`) ends the
+    guard alone.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        # a connection would stay open with any of these
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
+        os.closerange(3, MOST_FILES)
+        os.setsid()
+        renewed, seen = time.monotonic(), None
+        while kept(folder, name) is not None:
+            latest = (folder / LEASE).stat().st_mtime_ns
+            if latest != seen:
+                renewed, seen = time.monotonic(), latest
+            if time.monotonic() - renewed > seconds:
+                # an absolute path stays itself below the folder of clusters
+                stop({"folder": folder, "names": [name], "timeout": 30.0})
+                break
+            time.sleep(0.5)
+    finally:
+        os._exit(0)
+
+
+def end_guard(folder: Path, name: str) -> None:
+    """End the guard of a started process, unless it is the caller."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        pid = int(json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["guard"])
+        found = stat(pid)
+        # it leads a session and has no command of its own; a pid that was reused is another's
+        if pid == os.getpid() or found is None or found[1] != pid:
+            return
+        if Path(f"/proc/{pid}/exe").samefile(f"/proc/{os.getpid()}/exe"):
+            os.kill(pid, signal.SIGKILL)
+
+
+def release(request: Document) -> Document:
+    """End the lease of what was started: it continues without the launcher."""
+    with contextlib.suppress(OSError):
+        (home(request["folder"]) / LEASE).unlink()
+    return {}
+
+
 def status(request: Document) -> Document:
-    """Return which of the named processes run, and more of a log."""
+    """Return which of the named processes run, and more of a log. Renew the lease."""
     folder, offset = home(request["folder"]), request.get("offset", 0)
+    with contextlib.suppress(OSError):
+        os.utime(folder / LEASE)
     data = b""
     if request.get("log"):
         with contextlib.suppress(OSError), (folder / f"{request['log']}.log").open("rb") as file:
@@ -200,11 +259,15 @@ def stop(request: Document) -> Document:
     folder = home(request["folder"])
     ended = {}
     for name in request["names"]:
+        end_guard(folder, name)
         alive = kept(folder, name)
         ended[name] = end(alive, request["timeout"]) if alive is not None else "none"
         if ended[name] != "stuck":
             with contextlib.suppress(OSError):
                 (folder / f"{name}.json").unlink()
+    if not list(folder.glob("*.json")):
+        with contextlib.suppress(OSError):
+            (folder / LEASE).unlink()
     return {"ended": ended}
 
 
@@ -336,6 +399,7 @@ DOES: dict[str, Callable[[Document], Document]] = {
     "start": start,
     "status": status,
     "stop": stop,
+    "release": release,
     "run": run,
     "listening": listening,
     "nodes": nodes,

@@ -91,8 +91,9 @@ def up(
 ) -> None:
     """Copy, start Ray, start the engines, wait until they answer.
 
-    All of it is ended again on any failure, on Ctrl-C and on SIGTERM and SIGHUP. ``folder``: where
-    this machine stores the state of the cluster.
+    All of it is ended again on any failure, on Ctrl-C and on SIGTERM and SIGHUP; a host that is
+    lost, or loses this program, ends it itself after ``waits.lease``. ``folder``: where this
+    machine stores the state of the cluster.
 
     Raises LaunchError: MACHINE for a host or Ray, ENGINE for an engine that died (its log is in
     ``folder``).
@@ -108,8 +109,11 @@ def up(
             for engine, part in zip(cluster.engines, running.parts, strict=True):
                 if cluster.layout.ray:
                     _start_ray(cluster, engine, part, begun, tell, waits)
-                _begin(cluster, service_step(engine, tuple(secrets)), secrets, begun, tell)
+                _renew(running, begun, waits)
+                step = service_step(engine, tuple(secrets))
+                _begin(cluster, step, secrets, begun, tell, waits)
             wait_ready(running, logs, secrets.get("VLLM_API_KEY"), tell, waits)
+            _release(running, waits)
         except BaseException:
             # no process may remain on unattended hosts: a second Ctrl-C does not stop this
             with _signals(
@@ -160,7 +164,8 @@ def _take_down(
     for trouble in troubles.values():
         say(trouble)
     if troubles:
-        say(message("cluster.left", hosts=", ".join(troubles)))
+        minutes = f"{waits.lease / 60:.0f}"
+        say(message("cluster.left", hosts=", ".join(troubles), minutes=minutes))
     else:
         (folder / FILE_NAME).unlink(missing_ok=True)
 
@@ -214,14 +219,45 @@ def _check_free(running: RunningCluster, folder: Path, waits: Waits) -> None:
                 )
 
 
+def _renew(running: RunningCluster, begun: Sequence[Member], waits: Waits) -> None:
+    """Renew the lease of what was begun, while other hosts are started."""
+
+    def one(member: Member) -> None:
+        request = {"do": "status", "folder": kept_in(running.name, member), "names": []}
+        ssh.ask(member, request, waits.ask)
+
+    ssh.each([member for member in running.members if member in begun], one)
+
+
+def _release(running: RunningCluster, waits: Waits) -> None:
+    """End the lease on every host: the cluster continues without this program.
+
+    Raises LaunchError (MACHINE) for a host that was lost at this moment.
+    """
+
+    def one(member: Member) -> None:
+        request = {"do": "release", "folder": kept_in(running.name, member)}
+        ssh.ask(member, request, waits.ask)
+
+    for answer in ssh.each(running.members, one):
+        if isinstance(answer, RemoteError):
+            raise answer.failure()
+
+
 def _begin(
-    cluster: Cluster, step: HostStep, secrets: Mapping[str, str], begun: list[Member], tell: Tell
+    cluster: Cluster,
+    step: HostStep,
+    secrets: Mapping[str, str],
+    begun: list[Member],
+    tell: Tell,
+    waits: Waits,
 ) -> None:
     tell(step.why)
     first = step.member not in begun
     begun.append(step.member)
     try:
-        answer = ssh.begin(step, kept_in(cluster.name, step.member), secrets)
+        folder = kept_in(cluster.name, step.member)
+        answer = ssh.begin(step, folder, secrets, lease=waits.lease)
         if answer.get("exit") is not None:
             text = log_of(cluster.name, step.member, step.name)
             raise LaunchError(
@@ -247,7 +283,8 @@ def _start_ray(
     waits: Waits,
 ) -> None:
     head = engine.head
-    _begin(cluster, ray_steps(cluster, engine, True)[0], {}, begun, tell)
+    _renew(running_of(cluster), begun, waits)
+    _begin(cluster, ray_steps(cluster, engine, True)[0], {}, begun, tell, waits)
     try:
         request = {
             "do": "listening",
@@ -266,7 +303,9 @@ def _start_ray(
                 why=found.get("why", "-"),
             )
         for step in ray_steps(cluster, engine, False):
-            _begin(cluster, step, {}, begun, tell)
+            _renew(running_of(cluster), begun, waits)
+            _begin(cluster, step, {}, begun, tell, waits)
+        _renew(running_of(cluster), begun, waits)
         tell(message("cluster.joining", nodes=len(engine.nodes)))
         nodes = _ray_nodes(running_of(cluster), part, waits.ray)
     except RemoteError as error:

@@ -39,6 +39,8 @@ class Waits:
     workers: float = 30.0
     ask: float = 60.0
     stop: float = 30.0
+    # longer than any time in which `up` asks a host nothing: 210 s, for Ray's view
+    lease: float = 600.0
 
 
 @dataclass

@@ -199,9 +199,16 @@ def _installed(member: Member, output: str) -> Installed | None:
 
 
 def begin(
-    step: HostStep, folder: str, secrets: Mapping[str, str], settle: float = 2.0
+    step: HostStep,
+    folder: str,
+    secrets: Mapping[str, str],
+    settle: float = 2.0,
+    lease: float = 0.0,
 ) -> dict[str, Any]:
     """Start a step in the background.
+
+    ``lease``: the host ends it after this number of seconds without a question of the launcher,
+    until the lease is released. 0: never.
 
     Raises RemoteError when it does not start or ends immediately.
     """
@@ -215,6 +222,7 @@ def begin(
         "files": dict(step.files),
         "secrets": given,
         "settle": settle,
+        "lease": lease,
     }
     answer = ask(step.member, request, 60 + settle)
     host = step.member.name

@@ -27,6 +27,7 @@ DOWN = ("cluster", "down")
 _STARTUP_SECONDS = 30.0
 _CONNECT_SECONDS = 10.0
 _NOTICE_SECONDS = 10.0
+_LEASE_SECONDS = 600.0
 _SILENT_SECONDS = 60.0
 _LOST_SECONDS = 5 * (_CONNECT_SECONDS + 3.0)
 
@@ -265,6 +266,22 @@ def reset_while_waiting(hosts: SshHosts) -> None:
     after_the_fault(hosts)
 
 
+def cut_for_good(hosts: SshHosts) -> None:
+    """Find nothing on a host that was lost and never came back, after the lease."""
+    marker = f"Waiting for http://{hosts.address('b')}"
+    fails_after(
+        hosts, marker, lambda: hosts.cut("b"), _lost(hosts, _SILENT_SECONDS + _LOST_SECONDS)
+    )
+    deadline = time.monotonic() + _LEASE_SECONDS + _NOTICE_SECONDS
+    while hosts.processes("b") or hosts.records("b"):
+        if time.monotonic() > deadline:
+            raise Unexpected(f"left after the lease: {hosts.left()}")
+        time.sleep(1.0)
+    hosts.join("b")
+    check(hosts, DOWN, Wanted(0, ("No process of this cluster was running",)))
+    nothing_left(hosts)
+
+
 SHORT: tuple[Callable[[SshHosts], None], ...] = (
     unknown_key,
     changed_key,
@@ -279,6 +296,7 @@ CASES: tuple[Callable[[SshHosts], None], ...] = (
     dropped_packets,
     top_of_a_dead_host,
     cut_while_waiting,
+    cut_for_good,
     cut_in_a_start,
     stopped_while_waiting,
     reset_while_waiting,
