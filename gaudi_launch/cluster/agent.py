@@ -186,9 +186,9 @@ def start(request: Document) -> Document:
 
 
 def guard(folder: Path, name: str, seconds: float) -> int:
-    """Fork a process that ends a started one when the launcher is gone; return its pid.
+    """Fork a process that ends a started one when the launcher is gone.
 
-    The launcher renews its lease by every `status`. A lease that was removed (`release`) ends the
+    Return its pid. The launcher renews its lease by every `status`. A lease that was removed (`release`) ends the
     guard alone.
     """
     pid = os.fork()
@@ -220,7 +220,7 @@ def end_guard(folder: Path, name: str) -> None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         pid = int(json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["guard"])
         found = stat(pid)
-        # it leads a session and has no command of its own; a pid that was reused is another's
+        # it leads a session of this interpreter; a pid that was reused is another process
         if pid == os.getpid() or found is None or found[1] != pid:
             return
         if Path(f"/proc/{pid}/exe").samefile(f"/proc/{os.getpid()}/exe"):

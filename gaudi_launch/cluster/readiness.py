@@ -39,7 +39,7 @@ class Waits:
     workers: float = 30.0
     ask: float = 60.0
     stop: float = 30.0
-    # longer than any time in which `up` asks a host nothing: 210 s, for Ray's view
+    # longer than any time in which `up` queries no host: 210 s, for the view of Ray
     lease: float = 600.0
 
 
