@@ -188,8 +188,8 @@ def start(request: Document) -> Document:
 def guard(folder: Path, name: str, seconds: float) -> int:
     """Fork a process that ends a started one when the launcher is gone.
 
-    Return its pid. The launcher renews its lease by every `status`. A lease that was removed (`release`) ends the
-    guard alone.
+    Return its pid. The launcher renews its lease by every `status`. A lease that was removed
+    (`release`) ends the guard alone.
     """
     pid = os.fork()
     if pid:
