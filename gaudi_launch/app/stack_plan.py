@@ -200,6 +200,8 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     from gaudi_launch.stack.stack_file import start_order
     from gaudi_launch.stack.stack_record import engine_names, read_record
 
+    open_goals = [model for model in stack.models if model.goal and model.name not in stack.choices]
+    assert not open_goals, "goals are resolved first"
     sized = {model.name: sized_model(stack, model, machine) for model in stack.models}
     host = _machine_of(list(sized.values()))
     before = read_record(stack.name) if machine is None else None
@@ -213,13 +215,14 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     case = ChangeCase(
         host, groups, running, new, parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
     )
+    _check_modules(stack, sized)
     _check_enough(stack, sized, case)
 
     def refused(model: str, error: LaunchError) -> LaunchError:
         return at_line(stack, sized[model].model.line, error)
 
     found = steps_of(case, refused)
-    ports = _ports([each.name for each in new])
+    ports = _ports([each.name for each in new], stack.gateway.port)
     services = []
     for model in stack.models:
         each = sized[model.name]
@@ -364,6 +367,24 @@ def _machine_of(sized: Sequence[_Sized]) -> Host:
     return next((each.prepared.host for each in sized if each.cards), Host())
 
 
+def _check_modules(stack: StackFile, sized: Mapping[str, _Sized]) -> None:
+    """Raise LaunchError (USAGE) where two models name the same module."""
+    first: dict[int, StackModel] = {}
+    for each in sized.values():
+        for module in each.modules or ():
+            if module in first:
+                raise LaunchError(
+                    "stack.same_module",
+                    ExitCode.USAGE,
+                    path=str(stack.path),
+                    line=each.model.line,
+                    name=each.model.name,
+                    module=module,
+                    first=first[module].line,
+                )
+            first[module] = each.model
+
+
 def _check_enough(stack: StackFile, sized: Mapping[str, _Sized], case: ChangeCase) -> None:
     """Raise LaunchError (MACHINE) at the first model for which no card is left."""
     available = _free_of(case)
@@ -400,8 +421,8 @@ def _kept_service(
     return replace(made, running=True)
 
 
-def _ports(names: Sequence[str]) -> dict[str, int]:
-    """Return a free port for each new service."""
+def _ports(names: Sequence[str], gateway: int) -> dict[str, int]:
+    """Return a free port for each new service, which is not the gateway's."""
     from gaudi_launch.paths import machine_root
     from gaudi_launch.services.state.reservation import free_port
 
@@ -409,6 +430,8 @@ def _ports(names: Sequence[str]) -> dict[str, int]:
     last = _FIRST_PORT
     for name in names:
         last = free_port(LOCAL, last, machine_root())
+        if last == gateway:
+            last = free_port(LOCAL, last, machine_root())
         found[name] = last
     return found
 

@@ -242,8 +242,10 @@ def _planned(file: Path, options: LaunchOptions) -> StackPlan:
 
     Interpreters of another machine are not looked for on this one. Raises LaunchError.
     """
+    from gaudi_launch.app.stack_goals import resolved
     from gaudi_launch.app.stack_plan import changes_of
     from gaudi_launch.stack.stack_file import read_stack
+    from gaudi_launch.stack.stack_record import read_record
 
     given = [name for field, name in options.given() if field not in _ALLOWED]
     if options.extra:
@@ -255,10 +257,11 @@ def _planned(file: Path, options: LaunchOptions) -> StackPlan:
         raise LaunchError("stack.api_key", ExitCode.USAGE)
     read = read_stack(file)
     if options.machine is None:
-        return changes_of(read).planned
+        return changes_of(resolved(read, read_record(read.name), Silent())).planned
     pythons = {model.name: _python_of(model) for model in read.models}
     models = tuple(_without_python(model) for model in read.models)
-    found = changes_of(replace(read, models=models), options.machine).planned
+    chosen = resolved(replace(read, models=models), None, Silent(), options.machine)
+    found = changes_of(chosen, options.machine).planned
     services = []
     for service in found.services:
         python = pythons[service.model.name] or service.options.python

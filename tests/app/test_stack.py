@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from gaudi_launch.app.stack_plan import StackChanges
 from gaudi_launch.app.stop import end
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.registry import find, services
 from tests.support.gateways import call, chat, gateway_engines, keys_file
 from tests.support.processes import TRIVIAL, living, pids
@@ -413,6 +416,13 @@ MODEL = "models:\n- name: a\n  model: ./Small\n  options: {cards: 1, python: PYT
             ExitCode.USAGE,
         ),
         (HEAD + MODEL.replace("cards: 1", "engine-arguments: [--api-key, x]"), 5, ExitCode.USAGE),
+        (
+            HEAD
+            + MODEL.replace("cards: 1", "modules: 1")
+            + "- name: b\n  model: ./Small\n  options: {modules: 1, python: PYTHON}\n",
+            8,
+            ExitCode.USAGE,
+        ),
     ],
 )
 def test_bad_input_starts_nothing(
@@ -430,6 +440,47 @@ def test_bad_input_starts_nothing(
         (),
         False,
     )
+
+
+def test_a_port_of_another_process_is_refused_with_its_line(write: Write) -> None:
+    path = write(HEAD + MODEL)
+    with socket.create_server(("127.0.0.1", port_of(path))), pytest.raises(LaunchError) as raised:
+        up(path)
+    assert (raised.value.exit_code, raised.value.text.values["line"]) == (ExitCode.MACHINE, 3)
+    assert (services(), stack.ps()) == ([], ())
+
+
+def test_no_engine_gets_the_port_of_the_gateway(write: Write) -> None:
+    path = write(HEAD + MODEL)
+    first = int(stack_plan.plan(path).services[0].options.port or 0)
+    path.write_text(path.read_text().replace(f"port: {port_of(path)}", f"port: {first}"))
+    [engine] = stack_plan.plan(path).services
+    assert engine.options.port != str(first)
+
+
+def test_both_sides_find_each_other_again_after_a_crash(write: Write) -> None:
+    path = write(HEAD + MODEL)
+    up(path)
+    port = port_of(path)
+
+    def states() -> list[tuple[str, str]]:
+        answered = call(port, path="/v1/models")
+        if answered.status != 200:
+            return []
+        return [(each["id"], each["state"]) for each in answered.document["data"]]
+
+    def restarted(name: str) -> bool:
+        return find(name).state.get("restarts") == 1 and find(name).phase == "ready"
+
+    assert states() == [("a", "ready")]
+    for name in ("stack-a", "stack-gateway"):
+        process = Identity.from_json(find(name).state["engine_process"])
+        assert process is not None
+        process.send(signal.SIGKILL)
+        until(partial(restarted, name), f"{name} is started again")
+        until(lambda: states() == [("a", "ready")], "the model is listed as ready")
+        assert call(port, chat("a", stream=False)).status == 200
+    assert up(path)[0] == ()
 
 
 def test_keys_of_engines_and_taken_names_are_refused(

@@ -167,10 +167,9 @@ def test_the_schema_has_every_option_that_is_not_the_stacks_own() -> None:
 
 def test_the_example_of_the_manual_is_a_stack() -> None:
     texts = [
-        (TOP / "docs" / name).read_text(encoding="utf-8")
-        for name in ("gateway.md", "gateway_zh.md")
+        (TOP / "docs" / name).read_text(encoding="utf-8") for name in ("stack.md", "stack_zh.md")
     ]
-    examples = [re.findall(r"(?s)```yaml\n(.*?)```", text)[-1] for text in texts]
+    examples = [re.findall(r"(?s)```yaml\n(.*?)```", text)[0] for text in texts]
     english, chinese = (parse_stack(example, PATH) for example in examples)
     assert english == chinese
     assert [model.name for model in english.models] == ["embedding", "chat"]
