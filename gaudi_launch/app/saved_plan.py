@@ -7,8 +7,10 @@ Options, goal, load, engine version and settings.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -188,6 +190,22 @@ def write(
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("saved.not_written", ExitCode.FAILED, path=str(path), why=why) from None
+
+
+def check_path(path: Path) -> None:
+    """Check, before a long search, that a plan can be written to this path.
+
+    Raises LaunchError as `write` does.
+    """
+    _check_replaceable(path)
+    folder = path.parent
+    if not folder.is_dir():
+        why = os.strerror(errno.ENOENT)
+    elif not os.access(folder, os.W_OK):
+        why = os.strerror(errno.EACCES)
+    else:
+        return
+    raise LaunchError("saved.not_written", ExitCode.FAILED, path=str(path), why=why)
 
 
 def _check_replaceable(path: Path) -> None:

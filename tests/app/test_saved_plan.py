@@ -17,7 +17,7 @@ from gaudi_launch.app.fields import option_of
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.saved_plan import SavedTraffic
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.profiles_check import schema
 
 MODEL, MACHINE = "Qwen/Qwen3-32B", "simulated:hls2"
@@ -207,6 +207,14 @@ def test_another_file_is_not_replaced(file: Path, tmp_path: Path) -> None:
     assert (error.value.id, other.read_text()) == ("saved.other_file", "mine\n")
     saved_plan.write(file, OPTIONS, made, goal="latency", traffic=SavedTraffic())
     assert saved_plan.read(file).goal == "latency"
+
+
+def test_a_path_is_checked_before_a_search(file: Path, tmp_path: Path) -> None:
+    saved_plan.check_path(file)
+    saved_plan.check_path(tmp_path / "new.yaml")
+    with pytest.raises(LaunchError) as error:
+        saved_plan.check_path(tmp_path / "missing" / "new.yaml")
+    assert (error.value.id, error.value.exit_code) == ("saved.not_written", ExitCode.FAILED)
 
 
 def test_render_takes_a_saved_plan(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

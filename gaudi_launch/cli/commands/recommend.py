@@ -53,6 +53,7 @@ def recommend(
     import sys
 
     from gaudi_launch.app import recommend as cases
+    from gaudi_launch.app.saved_plan import check_path
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.recommend import draw, show, to_json
     from gaudi_launch.cli.work_progress import work_progress
@@ -66,6 +67,8 @@ def recommend(
         from gaudi_launch.plotting import check_picture
 
         check_picture(plot)
+    if save is not None:
+        check_path(save)
     case = cases.read(options, given)
     with work_progress("recommend.working", quiet=as_json) as progress:
         found = cases.solve(case, progress, two=True)
