@@ -115,6 +115,11 @@ class TuneOutcome:
     in_time: bool
 
     @property
+    def simulated(self) -> bool:
+        """Report whether the cards were simulated: no time is one of Gaudi cards."""
+        return is_simulated(self.state.candidates[0].options)
+
+    @property
     def is_given(self) -> bool:
         """Report whether the given plan stays."""
         return self.best.candidate == 0
@@ -137,6 +142,13 @@ class TuneTrial:
 
 Measure = Callable[[TuneState, TuneTrial, float], TuneStart]
 """Starts and measures a candidate within this many seconds, if it can."""
+
+
+def is_simulated(options: LaunchOptions) -> bool:
+    """Return True for an engine whose cards are simulated."""
+    from gaudi_launch.engines.registry import simulated_machine
+
+    return bool(simulated_machine(options.engine or "auto"))
 
 
 def seconds_of(given: TuneOptions) -> float:
@@ -174,7 +186,8 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
         raise LaunchError("tune.goal", ExitCode.USAGE, found=given.goal, known=", ".join(GOALS))
     if options.tuning == "reference":
         raise LaunchError("tune.reference", ExitCode.USAGE)
-    if options.machine is not None:
+    # simulated cards run here, on whatever machine they are of
+    if options.machine is not None and not is_simulated(options):
         raise LaunchError("tune.machine", ExitCode.USAGE, found=options.machine)
     if given.rate and given.concurrency:
         raise LaunchError("capacity.one_demand", ExitCode.USAGE)
@@ -510,9 +523,8 @@ def _score(goal: str, tokens: float, means: dict[str, float], cards: int) -> flo
 def _learn(state: TuneState, one: TuneCandidate, figures: Sequence[TuneFigure]) -> None:
     """Correct the speed model of this host; simulated cards teach nothing about it."""
     from gaudi_launch.app.learn import learn
-    from gaudi_launch.engines.registry import simulated_machine
 
-    if simulated_machine(one.options.engine or "auto"):
+    if is_simulated(one.options):
         return
     try:
         learn([str(state.folder / figure.file) for figure in figures], "")

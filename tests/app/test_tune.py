@@ -163,6 +163,21 @@ def test_candidates_start_with_the_given_plan_and_differ() -> None:
     assert found[0].options.extra == ("--max-num-seqs", "1") and found[1].options.extra == ()
 
 
+def test_another_machine_is_refused_unless_its_cards_are_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2")
+    with pytest.raises(LaunchError) as error:
+        tune.begin(options, tune.TuneOptions(candidates="2"))
+    assert error.value.id == "tune.machine"
+    assert not tune.is_simulated(options)
+    simulated = replace(options, engine="simulated")
+    state = tune.begin(simulated, tune.TuneOptions(candidates="2"))
+    assert state.candidates[0].options.machine == "simulated:hls2"
+    assert tune.is_simulated(simulated)
+
+
 def test_options_before_the_dashes_stay() -> None:
     options = LaunchOptions(
         model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="2", max_num_seqs="8"

@@ -30,6 +30,7 @@ def to_json(outcome: TuneOutcome) -> dict[str, Any]:
             "plan": str(outcome.file),
         },
         "complete": state.done,
+        "simulated": outcome.simulated,
         "compare": _compared(outcome),
         "folder": str(state.folder),
     }
@@ -90,6 +91,8 @@ def show(outcome: TuneOutcome, as_json: bool) -> None:
     else:
         said = text("tune.best", gain=f"{outcome.gain:.2f}", **words)
     out.print(said, markup=False, soft_wrap=True)
+    if outcome.simulated:
+        out.print(text("tune.simulated"), markup=False, soft_wrap=True)
     if not outcome.in_time:
         out.print(text("tune.short"), markup=False, soft_wrap=True)
     files = _compared(outcome)
