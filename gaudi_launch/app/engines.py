@@ -91,7 +91,7 @@ def _gateway() -> GatewayProgram | None:
     from gaudi_launch.gateway import program
 
     found = program.installed()
-    return None if found is None else GatewayProgram(str(found), program.HAPROXY)
+    return None if found is None else GatewayProgram(str(found), program.version())
 
 
 def _trial(name: str) -> PinTrial | None:

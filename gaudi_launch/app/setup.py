@@ -159,8 +159,9 @@ def _versions(engine: str) -> Versions:
     from gaudi_launch.engines.install.environment import versions_of
     from gaudi_launch.engines.ray_serve import install as ray_install
     from gaudi_launch.engines.vllm_cpu import install as cpu_install
+    from gaudi_launch.gateway import program
 
-    for each in (cpu_install.versions(), ray_install.versions()):
+    for each in (cpu_install.versions(), ray_install.versions(), program.versions()):
         if each.name == engine:
             return each
     return versions_of(engine)

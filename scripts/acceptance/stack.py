@@ -4,8 +4,8 @@
 
 `cpu` is two copies of the demo model and one embedding model on the CPU engine, `simulated` five
 copies of the demo model on simulated cards, each behind a gateway with keys (`gaudi-launch setup
-cpu` and `setup gateway`). `--file` proves another stack instead; its keys file must have the user
-alice. Each is started with `stack up`, and then:
+cpu` and `setup gateway`). `--file` proves another stack instead; it must have a keys
+file. Each is started with `stack up`, and then:
 
 - a second `up` changes nothing: no process, no file;
 - a wrong key and none get 401;
@@ -55,9 +55,10 @@ _ANSWER_SECONDS = 60.0
 _EMBEDDING_SECONDS = 0.2
 # from an answer to the kill: engines that compute in step have begun the next ones
 _KILL_SECONDS = 0.5
-# what is left in any case: the program's own log, and what vLLM's executor does not remove from the
-# temporary folder (vllm-project/vllm 0.32.0:vllm/utils/network_utils.py get_file_store_init_method)
-_OWN_LOG = "gaudi-launch.log"
+# what stays in any case: the program's log and the warm-up times that it learned, and what vLLM's
+# executor does not remove from the temporary folder (vllm-project/vllm 0.32.0:
+# vllm/utils/network_utils.py get_file_store_init_method)
+_OWN_FILES = ("gaudi-launch.log", "warmup-times.json")
 _ENGINES_FILE = "vllm_dist_"
 # processes that were signalled are gone within this time
 _GONE_SECONDS = 10.0
@@ -108,6 +109,16 @@ class Subject:
     @property
     def port(self) -> int:
         return self.stack.gateway.port
+
+    @property
+    def key(self) -> str:
+        """Return the first key of the stack's keys file."""
+        if self.stack.gateway.keys_file is None:
+            sys.exit(f"{self.stack.path} has no keys file")
+        for line in self.stack.gateway.keys_file.read_text(encoding="utf-8").splitlines():
+            if line.strip() and not line.startswith("#"):
+                return line.split()[1]
+        sys.exit(f"{self.stack.gateway.keys_file} has no key")
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -166,23 +177,21 @@ def chat_answers(subject: Subject) -> bool:
         "messages": [{"role": "user", "content": "Hello"}],
         "max_tokens": 1,
     }
-    return status(subject, "/v1/chat/completions", KEY, document) == 200
+    return status(subject, "/v1/chat/completions", subject.key, document) == 200
 
 
 def all_ready(subject: Subject) -> bool:
     """Return True where every replica of every model answers."""
-    answer = ask(f"http://127.0.0.1:{subject.port}/v1/models", _ANSWER_SECONDS, KEY)
+    answer = ask(f"http://127.0.0.1:{subject.port}/v1/models", _ANSWER_SECONDS, subject.key)
     if isinstance(answer, str) or answer.status != 200:
         return False
     return all(each["replicas"] == each["replicas_ready"] for each in answer.document["data"])
 
 
 def process_of(service: str) -> int:
-    """Return the process of a service's engine, or of the gateway."""
+    """Return the process of a service's engine or gateway; 0 between two."""
     found = Identity.from_json(find(service).state.get("engine_process"))
-    if found is None:
-        sys.exit(f"{service} has no process")
-    return found.pid
+    return found.pid if found is not None else 0
 
 
 def picture(subject: Subject) -> dict[str, object]:
@@ -242,17 +251,16 @@ class Embeddings(threading.Thread):
             "input": "A short sentence.",
         }
         while self._subject.embedding and not self.stop.is_set():
-            found = status(self._subject, "/v1/embeddings", KEY, document)
+            found = status(self._subject, "/v1/embeddings", self._subject.key, document)
             self.statuses[found] = self.statuses.get(found, 0) + 1
             time.sleep(_EMBEDDING_SECONDS)
 
 
-def engine_killed(subject: Subject, requests: int) -> Check:
+def engine_killed(subject: Subject, requests: int, pid: int) -> Check:
     """Stream chats while an engine is killed after a third of them."""
     embeddings = Embeddings(subject)
     embeddings.start()
-    pid = process_of(subject.victim)
-    server = Server(subject.port, subject.kill, KEY)
+    server = Server(subject.port, subject.kill, subject.key)
     answers, seconds = asyncio.run(drive(server, Load(requests, 8, _TOKENS), {requests // 3: pid}))
     embeddings.stop.set()
     embeddings.join()
@@ -271,8 +279,13 @@ def engine_killed(subject: Subject, requests: int) -> Check:
     return Check("no request fails that had not begun to stream", kept, figures)
 
 
-def engine_back(subject: Subject) -> Check:
-    seconds = until(lambda: all_ready(subject), "the restart of the engine", _READY_SECONDS)
+def engine_back(subject: Subject, killed: int) -> Check:
+    """Wait until a new process serves instead of the killed one."""
+
+    def serves() -> bool:
+        return process_of(subject.victim) not in (0, killed) and all_ready(subject)
+
+    seconds = until(serves, "the restart of the engine", _READY_SECONDS)
     return Check("the killed engine serves again", True, {"seconds": seconds})
 
 
@@ -283,7 +296,7 @@ def gateway_back(subject: Subject, name: str, victim: int) -> Check:
     os.kill(victim, signal.SIGKILL)
     until(lambda: not psutil.pid_exists(pid), "the end of the gateway", _GONE_SECONDS)
     seconds = until(lambda: chat_answers(subject), "an answer", _ANSWER_SECONDS)
-    until(lambda: process_of(service) != pid, "the record of the gateway", _GONE_SECONDS)
+    until(lambda: process_of(service) not in (0, pid), "the record of the gateway", _GONE_SECONDS)
     return Check(f"{name} is killed and comes back", True, {"seconds": seconds})
 
 
@@ -294,7 +307,7 @@ def nothing_left(subject: Subject, folders: tuple[Path, ...]) -> Check:
     launch("stack", "down", str(subject.stack.path), "--drain", "0")
     _gone, alive = psutil.wait_procs(own_processes(folders[0]), timeout=_GONE_SECONDS)
     files = [path for folder in folders for path in folder.rglob("*") if not path.is_dir()]
-    left = [path for path in files if path.name != _OWN_LOG]
+    left = [path for path in files if path.name not in _OWN_FILES]
     of_engines = [path for path in left if path.name.startswith(_ENGINES_FILE)]
     figures: dict[str, object] = {
         "processes": [f"{each.pid} {each.name()}" for each in alive],
@@ -319,8 +332,9 @@ def prove(subject: Subject, requests: int, folders: tuple[Path, ...]) -> list[Ch
         add(started(subject))
         add(unchanged(subject))
         add(refused(subject))
-        add(engine_killed(subject, requests))
-        add(engine_back(subject))
+        engine = process_of(subject.victim)
+        add(engine_killed(subject, requests, engine))
+        add(engine_back(subject, engine))
         gateway = process_of(subject.stack.gateway_service)
         add(gateway_back(subject, "the gateway's process", gateway))
         gateway = process_of(subject.stack.gateway_service)

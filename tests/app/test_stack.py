@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections import Counter
@@ -25,9 +26,10 @@ from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.registry import find, services
 from tests.support.gateways import call, chat, gateway_engines, keys_file
+from tests.support.places import TOP
 from tests.support.processes import TRIVIAL, living, pids
 from tests.support.serve import write_model
-from tests.support.waiting import until, unused_port
+from tests.support.waiting import GENEROUS, until, unused_port
 
 __all__ = ["gateway_engines", "pids"]
 
@@ -536,3 +538,26 @@ def test_simulated_cards_are_none_of_this_machine(tmp_path: Path, own_folders: P
     made = stack_init.init(["Qwen/Qwen3-8B"] * 12, options)
     assert ({each.modules for each in made.services}, made.cards) == ({()}, ())
     assert len({each.options.port for each in made.services}) == 12
+
+
+def test_the_short_form_of_the_acceptance_keeps_every_promise(write: Write, tmp_path: Path) -> None:
+    """An engine and the gateway are killed under load; stand-ins for the engines."""
+    keys_file(tmp_path)
+    path = write(
+        "schema: 1\nname: proof\ngateway: {port: PORT, keys-file: keys}\nmodels:\n"
+        "- name: a\n  model: ./Small\n  replicas: 2\n  options: {cards: 1, python: PYTHON}\n"
+    )
+    script = TOP / "scripts" / "acceptance" / "stack.py"
+    words = ["--file", str(path), "--kill", "a", "--requests", "60", "--json"]
+    done = subprocess.run(
+        [sys.executable, str(script), *words], capture_output=True, text=True, timeout=GENEROUS
+    )
+    print(done.stderr)
+    assert done.returncode == 0
+    (checks,) = json.loads(done.stdout)["stacks"].values()
+    assert [each["name"] for each in checks if not each["kept"]] == []
+    figures = {each["name"]: each["figures"] for each in checks}
+    load = figures["no request fails that had not begun to stream"]
+    assert (load["requests"], load["failed_before_stream"]) == (60, 0)
+    # at most those that the killed engine had
+    assert load["cut_in_stream"] <= 8

@@ -89,14 +89,29 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({"error": "no such page"}, 404)
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        asked = json.loads(body) if body.startswith(b"{") else {}
         if DO == "sick":
             self.answer({"error": "internal"}, 500)
+        elif asked.get("stream"):
+            self.stream(int(asked.get("max_tokens", 1)))
         else:
             message = {"role": "assistant", "content": "Paris"}
             self.answer(
                 {"choices": [{"text": "Paris", "message": message, "finish_reason": "stop"}]}
             )
+
+    def stream(self, tokens: int) -> None:
+        """Send a token every 20 ms; the connection ends the answer."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for _ in range(tokens):
+            self.wfile.write(b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n')
+            self.wfile.flush()
+            time.sleep(0.02)
+        self.wfile.write(b"data: [DONE]\n\n")
 
 
 def compile_graph(number: int) -> None:

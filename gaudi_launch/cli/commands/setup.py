@@ -259,28 +259,36 @@ def _gateway(mirrors: Mirrors, dry_run: bool, as_json: bool) -> None:
     """Set up the gateway's program."""
     import time
 
+    from gaudi_launch.app.setup import leftovers_of
     from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.setup import leftovers_json, show_leftovers
     from gaudi_launch.engines.vllm_cpu.install import mirrored
     from gaudi_launch.gateway import program
     from gaudi_launch.messages import text
 
     if dry_run:
-        steps = [] if program.installed() is not None else mirrored(program.steps(), mirrors)
+        folder = program.place()
+        steps = [] if program.is_newest() else mirrored(program.steps(folder), mirrors)
         if not steps and not as_json:
             typer.echo(text("setup.there"))
-        files = {program.requirements_file(): program.requirements()} if steps else {}
+        files = {program.requirements_file(folder): program.requirements()} if steps else {}
         return _show([(step.id, step.argv) for step in steps], files, as_json)
     begin = time.monotonic()
-    program.setup(say, mirrors=mirrors)
+    replaced = leftovers_of(_GATEWAY, program.setup(say, mirrors=mirrors))
     seconds = time.monotonic() - begin
     found = str(program.needed())
     if as_json:
-        return emit_json(
-            {"schema": 1, "engine": _GATEWAY, "program": found, "seconds": round(seconds, 1)}
-        )
+        document = {
+            "schema": 1,
+            "engine": _GATEWAY,
+            "program": found,
+            "seconds": round(seconds, 1),
+        }
+        return emit_json(document | leftovers_json(replaced))
     typer.echo(
         text("gateway.setup_done", program=found, version=program.HAPROXY, seconds=round(seconds))
     )
+    show_leftovers(replaced)
     return None
 
 

@@ -373,20 +373,20 @@ class Children:
 
 def copied(source: Path, target: Path) -> None:
     """Copy the files of a folder, not its folders: a mounted one has some."""
+    if source == target:
+        return
     target.mkdir(parents=True, exist_ok=True)
-    for each in source.iterdir():
-        if each.is_file():
-            shutil.copyfile(each, target / each.name)
+    for each in filter(Path.is_file, source.iterdir()):
+        shutil.copyfile(each, target / each.name)
 
 
-def run(path: Path, folder: Path | None = None) -> int:
+def run(path: Path, folder: Path) -> int:
     """Run HAProxy and the answerer until one ends; return the exit status.
 
-    ``folder`` is for what they write; by default that of the settings.
+    ``folder`` is for what they write; the settings are copied there.
     """
-    if folder is not None:
-        copied(path.parent, folder)
-    os.chdir(folder or path.parent)
+    copied(path.parent, folder)
+    os.chdir(folder)
     gateway = Gateway(Path(path.name))
     gateway.read()
     wanted = gateway.settings
@@ -398,8 +398,7 @@ def run(path: Path, folder: Path | None = None) -> int:
 
     def again(number: int, frame: object) -> None:
         try:
-            if folder is not None:
-                copied(path.parent, folder)
+            copied(path.parent, folder)
             gateway.read()
         except (OSError, ValueError, KeyError) as error:
             print(f"gateway: the settings are not read again: {error}", flush=True)
@@ -416,9 +415,11 @@ def run(path: Path, folder: Path | None = None) -> int:
 
 def main() -> None:
     """Run the gateway of the settings file that is the first argument."""
-    folder = Path(sys.argv[2]).absolute() if len(sys.argv) > 2 else None
+    path = Path(sys.argv[1]).absolute()
+    # a second argument is a folder for what is written; by default that of the settings
+    folder = Path(*sys.argv[2:3] or [str(path.parent)]).absolute()
     try:
-        status = run(Path(sys.argv[1]).absolute(), folder)
+        status = run(path, folder)
     except (OSError, ValueError, KeyError) as error:
         sys.exit(f"gateway: {error}")
     sys.exit(status)
