@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import stack, stack_change, stack_init, stack_plan
+from gaudi_launch.app import stack, stack_change, stack_goals, stack_init, stack_plan
 from gaudi_launch.app.report import Silent
 from gaudi_launch.app.stack_change import ChangedStack, ChangeOptions
 from gaudi_launch.app.stack_plan import StackChanges
@@ -25,6 +25,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.registry import find, services
+from gaudi_launch.stack.stack_file import GoalChoice, ModelOption
+from gaudi_launch.stack.stack_record import goal_hash
 from tests.support.gateways import call, chat, gateway_engines, keys_file
 from tests.support.places import TOP
 from tests.support.processes import TRIVIAL, living, pids
@@ -561,3 +563,28 @@ def test_the_short_form_of_the_acceptance_keeps_every_promise(write: Write, tmp_
     assert (load["requests"], load["failed_before_stream"]) == (60, 0)
     # at most those that the killed engine had
     assert load["cut_in_stream"] <= 8
+
+
+def test_the_choice_for_a_goal_stays_until_the_goal_changes(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(HEAD + MODEL.replace("./Small", "./Small\n  for: throughput"))
+    cards = {"throughput": "1", "latency": "2"}
+    searched: list[str] = []
+
+    def chosen(search: stack_goals._Search) -> dict[str, GoalChoice]:
+        [model] = search._models
+        assert model.goal is not None
+        searched.append(model.goal.goal)
+        option = ModelOption("cards", cards[model.goal.goal])
+        return {"a": GoalChoice(goal_hash(model), model.goal.goal, 2, (option,))}
+
+    monkeypatch.setattr(stack_goals._Search, "choices", chosen)
+    assert up(path)[0] == ("stack-gateway", "stack-a", "stack-a-2")
+    assert (up(path)[0], apply(path)[0]) == ((), ChangedStack())
+    assert searched == ["throughput"]
+    path.write_text(path.read_text().replace("throughput", "latency"))
+    done = apply(path)[0]
+    assert done == ChangedStack(("stack-a.v2", "stack-a.v3"), ("stack-a", "stack-a-2"), "renewed")
+    assert searched == ["throughput", "latency"]
+    assert [len(find(name).modules) for name in ("stack-a.v2", "stack-a.v3")] == [2, 2]
