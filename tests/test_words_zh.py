@@ -122,7 +122,6 @@ EXEMPT = {
         "doctor.bundle.written",
         "doctor.memory.hugepages_nodes.warn",
         "fit.plan_refused",
-        "plan.kv_replicated",
         "plan.no_such_option",
         "plan.verdict_fits",
         "screen.doctor_skipped",
