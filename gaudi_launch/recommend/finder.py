@@ -36,6 +36,8 @@ Progress = Callable[[int, int], None]
 _SIMULATED, _OF_EACH = 12, 2
 # this many of the best are compared with their neighbours
 _CLIMBING, _NEIGHBOURS = 3, 16
+# with a load, also the best of each number of cards whose score is this share of the best one
+_CLOSE = 0.6
 # planned completely: the best, and those of the front
 _PLANNED, _FRONT = 4, 4
 # two that differ less than this are alike, and the simpler one is the answer
@@ -181,9 +183,10 @@ def _climbed(
     climbed: set[Candidate] = set()
     while True:
         ranked = sorted(known.values(), key=place)
-        open_ones = [
-            trial.candidate for trial in ranked[:_CLIMBING] if trial.candidate not in climbed
-        ]
+        starts = [trial.candidate for trial in ranked[:_CLIMBING]]
+        if simulation.one.goal.demand:
+            starts += _best_of_cards(ranked)
+        open_ones = [each for each in dict.fromkeys(starts) if each not in climbed]
         if not open_ones:
             return ranked
         climbed.update(open_ones)
@@ -191,6 +194,16 @@ def _climbed(
         others = [other for other in near if other in possible and other not in known]
         known.update(zip(others, simulation.quick(others), strict=True))
         show(len(known))
+
+
+def _best_of_cards(ranked: Sequence[Trial]) -> list[Candidate]:
+    """Return the best of each number of cards, of those that are not far behind."""
+    top = max(trial.score for trial in ranked)
+    found: dict[int, Candidate] = {}
+    for trial in ranked:
+        if trial.score >= _CLOSE * top:
+            found.setdefault(trial.candidate.cards, trial.candidate)
+    return list(found.values())
 
 
 def _neighbours(base: Candidate) -> list[Candidate]:

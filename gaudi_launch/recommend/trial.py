@@ -190,7 +190,11 @@ class Simulation:
         spare = curve.at(each)
         found: Served | None = None
         for replicas in _numbers(goal, least, most):
-            served = self._of_load(candidate, curve.at(goal.demand / replicas), replicas, spare)
+            amount = goal.demand / replicas
+            if leniency < 1:
+                # a number that is too small by the leniency misses no target: it may be enough
+                amount = min(amount, each)
+            served = self._of_load(candidate, curve.at(amount), replicas, spare)
             if found is None or objective(goal, served) > objective(goal, found):
                 found = served
         return found
