@@ -24,7 +24,7 @@ from tests.support.help_texts import all_commands
 from tests.support.processes import TRIVIAL
 from tests.support.serve import write_model
 from tests.support.stand_in_server import serving
-from tests.support.waiting import GENEROUS
+from tests.support.waiting import GENEROUS, unused_port
 
 TOP = Path(__file__).parents[1]
 FENCE = re.compile(r"```bash\n(.*?)```", re.DOTALL)
@@ -227,10 +227,14 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
         "--detach",
         "--name",
         "demo",
+        "-p",
+        str(unused_port()),
     )
     # on a machine of its own, so that it holds no card that another command wants
     write_tree("hls2", folder / "other")
-    call({**environment, "GAUDI_LAUNCH_ROOT": str(folder / "other")}, folder, "serve", *words)
+    other = {**environment, "GAUDI_LAUNCH_ROOT": str(folder / "other")}
+    started = call(other, folder, "serve", *words)
+    assert started.returncode == 0, started.stdout + started.stderr
     with measured(folder):
         yield folder, environment
     call(environment, folder, "stop", "--all", "--drain", "0")
