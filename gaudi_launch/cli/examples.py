@@ -605,6 +605,39 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
             "Show how its container image is built",
         ),
     ),
+    "offline": (
+        Example(
+            "gaudi-launch offline pack --engine cpu --model demo -o demo.tar",
+            "Pack the embedded engine and the demo model",
+        ),
+        Example("gaudi-launch offline show demo.tar", "List what a pack contains"),
+        Example("gaudi-launch offline install demo.tar", "Install it on the other host"),
+    ),
+    "offline pack": (
+        Example(
+            "gaudi-launch offline pack --engine cpu --model demo -o demo.tar",
+            "Pack the embedded engine and the demo model",
+        ),
+        Example(
+            "gaudi-launch offline pack --engine vllm-gaudi --model Qwen/Qwen3-8B -o qwen3.tar",
+            "Pack an engine for cards and a model as one file",
+        ),
+    ),
+    "offline show": (
+        Example("gaudi-launch offline show demo.tar", "List what a pack contains"),
+        Example(
+            "gaudi-launch offline show demo.tar --json", "The same for a script, with every file"
+        ),
+    ),
+    "offline install": (
+        Example(
+            "gaudi-launch offline install demo.tar", "Install a pack on a host without a network"
+        ),
+        Example(
+            "gaudi-launch offline install qwen3.tar --python /usr/bin/python3",
+            "Name the Python that has PyTorch for Gaudi",
+        ),
+    ),
     "engines": (
         Example("gaudi-launch engines", "List engines and what is installed"),
         Example("gaudi-launch engines --json", "The same for a script"),

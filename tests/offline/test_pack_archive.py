@@ -1,0 +1,107 @@
+"""A pack as one file: complete and as listed, or refused."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.offline import pack_archive, pack_manifest
+from tests.support.packs import made
+
+
+def silent(count: int) -> None:
+    pass
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return made(tmp_path / "folder")
+
+
+@pytest.fixture
+def archive(folder: Path, tmp_path: Path) -> Path:
+    target = tmp_path / "pack.tar"
+    pack_archive.write(folder, target, pack_manifest.read_folder(folder), silent)
+    return target
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_a_file_has_the_same_content_as_its_folder(
+    folder: Path, archive: Path, tmp_path: Path
+) -> None:
+    manifest = pack_manifest.read_folder(folder)
+    assert pack_archive.read_manifest(archive) == manifest
+    assert pack_archive.verify(archive, silent) == manifest
+    pack_archive.unpack(archive, tmp_path / "out", silent)
+    wanted = {name: data for name, data in contents(folder).items() if name != "manifest.json"}
+    assert contents(tmp_path / "out") == wanted
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "out", "pack.tar"]
+
+
+def test_a_file_names_no_user_of_this_machine(archive: Path) -> None:
+    with tarfile.open(archive) as tar:
+        owners = {(each.uname, each.gname, each.uid, each.gid) for each in tar}
+    assert owners == {("", "", 0, 0)}
+
+
+def rewritten(archive: Path, change: str) -> None:
+    """Write the archive again with one change."""
+    with tarfile.open(archive) as tar:
+        members = [(each, (tar.extractfile(each) or io.BytesIO()).read()) for each in tar]
+    with tarfile.open(archive, "w") as tar:
+        for member, content in members:
+            if member.name == "model/weights":
+                if change == "missing":
+                    continue
+                if change == "damaged":
+                    content = b"1234567_9"
+                if change == "link":
+                    member = tarfile.TarInfo(member.name)
+                    member.type, member.linkname, content = tarfile.SYMTYPE, "/etc/passwd", b""
+            tar.addfile(member, io.BytesIO(content))
+            if member.name == "model/weights" and change == "twice":
+                tar.addfile(member, io.BytesIO(content))
+        if change == "additional":
+            tar.addfile(tarfile.TarInfo("../outside"), io.BytesIO(b""))
+
+
+@pytest.mark.parametrize(
+    ("change", "id"),
+    [
+        ("missing", "offline.missing"),
+        ("damaged", "offline.damaged"),
+        ("additional", "offline.additional"),
+        ("link", "offline.additional"),
+        ("twice", "offline.additional"),
+    ],
+)
+def test_a_changed_file_is_refused(archive: Path, change: str, id: str) -> None:
+    rewritten(archive, change)
+    with pytest.raises(LaunchError) as caught:
+        pack_archive.verify(archive, silent)
+    assert caught.value.id == id
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 2000])
+def test_another_file_is_not_a_pack(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "other.tar"
+    file.write_bytes(content)
+    with pytest.raises(LaunchError) as caught:
+        pack_archive.read_manifest(file)
+    assert caught.value.id == "offline.not_a_pack"
+
+
+def test_a_cut_file_is_refused(archive: Path) -> None:
+    content = archive.read_bytes()
+    archive.write_bytes(content[: content.index(b"123456789") + 4])
+    with pytest.raises(LaunchError) as caught:
+        pack_archive.verify(archive, silent)
+    assert caught.value.id in ("offline.not_a_pack", "offline.damaged", "offline.missing")

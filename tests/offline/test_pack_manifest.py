@@ -1,0 +1,126 @@
+"""The list of a pack: whatever differs from it is found before anything else happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.offline import pack_manifest
+from gaudi_launch.offline.pack_manifest import Manifest
+from tests.support.packs import made
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    return made(tmp_path / "pack")
+
+
+def refused(work: Callable[[], object]) -> tuple[str, int]:
+    with pytest.raises(LaunchError) as caught:
+        work()
+    assert str(caught.value).count(". ") >= 1
+    return caught.value.id, int(caught.value.exit_code)
+
+
+def test_a_list_is_read_as_it_was_written(pack: Path) -> None:
+    manifest = pack_manifest.read_folder(pack)
+    assert manifest.to_json() == json.loads((pack / "manifest.json").read_text())
+    assert manifest.parts() == {"model": (2, 12), "wheels": (1, 5)}
+    assert manifest.size == 17
+    pack_manifest.verify(pack, manifest)
+
+
+def damage(pack: Path) -> None:
+    (pack / "model/weights").write_bytes(b"1234567_9")
+
+
+def shorten(pack: Path) -> None:
+    (pack / "model/weights").write_bytes(b"1234")
+
+
+def remove(pack: Path) -> None:
+    (pack / "model/weights").unlink()
+
+
+def add(pack: Path) -> None:
+    (pack / "model/other").write_bytes(b"")
+
+
+def link(pack: Path) -> None:
+    (pack / "model/weights").rename(pack.parent / "weights")
+    (pack / "model/weights").symlink_to(pack.parent / "weights")
+
+
+def link_a_folder(pack: Path) -> None:
+    (pack / "more").symlink_to(pack.parent)
+
+
+@pytest.mark.parametrize(
+    ("change", "id", "name"),
+    [
+        (damage, "offline.damaged", "model/weights"),
+        (shorten, "offline.damaged", "model/weights"),
+        (remove, "offline.missing", "model/weights"),
+        (add, "offline.additional", "model/other"),
+        (link, "offline.damaged", "model/weights"),
+        (link_a_folder, "offline.additional", "more"),
+    ],
+)
+def test_a_pack_that_differs_is_refused(
+    pack: Path, change: Callable[[Path], None], id: str, name: str
+) -> None:
+    manifest = pack_manifest.read_folder(pack)
+    change(pack)
+    with pytest.raises(LaunchError) as caught:
+        pack_manifest.verify(pack, manifest)
+    assert (caught.value.id, int(caught.value.exit_code)) == (id, ExitCode.FAILED)
+    assert name in str(caught.value)
+    assert "Nothing was installed." in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "id"),
+    [
+        (b"", "offline.not_a_pack"),
+        (b"[1]", "offline.not_a_pack"),
+        (b'{"kind": "other"}', "offline.not_a_pack"),
+        (b'{"kind": "gaudi-launch offline pack", "schema": 2}', "offline.schema"),
+        (b'{"kind": "gaudi-launch offline pack", "schema": 1}', "offline.damaged"),
+    ],
+)
+def test_another_file_is_not_a_list(pack: Path, content: bytes, id: str) -> None:
+    (pack / "manifest.json").write_bytes(content)
+    assert refused(lambda: pack_manifest.read_folder(pack))[0] == id
+
+
+def test_a_changed_list_is_damaged(pack: Path) -> None:
+    text = (pack / "manifest.json").read_text()
+    (pack / "manifest.json").write_text(text.replace('"size": 9', '"size": 8'))
+    assert refused(lambda: pack_manifest.read_folder(pack))[0] == "offline.damaged"
+
+
+def with_path(manifest: Manifest, path: str) -> bytes:
+    """Return a list with a valid digest that has this path."""
+    from dataclasses import replace
+
+    first, *others = manifest.files
+    return json.dumps(
+        replace(manifest, files=(replace(first, path=path), *others)).to_json()
+    ).encode()
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../other", "model/../../other", "a\0b"])
+def test_a_path_outside_of_the_pack_is_refused(pack: Path, path: str) -> None:
+    content = with_path(pack_manifest.read_folder(pack), path)
+    assert refused(lambda: pack_manifest.read(content, "pack"))[0] == "offline.damaged"
+
+
+def test_a_folder_without_a_list_is_not_a_pack(tmp_path: Path) -> None:
+    assert refused(lambda: pack_manifest.read_folder(tmp_path)) == (
+        "offline.not_a_pack",
+        ExitCode.USAGE,
+    )
