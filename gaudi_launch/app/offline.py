@@ -1,4 +1,4 @@
-"""The use cases of ``gaudi-launch offline show`` and ``install``: read a pack, install it.
+"""Read and install a pack: ``gaudi-launch offline show`` and ``install``.
 
 Every file is compared with the list before anything is changed.
 """
@@ -36,7 +36,7 @@ _UNPACKED = 3
 
 @dataclass(frozen=True)
 class InstallOptions:
-    """How a pack is installed.
+    """Options of an installation from a pack.
 
     ``python`` is the base interpreter, ``cache`` the root of recipes. ``force``: recipes of another
     machine too.
@@ -50,7 +50,7 @@ class InstallOptions:
 
 @dataclass(frozen=True)
 class InstalledPack:
-    """The result: the engine's interpreter and image, the model's folder, recipes by key.
+    """The result: interpreter or image, the model's folder, recipes by key.
 
     ``skipped`` are the recipes that were not imported, each with the reason.
     """
@@ -114,7 +114,9 @@ def _check_there(pack: Path) -> None:
 
 
 def _check_host(manifest: Manifest, options: InstallOptions) -> str:
-    """Return the base interpreter. Raises LaunchError (MACHINE) for another kind of host."""
+    """Return the base interpreter.
+
+    Raises LaunchError (MACHINE) for another kind of host."""
     from gaudi_launch.engines.vllm_cpu.install import base_python
 
     machine = platform.machine()
@@ -183,7 +185,9 @@ def _check_room(manifest: Manifest, options: InstallOptions) -> None:
 
 @contextmanager
 def _working_copy(pack: Path) -> Iterator[Path]:
-    """Yield the pack as a folder: itself, or an archive unpacked beside its target."""
+    """Yield the pack as a folder.
+
+    An archive is unpacked in the folder of data."""
     if not pack_archive.is_archive(pack):
         yield pack.absolute()
         return
@@ -310,7 +314,9 @@ def _load_image(manifest: Manifest, folder: Path, reporter: Reporter) -> str | N
 def _import_recipes(
     manifest: Manifest, folder: Path, options: InstallOptions
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Import the recipes that fit this machine; return their keys, and the others with why."""
+    """Import the recipes that fit this machine.
+
+    Return their keys, and the others with why."""
     from gaudi_launch.app.cache import parts_here, root_of
     from gaudi_launch.recipe_cache import ship
 

@@ -1,4 +1,4 @@
-"""The use case of ``gaudi-launch offline pack``: collect what a host without a network needs."""
+"""Collect what a host without a network needs: ``gaudi-launch offline pack``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 @dataclass(frozen=True)
 class PackOptions:
-    """What the user wants in a pack.
+    """The options of a pack.
 
     ``python`` is an interpreter of the target's version, ``platform`` pip's name of its platform.
     ``image``: the engine's image too.
@@ -239,7 +239,9 @@ def _model(options: PackOptions, engine: PackEngine) -> tuple[PackModel, Path | 
 
 
 def _recipes(options: PackOptions) -> tuple[CacheEntry, ...]:
-    """Return the keys of this model's recipes. Raises LaunchError where there are none."""
+    """Return the keys of this model's recipes.
+
+    Raises LaunchError where there are none."""
     if not options.with_cache:
         return ()
     from gaudi_launch.app.cache import root_of
@@ -274,7 +276,9 @@ def _check_stage(order: _Order) -> None:
 
 
 def _check_room(order: _Order) -> None:
-    """Raise LaunchError (MACHINE) where the disk is too small for what is not there yet."""
+    """Raise LaunchError (MACHINE) where the disk is too small.
+
+    What exists already is subtracted."""
     needed = _SPARE_BYTES
     needed += _WHEEL_BYTES[order.engine.kind] if order.engine.wheels else 0
     if order.source is not None:
@@ -283,7 +287,7 @@ def _check_room(order: _Order) -> None:
     if order.engine.image_file.endswith(".tar"):
         size = _docker("image", "inspect", "--format", "{{.Size}}", order.engine.image)
         needed += int(size) if size is not None and size.strip().isdecimal() else 0
-    # the archive is written beside the folder that it is made of
+    # the archive is written next to the folder that it is made of
     needed *= 2 if order.is_archive else 1
     there = _size(order.stage)
     free = shutil.disk_usage(order.options.output.parent).free
@@ -439,7 +443,9 @@ def _collect_model(order: _Order, reporter: Reporter) -> None:
 
 
 def _drop_records(folder: Path) -> None:
-    """Remove what a download leaves besides the model: the installation writes its own."""
+    """Remove what a download leaves besides the model.
+
+    The installation writes a separate record."""
     from gaudi_launch.models.folder_lock import NAME as LOCK
     from gaudi_launch.models.hub.file_choice import PARTS, RECORD
 
@@ -480,7 +486,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 
 def _collect_measurements(order: _Order) -> None:
-    """Copy this machine's measurements of the model, without the path of this machine."""
+    """Copy this machine's measurements of the model, without this machine's path."""
     from gaudi_launch.models.fp8 import measurements
 
     root = measurements.root()

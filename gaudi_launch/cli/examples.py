@@ -633,10 +633,7 @@ _EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example(
             "gaudi-launch offline install demo.tar", "Install a pack on a host without a network"
         ),
-        Example(
-            "gaudi-launch offline install qwen3.tar --python /usr/bin/python3",
-            "Name the Python that has PyTorch for Gaudi",
-        ),
+        Example("gaudi-launch offline install demo.tar --json", "The same for a script"),
     ),
     "engines": (
         Example("gaudi-launch engines", "List engines and what is installed"),

@@ -1,1 +1,1 @@
-"""A pack: everything that one engine and one model need on a host without a network."""
+"""Packs: an engine and a model for a host without a network."""

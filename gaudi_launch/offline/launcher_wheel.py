@@ -1,4 +1,4 @@
-"""The wheel of this gaudi-launch: built from a checkout, or made of the installed files."""
+"""The wheel of this gaudi-launch, by its checkout or its installed files."""
 
 from __future__ import annotations
 

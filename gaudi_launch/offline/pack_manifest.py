@@ -1,7 +1,7 @@
 """The list of a pack: what it contains, and the size and SHA-256 of every file.
 
-The list has a digest of its own, so that a damaged list is found. It is no signature: it shows
-damage, not who made the pack.
+The list has a separate digest, so that a damaged list is found. The digest shows damage, not who
+made the pack.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class PackTarget:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a pack. ``launcher`` is the version of gaudi-launch that made it."""
+    """The content of a pack; ``launcher`` is the gaudi-launch that made it."""
 
     launcher: str
     created: str
@@ -118,9 +118,9 @@ def _digest(document: Mapping[str, Any]) -> str:
 
 
 def read(content: bytes, pack: str) -> Manifest:
-    """Return the list of a pack. Raises LaunchError for one that is damaged or another's.
+    """Return the list of a pack.
 
-    ``pack`` is the pack's path for the sentence.
+    ``pack`` is its path for the sentence. Raises LaunchError for one that is damaged or another's.
     """
     try:
         document = json.loads(content)

@@ -166,6 +166,10 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gaudi_launch.app.service.start", planned)
     monkeypatch.setattr("gaudi_launch.app.stop.restart", lambda name, *_: None)
     monkeypatch.setattr("gaudi_launch.bench.webui.serve", lambda *_: None, raising=False)
+    packs = "gaudi_launch.app.offline_pack"
+    monkeypatch.setattr(f"{packs}._collect_engine", lambda order, reporter: None)
+    monkeypatch.setattr(f"{packs}._collect_launcher", lambda order, reporter: None)
+    monkeypatch.setattr("gaudi_launch.app.offline._install_engine", lambda *_: "python")
     if line == "gaudi-launch why":
         failed = place / "state/gaudi-launch/services/failed"
         failed.mkdir()
@@ -186,6 +190,8 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (state / "demo").rename(place / "answering")
         (state / "ended").rename(state / "demo")
     made = {
+        "offline show": "offline pack --engine cpu --model demo -o demo.tar",
+        "offline install": "offline pack --engine cpu --model demo -o demo.tar",
         "stack plan": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "stack up": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "stack down": "stack init Qwen/Qwen3-8B --machine simulated:hls2",

