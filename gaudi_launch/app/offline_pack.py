@@ -327,7 +327,7 @@ def _keep(stage: Path, record: dict[str, Any]) -> None:
 
 
 def _once(order: _Order, name: str, work: Callable[[], None]) -> None:
-    """Do one part of the pack, unless an earlier run completed it."""
+    """Make one part of the pack, unless an earlier run completed it."""
     record = _record(order.stage) or {"request": order.request, _STEPS: []}
     if name in record[_STEPS]:
         return
