@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,9 +69,9 @@ def model(data: Path) -> Path:
     return folder
 
 
-def options(tmp_path: Path, name: str = "pack", **more: object) -> PackOptions:
+def options(tmp_path: Path, name: str = "pack", **more: Any) -> PackOptions:
     base = PackOptions("cpu", REPO, tmp_path / name, python=sys.executable)
-    return replace(base, **more)  # type: ignore[arg-type]
+    return replace(base, **more)
 
 
 def engine_installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -218,7 +219,7 @@ def test_an_interrupted_pack_continues_and_another_one_does_not(
     ],
 )
 def test_bad_options_write_nothing(
-    tmp_path: Path, model: Path, change: dict[str, object], id: str
+    tmp_path: Path, model: Path, change: dict[str, Any], id: str
 ) -> None:
     before = sorted(tmp_path.iterdir())
     with pytest.raises(LaunchError) as caught:
@@ -230,9 +231,7 @@ def test_bad_options_write_nothing(
 def test_a_full_disk_is_found_before_anything_is_written(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        offline_pack.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 1)
-    )
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 1))
     with pytest.raises(LaunchError) as caught:
         offline_pack.pack(options(tmp_path), Silent())
     assert (caught.value.id, (tmp_path / "pack.part").exists()) == ("offline.room", False)
