@@ -83,7 +83,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
     "Maintain": (
         Question("questions.setup", "setup ENGINE"),
         Question("questions.rollback", "setup ENGINE --rollback"),
-        Question("questions.offline", "offline pack --engine cpu --model demo -o PACK.tar"),
+        Question("questions.offline", "offline install PACK"),
         Question("questions.engines", "engines"),
         Question("questions.cache", "cache list"),
         Question("questions.cache_copy", "cache export KEY FILE"),

@@ -1,6 +1,6 @@
 """Packs with all their parts, installed on a host without a network.
 
-The wheels are stand-ins; scripts/acceptance/offline.py does the same with the real engine.
+The wheels are stand-ins.
 """
 
 from __future__ import annotations
