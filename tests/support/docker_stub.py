@@ -9,8 +9,10 @@ does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import queue
 import signal
 import socket
 import sys
@@ -26,15 +28,19 @@ def main() -> int:
             "Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", file=sys.stderr
         )
         return 1
-    lock = threading.Lock()
+    # a handler may interrupt itself: the kernel sends the signal of a parent's end once for each
+    # of its threads, so that one which takes a lock would wait for itself
+    words: queue.SimpleQueue[dict[str, object]] = queue.SimpleQueue()
 
-    def tell(**words: object) -> None:
-        with lock:
-            connection.sendall(json.dumps(words).encode() + b"\n")
+    def send() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                connection.sendall(json.dumps(words.get()).encode() + b"\n")
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: tell(signal=number))
-    tell(argv=sys.argv[1:], environment=dict(os.environ))
+        signal.signal(number, lambda number, _: words.put({"signal": number}))
+    words.put({"argv": sys.argv[1:], "environment": dict(os.environ)})
+    threading.Thread(target=send, daemon=True).start()
     with connection.makefile("r", encoding="utf-8") as answers:
         for line in answers:
             answer = json.loads(line)

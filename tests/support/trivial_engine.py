@@ -166,7 +166,9 @@ def main() -> None:
     print("INFO:     Application startup complete.", flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     while True:
-        time.sleep(60)
+        # Python runs a handler between two steps of the main thread: a signal that comes just
+        # before a sleep waits for its end
+        time.sleep(0.2)
 
 
 if __name__ == "__main__":

@@ -121,8 +121,7 @@ def test_a_killed_launcher_leaves_no_container(user: User, free_port: int) -> No
     ready_lines(process)
     process.kill()
     process.communicate()
-    # beside other work it has taken more than a minute
-    until(lambda: user.daemon.living == [], "the container's end", seconds=3 * GENEROUS)
+    until(lambda: user.daemon.living == [], "the container's end")
 
 
 def test_an_engine_that_dies_in_its_container_is_explained(user: User, free_port: int) -> None:
