@@ -26,6 +26,7 @@ GIT_HOST = "https://github.com/"
 _BUILT_HERE = "gaudi-launch/"
 # pip reads it itself
 _PIP_INDEX = "PIP_INDEX_URL"
+TORCH_VARIABLE = "GAUDI_LAUNCH_TORCH_INDEX"
 _MOST_BYTES = 1 << 16
 _URL = re.compile(r"(https?|file)://[!-~]+")
 _WEB = re.compile(r"https?://[!-~]+")
@@ -46,7 +47,7 @@ class _Kind:
 
 _KINDS: Mapping[str, _Kind] = {
     "pip": _Kind("--index-url", _PIP_INDEX, _URL, "https://HOST/simple/"),
-    "torch": _Kind("--torch-index", "GAUDI_LAUNCH_TORCH_INDEX", _URL, "https://HOST/whl/cpu"),
+    "torch": _Kind("--torch-index", TORCH_VARIABLE, _URL, "https://HOST/whl/cpu"),
     "registry": _Kind("--registry", "GAUDI_LAUNCH_REGISTRY", _REGISTRY, "HOST:5000/PATH"),
     "git": _Kind("--git-mirror", "GAUDI_LAUNCH_GIT_MIRROR", _GIT, "https://HOST/github/"),
     "huggingface": _Kind("--hf-endpoint", "HF_ENDPOINT", _WEB, "https://hf-mirror.com"),

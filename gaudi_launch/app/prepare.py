@@ -254,7 +254,7 @@ def prepare(
     else:
         request = with_secret_moved(request, into_file=secret_file)
     if request.model == "demo":
-        request = _demo(request, bring_with)
+        request = _demo(request, bring_with, in_image=in_image)
     elif bring_with is not None and options.machine is None:
         # imports everything that runs services: not for a plan
         from gaudi_launch.services.preflight import check_folder
@@ -423,14 +423,16 @@ def _installed(request: Request, needed: bool, here: bool) -> Installed | None:
     return None
 
 
-def _demo(request: Request, reporter: Reporter | None) -> Request:
+def _demo(request: Request, reporter: Reporter | None, *, in_image: bool) -> Request:
     """Return the demo model: folder and engine, installed now if serve needs them."""
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.ray_serve import install as ray_install
     from gaudi_launch.engines.vllm_cpu import install as cpu_install
 
     ray = registry.is_ray(request.engine)
-    if reporter is not None and request.python is None:
+    if in_image and not cpu_install.demo_is_ready():
+        raise LaunchError("render.demo_missing", ExitCode.MODEL)
+    if reporter is not None and request.python is None and not in_image:
         if ray and not ray_install.is_ready():
             ray_install.setup(reporter.say)
         if not (cpu_install.engine_is_ready() and cpu_install.demo_is_ready()):

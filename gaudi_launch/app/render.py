@@ -175,9 +175,9 @@ def docker(
 
     made = to_render(options, to, reporter, carries_files=True)
     head, files = heading(made.plan), made.plan.command.files
-    rendered = render(
-        made.container(image), made.container_name, head, made.dockerfile(image), files
-    )
+    container = made.container(image)
+    _say_unpublished(made, container, reporter)
+    rendered = render(container, made.container_name, head, made.dockerfile(image), files)
     return _finish(made, "docker", rendered, to, force=options.force)
 
 
@@ -189,9 +189,9 @@ def compose(
     from gaudi_launch.render.text import heading
 
     made = to_render(options, to, reporter)
-    rendered = render(
-        made.container(image), made.container_name, heading(made.plan), made.dockerfile(image)
-    )
+    container = made.container(image)
+    _say_unpublished(made, container, reporter)
+    rendered = render(container, made.container_name, heading(made.plan), made.dockerfile(image))
     return _finish(made, "compose", rendered, to, force=options.force)
 
 
@@ -204,9 +204,9 @@ def quadlet(
 
     made = to_render(options, to, reporter)
     check_words(made.plan, for_systemd=True)
-    rendered = render(
-        made.container(image), made.container_name, heading(made.plan), made.dockerfile(image)
-    )
+    container = made.container(image)
+    _say_unpublished(made, container, reporter)
+    rendered = render(container, made.container_name, heading(made.plan), made.dockerfile(image))
     return _finish(made, "quadlet", rendered, to, force=options.force)
 
 
@@ -303,6 +303,16 @@ def to_render(
         reporter.say(warning.render())
     name = to.name or store.default_name(prepared.model.name, str(port))
     return PlanToRender(prepared, plan, name, dict(files))
+
+
+def _say_unpublished(made: PlanToRender, container: Container, reporter: Reporter) -> None:
+    """Report that a container's image must be built first, with the command."""
+    from gaudi_launch.engines.registry import setup_image
+    from gaudi_launch.messages import text
+
+    engine = made.plan.engine.name
+    if container.image == setup_image(engine):
+        reporter.say(text("render.build_first", image=container.image, engine=engine))
 
 
 def _check_output_option(options: LaunchOptions) -> None:

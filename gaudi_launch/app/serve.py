@@ -18,6 +18,7 @@ from gaudi_launch.messages import text
 if TYPE_CHECKING:
     from gaudi_launch.app.prepare import Prepared
     from gaudi_launch.app.report import Reporter
+    from gaudi_launch.planning.container import Container
     from gaudi_launch.planning.plan import Plan
     from gaudi_launch.services.process.supervise import EngineOutcome, Watcher
     from gaudi_launch.services.state.job import ServiceJob
@@ -80,7 +81,9 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
     if not is_simulated:
         preflight.check_model(prepared.model, prepared.request)
     if is_simulated or not prepared.engine.needs_cards:
-        return _run(_Launch(prepared, how, limits, reporter), prepared.plan(), ())
+        plan = prepared.plan()
+        _make_ready(_housed(prepared, plan, how), reporter)
+        return _run(_Launch(prepared, how, limits, reporter), plan, ())
     from gaudi_launch.app.machine import load
     from gaudi_launch.paths import machine_root
     from gaudi_launch.planning.planner import place
@@ -88,12 +91,7 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
 
     request, engine = prepared.request, prepared.engine
     # refuse impossible options before waiting for cards, and fetch an image before reserving them
-    first = _housed(prepared, prepared.plan(), how)
-    if first.container is not None:
-        from gaudi_launch.services.containers import make_ready
-
-        _check_built(first)
-        make_ready(first.container, reporter.say)
+    _make_ready(_housed(prepared, prepared.plan(), how), reporter)
     _report_orphans(reporter)
     with claim(
         lambda: load(options.machine), lambda host: place(request, host, engine), machine_root()
@@ -104,12 +102,24 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
         return _run(_Launch(prepared, how, limits, reporter), prepared.plan(chosen), held)
 
 
+def _make_ready(plan: Plan, reporter: Reporter) -> None:
+    """Prepare a plan's container, if it has one. Raises LaunchError."""
+    if plan.container is None:
+        return
+    from gaudi_launch.services.containers import make_ready
+
+    _check_built(plan.container, plan)
+    make_ready(plan.container, reporter.say)
+
+
 def _check_place(options: LaunchOptions, how: ServeMode) -> None:
     """Raise LaunchError (USAGE) for incompatible --in, --image and other options."""
+    from gaudi_launch.engines.docker_command import PROGRAMS
     from gaudi_launch.engines.registry import on_cpu, simulated_machine
 
-    if how.place not in (None, "docker"):
-        raise LaunchError("render.place", ExitCode.USAGE, found=how.place)
+    if how.place not in (None, *PROGRAMS):
+        known = ", ".join(PROGRAMS)
+        raise LaunchError("render.place", ExitCode.USAGE, found=how.place, known=known)
     if how.image is not None and how.place is None:
         raise LaunchError("render.image_alone", ExitCode.USAGE)
     if how.place is not None and options.python:
@@ -120,9 +130,7 @@ def _check_place(options: LaunchOptions, how: ServeMode) -> None:
     engine = options.engine or "auto"
     if simulated_machine(engine):
         raise LaunchError("simulated.here_only", ExitCode.USAGE)
-    if on_cpu(engine) or (is_demo and engine == "auto"):
-        raise LaunchError("render.cpu_inside", ExitCode.USAGE)
-    if is_demo:
+    if is_demo and engine != "auto" and not on_cpu(engine):
         raise LaunchError("render.demo_inside", ExitCode.USAGE)
 
 
@@ -130,32 +138,50 @@ def _housed(prepared: Prepared, plan: Plan, how: ServeMode) -> Plan:
     """Return the plan in the requested target."""
     if how.place is None:
         return plan
-    from gaudi_launch.render.in_container import in_docker
+    from gaudi_launch.render.in_container import ContainerPlace, in_container
+    from gaudi_launch.services.containers import settable_limits
 
-    return in_docker(plan, prepared.host, prepared.request.environment, how.image)
+    # an engine without cards needs no rights of root: the image's user has fewer
+    user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else ""
+    place = ContainerPlace(how.place, user, settable_limits(how.place), how.image)
+    return in_container(plan, prepared.host, prepared.request.environment, place)
 
 
-def _check_built(plan: Plan) -> None:
+def _check_built(container: Container, plan: Plan) -> None:
     """Check that an unpublished image was built.
 
     Raises LaunchError (MACHINE) with the command.
     """
-    from gaudi_launch.engines.releases import release_of
-    from gaudi_launch.services.containers import check_docker, has_image
+    from gaudi_launch.services.containers import check_program, has_image
 
-    check_docker(needs_cards=bool(plan.placement.modules))
-    release = release_of(plan.engine.label, plan.engine.version)
-    image = plan.container.image if plan.container is not None else ""
-    if (
-        release is None
-        or image not in (release.built_image, release.scale_out_image)
-        or has_image(image)
-    ):
+    program = container.program
+    check_program(program, needs_cards=bool(container.modules))
+    engine = _built_by(plan, container.image)
+    if engine is None or has_image(container.image, program):
         return
-    engine = release.engine
-    if image == release.scale_out_image:
-        engine = f"{engine} --scale-out"
-    raise LaunchError("render.not_built", ExitCode.MACHINE, image=image, engine=engine)
+    values = {"image": container.image, "engine": engine, "program": program}
+    if container.confined:
+        raise LaunchError("render.cpu_inside", ExitCode.MACHINE, **values)
+    raise LaunchError("render.not_built", ExitCode.MACHINE, **values)
+
+
+def _built_by(plan: Plan, image: str) -> str | None:
+    """Return the arguments of ``setup`` that build an image.
+
+    Return None for a published one.
+    """
+    from gaudi_launch.engines.registry import setup_image
+    from gaudi_launch.engines.releases import release_of
+
+    if image == setup_image(plan.engine.name):
+        return plan.engine.name
+    release = release_of(plan.engine.label, plan.engine.version)
+    if release is None:
+        return None
+    return {
+        release.built_image: release.engine,
+        release.scale_out_image: f"{release.engine} --scale-out",
+    }.get(image)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
-"""A Container as a docker command line.
+"""A Container as a command line of docker or podman.
 
-Pure: nothing here runs docker.
+Pure: nothing here runs them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -17,6 +18,18 @@ from gaudi_launch.planning.container import Container, Mount
 # huggingface/text-generation-inference@db931fcf:docs/source/backends/gaudi.mdx
 RUNTIME = "habana"
 GAUDI_WORDS = (f"--runtime={RUNTIME}", "--cap-add=sys_nice", "--ipc=host")
+# podman knows no runtime by the name habana unless containers.conf names it, and takes a path
+# (podman(1), --runtime)
+PODMAN = "podman"
+PODMAN_RUNTIME = "/usr/bin/habana-container-runtime"
+PROGRAMS = ("docker", PODMAN)
+# an engine that needs no card: no rights beyond its user's, and no files but its mounts
+CONFINED_OPTIONS = (
+    "--read-only",
+    "--tmpfs=/tmp",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+)
 # for jobs over the host's RDMA network cards (Gaudi2E inference manual 1.21, 3.1.1)
 SCALE_OUT_CAPABILITIES = ("SYS_PTRACE", "IPC_LOCK")
 SCALE_OUT_WORDS = (
@@ -26,6 +39,12 @@ SCALE_OUT_WORDS = (
     *(f"--cap-add={name}" for name in SCALE_OUT_CAPABILITIES),
 )
 VISIBLE = "HABANA_VISIBLE_DEVICES"
+# soft and hard limits by name
+Limits: TypeAlias = Mapping[str, tuple[int, int]]
+# open files: the value to which vLLM raises its limit ("Found ulimit of %s and failed to
+# automatically increase"); locked memory: docs "Docker Installation", for jobs that register memory
+# with a network card
+ULIMITS: Limits = {"memlock": (-1, -1), "nofile": (65535, 65535)}
 
 
 def docker_run(
@@ -44,13 +63,14 @@ def docker_run(
     script as entry point does not. Secrets are named only; docker takes their values from its
     environment.
     """
-    words = ["docker", "run"]
+    words = [container.program, *_program_words(container), "run"]
     if detached:
         words.append("--detach")
     if remove:
         words.append("--rm")
     words += ["--init", "--name", name]
     words += _card_words(container, options)
+    words += _user_words(container)
     words += _network_words(container)
     for mount in container.mounts:
         words += _mounted(mount)
@@ -64,13 +84,33 @@ def docker_run(
 
 
 def _card_words(container: Container, options: Sequence[str]) -> Iterator[str]:
+    if container.modules and container.program != PODMAN:
+        yield GAUDI_WORDS[0]
     if container.modules:
-        yield from GAUDI_WORDS
+        yield from GAUDI_WORDS[1:]
     if container.scale_out:
         yield from SCALE_OUT_WORDS
     limited = any(option.startswith("--ulimit=memlock") for option in options)
     if container.scale_out and not limited:
         yield "--ulimit=memlock=-1:-1"
+
+
+def _program_words(container: Container) -> Iterator[str]:
+    """Yield the options before ``run``, such as podman's runtime."""
+    if container.modules and container.program == PODMAN:
+        yield f"--runtime={PODMAN_RUNTIME}"
+
+
+def _user_words(container: Container) -> Iterator[str]:
+    if container.confined:
+        yield from CONFINED_OPTIONS
+    if not container.user:
+        return
+    yield f"--user={container.user}"
+    if container.program == PODMAN and not container.user.startswith("0:"):
+        # rootless podman gives the container's user another number on this machine otherwise
+        # (podman-run(1), --userns)
+        yield "--userns=keep-id"
 
 
 def _network_words(container: Container) -> Iterator[str]:
@@ -91,6 +131,11 @@ def _variable_words(container: Container) -> Iterator[str]:
         yield from ("-e", f"{variable}={value}")
     for variable in container.secrets:
         yield from ("-e", variable)
+
+
+def ulimits_of(container: Container) -> Limits:
+    """Return the limits of a container; none, those of its program, without cards."""
+    return ULIMITS if container.modules else {}
 
 
 def container_name(engine: str, model: str, port: int) -> str:

@@ -231,6 +231,18 @@ def setup_name(word: str) -> str:
     return _RAY if word == _RAY_SETUP else _environment(word)
 
 
+def setup_image(name: str) -> str | None:
+    """Return the image that ``setup NAME --in docker`` builds of an engine.
+
+    Return None for an engine with a profile, which names its images.
+    """
+    if not on_cpu(name):
+        return None
+    from gaudi_launch.engines.vllm_cpu.image import IMAGE
+
+    return IMAGE
+
+
 def runs_anywhere(name: str) -> bool:
     """Return True for an engine that also runs without cards."""
     entry = _entry(name)

@@ -40,7 +40,9 @@ class Container:
     index, which is what the container runtime reads from HABANA_VISIBLE_DEVICES. ``health`` is the
     path that answers 200 when the engine is ready, ``url`` its address inside the container,
     ``start_seconds`` the longest first warm-up, ``name`` its name where docker runs it directly.
-    ``scale_out``: the cards communicate over the host's network cards.
+    ``scale_out``: the cards communicate over the host's network cards. ``program`` runs it: docker
+    or podman. ``confined``: it has no rights beyond its user's, and writes only to its mounts and
+    to /tmp. ``user`` is that user as ``UID:GID`` ("": the image's own).
     """
 
     image: str
@@ -59,3 +61,6 @@ class Container:
     name: str = ""
     url: str = ""
     scale_out: bool = False
+    program: str = "docker"
+    confined: bool = False
+    user: str = ""

@@ -6,14 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from gaudi_launch.engines.docker_command import GAUDI_WORDS, SCALE_OUT_CAPABILITIES
+from gaudi_launch.engines.docker_command import GAUDI_WORDS, SCALE_OUT_CAPABILITIES, ulimits_of
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render import yaml_text
 from gaudi_launch.render.docker import (
     HEALTH_RETRIES,
     HEALTH_SECONDS,
     STOP_SECONDS,
-    ULIMITS,
     health_words,
 )
 from gaudi_launch.render.plan_container import about_cards, required, visible
@@ -21,6 +20,13 @@ from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.text import comments
 
 FILE = "compose.yaml"
+# `CONFINED_OPTIONS` in compose's form
+_CONFINED = {
+    "read_only": True,
+    "tmpfs": ["/tmp"],
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges"],
+}
 
 
 def render(
@@ -63,9 +69,13 @@ def service_of(container: Container, name: str, dockerfile: str | None) -> dict[
         service["network_mode"] = "host"
     if container.cpus:
         service["cpuset"] = container.cpus
-    service["ulimits"] = {
-        limit: {"soft": soft, "hard": hard} for limit, (soft, hard) in ULIMITS.items()
+    if container.confined:
+        service |= _CONFINED
+    limits = {
+        limit: {"soft": soft, "hard": hard} for limit, (soft, hard) in ulimits_of(container).items()
     }
+    if limits:
+        service["ulimits"] = limits
     cards = visible(container)
     values: dict[str, str | None] = {
         **cards,

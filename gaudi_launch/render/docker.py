@@ -5,17 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from gaudi_launch.engines.docker_command import docker_run
+from gaudi_launch.engines.docker_command import Limits, docker_run, ulimits_of
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render.plan_container import about_cards, required
 from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.script import START, STRICT, array, as_they_stand, asked, written
 from gaudi_launch.render.text import comments
 
-# open files: the value to which vLLM raises its limit ("Found ulimit of %s and failed to
-# automatically increase"); locked memory: docs "Docker Installation", for jobs that register memory
-# with a network card
-ULIMITS = {"memlock": (-1, -1), "nofile": (65535, 65535)}
 # seconds from SIGTERM until the engine is killed
 STOP_SECONDS = 30
 HEALTH_SECONDS = {"interval": 10, "timeout": 10}
@@ -38,14 +34,17 @@ def health_words(container: Container) -> tuple[str, ...]:
     return ("python3", "-c", _HEALTH, f"{container.url}{container.health}")
 
 
-def run_words(container: Container, name: str) -> tuple[str, ...]:
-    """Return the docker command of the container in the foreground.
+def run_words(
+    container: Container, name: str, *, limits: Limits | None = None, with_health: bool = True
+) -> tuple[str, ...]:
+    """Return the command of the container in the foreground.
 
-    It is removed when it ends.
+    It is removed when it ends. ``limits`` are used instead of those of rendered files.
     """
+    found = ulimits_of(container) if limits is None else limits
     options = [f"--stop-timeout={STOP_SECONDS}"]
-    options += [f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in ULIMITS.items()]
-    health = health_words(container)
+    options += [f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in found.items()]
+    health = health_words(container) if with_health else ()
     if health:
         options += [
             f"--health-cmd={shlex.join(health)}",

@@ -3,28 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from gaudi_launch.engines.docker_command import container_name
+from gaudi_launch.engines.docker_command import PODMAN, Limits, container_name
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.planning.plan import Command, Plan
 from gaudi_launch.render.docker import run_words
 from gaudi_launch.render.plan_container import container_of
 
 
-def in_docker(plan: Plan, host: Host, environment: Mapping[str, str], image: str | None) -> Plan:
-    """Return the plan with a docker command as its command.
+@dataclass(frozen=True)
+class ContainerPlace:
+    """The choices for a plan that is run in a container.
 
-    If its engine is a container already, it is unchanged. Raises LaunchError as `container_of`
-    does.
+    ``program`` is docker or podman, ``user`` that of a container without cards as ``UID:GID`` ("":
+    the image's own), ``limits`` those that the program can set, ``image`` another image.
     """
-    if plan.container is not None and image is None:
+
+    program: str
+    user: str = ""
+    limits: Limits | None = None
+    image: str | None = None
+
+
+def in_container(
+    plan: Plan, host: Host, environment: Mapping[str, str], place: ContainerPlace
+) -> Plan:
+    """Return the plan with a container's command as its command.
+
+    An engine that is a container of this program already is unchanged. Raises LaunchError as
+    `container_of` does.
+    """
+    planned = plan.container
+    if planned is not None and planned.program == place.program and place.image is None:
         return plan
-    container = container_of(plan, host, environment=environment, image=image)
+    container = container_of(plan, host, environment=environment, image=place.image)
+    container = replace(container, program=place.program)
+    if container.confined:
+        container = replace(container, user=place.user)
     port = int(plan.url.rpartition(":")[2])
     name = container.name or container_name(plan.engine.name, str(plan.model.get("path", "")), port)
     command = Command(
-        argv=run_words(container, name),
+        # podman needs systemd for health checks, and the launcher has its own
+        argv=run_words(
+            container,
+            name,
+            limits=place.limits if container.modules else None,
+            with_health=place.program != PODMAN,
+        ),
         env={},
         cpus=plan.command.cpus,
         files=plan.command.files,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from gaudi_launch.engines.docker_command import VISIBLE, card_indices
+from gaudi_launch.engines.registry import setup_image
 from gaudi_launch.engines.releases import release_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
@@ -137,6 +138,7 @@ def container_of(
         start_seconds=start_seconds(plan),
         url=url,
         scale_out=scale_out,
+        confined=not modules,
     )
 
 
@@ -202,7 +204,7 @@ def image_for(plan: Plan, *, scale_out: bool = False) -> str:
     release = release_of(plan.engine.label, plan.engine.version)
     if release is not None and scale_out and release.bare_image is not None:
         return release.scale_out_image
-    image = release.image if release is not None else None
+    image = release.image if release is not None else setup_image(plan.engine.name)
     if image is None:
         raise LaunchError("render.no_image", ExitCode.USAGE, engine=plan.engine.label)
     return image

@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from gaudi_launch.engines.docker_command import SCALE_OUT_CAPABILITIES
+from gaudi_launch.engines.docker_command import PODMAN_RUNTIME, SCALE_OUT_CAPABILITIES, ulimits_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.mirrors import PROXIES
@@ -21,7 +21,6 @@ from gaudi_launch.render.docker import (
     HEALTH_RETRIES,
     HEALTH_SECONDS,
     STOP_SECONDS,
-    ULIMITS,
     health_words,
 )
 from gaudi_launch.render.plan_container import about_cards, visible
@@ -29,8 +28,9 @@ from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.systemd_quoting import command, description, environment
 from gaudi_launch.render.text import comments
 
-RUNTIME = "/usr/bin/habana-container-runtime"
 _LEAST_PODMAN = "4.8"
+# `CONFINED_OPTIONS` in Quadlet's form
+_CONFINED = ("ReadOnly=true", "Tmpfs=/tmp", "DropCapability=ALL", "NoNewPrivileges=true")
 
 
 def render(
@@ -87,10 +87,12 @@ def _secrets(container: Container) -> tuple[str, ...]:
 def _container_lines(container: Container) -> Iterator[str]:
     """Yield the keys of [Container] after the image and the name."""
     if container.modules:
-        yield f"GlobalArgs=--runtime={RUNTIME}"
+        yield f"GlobalArgs=--runtime={PODMAN_RUNTIME}"
         yield "AddCapability=SYS_NICE"
     if container.scale_out:
         yield from (f"AddCapability={name}" for name in SCALE_OUT_CAPABILITIES)
+    if container.confined:
+        yield from _CONFINED
     yield from _network_lines(container)
     yield "RunInit=true"
     # Quadlet copies these into its ExecStart=, where systemd would replace variables
@@ -117,9 +119,11 @@ def _network_lines(container: Container) -> Iterator[str]:
 
 def _arguments(container: Container) -> Iterator[str]:
     """Yield podman's own options; Quadlet would read a Mount= key as a list."""
-    yield "--ipc=host"
+    if container.modules:
+        yield "--ipc=host"
     yield f"--stop-timeout={STOP_SECONDS}"
-    yield from (f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in ULIMITS.items())
+    for limit, (soft, hard) in ulimits_of(container).items():
+        yield f"--ulimit={limit}={soft}:{hard}"
     if container.scale_out:
         yield "--device=/dev:/dev"
         yield "--volume=/dev:/dev"

@@ -1,21 +1,31 @@
-"""Engines in containers: docker, image, folders, and cleanup at the end.
+"""Engines in containers of docker or podman: image, folders, and the end.
 
-Everything is done with the ``docker`` program on PATH; its settings (contexts, DOCKER_HOST) apply.
+Everything is done with the program on PATH; its settings (contexts, DOCKER_HOST, containers.conf)
+apply.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import resource
 import shutil
+import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gaudi_launch import interrupt
 from gaudi_launch.debug_log import best_effort
-from gaudi_launch.engines.docker_command import RUNTIME
+from gaudi_launch.engines.docker_command import (
+    PODMAN,
+    PODMAN_RUNTIME,
+    PROGRAMS,
+    RUNTIME,
+    ULIMITS,
+    Limits,
+)
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.container import Container
 from gaudi_launch.planning.engine import Engine
@@ -24,8 +34,11 @@ _log = logging.getLogger(__name__)
 
 _SECONDS = 30.0
 _QUICK_SECONDS = 3.0
-# docker itself failed, before the container ran (docs: docker run, exit status)
+# the program itself failed, before the container ran (docs: docker run and podman-run(1), exit
+# status)
 _NOT_RUN = 125
+_CAP_SYS_RESOURCE = 24
+_KINDS = {"memlock": resource.RLIMIT_MEMLOCK, "nofile": resource.RLIMIT_NOFILE}
 
 Say = Callable[[str], None]
 
@@ -33,26 +46,31 @@ Say = Callable[[str], None]
 def make_ready(container: Container, say: Say) -> None:
     """Check and prepare everything that a container needs before it starts.
 
-    That is docker, its Gaudi runtime, a free name, folders and the image. Folders that the engine
-    fills are created, so that docker does not create them as root; a missing image is fetched, with
-    docker's progress on stderr. Raises LaunchError: MACHINE for docker, USAGE for a missing folder.
+    That is its program, the Gaudi runtime, a free name, folders and the image. Folders that the
+    engine fills are created, so that docker does not create them as root; a missing image is
+    fetched, with the progress on stderr. Raises LaunchError: MACHINE for the program, USAGE for a
+    missing folder.
     """
-    check_docker(needs_cards=bool(container.modules))
-    if _ask("container", "inspect", container.name).returncode == 0:
-        raise LaunchError("docker.name_taken", ExitCode.MACHINE, name=container.name)
+    program = container.program
+    check_program(program, needs_cards=bool(container.modules))
+    if _ask(program, "container", "inspect", container.name).returncode == 0:
+        raise LaunchError(f"{program}.name_taken", ExitCode.MACHINE, name=container.name)
     _folders(container)
-    if not has_image(container.image):
-        _fetch(container.image, say)
+    if not has_image(container.image, program):
+        _fetch(container.image, program, say)
 
 
-def check_docker(*, needs_cards: bool) -> None:
-    """Raise LaunchError (MACHINE) for a docker that cannot run Gaudi containers.
+def check_program(program: str, *, needs_cards: bool) -> None:
+    """Raise LaunchError (MACHINE) for a program that cannot run Gaudi containers.
 
-    It is missing, its daemon does not answer, or it has no runtime for Gaudi cards.
+    It is missing, does not answer, or has no runtime for Gaudi cards.
     """
-    if shutil.which("docker") is None:
-        raise LaunchError("docker.missing", ExitCode.MACHINE)
-    answer = _ask("info", "--format", "{{json .Runtimes}}")
+    if shutil.which(program) is None:
+        raise LaunchError(f"{program}.missing", ExitCode.MACHINE)
+    if program == PODMAN:
+        _check_podman(needs_cards=needs_cards)
+        return
+    answer = _ask(program, "info", "--format", "{{json .Runtimes}}")
     try:
         runtimes = json.loads(answer.stdout)
     except ValueError:
@@ -64,11 +82,67 @@ def check_docker(*, needs_cards: bool) -> None:
         raise LaunchError("docker.no_runtime", ExitCode.MACHINE, runtime=RUNTIME, known=known)
 
 
-def has_image(image: str, seconds: float = _SECONDS) -> bool:
-    """Return True if the image is on this machine; False without docker."""
+def _check_podman(*, needs_cards: bool) -> None:
+    answer = _ask(PODMAN, "info", "--format", "{{.Host.OCIRuntime.Name}}")
+    if answer.returncode != 0:
+        raise LaunchError("podman.no_answer", ExitCode.MACHINE, why=_last(answer))
+    if not needs_cards:
+        return
+    with_cards = _ask(PODMAN, f"--runtime={PODMAN_RUNTIME}", "info")
+    if with_cards.returncode != 0:
+        known = answer.stdout.strip() or "-"
+        raise LaunchError(
+            "podman.no_runtime", ExitCode.MACHINE, runtime=PODMAN_RUNTIME, known=known
+        )
+
+
+def program_of(argv: Sequence[str]) -> str:
+    """Return the program that a container's command starts: docker or podman."""
+    name = Path(argv[0]).name if argv else ""
+    return name if name in PROGRAMS else PROGRAMS[0]
+
+
+def settable_limits(program: str) -> Limits | None:
+    """Return the limits that a container of this program can have.
+
+    Return None for the usual ones.
+
+    podman passes them to a child process, which cannot exceed this process's own limits without the
+    capability for it (setrlimit(2)); docker's daemon has it. podman 4.3 raises the number of
+    processes, too, where other limits are given without that one (tried).
+    """
+    if program != PODMAN or _may_raise_limits():
+        return None
+    found = {"nproc": resource.getrlimit(resource.RLIMIT_NPROC)}
+    for name, (soft, hard) in ULIMITS.items():
+        most = resource.getrlimit(_KINDS[name])[1]
+        found[name] = (_least(soft, most), _least(hard, most))
+    return found
+
+
+def _least(wanted: int, most: int) -> int:
+    """Return the smaller limit; -1 is unlimited."""
+    known = [limit for limit in (wanted, most) if limit != resource.RLIM_INFINITY]
+    return min(known, default=resource.RLIM_INFINITY)
+
+
+def _may_raise_limits() -> bool:
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        _log.debug("capabilities are not read: %s", error)
+        return False
+    for line in lines:
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> _CAP_SYS_RESOURCE & 1)
+    return False
+
+
+def has_image(image: str, program: str = PROGRAMS[0], seconds: float = _SECONDS) -> bool:
+    """Return True if the image is on this machine; False without the program."""
     return (
-        shutil.which("docker") is not None
-        and _ask("image", "inspect", image, seconds=seconds).returncode == 0
+        shutil.which(program) is not None
+        and _ask(program, "image", "inspect", image, seconds=seconds).returncode == 0
     )
 
 
@@ -80,23 +154,27 @@ def image_of(engine: Engine) -> str | None:
     if engine.image is None:
         return None
     try:
-        return engine.image if has_image(engine.image, _QUICK_SECONDS) else None
+        return engine.image if has_image(engine.image, seconds=_QUICK_SECONDS) else None
     except LaunchError as error:
         _log.debug("docker cannot be queried: %s", error)
         return None
 
 
-def remover(name: str) -> Callable[[int | None], None]:
+def remover(name: str, argv: Sequence[str]) -> Callable[[int | None], None]:
     """Return a function that removes the container of this name.
 
-    It is called when the docker client ended: a killed client leaves its container running. After
-    exit status 125 no container of this launch runs; the name may then be another launch's.
+    ``argv`` is the command that started it. It is called when the client ended: a killed client
+    leaves its container running. After exit status 125 no container of this launch runs; the name
+    may then be another launch's.
     """
+    program = program_of(argv)
+    # podman waits for the container's end before it kills it
+    words = ("rm", "--force", "--time=0") if program == PODMAN else ("rm", "--force")
 
     def remove(status: int | None) -> None:
         if status != _NOT_RUN:
             with best_effort(_log, "remove the container", LaunchError):
-                _ask("rm", "--force", name)
+                _ask(program, *words, name)
 
     return remove
 
@@ -120,11 +198,26 @@ def _folders(container: Container) -> None:
             )
         if mount.read_only:
             _links(path)
+        if mount.read_only and container.confined:
+            _check_readable(path, container.user)
     config = _outside(container, container.env.get("QUANT_CONFIG", ""))
     if config is not None and not config.is_file():
         raise LaunchError(
             "docker.no_folder", ExitCode.USAGE, path=str(config), target="QUANT_CONFIG"
         )
+
+
+def _check_readable(path: Path, user: str) -> None:
+    """Raise LaunchError (USAGE) for a file that the container's user cannot read.
+
+    ``user`` is this process's, or "" for the image's own, which is another one than root.
+    """
+    if user:
+        return
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    for file in (path, *files):
+        if not file.stat().st_mode & stat.S_IROTH:
+            raise LaunchError("docker.unreadable", ExitCode.USAGE, path=str(file), folder=str(path))
 
 
 def _links(folder: Path) -> None:
@@ -158,28 +251,28 @@ def _outside(container: Container, inside: str) -> Path | None:
     return None
 
 
-def _fetch(image: str, say: Say) -> None:
+def _fetch(image: str, program: str, say: Say) -> None:
     from gaudi_launch.messages import text
 
     say(text("docker.fetching", image=image))
     # its progress goes to stderr, where ours is
     done = interrupt.run(
-        ["docker", "pull", image], streams=interrupt.Streams(output=sys.stderr, errors=None)
+        [program, "pull", image], streams=interrupt.Streams(output=sys.stderr, errors=None)
     )
     if done.returncode != 0:
         raise LaunchError(
-            "docker.fetch_failed", ExitCode.MACHINE, image=image, status=done.returncode
+            f"{program}.fetch_failed", ExitCode.MACHINE, image=image, status=done.returncode
         )
 
 
-def _ask(*words: str, seconds: float = _SECONDS) -> subprocess.CompletedProcess[str]:
+def _ask(program: str, *words: str, seconds: float = _SECONDS) -> subprocess.CompletedProcess[str]:
     try:
-        return interrupt.run(["docker", *words], seconds=seconds)
+        return interrupt.run([program, *words], seconds=seconds)
     except subprocess.TimeoutExpired:
-        raise LaunchError("docker.slow", ExitCode.MACHINE, seconds=seconds) from None
+        raise LaunchError(f"{program}.slow", ExitCode.MACHINE, seconds=seconds) from None
     except OSError as error:
         raise LaunchError(
-            "docker.no_answer", ExitCode.MACHINE, why=error.strerror or str(error)
+            f"{program}.no_answer", ExitCode.MACHINE, why=error.strerror or str(error)
         ) from None
 
 

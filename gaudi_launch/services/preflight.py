@@ -13,7 +13,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import has_weights
 from gaudi_launch.paths import machine_root
 from gaudi_launch.planning.request import Request
-from gaudi_launch.services.containers import check_docker
+from gaudi_launch.services.containers import check_program, program_of
 from gaudi_launch.services.listener import address
 from gaudi_launch.services.probe import listener, port_free
 from gaudi_launch.services.process import detach
@@ -109,7 +109,7 @@ def start_detached(
     container.
     """
     if job.container:
-        check_docker(needs_cards=bool(job.modules))
+        check_program(program_of(job.command.argv), needs_cards=bool(job.modules))
     with (
         registry.hold(job.name) as name,
         reserve(job.modules, machine_root()) as cards,

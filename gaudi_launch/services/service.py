@@ -129,7 +129,9 @@ class _Lives:
             api_key=environment.get("VLLM_API_KEY") if job.api == "openai" else None,
             bind=job.bind,
             limits=job.limits,
-            after=remover(job.container) if job.container else lambda status: None,
+            after=remover(job.container, job.command.argv)
+            if job.container
+            else lambda status: None,
             tgi=job.api == "generate",
             names=served_names(job.command.argv),
             owner=partial(other_service_at, *address(job.url), folder),

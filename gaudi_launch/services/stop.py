@@ -61,12 +61,18 @@ def stop(
     # a launcher that was killed earlier, or had to be killed now, may have left processes
     found = tuple(orphans(service.folder))
     deaf = tuple(end(found))
-    container = str((store.read(service.folder, "job.json") or {}).get("container", ""))
-    if (found or lost) and container:
-        # a docker client that is killed leaves its container running
-        remover(container)(None)
+    if found or lost:
+        _remove_container(service.folder)
     tidy(service.folder, patient=bool(found or lost))
     return Stopped(service, service.alive, left, found, deaf)
+
+
+def _remove_container(folder: Path) -> None:
+    """Remove a service's container: a client that is killed leaves it running."""
+    job = store.read(folder, "job.json") or {}
+    container, command = str(job.get("container", "")), job.get("command")
+    if container and isinstance(command, dict):
+        remover(container, [str(word) for word in command.get("argv", ())])(None)
 
 
 def still_busy(modules: Sequence[int]) -> list[int]:

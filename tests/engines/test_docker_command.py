@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.docker_command import card_indices, docker_run
+from gaudi_launch.engines.docker_command import PODMAN_RUNTIME, card_indices, docker_run
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.planning.container import Container, Mount
@@ -93,3 +93,25 @@ def test_indices_are_those_of_the_modules() -> None:
             card_indices(host, (module,))
         assert (error.value.id, error.value.exit_code) == ("docker.no_index", ExitCode.MACHINE)
         assert f"module {module}" in str(error.value)
+
+
+def test_podmans_runtime_comes_before_run() -> None:
+    words = docker_run(replace(CARDS, program="podman"), "here")
+    assert words[:3] == ("podman", f"--runtime={PODMAN_RUNTIME}", "run")
+    assert "--cap-add=sys_nice" in words and "--runtime=habana" not in words
+
+
+def test_a_confined_container_has_its_users_rights() -> None:
+    confined = Container("i:1", (), confined=True, user="1000:100")
+    words = docker_run(confined, "here")
+    end = words.index("--network=host")
+    assert words[5:end] == (
+        "here",
+        "--read-only",
+        "--tmpfs=/tmp",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        "--user=1000:100",
+    )
+    rootless = docker_run(replace(confined, program="podman"), "here")
+    assert rootless[rootless.index("--user=1000:100") + 1] == "--userns=keep-id"

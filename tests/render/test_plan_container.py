@@ -133,7 +133,7 @@ def test_an_engine_around_another_has_no_container(
 
 def test_no_image() -> None:
     plan, host = planned()
-    nameless = replace(plan, engine=EngineIdentity("cpu", "0"))
+    nameless = replace(plan, engine=EngineIdentity("none", "0"))
     with pytest.raises(LaunchError) as error:
         container_of(nameless, host)
     assert (error.value.id, error.value.exit_code) == ("render.no_image", ExitCode.USAGE)
@@ -142,7 +142,7 @@ def test_no_image() -> None:
         with pytest.raises(LaunchError) as refused:
             container_of(nameless, host, image=bad)
         assert (refused.value.id, refused.value.exit_code) == ("kubernetes.image", ExitCode.USAGE)
-    assert release_of("cpu") is None
+    assert release_of("none") is None
 
 
 @pytest.mark.parametrize("words", [("--hf-token", "abc"), ("--hf_token=abc",), ("--api-key=abc",)])
@@ -255,7 +255,6 @@ def test_dockers_words() -> None:
             "--network=host",
             "--stop-timeout=30",
         ),
-        *("--ulimit=memlock=-1:-1", "--ulimit=nofile=65535:65535"),
         *(f"--health-cmd={health}", "--health-start-period=1800s", "--health-retries=3"),
         *(
             "--health-interval=10s",

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gaudi_launch.engines.docker_command import PODMAN_RUNTIME
 from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
 from gaudi_launch.engines.releases import needed_release
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.render.plan_container import container_of
-from gaudi_launch.render.quadlet import RUNTIME, render
+from gaudi_launch.render.quadlet import render
 from tests.support.plans import planned
 from tests.support.render_tools import NAMES, ODD, generated, loaded, no_control
 
@@ -69,7 +70,7 @@ def test_only_known_keys() -> None:
     assert [(s, k) for s, k, _ in found if k not in KEYS.get(s, set())] == []
     values = {(s, k): v for s, k, v in found}
     assert values["Container", "Image"] == "localhost/gaudi-launch/vllm-fork:1.21-277a33cd9"
-    assert values["Container", "GlobalArgs"] == f"--runtime={RUNTIME}"
+    assert values["Container", "GlobalArgs"] == f"--runtime={PODMAN_RUNTIME}"
     assert values["Container", "Secret"] == "HF_TOKEN,type=env,target=HF_TOKEN"
     assert values["Service", "TimeoutStartSec"] == "1800"
     assert not any("hf_x" in v for _, _, v in found)
@@ -135,7 +136,7 @@ def test_podmans_generator_accepts_the_whole(tmp_path: Path) -> None:
     text = dockerfile(needed_release("vllm-fork@1.21"), SetupExtras())
     service = generated(tmp_path / "in", render(container, "small", ["head"], text).files)
     (podman,) = loaded(service).commands["ExecStart"]
-    assert podman[:3] == ["/usr/bin/podman", f"--runtime={RUNTIME}", "run"]
+    assert podman[:3] == ["/usr/bin/podman", f"--runtime={PODMAN_RUNTIME}", "run"]
     assert podman[len(podman) - len(container.argv) :] == list(container.argv)
     assert {"--init", "--sdnotify=healthy", "--ipc=host", "--entrypoint=python3"} <= set(podman)
 

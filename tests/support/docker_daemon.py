@@ -21,7 +21,7 @@ from typing import Any
 
 ENGINE = Path(__file__).with_name("trivial_tgi.py")
 # docs: docker run
-SWITCHES = {"--rm", "--init", "--detach"}
+SWITCHES = {"--rm", "--init", "--detach", "--read-only"}
 WITH_VALUE = {
     "--name",
     "-p",
@@ -30,6 +30,10 @@ WITH_VALUE = {
     "-e",
     "--runtime",
     "--cap-add",
+    "--cap-drop",
+    "--security-opt",
+    "--tmpfs",
+    "--user",
     "--ipc",
     "--cpuset-cpus",
     "--network",

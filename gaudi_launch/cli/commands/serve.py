@@ -68,12 +68,12 @@ def serve(
     place: str | None = typer.Option(
         None,
         "--in",
-        metavar="docker",
+        metavar="docker|podman",
         help="Start the engine in a container.",
         rich_help_panel=_SERVICE,
     ),
     image: str | None = typer.Option(
-        None, "--image", help="With --in docker: another image.", rich_help_panel=_SERVICE
+        None, "--image", help="With --in: another image.", rich_help_panel=_SERVICE
     ),
     options: LaunchOptions = Launch,
 ) -> None:

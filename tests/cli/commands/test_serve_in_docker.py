@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.engines.vllm_cpu.install import VLLM
 from tests.support.processes import free_port
 from tests.support.serve import ready_lines
 from tests.support.serve_tgi import User as TgiUser
@@ -21,6 +22,8 @@ from tests.support.waiting import GENEROUS, until
 
 __all__ = ["free_port"]
 IMAGE = "gaudi-launch/vllm-fork:1.21-277a33cd9"
+CPU_IMAGE = f"gaudi-launch/cpu:{VLLM}"
+CONFINED = ("--read-only", "--tmpfs", "--cap-drop", "--security-opt", "--user")
 ENGINE = ("--engine", "vllm-fork@1.21", "--in", "docker")
 
 
@@ -182,7 +185,6 @@ def test_a_machine_that_cannot(lacks: str, says: str, user: User, free_port: int
         (("-w", "MODEL", "--in", "cloud"), "cloud"),
         (("-w", "MODEL", "--image", "x"), "--in docker"),
         (("-w", "MODEL", "--in", "docker", "--python", "python3"), "--python"),
-        (("-w", "demo", "--in", "docker"), "The embedded CPU engine has no image"),
         (("-w", "demo", *ENGINE), "-w demo is for the embedded CPU engine"),
         (
             ("-w", "MODEL", *ENGINE, "--", "--ssl-keyfile-password", "hf_x"),
@@ -194,6 +196,49 @@ def test_wrong_input_asks_docker_nothing(words: tuple[str, ...], says: str, user
     code, out, err = user.run(*words)
     assert (code, out, user.daemon.asked) == (2, "", [])
     assert says in err and "hf_x" not in err
+
+
+def test_the_embedded_engine_has_no_rights_in_its_container(user: User, free_port: int) -> None:
+    user.daemon.images.add(CPU_IMAGE)
+    process = user.start("-w", "MODEL", "-p", str(free_port), "--engine", "cpu", "--in", "docker")
+    ready_lines(process)
+    (run,) = user.daemon.runs
+    assert run.image == CPU_IMAGE
+    found = {name: value for name, value in run.options.items() if name in CONFINED}
+    assert found == {
+        "--read-only": [],
+        "--tmpfs": ["/tmp"],
+        "--cap-drop": ["ALL"],
+        "--security-opt": ["no-new-privileges"],
+        **({"--user": [f"{os.getuid()}:{os.getgid()}"]} if os.getuid() else {}),
+    }
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=GENEROUS)
+    assert (process.returncode, user.daemon.living) == (130, [])
+
+
+@pytest.mark.parametrize(
+    ("lacks", "code", "says"),
+    [
+        ("image", 3, "gaudi-launch setup cpu --in docker"),
+        ("rights", 2, "chmod -R a+rX"),
+        ("demo", 5, "gaudi-launch setup cpu --in docker"),
+    ],
+)
+def test_an_embedded_engine_that_cannot(
+    lacks: str, code: int, says: str, user: User, free_port: int
+) -> None:
+    model = "demo" if lacks == "demo" else "MODEL"
+    if lacks != "image":
+        user.daemon.images.add(CPU_IMAGE)
+    if lacks == "rights":
+        if os.getuid():
+            pytest.skip("the container's user is this one, who may read the file")
+        (user.model / "config.json").chmod(0o600)
+    words = ("-w", model, "-p", str(free_port), "--engine", "cpu", "--in", "docker")
+    found, out, err = user.run(*words)
+    assert (found, out, user.daemon.runs) == (code, "", [])
+    assert says in err and "Traceback" not in err
 
 
 def test_a_model_that_is_not_here_yet_is_fetched_for_an_image(user: User, free_port: int) -> None:

@@ -1,0 +1,71 @@
+"""Make the embedded engine in a container that becomes an image.
+
+`image` mounts this program read-only into a container of the base image and runs it there, with
+that image's Python. The steps are those of an environment on this machine (`install`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from gaudi_launch.engines.install.pip_settings import without_addresses
+from gaudi_launch.engines.vllm_cpu.install import (
+    demo_steps_in,
+    engine_steps,
+    mirrored,
+    run_steps,
+)
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.mirrors import read
+
+# in the container: what is mounted for this program only, and what the image keeps
+MOUNTED = "/run/gaudi-launch"
+SETTINGS = f"{MOUNTED}/settings"
+PIP = f"{MOUNTED}/pip"
+DEMO = f"{MOUNTED}/demo"
+PLACE = "/opt/gaudi-launch/cpu"
+
+
+def main(owner: str) -> int:
+    """Make the engine, and the demo model; return the exit status.
+
+    The demo model is made where its folder is mounted. ``owner`` is the user and group, as
+    ``UID:GID``, that the demo model's files belong to.
+    """
+    config = Path(SETTINGS, "pip.conf")
+    variables = json.loads(Path(SETTINGS, "variables.json").read_text(encoding="utf-8"))
+    os.environ.update(variables, PIP_CONFIG_FILE=str(config), PIP_NO_CACHE_DIR="1")
+    addresses = config.read_text(encoding="utf-8")
+    mirrors = read()
+    place = Path(PLACE)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        run_steps(mirrored(engine_steps(place), mirrors), _say, mirrors)
+        if Path(DEMO).is_dir():
+            python = str(place / "bin" / "python")
+            run_steps(demo_steps_in(Path(DEMO), python), _say, mirrors)
+            _give(Path(DEMO), owner)
+    except LaunchError as error:
+        for line in [*str(error).splitlines(), *error.detail.splitlines()]:
+            _say(without_addresses(line, addresses))
+        return 1
+    # the paths of models on this machine have the same name in a container
+    Path("/root").chmod(0o755)
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _give(folder: Path, owner: str) -> None:
+    user, _, group = owner.partition(":")
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, int(user), int(group))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
