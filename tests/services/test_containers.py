@@ -17,7 +17,7 @@ def test_podman_gets_no_more_than_this_process_has(monkeypatch: pytest.MonkeyPat
         resource.RLIMIT_NOFILE: (1024, 100_000),
     }
     monkeypatch.setattr(containers, "_may_raise_limits", lambda: False)
-    monkeypatch.setattr(containers.resource, "getrlimit", own.__getitem__)
+    monkeypatch.setattr(resource, "getrlimit", own.__getitem__)
     assert settable_limits("podman") == {
         "nproc": (500, 1000),
         "memlock": (8192, 8192),
@@ -30,7 +30,7 @@ def test_podman_gets_no_more_than_this_process_has(monkeypatch: pytest.MonkeyPat
 def test_an_unlimited_process_gives_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(containers, "_may_raise_limits", lambda: False)
-    monkeypatch.setattr(containers.resource, "getrlimit", lambda kind: unlimited)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: unlimited)
     limits = settable_limits("podman")
     assert limits == {"nproc": (-1, -1), "memlock": (-1, -1), "nofile": (65535, 65535)}
 

@@ -79,8 +79,8 @@ def read_settings(
             for section in _SECTIONS[1:]:
                 found.get(section, {}).pop(key, None)
     if mirrors.pip and not mirrors.pip_by_itself:
-        for section in found.values():
-            section.pop("index-url", None)
+        for settings in found.values():
+            settings.pop("index-url", None)
         found.setdefault("global", {})["index-url"] = mirrors.pip
     mounts: dict[str, str] = {}
     for settings in found.values():

@@ -49,7 +49,7 @@ def main(owner: str) -> int:
             run_steps(demo_steps_in(Path(DEMO), python), _say, mirrors)
             _give(Path(DEMO), owner)
     except LaunchError as error:
-        for line in [*str(error).splitlines(), *error.detail.splitlines()]:
+        for line in f"{error}\n{error.detail or ''}".splitlines():
             _say(without_addresses(line, addresses))
         return 1
     # the paths of models on this machine have the same name in a container

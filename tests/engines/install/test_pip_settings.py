@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ TARGET = "/run/pip"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a home folder with a pip.conf, the only one that is read."""
     monkeypatch.setattr(pip_settings, "_SYSTEM_FILES", ())
-    monkeypatch.setattr(pip_settings.sys, "prefix", str(tmp_path / "none"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "none"))
     (tmp_path / ".config/pip").mkdir(parents=True)
     return tmp_path
 
