@@ -6,7 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from gaudi_launch.engines.docker_command import GAUDI_WORDS, SCALE_OUT_CAPABILITIES, ulimits_of
+from gaudi_launch.engines.docker_command import (
+    GAUDI_WORDS,
+    SCALE_OUT_CAPABILITIES,
+    SHM_SIZE,
+    ulimits_of,
+)
 from gaudi_launch.planning.container import Container
 from gaudi_launch.render import yaml_text
 from gaudi_launch.render.docker import (
@@ -26,6 +31,7 @@ _CONFINED = {
     "tmpfs": ["/tmp"],
     "cap_drop": ["ALL"],
     "security_opt": ["no-new-privileges"],
+    "shm_size": SHM_SIZE,
 }
 
 

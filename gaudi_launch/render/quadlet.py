@@ -12,7 +12,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from gaudi_launch.engines.docker_command import PODMAN_RUNTIME, SCALE_OUT_CAPABILITIES, ulimits_of
+from gaudi_launch.engines.docker_command import (
+    PODMAN_RUNTIME,
+    SCALE_OUT_CAPABILITIES,
+    SHM_SIZE,
+    ulimits_of,
+)
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.mirrors import PROXIES
@@ -121,6 +126,8 @@ def _arguments(container: Container) -> Iterator[str]:
     """Yield podman's own options; Quadlet would read a Mount= key as a list."""
     if container.modules:
         yield "--ipc=host"
+    if container.confined:
+        yield f"--shm-size={SHM_SIZE}"
     yield f"--stop-timeout={STOP_SECONDS}"
     for limit, (soft, hard) in ulimits_of(container).items():
         yield f"--ulimit={limit}={soft}:{hard}"

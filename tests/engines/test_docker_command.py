@@ -111,6 +111,7 @@ def test_a_confined_container_has_its_users_rights() -> None:
         "--tmpfs=/tmp",
         "--cap-drop=ALL",
         "--security-opt=no-new-privileges",
+        "--shm-size=2g",
         "--user=1000:100",
     )
     rootless = docker_run(replace(confined, program="podman"), "here")

@@ -32,6 +32,7 @@ WITH_VALUE = {
     "--cap-add",
     "--cap-drop",
     "--security-opt",
+    "--shm-size",
     "--tmpfs",
     "--user",
     "--ipc",

@@ -23,7 +23,7 @@ from tests.support.waiting import GENEROUS, until
 __all__ = ["free_port"]
 IMAGE = "gaudi-launch/vllm-fork:1.21-277a33cd9"
 CPU_IMAGE = f"gaudi-launch/cpu:{VLLM}"
-CONFINED = ("--read-only", "--tmpfs", "--cap-drop", "--security-opt", "--user")
+CONFINED = ("--read-only", "--tmpfs", "--cap-drop", "--security-opt", "--shm-size", "--user")
 ENGINE = ("--engine", "vllm-fork@1.21", "--in", "docker")
 
 
@@ -210,6 +210,7 @@ def test_the_embedded_engine_has_no_rights_in_its_container(user: User, free_por
         "--tmpfs": ["/tmp"],
         "--cap-drop": ["ALL"],
         "--security-opt": ["no-new-privileges"],
+        "--shm-size": ["2g"],
         **({"--user": [f"{os.getuid()}:{os.getgid()}"]} if os.getuid() else {}),
     }
     process.send_signal(signal.SIGINT)
