@@ -23,7 +23,7 @@ GAUDI_WORDS = (f"--runtime={RUNTIME}", "--cap-add=sys_nice", "--ipc=host")
 PODMAN = "podman"
 PODMAN_RUNTIME = "/usr/bin/habana-container-runtime"
 PROGRAMS = ("docker", PODMAN)
-# shared memory of an engine without the host's: the CPU engine asks for 160 MiB to serve the demo
+# shared memory of an engine without the host's: the CPU engine needs 160 MiB to serve the demo
 # model (tried), and docker's default is 64 MiB; this is a limit, not a reservation
 SHM_SIZE = "2g"
 # an engine that needs no card: no rights beyond its user's, and no files but its mounts

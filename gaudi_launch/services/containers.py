@@ -113,11 +113,25 @@ def settable_limits(program: str) -> Limits | None:
     """
     if program != PODMAN or _may_raise_limits():
         return None
-    found = {"nproc": resource.getrlimit(resource.RLIMIT_NPROC)}
+    found = {"nproc": _processes()}
     for name, (soft, hard) in ULIMITS.items():
         most = resource.getrlimit(_KINDS[name])[1]
         found[name] = (_least(soft, most), _least(hard, most))
     return found
+
+
+def _processes() -> tuple[int, int]:
+    """Return the limits of the number of processes that podman's child can set.
+
+    podman 4.3 lowers its own ones to the kernel's number of process IDs (tried).
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    try:
+        most = int(Path("/proc/sys/kernel/pid_max").read_text(encoding="ascii"))
+    except (OSError, ValueError) as error:
+        _log.debug("the number of process IDs is not read: %s", error)
+        return soft, hard
+    return _least(soft, most), _least(hard, most)
 
 
 def _least(wanted: int, most: int) -> int:
