@@ -16,9 +16,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from gaudi_launch import locks, paths
+
+if TYPE_CHECKING:
+    _TextHandler = logging.StreamHandler[TextIO]
+else:
+    # Python 3.10 has no StreamHandler[...] (tried)
+    _TextHandler = logging.StreamHandler
 
 FILE_NAME = "gaudi-launch.log"
 MOST_BYTES = 1 << 20
@@ -90,7 +96,7 @@ class FileHandler(logging.Handler):
             return
 
 
-class StderrHandler(logging.StreamHandler[TextIO]):
+class StderrHandler(_TextHandler):
     """Writes records to stderr; a closed reader is not an error of the command."""
 
     def handleError(self, record: logging.LogRecord) -> None:

