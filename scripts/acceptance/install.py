@@ -138,9 +138,9 @@ def by_pipx(python: str, wheel: Path, folder: Path) -> None:
 
 def _check_left(home: Path, left: list[str]) -> None:
     """End the program where files of the package remain outside the XDG folders."""
-    usual = (".local/state/gaudi-launch", ".cache", ".local/share/gaudi-launch", "pipx")
-    usual += (".config/gaudi-launch", ".local/state/pipx", ".local/bin")
-    allowed = [home / each for each in usual]
+    usual = ("state/gaudi-launch", "share/gaudi-launch", "state/pipx", "bin")
+    allowed = [home / ".local" / each for each in usual]
+    allowed += [home / each for each in (".cache", ".config/gaudi-launch", "pipx")]
     for path in home.rglob("*"):
         if path.is_file() and not any(each in path.parents for each in allowed):
             left.append(str(path))
