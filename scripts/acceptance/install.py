@@ -1,4 +1,4 @@
-"""Install gaudi-launch as users do, for each Python of this machine, and remove it.
+"""Install gaudi-launch with each Python of this machine, and remove it.
 
 `install.py [--python PATH ...] [--root IMAGE] [--short]`
 
@@ -46,7 +46,9 @@ def run(*argv: str, env: dict[str, str] | None = None, cwd: Path | None = None) 
 
 
 def build(folder: Path) -> Path:
-    """Build both distributions; return the wheel. The wheels of both have the same files."""
+    """Build both distributions; return the wheel.
+
+    The wheels of both must have the same files."""
     source = folder / "source"
     tracked = run("git", "ls-files", cwd=TOP).splitlines()
     for name in tracked:
@@ -189,7 +191,7 @@ def quickstart(image: str, folder: Path) -> None:
 
 
 def _setup_seconds(times: list[tuple[float, str]]) -> float:
-    """Return the seconds between the first and the last numbered step of the installation."""
+    """Return the seconds of the numbered steps of the installation."""
     steps = [at for at, line in times if re.match(r"\[\d+/\d+\] ", line)]
     after = [at for at, line in times if steps and at > steps[-1]]
     return (after[0] if after else steps[-1]) - steps[0] if steps else 0.0

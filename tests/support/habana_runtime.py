@@ -1,4 +1,4 @@
-"""A stand-in for the container runtime of Gaudi cards: it edits the spec and calls runc.
+"""A stand-in for the container runtime of Gaudi cards, on top of runc.
 
 It follows HabanaAI/gaudi-container-runtime@408d1e7:cmd/habana-container-runtime/main.go, specs.go
 and internal/discover/discover.go: on ``create`` of a container with HABANA_VISIBLE_DEVICES (indices

@@ -1,4 +1,4 @@
-"""Real podman with runc: a store of its own, a small image, and no registry.
+"""Real podman with runc: a separate store, a small image, and no registry.
 
 The image has this machine's Debian Python and the trivial engine under the name of vLLM's server.
 Tests that need it are skipped, with the reason, where podman cannot run a container.

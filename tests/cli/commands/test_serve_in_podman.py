@@ -88,7 +88,7 @@ class User:
 
     def _runtime(self, folder: Path) -> str:
         program = folder / "habana-container-runtime"
-        # podman gives a runtime no variables of its own
+        # podman gives a runtime no variables
         machine, path = folder / "machine", os.environ["PATH"]
         program.write_text(
             f"#!/bin/sh\nSTUB_MACHINE={machine} PATH={path} exec {sys.executable} "
