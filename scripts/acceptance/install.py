@@ -144,7 +144,8 @@ def _check_left(home: Path, left: list[str]) -> None:
     allowed = [home / ".local" / each for each in usual]
     allowed += [home / each for each in (".cache", ".config/gaudi-launch", "pipx")]
     for path in home.rglob("*"):
-        if path.is_file() and not any(each in path.parents for each in allowed):
+        is_ours = "gaudi" in str(path.relative_to(home))
+        if path.is_file() and is_ours and not any(each in path.parents for each in allowed):
             left.append(str(path))
     if left:
         sys.exit(f"left after the removal: {left[:5]}")
