@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
@@ -159,3 +161,37 @@ def test_the_readmes_rehearsal_measures_and_draws(engine: Path, port: int, tmp_p
     assert "128 of 128 requests" in output[1] and "The cards are simulated" in output[1]
     assert (tmp_path / "latency.svg").read_text(encoding="utf-8").startswith("<?xml")
     assert "time scale 4" in output[2]
+
+
+def test_two_copies_of_the_model_share_the_requests(
+    engine: Path, port: int, tmp_path: Path, serving: list[Serve]
+) -> None:
+    words = ["Qwen/Qwen2.5-7B-Instruct", "--engine", "simulated", "-n", "1", "--name", "copies"]
+    words += ["--time-scale", "500", "-p", str(port), "--", "--data-parallel-size", "2"]
+    serve = Serve(tmp_path, *words)
+    serving.append(serve)
+    serve.ready()
+    threads = [
+        Thread(target=ask, args=(port,), kwargs={"model": words[0], "max_tokens": 64})
+        for _ in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with build_opener(ProxyHandler({})).open(
+        f"http://127.0.0.1:{port}/metrics", timeout=30
+    ) as page:
+        generated = counts(page.read().decode(), "vllm:generation_tokens_total")
+    # each copy has an engine that counts its own tokens
+    assert sorted(generated) == ["0", "1"]
+    assert min(generated.values()) > 0 and sum(generated.values()) > 16
+    # the record of the run is that of both
+    assert json_of(tmp_path, "status", "copies")["simulated_run"]["steps"] > 0
+    assert serve.end()[0] == 130
+
+
+def counts(page: str, name: str) -> dict[str, float]:
+    """Return a counter's values by engine."""
+    found = re.findall(rf'^{name}\{{.*engine="(\d+)".*\}} (\S+)$', page, re.MULTILINE)
+    return {engine: float(value) for engine, value in found}
