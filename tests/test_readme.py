@@ -74,6 +74,9 @@ BY_OTHERS = {
     "gaudi-launch ray status",
     # tests/e2e/conftest.py
     "gaudi-launch setup cpu",
+    # they download wheels: tests/app/test_offline.py, and scripts/acceptance without a network
+    *(command for command in COMMANDS if " offline pack " in command),
+    *(command for command in COMMANDS if "gaudi/bin/" in command),
     # tests/e2e/test_simulated.py
     *(command for command in COMMANDS if "rehearsal" in command),
     # lasts until it is stopped: tests/bench/test_webui.py
