@@ -19,6 +19,7 @@ from gaudi_launch.engines.simulated.engine import RUNTIME
 from gaudi_launch.engines.simulated.stand_in import Tokenizer, config_text, stand_in_config
 from gaudi_launch.models.model import Model
 from tests.support.real_engines import Serve, ask
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 MODEL = "meta-llama/Llama-3.1-70B-Instruct"
@@ -186,8 +187,14 @@ def test_two_copies_of_the_model_share_the_requests(
     # each copy has an engine that counts its own tokens
     assert sorted(generated) == ["0", "1"]
     assert min(generated.values()) > 0 and sum(generated.values()) > 16
-    # the record of the run is that of both
-    assert json_of(tmp_path, "status", "copies")["simulated_run"]["steps"] > 0
+
+    # a copy writes its record at a step, some seconds after the last one
+    def recorded() -> bool:
+        ask(port, model=words[0], max_tokens=4)
+        run = json_of(tmp_path, "status", "copies")["simulated_run"]
+        return run is not None and run["steps"] > 0
+
+    until(recorded, "the record of the run", seconds=60)
     assert serve.end()[0] == 130
 
 
