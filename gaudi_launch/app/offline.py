@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SPARE_BYTES = 1 << 28
-# an environment takes about this many times the bytes of its wheels (measured: 2.4 for the engine
-# on the CPU)
-_UNPACKED = 3
+# an environment takes about this many times the bytes of its wheels: 3.4 GiB with compiled modules
+# from 0.5 GiB for the engine on the CPU
+_UNPACKED = 8
 
 
 @dataclass(frozen=True)

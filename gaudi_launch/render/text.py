@@ -37,10 +37,14 @@ def check_words(plan: Plan, *, for_systemd: bool = False) -> None:
 
 def heading(plan: Plan) -> list[str]:
     """Return comment lines, without comment marks: what the file starts, its maker."""
-    cards = ",".join(map(str, plan.placement.modules)) or "-"
-    path = str(plan.model.get("path", "-"))
-    line = text("render.heading", engine=plan.engine.label, model=path, cards=cards, url=plan.url)
-    return [on_one_line(line), text("render.made")]
+    words = {
+        "engine": plan.engine.label,
+        "model": str(plan.model.get("path", "-")),
+        "cards": ",".join(map(str, plan.placement.modules)),
+        "url": plan.url,
+    }
+    id = "render.heading" if words["cards"] else "render.heading_no_cards"
+    return [on_one_line(text(id, **words)), text("render.made")]
 
 
 def on_one_line(words: str) -> str:
