@@ -241,10 +241,10 @@ def test_a_fork_allocates_by_its_cache_engine(checkout: Path, tmp_path: Path) ->
     place = "vllm/worker/cache_engine.py"
     assert found["read_by"]["cache"] == ["ast", "import"]
     assert found["cache"] == {
-        "full": {"allocates": "full", "source": f"{place}:6"},
-        "sliding": {"allocates": "full", "source": f"{place}:6"},
-        "chunked": {"allocates": "full", "source": f"{place}:6"},
-        "latent": {"allocates": "latent", "source": f"{place}:7"},
+        "full": {"allocates": "full", "source": f"{place}:9"},
+        "sliding": {"allocates": "full", "source": f"{place}:9"},
+        "chunked": {"allocates": "full", "source": f"{place}:9"},
+        "latent": {"allocates": "latent", "source": f"{place}:10"},
         "state": {"allocates": "model", "source": f"{place}:5"},
     }
 
@@ -271,7 +271,7 @@ def test_the_plugin_allocates_by_its_runner(plugin: Path, tmp_path: Path) -> Non
         "encoder": "none",
         "cross": "refused",
     }
-    assert found["cache"]["state"]["source"] == "vllm_gaudi/v1/worker/hpu_model_runner.py:7"
+    assert found["cache"]["state"]["source"] == "vllm_gaudi/v1/worker/hpu_model_runner.py:8"
 
 
 def test_a_runner_that_knows_windows_needs_another_rule(plugin: Path, tmp_path: Path) -> None:

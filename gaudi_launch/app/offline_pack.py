@@ -146,13 +146,14 @@ def _checked(options: PackOptions) -> _Order:
 
 
 def _engine(options: PackOptions) -> tuple[PackEngine, Release | None]:
-    from gaudi_launch.engines.registry import is_ray, runs_anywhere, setup_name
+    from gaudi_launch.engines.registry import is_ray, runs_anywhere, setup_name, setup_names
     from gaudi_launch.engines.releases import constraints_of, known, needed_release
     from gaudi_launch.engines.vllm_cpu import install as cpu_install
 
     name = setup_name(options.engine)
     if is_ray(name):
-        names = ", ".join(("cpu", *known()))
+        without_cards = (each for each in setup_names() if not is_ray(each))
+        names = ", ".join((*without_cards, *known()))
         raise LaunchError("offline.engine", ExitCode.USAGE, found=options.engine, known=names)
     if runs_anywhere(name):
         if options.image:

@@ -61,6 +61,10 @@ NO_MACHINE = {
     "gaudi-launch tune Qwen/Qwen3-8B --minutes 60 --concurrency 64 -i 1024 -o 256 --resume": 2,
     # the gateway's program is not installed: tests/app/test_stack.py has it
     "gaudi-launch stack up": 3,
+    # no stack runs; the gateway is not installed: tests/app/test_stack.py has both
+    "gaudi-launch stack logs": 2,
+    "gaudi-launch stack restart": 2,
+    "gaudi-launch stack apply": 3,
     # it finds failures
     "gaudi-launch doctor --machine simulated:hls2+bad-tuning": 3,
 }
@@ -195,6 +199,8 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "stack plan": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "stack up": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "stack down": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
+        "stack apply": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
+        "--stack stack.yaml": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "ray check": "ray config Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --out serve.yaml",
         "hls2.json,": "snapshot hls2.json --machine simulated:hls2",
         "cache import": "cache export ffd155d6 key.tar.zst -c recipes",

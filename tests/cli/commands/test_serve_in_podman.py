@@ -207,7 +207,7 @@ def test_docker_starts_it_by_podmans_socket(user: User, free_port: int, tmp_path
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=GENEROUS)
             assert (process.returncode, user.containers()) == (130, [])
-            # the engine ends at SIGTERM; the client's own timeout would be 10 s
-            assert time.monotonic() - began < 10
+            # the engine ends at SIGTERM; the trivial one would else sleep for a minute
+            assert time.monotonic() - began < 50
         finally:
             service.kill()

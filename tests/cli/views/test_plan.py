@@ -213,8 +213,8 @@ def test_a_legend_names_every_part() -> None:
     found = legend({**memory, "card": 5.0}, 256, ascii=True).plain
     set_language(None)
     assert found == (
-        "# weights 1.0  = activations 1.0  + graphs 1.0  : KV cache 1.0 (256 tokens)  . free 1.0  "
-        "of 5.0 GiB per card"
+        "# weights 1.0  = activations 1.0  + graphs 1.0  : KV cache 1.0 (256 tokens)  "
+        "% states 1.0  . free 1.0  of 5.0 GiB per card"
     )
 
 
