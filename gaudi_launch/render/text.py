@@ -43,7 +43,9 @@ def heading(plan: Plan) -> list[str]:
         "cards": ",".join(map(str, plan.placement.modules)),
         "url": plan.url,
     }
-    id = "render.heading" if words["cards"] else "render.heading_no_cards"
+    id = "render.heading"
+    if not words["cards"]:
+        id = "render.heading_no_cards"
     return [on_one_line(text(id, **words)), text("render.made")]
 
 
