@@ -74,25 +74,22 @@ def up(
     anything is started. Raises LaunchError; engines that were started by then stay.
     """
     from gaudi_launch.stack.stack_file import read_stack
-    from gaudi_launch.stack.stack_record import engine_names, held, read_record, record_of
+    from gaudi_launch.stack.stack_record import held
 
     stack = read_stack(path)
     _check_environment()
     with held(stack.name):
-        before = read_record(stack.name)
-        stack = resolved(stack, before, reporter)
-        alive = alive_services(stack, before)
-        now = record_of(stack, engine_names(stack, before, alive))
-        _check_names(before, now, alive)
-        _check_same(stack, before, now, alive)
-        missing = [name for name in now.services if name not in alive]
+        found = _compared(stack, reporter)
+        stack, services = found.stack, tuple(found.now.services)
+        _check_same(stack, found.before, found.now, found.alive)
+        missing = [name for name in services if name not in found.alive]
         if not missing:
             if wait:
-                wait_for(tuple(now.services), reporter)
+                wait_for(services, reporter)
             return StartedStack(stack, ())
         changes = changes_of(stack)
         check_startable(changes, no_doctor=no_doctor)
-        with _forgotten_without_services(stack, before):
+        with _forgotten_without_services(stack, found.before):
             carry_out(changes, reporter, ChangeOptions(no_doctor=no_doctor, wait=wait))
     return StartedStack(stack, tuple(missing))
 
@@ -110,26 +107,51 @@ def apply(
     """
     from gaudi_launch.app.stop import check_drain
     from gaudi_launch.stack.stack_file import read_stack
-    from gaudi_launch.stack.stack_record import engine_names, held, read_record, record_of
+    from gaudi_launch.stack.stack_record import held
 
     check_drain(options.drain)
     stack = read_stack(path)
     _check_environment()
     with held(stack.name):
-        before = read_record(stack.name)
-        stack = resolved(stack, before, reporter)
-        alive = alive_services(stack, before)
-        now = record_of(stack, engine_names(stack, before, alive))
-        _check_names(before, now, alive)
-        if before == now and set(now.services) <= set(alive):
-            wait_for(tuple(now.services), reporter)
+        found = _compared(stack, reporter)
+        stack, services = found.stack, tuple(found.now.services)
+        if found.before == found.now and set(services) <= set(found.alive):
+            wait_for(services, reporter)
             return AppliedStack(stack, ChangedStack())
         changes = changes_of(stack)
         check_startable(changes, no_doctor=options.no_doctor)
         if changes.interrupts and not agree(changes):
             return AppliedStack(stack, None)
-        with _forgotten_without_services(stack, before):
+        with _forgotten_without_services(stack, found.before):
             return AppliedStack(stack, carry_out(changes, reporter, options))
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A stack file with resolved goals, its records, and its running services.
+
+    ``before`` is the record of the last start, ``now`` that of the file.
+    """
+
+    stack: StackFile
+    before: StackRecord | None
+    alive: Mapping[str, ServiceRecord]
+    now: StackRecord
+
+
+def _compared(stack: StackFile, reporter: Reporter) -> _Compared:
+    """Compare a file with the record of its stack.
+
+    The stack is held. Raises LaunchError where a service has a name of this stack.
+    """
+    from gaudi_launch.stack.stack_record import engine_names, read_record, record_of
+
+    before = read_record(stack.name)
+    stack = resolved(stack, before, reporter)
+    alive = alive_services(stack, before)
+    now = record_of(stack, engine_names(stack, before, alive))
+    _check_names(before, now, alive)
+    return _Compared(stack, before, alive, now)
 
 
 def _check_environment() -> None:
