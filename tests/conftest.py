@@ -41,8 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests as `quick` or `slow`; run those with real engines last, with the time to
     install one.
 
-    Those that start processes may lose a race on a busy machine: they have a second attempt, and
-    the summary names each test that needed it.
+    Those that start processes may lose a race on a busy machine: they have up to three attempts,
+    and the summary names each test that needed more than one.
     """
     for item in items:
         if item.get_closest_marker("e2e") is not None:
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif item.get_closest_marker("slow") is None:
             item.add_marker("quick")
         if item.get_closest_marker("quick") is None:
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=2))
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,10 +51,15 @@ class Terminal:
         return taken
 
     def until_it_reads(self) -> None:
-        """Until it waits for keys: line editing takes them one by one then."""
-        until(
-            lambda: not termios.tcgetattr(self.handle)[3] & termios.ICANON, "the reading of a line"
-        )
+        """Until it sleeps in a terminal whose keys line editing takes one by one."""
+        until(self._reads, "the reading of a line")
+
+    def _reads(self) -> bool:
+        if termios.tcgetattr(self.handle)[3] & termios.ICANON:
+            return False
+        # the third field of proc(5) stat, after the name in parentheses
+        state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "S"
 
     def type(self, words: str) -> None:
         os.write(self.handle, words.encode())
@@ -107,8 +113,8 @@ def test_a_talk_with_history_interruption_and_reset() -> None:
         talk.type("four\n")
         talk.until("Paris w1\n[^>]*> ")
         assert [m["content"] for m in manner.questions[-1]["messages"]] == ["be brief", "four"]
-        # at the prompt Ctrl-C ends nothing either; one pressed between prompt and reading waits for
-        # the next key
+        # at the prompt Ctrl-C ends nothing either; readline sees one that comes between prompt and
+        # reading with the next key only
         talk.until_it_reads()
         talk.type("\x03")
         talk.until("Ctrl-D ends the chat[^>]*> ")

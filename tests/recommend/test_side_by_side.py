@@ -47,10 +47,20 @@ def test_an_error_of_either_process_is_raised_here() -> None:
         side_by_side([fail, fail], lambda done: None, two=True)
 
 
-def test_the_fork_ends_with_the_call() -> None:
+def test_the_fork_ends_with_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork, forks = os.fork, []
+
+    def noted() -> int:
+        pid = fork()
+        forks.append(pid)
+        return pid
+
+    monkeypatch.setattr(os, "fork", noted)
     side_by_side([partial(_square, each) for each in range(4)], lambda done: None, two=True)
+    (pid,) = forks
+    # another test's children may be left to this worker
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(pid, os.WNOHANG)
 
 
 _WAITING = """

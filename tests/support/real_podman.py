@@ -81,8 +81,8 @@ def why_not() -> str:
     return ""
 
 
-def remove(folder: Path, variables: dict[str, str]) -> None:
-    """Remove all containers of this store, and its mounts."""
+def remove_containers(variables: dict[str, str]) -> bool:
+    """Remove all containers of this store; return whether none is left."""
     subprocess.run(
         ["podman", "rm", "--all", "--force", "--time=0"],
         env={**os.environ, **variables},
@@ -90,6 +90,12 @@ def remove(folder: Path, variables: dict[str, str]) -> None:
         check=False,
         timeout=120,
     )
+    return not podman(variables, "ps", "--all", "--quiet").split()
+
+
+def remove(folder: Path, variables: dict[str, str]) -> None:
+    """Remove all containers of this store, and its mounts."""
+    remove_containers(variables)
     subprocess.run(["umount", f"{folder}/store/overlay"], capture_output=True, check=False)
 
 

@@ -124,7 +124,8 @@ class User:
         for process in self.running:
             process.kill()
             process.communicate()
-        self.podman("rm", "--all", "--force", "--time=0")
+        # a killed launcher's own stop may remove the container at the same moment
+        until(lambda: real_podman.remove_containers(self.variables), "the containers' end")
 
 
 @pytest.fixture
