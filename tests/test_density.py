@@ -51,3 +51,14 @@ def test_branches_and_conditional_expressions_are_counted(tmp_path: Path) -> Non
     refused = density("--root", str(tmp_path / "package"), "--check", str(file))
     assert refused.returncode == 1
     assert "part: branches 125.0, recorded 124.9" in refused.stdout
+
+
+def test_functions_are_listed_by_their_branches(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(
+        "def plain() -> int:\n"
+        "    return 1\n\n\n"
+        "def dense(rows: list[int]) -> int:\n"
+        "    return rows[0] if rows and rows[0] else 0\n"
+    )
+    done = density("--root", str(tmp_path), "--functions", "2")
+    assert done.stdout.splitlines() == ["    3  module.py:5 dense", "    1  module.py:1 plain"]
