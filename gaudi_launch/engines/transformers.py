@@ -124,9 +124,7 @@ class HuggingFace(Engine):
             decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
         if self.on_cards:
             modules = ",".join(map(str, context.placement.modules))
-            decisions.env(
-                "HABANA_VISIBLE_MODULES", modules, message("plan.placement"), user_wins=False
-            )
+            decisions.force_env("HABANA_VISIBLE_MODULES", modules, message("plan.placement"))
             decisions.env("PT_HPU_LAZY_MODE", "1", message("ray.plain_lazy"), origin=_LAZY_ORIGIN)
         decisions.env(
             "TOKENIZERS_PARALLELISM", "false", message("ray.plain_threads"), origin="assumed"

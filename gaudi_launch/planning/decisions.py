@@ -28,26 +28,38 @@ class Decisions:
         *,
         source: Source = "computed",
         origin: str = "",
-        user_wins: bool = True,
     ) -> None:
-        """Propose a variable.
-
-        What the user exported wins over a rule, unless the rule is one that overrides it
-        (``user_wins=False``, as some lines of the start scripts do). An empty export counts as
-        none.
-        """
-        exported = self._environment.get(name, "")
-        if exported and user_wins and STRENGTH.index(source) > STRENGTH.index("environment"):
-            beaten = () if exported == value else (Overridden(value, source),)
-            chosen = Setting(
-                name, exported, "env", "environment", message("plan.exported"), "", beaten
-            )
+        """Propose a variable; what the user exported wins over a rule."""
+        exported = self._exported(name)
+        if exported is not None and _weaker(source, "environment"):
+            fresh = Setting(name, value, "env", source, reason, origin)
+            self._settings[("env", name)] = _beat(exported, fresh)
         else:
-            beaten = (
-                (Overridden(exported, "environment"),) if exported and exported != value else ()
-            )
-            chosen = Setting(name, value, "env", source, reason, origin, beaten)
-        self._settings[("env", name)] = chosen
+            self.force_env(name, value, reason, source=source, origin=origin)
+
+    def force_env(
+        self,
+        name: str,
+        value: str,
+        reason: Message,
+        *,
+        source: Source = "computed",
+        origin: str = "",
+    ) -> None:
+        """Set a variable over what the user exported.
+
+        Some lines of the start scripts do.
+        """
+        fresh = Setting(name, value, "env", source, reason, origin)
+        exported = self._exported(name)
+        self._settings[("env", name)] = fresh if exported is None else _beat(fresh, exported)
+
+    def _exported(self, name: str) -> Setting | None:
+        """Return what the user exported; an empty export counts as none."""
+        value = self._environment.get(name)
+        if not value:
+            return None
+        return Setting(name, value, "env", "environment", message("plan.exported"))
 
     def option(
         self,
@@ -59,12 +71,13 @@ class Decisions:
         origin: str = "",
     ) -> None:
         """Propose an engine option; a weaker proposal never replaces a stronger one."""
-        fresh = Setting(name, value, "option", source, reason, origin)
+        decided = Setting(name, value, "option", source, reason, origin)
         held = self._settings.get(("option", name))
-        if held is not None and STRENGTH.index(held.source) < STRENGTH.index(source):
-            self._settings[("option", name)] = _beat(held, fresh)
-        else:
-            self._settings[("option", name)] = fresh if held is None else _beat(fresh, held)
+        if held is not None and _weaker(source, held.source):
+            decided = _beat(held, decided)
+        elif held is not None:
+            decided = _beat(decided, held)
+        self._settings[("option", name)] = decided
 
     def drop(self, kind: Kind, name: str) -> None:
         """Remove a proposal that this engine or model does not use."""
@@ -89,6 +102,10 @@ class Decisions:
 
     def settings(self) -> tuple[Setting, ...]:
         return tuple(self._settings.values())
+
+
+def _weaker(source: Source, other: Source) -> bool:
+    return STRENGTH.index(source) > STRENGTH.index(other)
 
 
 def _beat(winner: Setting, loser: Setting) -> Setting:

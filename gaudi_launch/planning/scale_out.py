@@ -45,9 +45,7 @@ def with_scale_out(proposal: Proposal, context: Context, engine: str) -> Proposa
     ]
     if ours:
         value = ":".join([*ours, *([exported] if exported else [])])
-        decisions.env(
-            LIBRARIES, value, message("plan.libfabric_libraries"), origin=_ORIGIN, user_wins=False
-        )
+        decisions.force_env(LIBRARIES, value, message("plan.libfabric_libraries"), origin=_ORIGIN)
     return replace(proposal, settings=(*proposal.settings, *decisions.settings()))
 
 

@@ -82,7 +82,7 @@ def test_what_the_user_exported_does_not_beat_its_equal_or_stronger(source: Sour
 
 def test_a_rule_may_override_an_export() -> None:
     decisions = decided({"X": "mine"})
-    decisions.env("X", "rule", WHY, user_wins=False)
+    decisions.force_env("X", "rule", WHY)
     assert (only(decisions).value, only(decisions).source) == ("rule", "computed")
     assert only(decisions).beaten == (Overridden("mine", "environment"),)
 

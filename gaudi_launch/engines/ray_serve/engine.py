@@ -242,10 +242,8 @@ class RayServe(Engine):
             "--port", str(port), message("ray.address"), origin="ray: serve/schema.py http_options"
         )
         if modules:
-            decisions.env(
-                VISIBLE, modules, message("ray.visible"), origin=_HPU_ORIGIN, user_wins=False
-            )
-        decisions.env(NOSET, "1", message("ray.noset"), origin=_HPU_ORIGIN, user_wins=False)
+            decisions.force_env(VISIBLE, modules, message("ray.visible"), origin=_HPU_ORIGIN)
+        decisions.force_env(NOSET, "1", message("ray.noset"), origin=_HPU_ORIGIN)
         decisions.env(
             "RAY_USAGE_STATS_ENABLED", "0", message("plan.cpu_quiet"), origin="ray: _private/usage"
         )

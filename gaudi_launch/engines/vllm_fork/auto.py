@@ -223,13 +223,12 @@ def _spelling(decisions: Decisions) -> None:
             and setting.value in ("True", "False")
             and setting.source != "environment"
         ):
-            decisions.env(
+            decisions.force_env(
                 setting.name,
                 setting.value.lower(),
                 setting.reason,
                 source=setting.source,
                 origin=setting.origin,
-                user_wins=False,
             )
 
 

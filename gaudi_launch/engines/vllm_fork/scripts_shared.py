@@ -68,7 +68,7 @@ def force(
 ) -> None:
     """Propose a variable that a script exports even if the user exported it."""
     source: Source = "flag" if flag else "computed"
-    decisions.env(name, value, reason, source=source, origin=origin, user_wins=False)
+    decisions.force_env(name, value, reason, source=source, origin=origin)
 
 
 def visible_modules(context: Context, decisions: Decisions, origin: str) -> None:

@@ -152,13 +152,12 @@ def cards(context: Context, decisions: Decisions) -> None:
     """Propose the chosen cards, one process each."""
     request, modules = context.request, context.placement.modules
     flag = request.modules is not None
-    decisions.env(
+    decisions.force_env(
         "HABANA_VISIBLE_MODULES",
         ",".join(str(module) for module in modules),
         message("plan.flag", flag="-m") if flag else message("plan.placement"),
         source="flag" if flag else "computed",
         origin=_PLATFORM,
-        user_wins=False,
     )
     _add(
         decisions, "--tensor-parallel-size", ("-n", request.cards), (len(modules), "plan.placement")
