@@ -115,38 +115,24 @@ def diagnose(
     """
     follower = Follower()
     progress = follower.feed(text + "\n", 0.0)
-    bad_end = outcome in ("died", "stuck") or (not outcome and exit_status not in (None, 0))
-    # a signal that its supervisor sent explains nothing
-    signal = _signal(exit_status) if outcome in ("", "died") else None
-    read = _read(text)
-    hits, came_up = read.stages, read.came_up
-    found = {} if came_up else hits["starting"]
-    if came_up and (bad_end or any(id in _DEADLY for id in hits["up"])):
-        # an engine survives the failure of one request; one that ended did not
-        found = hits["up"]
-    if bad_end and not found:
-        # output of an ordered stop is ignored, unless nothing else explains a bad end
-        found = hits["stopping"] or hits["starting"]
-    if not bad_end and progress.phase != "failed" and all(map(_warned, found.values())):
-        found = {}
+    end = _End(exit_status, outcome)
+    reported = progress.phase == "failed"
+    log = _read(text)
+    found = _of_failure(log, end, reported=reported)
     # output after the failure, of an ordered end, does not show where it failed
-    where = phase or _last_working(follower, ends=not found or found is hits["stopping"])
-    found = _with_end(found, outcome, signal, exit_status)
+    ordered = not found or found is log.stages["stopping"]
+    where = phase or _last_working(follower, ends=ordered)
+    found = _with_end(found, end)
     ended_itself = outcome != "stopped" and TERMINATED.id not in found
-    if ended_itself and (bad_end or progress.phase == "failed"):
-        found = _with_exception(found, read)
-    if any(_known()[id].rank for id in found):
-        # a warning is not the cause if another cause is known
-        found = {id: lines for id, lines in found.items() if _known()[id].rank}
-    failed = bool(found) or bad_end or (progress.phase == "failed" and outcome != "stopped")
-    if came_up and not failed and not outcome:
-        found = {id: lines for id, lines in hits["up"].items() if not _warned(lines)}
-    order = sorted(
-        found, key=lambda id: (_warned(found[id]), -_known()[id].rank, [n for n, _ in found[id]])
-    )
-    causes = tuple(_cause(_known()[id], found[id], where) for id in order)
-    findings = tuple(_cause(_known()[id], lines, where) for id, lines in read.slow.items())
-    return Diagnosis(causes, where, failed, came_up, (progress.done, progress.total), findings)
+    if ended_itself and (end.bad or reported):
+        found = _with_exception(found, log)
+    found = _ranked(found)
+    failed = bool(found) or end.bad or (reported and outcome != "stopped")
+    if log.came_up and not failed and not outcome:
+        found = _errors(log.stages["up"])
+    causes = tuple(_cause(_known()[id], found[id], where) for id in _likeliest_first(found))
+    findings = tuple(_cause(_known()[id], lines, where) for id, lines in log.slow.items())
+    return Diagnosis(causes, where, failed, log.came_up, (progress.done, progress.total), findings)
 
 
 # the phase in which the card's memory ran out decides the remedy
@@ -173,7 +159,82 @@ _BY_SIGNAL: dict[int, str] = {
 # they show that the engine ended, not why: an ordered end prints them, too
 _BLUNT = {"core_failed", "process_gone", "startup_probe", "shard_failed"}
 # after these no engine is running
-_DEADLY = (*_BLUNT, "crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id)
+_DEADLY = {*_BLUNT, "crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id}
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of the engine: exit status and its supervisor's result ("" without)."""
+
+    exit_status: int | None
+    outcome: str
+
+    @property
+    def bad(self) -> bool:
+        """Return True if it ended, and without an order."""
+        if self.outcome:
+            return self.outcome in ("died", "stuck")
+        return self.exit_status not in (None, 0)
+
+    @property
+    def signal(self) -> int | None:
+        """Return the signal that ended it: -9 of Popen, 137 of a shell or a container.
+
+        One that its supervisor sent explains nothing. Source: bash(1), EXIT STATUS.
+        """
+        status = self.exit_status
+        if status is None or self.outcome not in ("", "died"):
+            return None
+        if status < 0:
+            return -status
+        if status > 128:
+            return status - 128
+        return None
+
+
+def _of_failure(log: _Log, end: _End, *, reported: bool) -> _Hits:
+    """Return the causes in the output of the stage that failed.
+
+    {} of an engine that works. ``reported``: a line of the log says that the launch failed.
+    """
+    found = _at_failure(log, end)
+    if end.bad:
+        # output of an ordered stop is ignored, unless nothing else explains a bad end
+        return found or log.stages["stopping"] or log.stages["starting"]
+    if reported or _errors(found):
+        return found
+    return {}
+
+
+def _at_failure(log: _Log, end: _End) -> _Hits:
+    if not log.came_up:
+        return log.stages["starting"]
+    # an engine survives the failure of one request; one that ended did not
+    if end.bad or not _DEADLY.isdisjoint(log.stages["up"]):
+        return log.stages["up"]
+    return {}
+
+
+def _errors(found: _Hits) -> _Hits:
+    """Return the causes that more than warnings show."""
+    return {id: lines for id, lines in found.items() if not _warned(lines)}
+
+
+def _ranked(found: _Hits) -> _Hits:
+    """Return the causes without those of rank 0, unless there are no others.
+
+    A warning is not the cause if another cause is known.
+    """
+    return {id: lines for id, lines in found.items() if _known()[id].rank} or found
+
+
+def _likeliest_first(found: _Hits) -> list[str]:
+    """Return the causes: errors before warnings, then by rank, then by line."""
+
+    def place(id: str) -> tuple[bool, int, list[int]]:
+        return _warned(found[id]), -_known()[id].rank, [number for number, _ in found[id]]
+
+    return sorted(found, key=place)
 
 
 @cache
@@ -182,31 +243,32 @@ def _known() -> dict[str, Signature]:
     return {signature.id: signature for signature in (*signatures(), *own)}
 
 
-def _with_exception(found: _Hits, read: _Log) -> _Hits:
+def _with_exception(found: _Hits, log: _Log) -> _Hits:
     """Return the causes with the first traceback's exception.
 
     It is left out where an error explains more.
     """
-    for id, lines in found.items():
-        if lines and not _warned(lines) and _known()[id].rank > EXCEPTION.rank:
+    for id, lines in _errors(found).items():
+        if lines and _known()[id].rank > EXCEPTION.rank:
             return found
-    raised = read.exception()
+    raised = log.exception()
     return found if raised is None else {**found, EXCEPTION.id: [raised]}
 
 
-def _with_end(found: _Hits, outcome: str, signal: int | None, exit_status: int | None) -> _Hits:
+def _with_end(found: _Hits, end: _End) -> _Hits:
     """Return the causes with the meaning of the exit status itself."""
-    errors = {id for id, lines in found.items() if not _warned(lines)}
-    if outcome == "stopped" and errors <= _BLUNT:
-        return {}
-    if signal in _ASKED and errors <= _BLUNT:
-        return {TERMINATED.id: []}
-    by_signal = _known().get(_BY_SIGNAL.get(signal or 0, ""))
+    errors = _errors(found).keys()
+    if errors <= _BLUNT:
+        if end.outcome == "stopped":
+            return {}
+        if end.signal in _ASKED:
+            return {TERMINATED.id: []}
+    by_signal = _known().get(_BY_SIGNAL.get(end.signal or 0, ""))
     if by_signal is not None and not any(_known()[id].rank > by_signal.rank for id in found):
         return {by_signal.id: [], **found}
-    if outcome == "stuck":
+    if end.outcome == "stuck":
         return {STUCK.id: [], **found}
-    if outcome == "died" and exit_status == 0 and not errors:
+    if end.outcome == "died" and end.exit_status == 0 and not errors:
         return {QUIT.id: [], **found}
     return found
 
@@ -217,16 +279,6 @@ def _warned(lines: list[tuple[int, str]]) -> bool:
     A launch survives them, so any other cause is likelier.
     """
     return bool(lines) and all(_WARNING.search(line) for _, line in lines)
-
-
-def _signal(exit_status: int | None) -> int | None:
-    """Return the signal that ended it: -9 of Popen, 137 of a shell or a container.
-
-    Source: bash(1), EXIT STATUS.
-    """
-    if exit_status is None or exit_status == 0:
-        return None
-    return -exit_status if exit_status < 0 else exit_status - 128 if exit_status > 128 else None
 
 
 @dataclass
@@ -264,9 +316,12 @@ class _Log:
         It is the first of a failed launch, the last of an engine that was up. A line that only
         reports the failure of another process does not count.
         """
-        found = self.exceptions["up" if self.came_up else "starting"]
-        # an engine that is up survives the failures of requests, so its last error ended it
-        raised = [*reversed(found.raised)] if self.came_up else found.raised
+        found = self.exceptions["starting"]
+        raised = found.raised
+        if self.came_up:
+            # an engine that is up survives the failures of requests, so its last error ended it
+            found = self.exceptions["up"]
+            raised = found.raised[::-1]
         for line in (*raised, *reversed(found.loose)):
             if not _BLUNT.intersection(_signs(line[1])):
                 return line
