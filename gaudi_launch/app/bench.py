@@ -124,7 +124,9 @@ class BenchOutcome:
             return ExitCode.INTERRUPTED
         if not self.run.summary.get("failed"):
             return ExitCode.DONE
-        return ExitCode.FAILED if self.run.summary.get("completed") else ExitCode.ENGINE
+        if self.run.summary.get("completed"):
+            return ExitCode.FAILED
+        return ExitCode.ENGINE
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,9 @@ def _numbers(options: BenchOptions) -> BenchNumbers:
     from gaudi_launch.planning.parse import fraction, number, pair, seconds
 
     given = options
-    seed = number("--seed", given.seed, least=0, most=10**6) if given.seed is not None else None
+    seed = None
+    if given.seed is not None:
+        seed = number("--seed", given.seed, least=0, most=10**6)
     numbers = BenchNumbers(
         input=pair("--input", given.input or _INPUT),
         output=pair("--output", given.output or _OUTPUT),

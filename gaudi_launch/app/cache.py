@@ -93,7 +93,9 @@ class PruneLimits:
 
 def root_of(cache: Path | None) -> Path:
     """Return the cache root: the given one, else that of this user."""
-    return cache if cache is not None else cache_dir() / "recipes"
+    if cache is not None:
+        return cache
+    return cache_dir() / "recipes"
 
 
 def parts_here(machine: str | None) -> KeyParts:

@@ -104,7 +104,10 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     installed = detect(options.python or None)
     calibration = _calibration(installed)
     facts = installed.facts if installed is not None else {}
-    folder = options.scripts if options.scripts is not None else calibration.scripts_of(facts)
+    if options.scripts is not None:
+        folder = options.scripts
+    else:
+        folder = calibration.scripts_of(facts)
     scripts = read_scripts(folder, calibration)
     known = _known(options.model, options.trust_remote_code)
     supported = find("auto", installed).support(known, variables=os.environ)

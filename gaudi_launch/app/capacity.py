@@ -181,9 +181,9 @@ def _request(
     length, inputs = words.length, words.inputs
     if past and not (words.inputs or words.outputs):
         length = length or _length(past, model)
-        longest = (
-            min(max(tokens for _, tokens, _ in past), int(length) - 1) if length.isdigit() else 0
-        )
+        longest = 0
+        if length.isdigit():
+            longest = min(max(tokens for _, tokens, _ in past), int(length) - 1)
         inputs = f"1,{longest}" if longest > 0 else ""
     return request_for(model, ServedLengths(length, words.requests, inputs, words.outputs))
 

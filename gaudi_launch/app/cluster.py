@@ -235,11 +235,10 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
     needs_cards = not on_cpu(request.engine)
     wants = Wants(cards=request.cards, nodes=hosts, gaudi=needs_cards)
     # a snapshot of a simulated machine is one too
-    origin = (
-        source
-        if source.startswith(SIMULATED)
-        else str(load_document(source)["host"].get("origin", ""))
-    )
+    if source.startswith(SIMULATED):
+        origin = source
+    else:
+        origin = str(load_document(source)["host"].get("origin", ""))
     if origin.startswith(SIMULATED):
         host = with_own_address(one.member, replace(host, origin=origin), number)
     return replace(one, host=host, findings=tuple(quick(host, config, wants, engine)))

@@ -85,7 +85,9 @@ class FixResult:
 
     def exit_code(self, strict: bool) -> ExitCode:
         """Return failed when a repair failed, else the exit code of the findings."""
-        return ExitCode.FAILED if has_failed(self.outcomes) else self.after.exit_code(strict)
+        if has_failed(self.outcomes):
+            return ExitCode.FAILED
+        return self.after.exit_code(strict)
 
 
 def has_failed(outcomes: Sequence[RemedyOutcome]) -> bool:

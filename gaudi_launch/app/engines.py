@@ -67,9 +67,10 @@ def listing(python: str | None) -> EngineListing:
     for name in registry.ENGINES:
         engine = registry.find(name, installed)
         has = registry.has(installed, name)
-        where = (
-            image_of(engine) if engine.in_container else registry.interpreter_of(name, installed)
-        )
+        if engine.in_container:
+            where = image_of(engine)
+        else:
+            where = registry.interpreter_of(name, installed)
         facts = version_of(engine.identity.name, engine.identity.version)
         state = EngineState(
             name,
@@ -91,7 +92,9 @@ def _gateway() -> GatewayProgram | None:
     from gaudi_launch.gateway import program
 
     found = program.installed()
-    return None if found is None else GatewayProgram(str(found), program.version())
+    if found is None:
+        return None
+    return GatewayProgram(str(found), program.version())
 
 
 def _trial(name: str) -> PinTrial | None:

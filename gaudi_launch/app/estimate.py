@@ -107,7 +107,9 @@ class EstimateCase:
     @property
     def hardware(self) -> str:
         """Return the name of the product, or "cpu"."""
-        return self.accelerator.id if self.accelerator is not None else self.setup.generation
+        if self.accelerator is not None:
+            return self.accelerator.id
+        return self.setup.generation
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,9 @@ def _load(options: EstimateOptions) -> Load:
 def _tokens(flag: str, text: str, default: int) -> int:
     from gaudi_launch.planning.parse import tokens
 
-    return tokens(flag, text, most=_MOST_TOKENS) if text else default
+    if text:
+        return tokens(flag, text, most=_MOST_TOKENS)
+    return default
 
 
 def _model(path: str) -> tuple[Model, Shape]:
@@ -260,7 +264,9 @@ def _accelerator(asked: str) -> Accelerator:
 
 
 def _generation(product: Accelerator) -> Generation:
-    return "gaudi3" if product.id.startswith("gaudi3") else "gaudi2"
+    if product.id.startswith("gaudi3"):
+        return "gaudi3"
+    return "gaudi2"
 
 
 def _product_notes(product: Accelerator, cards: int) -> list[Message]:

@@ -200,7 +200,9 @@ def check_writes(model: Model) -> None:
 def _numbers(text: str) -> list[int] | None:
     from gaudi_launch.planning.parse import number
 
-    return [number("-n", word, 1, 64) for word in text.split(",")] if text else None
+    if not text:
+        return None
+    return [number("-n", word, 1, 64) for word in text.split(",")]
 
 
 def _accelerator(text: str) -> str:
@@ -305,7 +307,9 @@ def data_types(model: Model, given: str, engine: Engine | None = None) -> list[s
     named = read_dtype(given)
     if named:
         return [named]
-    expanded = engine.support(model, variables=os.environ).expanded_to if engine is not None else ""
+    expanded = ""
+    if engine is not None:
+        expanded = engine.support(model, variables=os.environ).expanded_to
     if expanded:
         return [expanded]
     if model.quantization:

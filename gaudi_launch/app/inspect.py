@@ -31,7 +31,10 @@ def inspect(path: str, revision: str | None = None) -> InspectedModel:
     from gaudi_launch.models.hub.remote import read_remote
     from gaudi_launch.models.sizing import kv_bytes_per_token
 
-    found = read_remote(path, revision) if looks_like_hub_id(path) else profiles.known_model(path)
+    if looks_like_hub_id(path):
+        found = read_remote(path, revision)
+    else:
+        found = profiles.known_model(path)
     profile = profiles.match(found)
     return InspectedModel(
         found, kv_bytes_per_token(found), profile.name if profile is not None else None

@@ -192,7 +192,10 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     _refuse_engine(prepared, cluster.kind)
     if nodes_of(cluster) > 1:
         prepared = _measured_for(prepared, nodes_of(cluster) * len(prepared.host.modules))
-    plan = prepared.plan() if nodes_of(cluster) == 1 else _over_nodes(prepared, cluster)
+    if nodes_of(cluster) == 1:
+        plan = prepared.plan()
+    else:
+        plan = _over_nodes(prepared, cluster)
     cached = None
     if prepared.engine.keeps_recipes:
         cached = with_cache(plan, prepared.request, prepared.host, cache_dir(), look=False)
@@ -389,12 +392,17 @@ def _needs(each: PlannedModel, cluster: KubernetesTarget, pages: int | None) -> 
     needs = needs_of(each.cards, each.host, each.config, demand)
     more: list[Message] = []
     release = release_of(each.plan.engine.label, each.plan.engine.version)
-    built = (release.built_image, release.scale_out_image) if release is not None else ()
-    if each.container.image in built:
+    if release is not None and each.container.image in (
+        release.built_image,
+        release.scale_out_image,
+    ):
         more.append(message("kubernetes.build", image=each.container.image))
     if 1 < each.cards < len(each.host.cards) and len(each.host.groups) > 1:
         more.append(message("kubernetes.groups", cards=each.cards))
-    assumed = [_assumed_node(each.host)] if each.host.origin.startswith(SIMULATED) else []
+    if each.host.origin.startswith(SIMULATED):
+        assumed = [_assumed_node(each.host)]
+    else:
+        assumed = []
     return replace(needs, notes=(*each.plan.warnings, *assumed, *needs.notes, *more))
 
 

@@ -233,9 +233,9 @@ def nodes_of(options: KubernetesOptions) -> int:
     """Return the number of nodes of one replica. Raises LaunchError (USAGE)."""
     from gaudi_launch.planning.parse import number
 
-    return (
-        number("--nodes", options.nodes or "2", 2, 64) if options.kind == "leaderworkerset" else 1
-    )
+    if options.kind != "leaderworkerset":
+        return 1
+    return number("--nodes", options.nodes or "2", 2, 64)
 
 
 def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int | None]:
@@ -321,11 +321,10 @@ def _secret(text: str, release: str, containers: list[Container]) -> tuple[str, 
     exported = tuple(
         dict.fromkeys(secret for container in containers for secret in container.secrets)
     )
-    names = (
-        tuple(dict.fromkeys(given.split(",")))
-        if given
-        else exported or (("HF_TOKEN",) if name else ())
-    )
+    if given:
+        names = tuple(dict.fromkeys(given.split(",")))
+    else:
+        names = exported or (("HF_TOKEN",) if name else ())
     for variable in names:
         if not _VARIABLE.fullmatch(variable):
             raise _usage("kubernetes.secret_name", found=variable)

@@ -195,7 +195,9 @@ def _median(figure: object) -> float | None:
     if not isinstance(figure, Mapping):
         return None
     value = figure.get("p50")
-    return float(value) if isinstance(value, int | float) and value > 0 else None
+    if isinstance(value, int | float) and value > 0:
+        return float(value)
+    return None
 
 
 @dataclass(frozen=True)
@@ -262,7 +264,9 @@ def _of_metrics(page: str, source: str, setup: RecordedSetup) -> list[SpeedMeasu
 
     def mean(name: str) -> float | None:
         count = sums.get(f"{name}_count", 0.0)
-        return sums.get(f"{name}_sum", 0.0) / count if count >= _FEWEST_REQUESTS else None
+        if count >= _FEWEST_REQUESTS:
+            return sums.get(f"{name}_sum", 0.0) / count
+        return None
 
     prompt, output = mean(_PROMPTS), mean(_TOKENS)
     tpot = next((found for name in (*_TPOT, _OLD_TPOT) if (found := mean(name)) is not None), None)

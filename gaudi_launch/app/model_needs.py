@@ -81,11 +81,10 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
     cannot be used.
     """
     repo = request.model if looks_like_hub_id(request.model) else ""
-    folder = (
-        find_local(repo, code=bool(request.trust_remote_code))
-        if repo
-        else Path(request.model).expanduser()
-    )
+    if repo:
+        folder = find_local(repo, code=bool(request.trust_remote_code))
+    else:
+        folder = Path(request.model).expanduser()
     there = folder is not None and folder.is_dir()
     known = known_model(str(folder) if there else request.model, must_exist=False)
     # the last part of a Hugging Face cache folder is its revision
@@ -164,7 +163,9 @@ def generation_of(host: Host) -> str:
 
     The 1.21 start script assumes g2.
     """
-    return "g3" if product_of(host).startswith("gaudi3") else "g2"
+    if product_of(host).startswith("gaudi3"):
+        return "g3"
+    return "g2"
 
 
 def _cards(request: Request, engine: Engine) -> int:
@@ -186,11 +187,14 @@ def _quant(
     calibration = inside.calibration
     # published measurements, and those in the engine's sources, are of the fork's modules
     has_published = calibration is not None and calibration.published
-    published = (
-        profiles.published_for(profile, known.name, generation, cards) if has_published else None
-    )
+    published = None
+    if has_published:
+        published = profiles.published_for(profile, known.name, generation, cards)
     family = calibration.family if calibration is not None else inside.profile_key
-    settings = profiles.profile_settings(profile, inside.profile_key, "fp8") if profile else []
+    if profile:
+        settings = profiles.profile_settings(profile, inside.profile_key, "fp8")
+    else:
+        settings = []
     wanted = measurements.MeasurementQuery(
         model=known.name,
         cards=cards,
@@ -243,7 +247,9 @@ def _weight_bytes(known: Model) -> int | None:
     if known.weight_bytes:
         return known.weight_bytes
     each = WEIGHT_BYTES.get(known.quantization or known.dtype or "bfloat16")
-    return int(known.parameters * each) if known.parameters and each else None
+    if known.parameters and each:
+        return int(known.parameters * each)
+    return None
 
 
 def _size(folder: Path) -> int:

@@ -74,7 +74,10 @@ def fetch(wanted: Wanted, reporter: Reporter) -> Pulled:
         listing = download.find(repo, revision, repo_type)
     else:
         listing = download.list_files(repo, wanted.source, revision, repo_type)
-    folder = wanted.to if wanted.to is not None else folder_for(repo, revision, repo_type)
+    if wanted.to is not None:
+        folder = wanted.to
+    else:
+        folder = folder_for(repo, revision, repo_type)
     reporter.say(text("pull.begin", repo=repo, source=listing.source, folder=str(folder)))
     if wanted.verify:
         download.forget(listing, folder)

@@ -202,7 +202,9 @@ def _install(
 ) -> InstalledPack:
     model = _place_model(manifest, folder, reporter)
     measured = _place_measurements(folder)
-    engine = _install_engine(manifest, folder, python, reporter) if manifest.engine.wheels else None
+    engine = None
+    if manifest.engine.wheels:
+        engine = _install_engine(manifest, folder, python, reporter)
     image = _load_image(manifest, folder, reporter)
     imported, skipped = _import_recipes(manifest, folder, options)
     return InstalledPack(manifest, engine, image, model, imported, skipped, measured)

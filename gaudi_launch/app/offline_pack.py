@@ -198,7 +198,9 @@ def _python(options: PackOptions, engine: PackEngine) -> str:
 
     if options.python is not None:
         return options.python
-    return base_python() if engine.kind == "anywhere" else shutil.which("python3") or sys.executable
+    if engine.kind == "anywhere":
+        return base_python()
+    return shutil.which("python3") or sys.executable
 
 
 def _version_of(python: str) -> str:
@@ -265,7 +267,10 @@ def _check_stage(order: _Order) -> None:
     record = _record(order.stage)
     if record is not None and record.get("request") == order.request:
         return
-    names = {path.name for path in order.stage.iterdir()} if order.stage.is_dir() else set()
+    if order.stage.is_dir():
+        names = {path.name for path in order.stage.iterdir()}
+    else:
+        names = set()
     is_new = not order.stage.exists() or (order.stage.is_dir() and names <= {LOCK})
     if not is_new:
         raise LaunchError(

@@ -330,4 +330,6 @@ def _tokens(flag: str, text: str | None) -> int | None:
 def _fraction(flag: str, text: str | None, least: float, most: float) -> str | None:
     from gaudi_launch.planning.parse import fraction
 
-    return None if text is None else fraction(flag, text, least, most)
+    if text is None:
+        return None
+    return fraction(flag, text, least, most)

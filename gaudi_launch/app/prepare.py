@@ -233,11 +233,6 @@ def prepare(
     from gaudi_launch.engines import registry
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.planning.balanced_cards import with_balanced_cards
-    from gaudi_launch.planning.engine_args import engine_args
-    from gaudi_launch.planning.passthrough import with_own_words
-    from gaudi_launch.planning.planner import refuse_options
-    from gaudi_launch.planning.secret_args import refuse_secret_args, with_secret_moved
-    from gaudi_launch.planning.support_answer import check_support
     from gaudi_launch.profiles import known_model
 
     options = merged(options)
@@ -247,33 +242,25 @@ def prepare(
     options = replace(options, machine=options.machine or simulated or None)
     # simulated cards need a model's sizes only
     must_exist = bring_with is not None and not simulated
-    if registry.in_container(request.engine):
-        # also with --force: other users of the machine can read the container's command line
-        refuse_secret_args(engine_args(user=request.extra))
-        request = replace(request, environment=_standing(request.environment))
-    else:
-        request = with_secret_moved(request, into_file=secret_file)
+    here = options.machine is None
+    request = _with_safe_secrets(request, into_file=secret_file)
     if request.model == "demo":
         request = _demo(request, bring_with, in_image=in_image)
-    elif bring_with is not None and options.machine is None:
+    elif bring_with is not None and here:
         # imports everything that runs services: not for a plan
         from gaudi_launch.services.preflight import check_folder
 
         check_folder(request)
+    installed = None
     with step("screen.step_engine"):
-        installed = (
-            None if in_image else _installed(request, must_exist, here=options.machine is None)
-        )
+        if not in_image:
+            installed = _installed(request, must_exist, here=here)
     engine = registry.find(
         _engine_name(request, installed, options.machine), installed, request.python
     )
-    request = with_config_file(request, engine, needed=must_exist and options.machine is None)
-    if request.tuning == "auto" and not registry.in_container(request.engine):
-        request = with_own_words(request, engine.identity, engine.lacks)
-    if not engine.needs_cards and request.python is None:
-        request = replace(request, python=engine.identity.python)
-    request = with_bucket_file(request, engine)
-    if options.machine is None:
+    request = with_config_file(request, engine, needed=must_exist and here)
+    request = _for_engine(request, engine)
+    if here:
         request = replace(request, libfabric_root=_libfabric_root())
     # an engine on the CPU needs no card, so the machine's cards are not read
     host = load(options.machine) if engine.needs_cards or options.machine else Host()
@@ -285,10 +272,7 @@ def prepare(
     with step("screen.step_model"):
         provision = provisions.look(request, host, engine, installed)
     engine = engine.suited(provision.known)
-    # unsupported options are reported before anything that could be missing for them
-    refuse_options(request, host, provision.known, engine)
-    supported = engine.innermost.support(provision.known, request.args, request.environment)
-    check_support(supported, force=request.force)
+    _refuse_unsupported(request, host, engine, provision.known)
     with step("screen.step_plan"):
         request = with_balanced_cards(
             request, host, provision.planned(provision.request_for(request)), engine
@@ -303,10 +287,48 @@ def prepare(
     if must_exist:
         provisions.check(provision)
     request = provision.request_for(request)
-    model = provision.planned(request) if not must_exist else known_model(request.model)
+    model = known_model(request.model) if must_exist else provision.planned(request)
     return Prepared(
         request, host, model, engine.suited(model), installed, options.machine, provision, compared
     )
+
+
+def _with_safe_secrets(request: Request, *, into_file: bool) -> Request:
+    """Return the request with secret options where other users cannot read them.
+
+    Raises LaunchError (USAGE) where that is impossible.
+    """
+    from gaudi_launch.engines.registry import in_container
+    from gaudi_launch.planning.engine_args import engine_args
+    from gaudi_launch.planning.secret_args import refuse_secret_args, with_secret_moved
+
+    if not in_container(request.engine):
+        return with_secret_moved(request, into_file=into_file)
+    # also with --force: other users of the machine can read the container's command line
+    refuse_secret_args(engine_args(user=request.extra))
+    return replace(request, environment=_standing(request.environment))
+
+
+def _for_engine(request: Request, engine: Engine) -> Request:
+    """Return the request with this engine's options, interpreter and bucket file."""
+    from gaudi_launch.engines.registry import in_container
+    from gaudi_launch.planning.passthrough import with_own_words
+
+    if request.tuning == "auto" and not in_container(request.engine):
+        request = with_own_words(request, engine.identity, engine.lacks)
+    if not engine.needs_cards and request.python is None:
+        request = replace(request, python=engine.identity.python)
+    return with_bucket_file(request, engine)
+
+
+def _refuse_unsupported(request: Request, host: Host, engine: Engine, model: Model) -> None:
+    """Refuse unsupported options, before anything that could be missing for them."""
+    from gaudi_launch.planning.planner import refuse_options
+    from gaudi_launch.planning.support_answer import check_support
+
+    refuse_options(request, host, model, engine)
+    supported = engine.innermost.support(model, request.args, request.environment)
+    check_support(supported, force=request.force)
 
 
 def _engine_name(request: Request, installed: Installed | None, machine: str | None) -> str:
@@ -412,7 +434,9 @@ def _installed(request: Request, needed: bool, here: bool) -> Installed | None:
     if registry.in_container(request.engine):
         return None
     if request.python is None and registry.in_embedded(request.engine):
-        return detect(str(cpu_install.python_path())) if cpu_install.engine_is_ready() else None
+        if not cpu_install.engine_is_ready():
+            return None
+        return detect(str(cpu_install.python_path()))
     # the embedded engine with Ray does not apply to another machine
     if request.python is None and registry.is_ray(request.engine) and here:
         from gaudi_launch.engines.ray_serve import install as ray_install

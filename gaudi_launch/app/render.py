@@ -147,7 +147,9 @@ class PlanToRender:
             and release.bare_image is not None
         ):
             return dockerfile(release, SetupExtras(read(), scale_out=True))
-        return None if release.whole_image is not None else dockerfile(release, SetupExtras(read()))
+        if release.whole_image is not None:
+            return None
+        return dockerfile(release, SetupExtras(read()))
 
 
 def script(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
@@ -282,7 +284,10 @@ def to_render(
     wanted = _absolute_paths(options)
     live = options.machine is None
     # the interpreter of another machine is known only by its path
-    elsewhere = None if live or not wanted.python or shutil.which(wanted.python) else wanted.python
+    if live or not wanted.python or shutil.which(wanted.python):
+        elsewhere = None
+    else:
+        elsewhere = wanted.python
     prepared = prepare(replace(wanted, python=None) if elsewhere else wanted)
     refuse_simulated(prepared)
     plan = prepared.plan(placement)
@@ -335,7 +340,9 @@ def _absolute_paths(options: LaunchOptions) -> LaunchOptions:
     from pathlib import Path
 
     def absolute(path: str | None) -> str | None:
-        return str(Path(path).expanduser().absolute()) if path else path
+        if path:
+            return str(Path(path).expanduser().absolute())
+        return path
 
     model = options.model
     if model and Path(model).expanduser().is_dir():

@@ -109,7 +109,9 @@ def key_of(name: str) -> str:
     for field in fields(LaunchOptions):
         option = option_of(field)
         if field.name == name and option is not None and option.names:
-            return "model" if name == "model" else option.names[-1].removeprefix("--")
+            if name == "model":
+                return "model"
+            return option.names[-1].removeprefix("--")
     raise KeyError(name)
 
 
@@ -337,7 +339,9 @@ def differences(saved: SavedPlan, options: LaunchOptions, plan: Plan) -> tuple[M
     modules = plan.placement.modules
     if modules != saved.cards:
         words = {"now": _list(modules), "saved": _list(saved.cards)}
-        id = "saved.other_cards" if len(modules) == len(saved.cards) else "saved.other_number"
+        id = "saved.other_number"
+        if len(modules) == len(saved.cards):
+            id = "saved.other_cards"
         found.append(message(id, file=file, **words))
     changed = _changed(saved.settings or {}, sent_settings(plan))
     if changed:

@@ -79,7 +79,9 @@ def pin_notes(release: Release, recipe: Recipe) -> tuple[str, ...]:
     if not recipe.constraints:
         is_published = recipe.image is not None and recipe.image == release.whole_image
         reason = None if is_published else no_constraints(release)
-        return (*lines, reason.render()) if reason is not None else tuple(lines)
+        if reason is not None:
+            return (*lines, reason.render())
+        return tuple(lines)
     lines.append(text("setup.pins", path=recipe.constraints))
     trial = trial_of(recipe.constraints)
     if trial is not None:
@@ -98,7 +100,9 @@ def pin_notes(release: Release, recipe: Recipe) -> tuple[str, ...]:
 
 def leftovers_of(engine: str, old: Path | None) -> Leftovers | None:
     """Return what a change of an engine leaves; None where nothing was replaced."""
-    return _leftovers(_versions(engine), old) if old is not None else None
+    if old is None:
+        return None
+    return _leftovers(_versions(engine), old)
 
 
 def roll_back(engine: str | None, *, dry_run: bool = False) -> RollBack:
@@ -189,9 +193,9 @@ def _services_from(folder: Path) -> tuple[str, ...]:
 
     names = []
     for service in registry.services():
-        engine = (
-            (store.read(service.folder, "plan.json") or {}).get("engine") if service.alive else None
-        )
+        engine = None
+        if service.alive:
+            engine = (store.read(service.folder, "plan.json") or {}).get("engine")
         python = engine.get("python") if isinstance(engine, dict) else None
         if isinstance(python, str) and folder.resolve() in Path(python).parent.resolve().parents:
             names.append(service.name)

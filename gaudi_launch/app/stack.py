@@ -299,7 +299,9 @@ class StackTarget:
     @property
     def names(self) -> tuple[str, ...]:
         """Return all of them."""
-        return (self.gateway, *self.engines) if self.gateway else self.engines
+        if self.gateway:
+            return (self.gateway, *self.engines)
+        return self.engines
 
 
 def target(model: str = "", stack: str = "") -> StackTarget:

@@ -44,7 +44,9 @@ class StackService:
     @property
     def modules(self) -> tuple[int, ...]:
         """Return its cards of this machine; simulated ones are none."""
-        return () if self.plan.engine.simulated else self.plan.placement.modules
+        if self.plan.engine.simulated:
+            return ()
+        return self.plan.placement.modules
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,9 @@ def _in_cluster(service: StackService) -> LaunchOptions:
     """Return a service's options for a pod: the number of its cards only."""
     from gaudi_launch.app.kubernetes import at_home
 
-    cards = str(len(service.plan.placement.modules)) if service.modules else service.options.cards
+    cards = service.options.cards
+    if service.modules:
+        cards = str(len(service.plan.placement.modules))
     # a pod has the interpreter of its image
     options = replace(service.options, modules=None, cards=cards, port=None, python=None)
     return at_home(options, options.machine, "")

@@ -136,7 +136,9 @@ def _row(
     if answer.status is not SupportStatus.NO:
         fewest = cards.of(engine, answer)
     answered = answers(facts.engine, facts.version, facts.label)
-    token = kv_bytes_per_token(model, rules=answer.cache_rules) if answer.caches else None
+    token = None
+    if answer.caches:
+        token = kv_bytes_per_token(model, rules=answer.cache_rules)
     return SupportRow(facts.label, answer, facts, fewest, is_installed, answered, token)
 
 
@@ -160,7 +162,10 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
     except LaunchError as error:
         return replace(answer, status=SupportStatus.NO, reasons=(*answer.reasons, error.text))
     if _needs_conversion(product, engine, model):
-        status = SupportStatus.LIMITED if answer.status is SupportStatus.RUNS else answer.status
+        if answer.status is SupportStatus.RUNS:
+            status = SupportStatus.LIMITED
+        else:
+            status = answer.status
         return replace(
             answer, status=status, reasons=(*answer.reasons, message("support.converted"))
         )
@@ -192,7 +197,10 @@ class _FewestCards:
     def of(self, engine: Engine, answer: ModelSupport) -> int | None:
         """Return the number; None where the sizes are unknown or no number fits."""
         # versions with the same label have the same memory rules; images do not
-        name = engine.identity.label if engine.needs_interpreter else engine.identity.exact
+        if engine.needs_interpreter:
+            name = engine.identity.label
+        else:
+            name = engine.identity.exact
         key = (name, answer.expanded_to, answer.cache_rules)
         if key not in self._found:
             self._found[key] = self._count(engine, answer)

@@ -120,7 +120,9 @@ def demand_of(given: TrafficOptions) -> Demand:
         raise LaunchError("capacity.one_demand", ExitCode.USAGE)
     if given.concurrency:
         return Demand(clients=number("--concurrency", given.concurrency, 1, _MOST_CLIENTS))
-    return Demand(rate=read_rate(given.rate)) if given.rate else Demand()
+    if given.rate:
+        return Demand(rate=read_rate(given.rate))
+    return Demand()
 
 
 def past_of(given: TrafficOptions, *, usual: str = "") -> PastTraffic:
@@ -200,7 +202,9 @@ def rate_of_trace(past: list[TrafficRequest] | None, notes: list[Message]) -> fl
 def read_rate(text: str) -> float:
     """Return requests per second. Raises LaunchError (USAGE)."""
     match = re.fullmatch(_NUMBER + r"(?:\s*/\s*([a-z]+))?", text.strip())
-    value = float(match.group(1)) / _PER.get(match.group(2) or "s", math.inf) if match else 0.0
+    value = 0.0
+    if match:
+        value = float(match.group(1)) / _PER.get(match.group(2) or "s", math.inf)
     if not 0 < value <= _MOST_RATE:
         raise LaunchError(
             "capacity.bad_rate", ExitCode.USAGE, found=text, most=f"{_MOST_RATE:,.0f}"
@@ -211,7 +215,9 @@ def read_rate(text: str) -> float:
 def read_latency(flag: str, text: str) -> float:
     """Return the seconds of a latency. Raises LaunchError (USAGE)."""
     match = re.fullmatch(_NUMBER + r"\s*(ms|s)?", text.strip())
-    value = float(match.group(1)) / (1000 if match.group(2) == "ms" else 1) if match else 0.0
+    value = 0.0
+    if match:
+        value = float(match.group(1)) / (1000 if match.group(2) == "ms" else 1)
     if not 0 < value < 1e6:
         raise LaunchError("capacity.bad_time", ExitCode.USAGE, flag=flag, found=text)
     return value

@@ -356,7 +356,9 @@ def noise_of(starts: Sequence[TuneStart]) -> float:
         scores = [figure.score for figure in start.figures]
         if len(scores) > 1 and start.score > 0:
             shares.append((max(scores) - min(scores)) / 2 / start.score)
-    return max(_LEAST_NOISE, *shares) if shares else _UNKNOWN_NOISE
+    if shares:
+        return max(_LEAST_NOISE, *shares)
+    return _UNKNOWN_NOISE
 
 
 def decide(state: TuneState) -> tuple[TuneStart, TuneStart | None, float]:

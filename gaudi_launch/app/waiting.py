@@ -87,7 +87,9 @@ def phase(service: ServiceRecord) -> str:
         return text("services.phase_ready")
     words = text(f"serve.phase_{service.phase}")
     done, total = service.state.get("done"), service.state.get("total")
-    return f"{words} {done}/{total}" if service.alive and total else words
+    if service.alive and total:
+        return f"{words} {done}/{total}"
+    return words
 
 
 def _progress(state: Mapping[str, Any]) -> LaunchProgress:

@@ -97,7 +97,10 @@ def read(
     from gaudi_launch.profiles import known_model
 
     request = to_request(replace(options, model=options.model or _NO_MODEL))
-    model = known_model(request.model, False) if options.model else Model(path="", name="")
+    if options.model:
+        model = known_model(request.model, False)
+    else:
+        model = Model(path="", name="")
     assumptions: list[Message] = []
     if not options.model:
         assumptions.append(message("warmup.assume_model"))

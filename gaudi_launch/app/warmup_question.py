@@ -102,11 +102,9 @@ def asked_engine(
     supported = engine.support(model, request.args, request.environment)
     notes = [*check_support(supported, force=request.force), *drawn.warnings]
     used = buckets_of(engine, drawn.settings, drawn.context, notes, physical)
-    ask = (
-        engine.bucket_question(drawn.settings, drawn.context, physical)
-        if used is not None
-        else None
-    )
+    ask = None
+    if used is not None:
+        ask = engine.bucket_question(drawn.settings, drawn.context, physical)
     cost = step_time_in(drawn.context, engine)
     chooses = engine.chooses_prompts(drawn.context)
     return AskedEngine(
@@ -150,7 +148,8 @@ def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: in
     if request.modules is not None:
         check_named(request.modules, cards)
     modules = host.modules or tuple(range(cards))
-    placement = (
-        Placement(modules[:cards]) if cards <= len(modules) else place(request, host, engine)
-    )
+    if cards <= len(modules):
+        placement = Placement(modules[:cards])
+    else:
+        placement = place(request, host, engine)
     return draft(request, host, model, engine, placement)

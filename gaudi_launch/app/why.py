@@ -85,7 +85,9 @@ def _installed(service: ServiceRecord | None) -> Installed | None:
     except LaunchError as error:
         _log.debug("the engine's packages are not compared: %s", error)
         return None
-    return found if found is not None and found.engine else None
+    if found is not None and found.engine:
+        return found
+    return None
 
 
 def _is_from(installed: Installed, text: str) -> bool:
