@@ -33,7 +33,9 @@ def exit_code(rows: list[CheckRow]) -> ExitCode:
     failed = [row for row in rows if row.verdict == "fail"]
     if not failed:
         return ExitCode.DONE
-    return ExitCode.ENGINE if any(row.fault == "engine" for row in failed) else ExitCode.FAILED
+    if any(row.fault == "engine" for row in failed):
+        return ExitCode.ENGINE
+    return ExitCode.FAILED
 
 
 @dataclass
@@ -90,9 +92,10 @@ async def check(
     for name in (*NAMES[:2], facts.task, "long", "speed") if facts.task else NAMES:
         if name not in {row.name for row in rows}:
             no_tgi = name == "generate" and facts.served is not None
-            sentence = (
-                message("measure.check_no_tgi") if no_tgi else message("measure.check_not_asked")
-            )
+            if no_tgi:
+                sentence = message("measure.check_no_tgi")
+            else:
+                sentence = message("measure.check_not_asked")
             rows.append(CheckRow(name, "skip", sentence))
             said(rows[-1])
     return rows
@@ -187,7 +190,9 @@ async def _chat(client: Client, served: server.ServerFacts, facts: _Facts) -> Ch
         return CheckRow(
             "chat", "fail", message("measure.check_empty"), answer.seconds, values, "engine"
         )
-    id = "measure.check_chat" if facts.form == "chat" else "measure.check_chat_other"
+    id = "measure.check_chat_other"
+    if facts.form == "chat":
+        id = "measure.check_chat"
     sentence = message(id, text=_shown(facts.text), form=facts.form)
     return CheckRow("chat", "ok", sentence, answer.seconds, values)
 
@@ -234,7 +239,10 @@ def edge(target: Target, served: server.ServerFacts, answer: int = _ANSWER) -> t
         limit = int(planned)
     most = limit - answer if limit is not None else None
     if served.longest_input is not None:
-        most = min(served.longest_input, most) if most is not None else served.longest_input
+        if most is not None:
+            most = min(served.longest_input, most)
+        else:
+            most = served.longest_input
     if most is not None:
         most = max(1, most)
     top = _top_bucket(target.plan)

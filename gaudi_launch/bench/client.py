@@ -41,7 +41,9 @@ class ServerError(Exception):
     @property
     def short(self) -> str:
         """Return the kind, with the status, for counting."""
-        return f"status {self.status}" if self.kind == "status" else self.kind
+        if self.kind == "status":
+            return f"status {self.status}"
+        return self.kind
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,9 @@ class ComparedFigure:
 
     @property
     def percent(self) -> float | None:
-        return 100 * self.difference / self.before if self.before else None
+        if not self.before:
+            return None
+        return 100 * self.difference / self.before
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -97,7 +99,9 @@ def _row(
 def _plain(before: float, after: float, more_is_better: bool) -> Verdict:
     if abs(after - before) < _PLAIN_SHARE * abs(before) or before == after:
         return "same"
-    return "better" if (after > before) == more_is_better else "worse"
+    if (after > before) == more_is_better:
+        return "better"
+    return "worse"
 
 
 def _scatter(before: Sequence[float], after: Sequence[float]) -> dict[str, tuple[float, float]]:

@@ -54,7 +54,9 @@ class Conversation:
         """
         asked: protocols.Message = {"role": "user", "content": words}
         first = [{"role": "system", "content": self.system}] if self.system else []
-        tokens = self.tokens if self.tokens is not None or self.form == "chat" else _PLAIN_TOKENS
+        tokens = self.tokens
+        if tokens is None and self.form != "chat":
+            tokens = _PLAIN_TOKENS
         question = protocols.Prompt((*first, *self.messages, asked), tokens, self.temperature)
         pieces: list[str] = []
 

@@ -54,9 +54,9 @@ def find_guidellm() -> str | None:
     if program is None:
         return None
     shown = _output([program, "run", "--help"])
-    return (
-        program if shown is not None and "--profile" in shown and "--constraint" in shown else None
-    )
+    if shown is not None and "--profile" in shown and "--constraint" in shown:
+        return program
+    return None
 
 
 _HAS_CLIENT = (
@@ -124,11 +124,10 @@ def vllm_words(python: str, load: ToolLoad, report: Path) -> list[str]:
 
     It reads the key from OPENAI_API_KEY.
     """
-    pace = (
-        ["--request-rate", f"{load.rate:g}"]
-        if load.rate is not None
-        else ["--max-concurrency", str(load.concurrency or 1)]
-    )
+    if load.rate is not None:
+        pace = ["--request-rate", f"{load.rate:g}"]
+    else:
+        pace = ["--max-concurrency", str(load.concurrency or 1)]
     return [
         python,
         *("-m", "vllm.entrypoints.cli.main", "bench", "serve"),
@@ -207,11 +206,9 @@ def _run(
         try:
             # its output is progress: our stdout is for the result
             done = interrupt.run(argv, cwd=folder, env=environment, streams=interrupt.MIXED)
-            report = (
-                json.loads((folder / "report.json").read_text(encoding="utf-8"))
-                if not done.returncode
-                else None
-            )
+            report = None
+            if not done.returncode:
+                report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise LaunchError(
                 "measure.tool_failed", ExitCode.FAILED, tool=name, why=str(error)
@@ -261,11 +258,10 @@ def guidellm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
     Its TPOT includes the first token, so its gap between tokens is used as ours.
     """
     benchmarks = report.get("benchmarks")
-    first = (
-        benchmarks[0]
-        if isinstance(benchmarks, list) and benchmarks and isinstance(benchmarks[0], dict)
-        else {}
-    )
+    if isinstance(benchmarks, list) and benchmarks and isinstance(benchmarks[0], dict):
+        first = benchmarks[0]
+    else:
+        first = {}
     metrics = first.get("metrics")
     metrics = metrics if isinstance(metrics, dict) else {}
 

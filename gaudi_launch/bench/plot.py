@@ -68,13 +68,17 @@ def terminal(
 
 
 def _level(share: float, levels: int) -> int:
-    return 0 if share <= 0 else max(1, round(share * (levels - 1)))
+    if share <= 0:
+        return 0
+    return max(1, round(share * (levels - 1)))
 
 
 def _ms(seconds: float) -> str:
     if seconds < 0.9995:
         return f"{1000 * seconds:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    return f"{seconds:.0f} s"
 
 
 def titles(runs: Sequence[BenchRun]) -> tuple[str, str]:

@@ -77,11 +77,15 @@ async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
     plain = server.counter(asking.client, asking.served, "completions")
     short = server.text(16, 16)
     alone, counted_tokens = await plain(short), await count(short)
-    around = counted_tokens - alone if counted_tokens is not None and alone is not None else None
+    around = None
+    if counted_tokens is not None and alone is not None:
+        around = counted_tokens - alone
 
     async def fitting(words: str) -> int | None:
         counted = await plain(words) if around is not None else None
-        return counted + around if counted is not None and around is not None else None
+        if counted is not None and around is not None:
+            return counted + around
+        return None
 
     prompt, counted = await server.fitted(fitting, ruler, tokens, server.new_seed())
     answer = await asking.put((prompt,))

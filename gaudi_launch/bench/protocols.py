@@ -235,11 +235,9 @@ def _read(form: Form, document: Any, piece: bool = False) -> _Event | None:
     """
     if not isinstance(document, dict) or "error" in document:
         return None
-    return (
-        _read_generate(document, piece)
-        if form == "generate"
-        else _read_openai(form, document, piece)
-    )
+    if form == "generate":
+        return _read_generate(document, piece)
+    return _read_openai(form, document, piece)
 
 
 def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event | None:
@@ -280,7 +278,9 @@ def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
     input_tokens = count_of(facts, "input_length")
     if not piece:
         text = document.get("generated_text")
-        return _Event(text, "", input_tokens, tokens, ended) if isinstance(text, str) else None
+        if not isinstance(text, str):
+            return None
+        return _Event(text, "", input_tokens, tokens, ended)
     token = document.get("token")
     if not isinstance(token, dict):
         return None
@@ -299,11 +299,9 @@ def _words(delta: Mapping[str, Any], name: str) -> str:
 def count_of(counts: Mapping[str, Any], name: str) -> int | None:
     """Return the server's count of tokens; None for other values."""
     value = counts.get(name)
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9
-        else None
-    )
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9:
+        return value
+    return None
 
 
 def refused(reply: Reply) -> ServerError:

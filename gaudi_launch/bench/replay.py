@@ -54,7 +54,9 @@ async def replay(
     Returns the samples of those that were sent, by arrival.
     """
     state = Going(len(workload.requests))
-    places = asyncio.Semaphore(workload.concurrency) if workload.concurrency is not None else None
+    places = None
+    if workload.concurrency is not None:
+        places = asyncio.Semaphore(workload.concurrency)
     samples: dict[int, Sample] = {}
     began = time.perf_counter()
 

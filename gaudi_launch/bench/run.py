@@ -31,12 +31,14 @@ _MOST_FILES = 1 << 16
 
 def problem(error: ServerError, url: str) -> LaunchError:
     """Return the LaunchError of a server that cannot be queried."""
-    code = (
-        ExitCode.ENGINE
-        if error.kind in ("timeout", "cut", "protocol") or error.status >= 500
-        else ExitCode.FAILED
-    )
-    id = "measure.fail_key" if error.status in (401, 403) else f"measure.fail_{error.kind}"
+    if error.kind in ("timeout", "cut", "protocol") or error.status >= 500:
+        code = ExitCode.ENGINE
+    else:
+        code = ExitCode.FAILED
+    if error.status in (401, 403):
+        id = "measure.fail_key"
+    else:
+        id = f"measure.fail_{error.kind}"
     return LaunchError("measure.no_server", code, url=url, words=_sentence(id, error))
 
 
@@ -155,7 +157,10 @@ def _speed_facts(plan: Mapping[str, Any]) -> dict[str, Any] | None:
 def _values(plan: Mapping[str, Any], name: str) -> list[str]:
     """Return the value of a setting of a plan, no element where it is not set."""
     settings = plan.get("settings")
-    known = [one for one in settings if isinstance(one, dict)] if isinstance(settings, list) else []
+    if isinstance(settings, list):
+        known = [one for one in settings if isinstance(one, dict)]
+    else:
+        known = []
     return [str(one.get("value")) for one in known if one.get("name") == name]
 
 

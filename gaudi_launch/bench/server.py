@@ -51,7 +51,10 @@ class ServerFacts:
 async def look(client: Client, model: str | None = None) -> ServerFacts:
     """Query the models and limits. Raises ServerError."""
     info = await client.ask("/info")
-    facts = info.document if info.status == 200 and isinstance(info.document, dict) else {}
+    if info.status == 200 and isinstance(info.document, dict):
+        facts = info.document
+    else:
+        facts = {}
     tgi = "model_id" in facts
     reply = await client.ask("/v1/models")
     entry = first_model(reply.document) if reply.status == 200 else None
@@ -78,11 +81,9 @@ async def look(client: Client, model: str | None = None) -> ServerFacts:
         simulated=owner == SIMULATED_OWNER,
     )
     longest = entry.get("max_model_len")
-    return (
-        replace(_with_limits(served, facts), longest=longest)
-        if _length(longest)
-        else _with_limits(served, facts)
-    )
+    if _length(longest):
+        return replace(_with_limits(served, facts), longest=longest)
+    return _with_limits(served, facts)
 
 
 def _length(value: object) -> bool:
@@ -281,7 +282,9 @@ def counter(client: Client, served: ServerFacts, form: Form) -> Count:
             question["prompt"] = prompt
         reply = await client.ask("/tokenize", question)
         found = reply.document
-        counted = found.get("count") if reply.status == 200 and isinstance(found, dict) else None
+        counted = None
+        if reply.status == 200 and isinstance(found, dict):
+            counted = found.get("count")
         return counted if isinstance(counted, int) else None
 
     return count

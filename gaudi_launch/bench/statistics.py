@@ -21,11 +21,15 @@ RATES = ("request_rate", "output_rate", "total_rate")
 
 
 def ttft(sample: Sample) -> float | None:
-    return sample.first - sample.at if sample.first is not None else None
+    if sample.first is None:
+        return None
+    return sample.first - sample.at
 
 
 def latency(sample: Sample) -> float | None:
-    return sample.last - sample.at if sample.last is not None else None
+    if sample.last is None:
+        return None
+    return sample.last - sample.at
 
 
 def tpot(sample: Sample) -> float | None:

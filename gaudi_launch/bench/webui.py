@@ -96,7 +96,10 @@ async def respond(
         try:
             await task
         except ServerError as error:
-            id = "measure.fail_key" if error.status in (401, 403) else f"measure.fail_{error.kind}"
+            if error.status in (401, 403):
+                id = "measure.fail_key"
+            else:
+                id = f"measure.fail_{error.kind}"
             sentence = text(id, why=error.detail, status=error.status)
             yield [*_shown(thought, answered), _titled(text("measure.webui_error"), sentence)]
     finally:
@@ -106,7 +109,9 @@ async def respond(
 
 def _shown(thought: str, answered: str) -> list[dict[str, Any]]:
     found = [_titled(text("measure.webui_thought"), thought)] if thought else []
-    return [*found, {"role": "assistant", "content": answered}] if answered else found
+    if answered:
+        return [*found, {"role": "assistant", "content": answered}]
+    return found
 
 
 def _titled(title: str, words: str) -> dict[str, Any]:

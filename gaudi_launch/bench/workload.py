@@ -67,7 +67,9 @@ def made_up(
 
 
 def _range(ends: tuple[int, int]) -> str:
-    return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]}-{ends[1]}"
+    if ends[0] == ends[1]:
+        return str(ends[0])
+    return f"{ends[0]}-{ends[1]}"
 
 
 def within(
