@@ -53,11 +53,15 @@ class BucketFamily:
 
         It has the padding limit where the family has it.
         """
-        return "linear-limit" if with_limit and "linear-limit" in self.models else "linear"
+        if with_limit and "linear-limit" in self.models:
+            return "linear-limit"
+        return "linear"
 
 
 def _linear_unless_exponential(env: Env, with_limit: bool) -> str:
-    return "exponential" if is_true(env.get(EXPONENTIAL_SWITCH) or "false") else "linear"
+    if is_true(env.get(EXPONENTIAL_SWITCH) or "false"):
+        return "exponential"
+    return "linear"
 
 
 def _exponential_unless_linear(env: Env, with_limit: bool) -> str:

@@ -106,7 +106,9 @@ def _written_out(match: re.Match[str]) -> str:
     if step == 0:
         return match[0]
     numbers = range(start, stop, step)
-    return match[0] if len(numbers) > RANGE_LIMIT else repr(list(numbers))
+    if len(numbers) > RANGE_LIMIT:
+        return match[0]
+    return repr(list(numbers))
 
 
 def write(buckets: Buckets) -> str:

@@ -190,7 +190,10 @@ def spaced(
     knee = maximum / number if long_context else maximum
     for i in range(by_ratio):
         exact = minimum * (knee / minimum) ** ((1.0 / float(by_ratio - 1)) * i)
-        value = maximum if i == number - 1 and last_exact else math.ceil(exact / step) * step
+        if i == number - 1 and last_exact:
+            value = maximum
+        else:
+            value = math.ceil(exact / step) * step
         if value in values:
             value_or_none = _nearest(free.difference(values), exact)
             if value_or_none is None:
@@ -207,7 +210,9 @@ def spaced(
 
 
 def _nearest(free: set[int], exact: float) -> int | None:
-    return min(free, key=lambda value: abs(value - exact)) if free else None
+    if not free:
+        return None
+    return min(free, key=lambda value: abs(value - exact))
 
 
 def spaced_once(
@@ -259,4 +264,6 @@ def by_step(value: int, config: Sequence[int]) -> int:
     power = minimum
     while value > power:
         power *= 2
-    return power if power <= step else (value + step - 1) // step * step
+    if power <= step:
+        return power
+    return (value + step - 1) // step * step

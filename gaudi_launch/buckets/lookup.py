@@ -98,7 +98,9 @@ class BucketTable:
         if self._cells is None:
             self._cells = self._fill(sizes)
         index = self._cells[(indices[0] * sizes[1] + indices[1]) * sizes[2] + indices[2]]
-        return self.buckets[index] if index < len(self.buckets) else None
+        if index < len(self.buckets):
+            return self.buckets[index]
+        return None
 
     def _scan(self, batch: int, query: int, context: int) -> Bucket | None:
         start = bisect_left(self.buckets, [batch, query, context])

@@ -108,9 +108,10 @@ def read_timed(source: str) -> tuple[list[RequestLengths], bool]:
 
 def read_past(source: str) -> PastRequests:
     """Return requests as `read_workload`, with everything that the source states."""
-    text = (
-        fetch_metrics(source) if source.startswith(("http://", "https://")) else _text(Path(source))
-    )
+    if source.startswith(("http://", "https://")):
+        text = fetch_metrics(source)
+    else:
+        text = _text(Path(source))
     found = _parse(text)
     if not found.requests:
         raise LaunchError("warmup.trace_empty", ExitCode.USAGE, source=source)
@@ -121,7 +122,10 @@ def fetch_metrics(url: str) -> str:
     """Return the /metrics page of a server. Raises LaunchError (FAILED)."""
     import requests
 
-    address = url if url.rstrip("/").endswith("/metrics") else url.rstrip("/") + "/metrics"
+    if url.rstrip("/").endswith("/metrics"):
+        address = url
+    else:
+        address = url.rstrip("/") + "/metrics"
     try:
         page = http_client.get(address, seconds=_METRICS_SECONDS, most_bytes=_MOST_METRICS_BYTES)
     except requests.RequestException as error:
@@ -156,7 +160,9 @@ def parse_workload(text: str) -> list[RequestLengths]:
 def _parse(text: str) -> PastRequests:
     if "vllm:request_prompt_tokens_bucket" in text:
         return PastRequests(parse_metrics(text))
-    return _requests(_json_rows(text)) if text.lstrip()[:1] in ("{", "[") else _of_csv(text)
+    if text.lstrip()[:1] in ("{", "["):
+        return _requests(_json_rows(text))
+    return _of_csv(text)
 
 
 def parse_csv(text: str) -> list[RequestLengths]:

@@ -130,9 +130,10 @@ def choose_prompts(
     def padded(one: Tried) -> Tried:
         bounds = replace(limits, max_num_prefill_seqs=one.prompts)
         same = replace(question, limits=bounds)
-        delivered = (
-            plan_for_engine(same, workload, ask, cost=cost) if traced else planned(same, ask, cost)
-        )
+        if traced:
+            delivered = plan_for_engine(same, workload, ask, cost=cost)
+        else:
+            delivered = planned(same, ask, cost)
         row = used_row(delivered, own_file=own_file)
         if row.buckets is None:
             return replace(one, graphs=row.graphs)
@@ -181,7 +182,9 @@ def _simulated(limits: EngineLimits, requests: Requests, cost: StepTime) -> tupl
     import numpy as np
 
     shapes, times = serve(requests, limits, cost, concurrency=limits.max_num_seqs)
-    ttft = float(np.nanmean(times.first - times.came)) if not np.isnan(times.first).all() else 0.0
+    ttft = 0.0
+    if not np.isnan(times.first).all():
+        ttft = float(np.nanmean(times.first - times.came))
     return shapes, Tried(limits.max_num_prefill_seqs, shapes.milliseconds(cost), ttft)
 
 

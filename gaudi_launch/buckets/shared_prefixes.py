@@ -80,7 +80,9 @@ def shared_prefixes(
         found.append(SharedPrefix(max(0, min(shared, tokens - 1)), brought - oldest))
         brought += max(0, tokens - known * _BLOCK)
         used.update(dict.fromkeys(line.hashes, brought))
-    return tuple(found) if any(each.tokens for each in found) else ()
+    if not any(each.tokens for each in found):
+        return ()
+    return tuple(found)
 
 
 def _known(hashes: Sequence[int], used: Mapping[int, int]) -> int:

@@ -112,7 +112,9 @@ def _script_environment(family: str, algorithm: str, limits: EngineLimits) -> di
     """Return what the start script exports for this algorithm."""
     rules = FAMILIES[family]
     if rules.script is None:
-        return {"VLLM_CONTIGUOUS_PA": "true"} if limits.contiguous_pa else {}
+        if not limits.contiguous_pa:
+            return {}
+        return {"VLLM_CONTIGUOUS_PA": "true"}
     if algorithm == "exponential":
         return {}
     ranges = script_ranges(family, limits)

@@ -118,7 +118,9 @@ def _entry(entry: Any) -> Measured | None:
         )
     except (TypeError, KeyError, ValueError, AttributeError):
         return None
-    return found if found.graphs > 0 and 0 < found.seconds < 1e7 else None
+    if found.graphs > 0 and 0 < found.seconds < 1e7:
+        return found
+    return None
 
 
 def record(path: Path, measured: Measured) -> None:

@@ -319,7 +319,9 @@ def assemble(
         grid = Grid(decode_rows())
         if not grid.count():
             raise _zero("decode")
-        return _with_speculation(flags, args, grid) if args.num_speculative_tokens else grid
+        if args.num_speculative_tokens:
+            return _with_speculation(flags, args, grid)
+        return grid
 
     longest = prompt.max_query()
     return EngineModel(

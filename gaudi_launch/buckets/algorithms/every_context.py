@@ -68,7 +68,9 @@ def _linear(env: Env, args: Arguments, *, with_limit: bool) -> EngineModel:
     longest_prompt = prompt_seq[2]
 
     def contexts(query: int) -> Sequence[int]:
-        return range(int((longest_prompt - query) // block) + 2) if config.prefix_caching else (0,)
+        if config.prefix_caching:
+            return range(int((longest_prompt - query) // block) + 2)
+        return (0,)
 
     batches, lengths = ladder(*prompt_bs), ladder(*prompt_seq)
     if not batches or not lengths:

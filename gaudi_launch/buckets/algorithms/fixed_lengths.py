@@ -61,7 +61,9 @@ def _model(
     prompt = Grid(prompt_rows(batches, queries, budget, budget), by_area=True)
 
     def block_config() -> list[Any]:
-        return [*decode_block[:2], args.blocks, *decode_block[3:]] if to_cache else decode_block
+        if to_cache:
+            return [*decode_block[:2], args.blocks, *decode_block[3:]]
+        return decode_block
 
     def decode() -> Grid:
         most = decode_bs[2] * (args.num_speculative_tokens + 1)

@@ -131,7 +131,10 @@ def _paged(
     prefill: list[list[int]] = []
     if prompts:
         fits = min(limits.prefill_tokens, limits.batch_size * _aligned_total(limits))
-        longest = limits.input_tokens if limits.model_tokens is None else limits.model_tokens
+        if limits.model_tokens is None:
+            longest = limits.input_tokens
+        else:
+            longest = limits.model_tokens
         prefill = [
             [b, s]
             for b in ladders.prompt_bs
@@ -175,7 +178,10 @@ def _spaced(low: int, high: int, number: int, *, last_exact: bool) -> list[int]:
     values: set[int] = set()
     for i in range(number):
         exact = low * (high / low) ** ((1.0 / float(number - 1)) * i)
-        value = high if i == number - 1 and last_exact else min(math.ceil(exact / low) * low, high)
+        if i == number - 1 and last_exact:
+            value = high
+        else:
+            value = min(math.ceil(exact / low) * low, high)
         if value in values:
             left = free - values
             if not left:

@@ -127,7 +127,10 @@ def aim_for(
             (float(time), int(tokens), int(output)) for time, tokens, output in workload
         )
     expected = _expect(workload, limits, cost, trace_share)
-    shapes = _heat(expected.shapes, limits, ask.reduce) if ask.reduce else expected.shapes
+    if ask.reduce:
+        shapes = _heat(expected.shapes, limits, ask.reduce)
+    else:
+        shapes = expected.shapes
     return Aim(expected, shapes, len(corners(limits)) + 1)
 
 
@@ -194,7 +197,9 @@ class _Solver:
         The engine's way of counting blocks in use makes no difference.
         """
         last = batch == self.limits.max_num_seqs
-        return max(batch, self.limits.num_blocks) if last else self.limits.block_top(batch)
+        if last:
+            return max(batch, self.limits.num_blocks)
+        return self.limits.block_top(batch)
 
     def at(self, price: float, thorough: bool = False) -> Buckets:
         if price not in self.made:

@@ -125,7 +125,9 @@ def _phase(
     from gaudi_launch.buckets.ladders import fallback
 
     assert callable(time)
-    exact = float(shapes.weight @ time(shapes.batch, shapes.size)) if len(shapes) else 0.0
+    exact = 0.0
+    if len(shapes):
+        exact = float(shapes.weight @ time(shapes.batch, shapes.size))
     if not len(shapes):
         return 0.0, 0.0, 0.0
     table = np.asarray(sorted(buckets), dtype=np.int64).reshape(-1, 3)

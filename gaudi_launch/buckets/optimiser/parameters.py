@@ -127,11 +127,9 @@ def _ladders(minimum: int, step: int, top: int, limited: bool) -> list[tuple[Ran
     """Return the ladders of these settings that reach ``top``."""
     if not limited:
         high = -(-top // step) * step
-        return (
-            [((minimum, step, high), ladders.linear(minimum, step, high))]
-            if minimum <= step
-            else []
-        )
+        if minimum <= step:
+            return [((minimum, step, high), ladders.linear(minimum, step, high))]
+        return []
     return [
         ((minimum, step, top, limit), ladders.limited(minimum, step, top, limit))
         for limit in _LIMITS
@@ -152,11 +150,9 @@ def _prompts(
     found = []
 
     def graphs_of(row: int, length: int, longest: int) -> int:
-        return (
-            min((longest - length) // block + 2, (budget // row - length) // block + 1)
-            if deep
-            else 1
-        )
+        if not deep:
+            return 1
+        return min((longest - length) // block + 2, (budget // row - length) // block + 1)
 
     for batch_step in [1] if rows == 1 else _steps(1, rows):
         batch_ladder = ladders.linear(1, batch_step, -(-rows // batch_step) * batch_step)
