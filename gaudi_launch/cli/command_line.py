@@ -25,7 +25,9 @@ def serve_command(options: LaunchOptions) -> tuple[str, ...]:
     from gaudi_launch.redact import redact_arguments
 
     options = own_part(options)
-    left_out = ("model",) if simulated_machine(options.engine or "") else ("model", "machine")
+    left_out = {"model"}
+    if not simulated_machine(options.engine or ""):
+        left_out.add("machine")
     words = ["gaudi-launch", "serve"]
     if options.model:
         words += [options.model] if not options.model.startswith("-") else ["-w", options.model]

@@ -50,7 +50,9 @@ def values_of(spellings: Sequence[str], metavar: str, module: str) -> Values | N
         if spelling in _BY_OPTION:
             return _BY_OPTION[spelling]
     if any(spelling.startswith("-") for spelling in spellings):
-        return partial(_choices, metavar) if _CHOICES.fullmatch(metavar) else None
+        if not _CHOICES.fullmatch(metavar):
+            return None
+        return partial(_choices, metavar)
     if metavar == "NAME" and module.endswith(".profiles"):
         return profiles
     if metavar in ("NAME", "[NAME]") and module.endswith(".kube"):

@@ -88,7 +88,9 @@ def can_show(marks: str, out: Console) -> bool:
 
 def size_text(count: int) -> str:
     """Return a number of bytes in MiB, or in GiB from 1 GiB on."""
-    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+    if count >= 2**30:
+        return f"{count / 2**30:.2f} GiB"
+    return f"{count / 2**20:.1f} MiB"
 
 
 def console(stderr: bool = False) -> Console:
@@ -145,9 +147,9 @@ def beside(label: Text, value: Text, out: Console) -> list[Text]:
     from gaudi_launch.cli.prose import Prose
 
     room = max(1, out.width - label.cell_len - 1)
-    folded = (
-        list(Prose.of(value).wrap(out, room)) if out.is_terminal else value.split(allow_blank=True)
-    )
+    folded = list(value.split(allow_blank=True))
+    if out.is_terminal:
+        folded = list(Prose.of(value).wrap(out, room))
     lines = []
     for number, line in enumerate(folded):
         line.rstrip()

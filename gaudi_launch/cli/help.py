@@ -284,7 +284,9 @@ def _metavar(param: Any) -> str:
     kind = str(param.type.name).lower()
     if kind.startswith(("int", "float")):
         return "N"
-    return "PATH" if kind in ("path", "file", "filename") else "TEXT"
+    if kind in ("path", "file", "filename"):
+        return "PATH"
+    return "TEXT"
 
 
 def _with_default(param: Any) -> str:

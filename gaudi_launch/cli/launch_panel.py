@@ -112,7 +112,10 @@ def left(progress: LaunchProgress) -> str:
     seconds = progress.left_seconds
     if seconds is None:
         return ""
-    time_text = f"{seconds / 60:.0f} min" if seconds >= _LONG_SECONDS else f"{seconds:.0f} s"
+    if seconds >= _LONG_SECONDS:
+        time_text = f"{seconds / 60:.0f} min"
+    else:
+        time_text = f"{seconds:.0f} s"
     is_warmup = progress.phase.startswith(("warmup_", "graph_"))
     return text("screen.left_warmup" if is_warmup else "serve.left", time=time_text)
 

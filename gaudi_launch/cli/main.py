@@ -258,7 +258,9 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
         ):
             return _no_way(error, as_json)
         return _unexpected(error, as_json, debug)
-    return result if isinstance(result, int) else int(ExitCode.DONE)
+    if isinstance(result, int):
+        return result
+    return int(ExitCode.DONE)
 
 
 def _drop_output() -> None:
@@ -290,11 +292,10 @@ def _no_way(error: OSError, as_json: bool) -> int:
     from gaudi_launch.errors import ExitCode
     from gaudi_launch.messages import text
 
-    path = (
-        os.fsdecode(error.filename)
-        if isinstance(error.filename, str | bytes)
-        else str(error.filename)
-    )
+    if isinstance(error.filename, str | bytes):
+        path = os.fsdecode(error.filename)
+    else:
+        path = str(error.filename)
     sentence = text("common.no_way", path=path, why=error.strerror)
     return _report(_error("common.no_way", sentence, ExitCode.FAILED), None, as_json)
 

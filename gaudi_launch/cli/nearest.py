@@ -63,7 +63,9 @@ def suggestion(error: LaunchError) -> str:
         found, known = values.get("found"), values.get("known")
         if isinstance(found, str) and isinstance(known, str):
             near = nearest(found, [name.strip() for name in known.split(",")])
-    return text("usage.did_you_mean", near=", ".join(near)) if near else ""
+    if not near:
+        return ""
+    return text("usage.did_you_mean", near=", ".join(near))
 
 
 def _nearest_models(asked: str) -> Sequence[str]:

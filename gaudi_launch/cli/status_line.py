@@ -99,7 +99,9 @@ def _cut(line: str) -> str:
     from rich.cells import cell_len, set_cell_size
 
     columns = shutil.get_terminal_size().columns - 1
-    return line if cell_len(line) <= columns else set_cell_size(line, columns)
+    if cell_len(line) <= columns:
+        return line
+    return set_cell_size(line, columns)
 
 
 def _encodes(marks: str) -> bool:

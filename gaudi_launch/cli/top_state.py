@@ -72,7 +72,9 @@ class TopState:
 
         def order(pair: tuple[HostSample, CardSample]) -> tuple[float, float]:
             place = _card_order(self.sort, pair[1])
-            return (hosts.index(pair[0].host), place) if self.sort == "module" else (place, 0)
+            if self.sort == "module":
+                return (hosts.index(pair[0].host), place)
+            return (place, 0)
 
         return sorted(kept, key=order)
 
@@ -117,7 +119,9 @@ def _service_texts(host: HostSample, service: ServiceSample) -> tuple[str | None
 def _card_order(sort: str, card: CardSample) -> float:
     """Return the place of a card: by module ascending, else by value descending."""
     if sort == "module":
-        return card.module if card.module is not None else 10_000 + (card.index or 0)
+        if card.module is not None:
+            return card.module
+        return 10_000 + (card.index or 0)
     values = {
         "use": card.utilization_percent,
         "memory": card.memory_used_mib,

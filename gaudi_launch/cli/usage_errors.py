@@ -94,11 +94,9 @@ def _no_option(found: str, context: Any) -> str:
         return foreign.render()
     near = _near_options(found, known)
     if not getattr(context.command, "passes_options", False):
-        return (
-            text("usage.no_option_near", found=found, near=near)
-            if near
-            else text("usage.no_option", found=found)
-        )
+        if near:
+            return text("usage.no_option_near", found=found, near=near)
+        return text("usage.no_option", found=found)
     if near:
         return text("usage.no_option_engine", found=found, near=near)
     return text(

@@ -59,7 +59,9 @@ def power(
         return _finish(case.undo_caps(), as_json)
     if cap is None:
         report = case.report(machine, days)
-        return emit_json(to_json(report)) if as_json else show(report)
+        if as_json:
+            return emit_json(to_json(report))
+        return show(report)
     changes = case.planned_cap(
         cap, parse_modules(modules) if modules is not None else None, machine
     )

@@ -314,9 +314,9 @@ def _embedded(engine: str, mirrors: Mirrors, dry_run: bool, no_demo: bool, as_js
     before = place.versions().in_force()
     place.setup(say, demo=not no_demo, mirrors=mirrors)
     seconds = time.monotonic() - begin
-    replaced = (
-        leftovers_of(engine, before) if before not in (None, place.versions().in_force()) else None
-    )
+    replaced = None
+    if before not in (None, place.versions().in_force()):
+        replaced = leftovers_of(engine, before)
     python = str(place.python_path())
     if as_json:
         demo = None if no_demo else str(cpu_install.demo_dir())
@@ -349,7 +349,10 @@ def _gateway(mirrors: Mirrors, dry_run: bool, as_json: bool) -> None:
         steps = [] if program.is_newest() else mirrored(program.steps(folder), mirrors)
         if not steps and not as_json:
             typer.echo(text("setup.there"))
-        files = {program.requirements_file(folder): program.requirements()} if steps else {}
+        if steps:
+            files = {program.requirements_file(folder): program.requirements()}
+        else:
+            files = {}
         return _show([(step.id, step.argv) for step in steps], files, as_json)
     begin = time.monotonic()
     replaced = leftovers_of(_GATEWAY, program.setup(say, mirrors=mirrors))

@@ -26,7 +26,10 @@ def wait(
     from gaudi_launch.messages import text
     from gaudi_launch.planning.parse import seconds
 
-    limit = None if timeout is None else seconds("--timeout", timeout, least=0, most=1e7)
+    if timeout is None:
+        limit = None
+    else:
+        limit = seconds("--timeout", timeout, least=0, most=1e7)
     if limit == 0:
         raise LaunchError("services.timeout", ExitCode.USAGE, found=timeout)
     begin = time.monotonic()

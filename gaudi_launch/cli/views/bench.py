@@ -182,13 +182,11 @@ def _figures(run: BenchRun) -> Any:
 def milliseconds(seconds: float) -> str:
     """Return milliseconds with about three significant digits."""
     value = 1000 * seconds
-    return (
-        f"{value:,.0f}"
-        if abs(value) >= 100
-        else f"{value:.1f}"
-        if abs(value) >= 1
-        else f"{value:.2f}"
-    )
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    if abs(value) >= 1:
+        return f"{value:.1f}"
+    return f"{value:.2f}"
 
 
 def _rates(run: BenchRun) -> str:

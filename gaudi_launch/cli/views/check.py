@@ -53,9 +53,8 @@ def show(found: Target, rows: Sequence[CheckRow], as_json: bool) -> None:
     ]
     title = text("measure.check_title", label=found.label, url=found.url)
     out.print(table(title, columns, lines, right=(2,)))
-    end = (
-        text("measure.check_bad", count=failed, total=len(rows))
-        if failed
-        else text("measure.check_good")
-    )
+    if failed:
+        end = text("measure.check_bad", count=failed, total=len(rows))
+    else:
+        end = text("measure.check_good")
     out.print(end, markup=False, soft_wrap=True)

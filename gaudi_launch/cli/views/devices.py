@@ -136,12 +136,13 @@ def _use(card: Card) -> str:
     who = "; ".join(
         f"{h.command or '?'} ({h.pid}{', ' + h.user if h.user else ''})" for h in card.holders
     )
-    reason = (
-        text(f"host.devices_use_{card.busy_because}")
-        if card.busy_because
-        else text("host.devices_use_unknown")
-    )
-    return text("common.pair", label=reason, value=who) if who else reason
+    if card.busy_because:
+        reason = text(f"host.devices_use_{card.busy_because}")
+    else:
+        reason = text("host.devices_use_unknown")
+    if who:
+        return text("common.pair", label=reason, value=who)
+    return reason
 
 
 def pick_to_json(host: Host, placement: Placement) -> dict[str, Any]:

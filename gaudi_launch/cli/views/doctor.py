@@ -348,7 +348,10 @@ def _show_counted(out: Console, findings: Sequence[Finding]) -> None:
     from gaudi_launch.messages import text
 
     unknown = ", ".join(finding.id for finding in _of(findings, "unknown"))
-    rows = [("unknown", text("screen.doctor_unknown", checks=unknown))] if unknown else []
+    if unknown:
+        rows = [("unknown", text("screen.doctor_unknown", checks=unknown))]
+    else:
+        rows = []
     reasons: dict[str, int] = {}
     for finding in _of(findings, "skip"):
         reason = finding.message.render()
@@ -460,11 +463,10 @@ def show_outcomes(out: Console, outcomes: Sequence[RemedyOutcome]) -> None:
     groups: dict[tuple[str, str, str, str], list[RemedyOutcome]] = {}
     for outcome in outcomes:
         # the same change on two hundred CPUs is one line
-        stem = (
-            "".join(c for c in outcome.path if not c.isdigit())
-            if outcome.path.startswith("sys/")
-            else outcome.path
-        )
+        if outcome.path.startswith("sys/"):
+            stem = "".join(c for c in outcome.path if not c.isdigit())
+        else:
+            stem = outcome.path
         key = (stem, outcome.status, _shown_value(outcome.before), _shown_value(outcome.after))
         groups.setdefault(key, []).append(outcome)
     for (_, status, before, after), same in groups.items():

@@ -201,7 +201,9 @@ def _meaning(cache: LayerCache | None) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return str(value)
 
 
 def _sent(value: str | None) -> str:

@@ -29,7 +29,10 @@ def heatmap(title: str, pairs: list[tuple[int, int]], part: Weighted, time: obje
         drawn.append(f"{grid.batches[row]:>6} |")
         for column in range(len(grid.sizes)):
             warmth = (grid.share[row][column] / most) ** 0.4
-            mark = "o" if grid.buckets[row][column] else _SHADES[round(warmth * (len(_SHADES) - 1))]
+            if grid.buckets[row][column]:
+                mark = "o"
+            else:
+                mark = _SHADES[round(warmth * (len(_SHADES) - 1))]
             red, other = 255, round(255 * (1 - warmth))
             style = f"black on rgb({red},{other},{other})" if warmth else ""
             drawn.append(mark, style=style)

@@ -48,17 +48,16 @@ def show(found: InspectedModel, as_json: bool) -> None:
 def _lines(found: InspectedModel) -> list[tuple[str, object]]:
     """Return the lines as pairs of a label and its value."""
     model, kv_bytes = found.model, found.kv_bytes_per_token
-    parameters = (
-        f"{model.parameters / 1e9:.3f}e9 ({model.parameters})" if model.parameters else None
-    )
-    weights = (
-        f"{model.weight_bytes / 2**30:.2f} GiB" if model.weight_bytes else text("models.no_weights")
-    )
-    kv = (
-        text("models.kv", bytes=kv_bytes, block=f"{kv_bytes * 128 / 2**20:.3g}")
-        if kv_bytes
-        else None
-    )
+    parameters = None
+    if model.parameters:
+        parameters = f"{model.parameters / 1e9:.3f}e9 ({model.parameters})"
+    if model.weight_bytes:
+        weights = f"{model.weight_bytes / 2**30:.2f} GiB"
+    else:
+        weights = text("models.no_weights")
+    kv = None
+    if kv_bytes:
+        kv = text("models.kv", bytes=kv_bytes, block=f"{kv_bytes * 128 / 2**20:.3g}")
     return [
         ("model", model.path),
         (

@@ -63,7 +63,9 @@ def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Seque
 
 def _lines_of(out: Console) -> int:
     """Return how many lines fit; a pipe has no end."""
-    return max(_LEAST_LINES, out.height) - 1 if out.is_terminal else 10_000
+    if not out.is_terminal:
+        return 10_000
+    return max(_LEAST_LINES, out.height) - 1
 
 
 def _height(part: object, out: Console) -> int:
@@ -73,7 +75,10 @@ def _height(part: object, out: Console) -> int:
 def _verdict(checked: CheckedPlan) -> _Verdict:
     made = checked.plan
     count = len(made.placement.modules)
-    cards = text("plan.one_card") if count == 1 else text("plan.many_cards", count=count)
+    if count == 1:
+        cards = text("plan.one_card")
+    else:
+        cards = text("plan.many_cards", count=count)
     values = {"model": made.model["name"] or made.model["path"], "cards": cards}
     if checked.failed and checked.prepared.host.origin == "live":
         return _Verdict(text("plan.verdict_stops", count=len(checked.failed), **values), "bold red")

@@ -89,7 +89,9 @@ def show(
 
 def _restarted(state: Mapping[str, Any]) -> str:
     count = state.get("restarts", 0)
-    return text("services.restarted", count=count) if count else ""
+    if not count:
+        return ""
+    return text("services.restarted", count=count)
 
 
 def clock(seconds: float) -> str:

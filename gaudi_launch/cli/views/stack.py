@@ -127,7 +127,9 @@ def show_plan(planned: StackPlan) -> None:
     out = console()
     out.print(table("", text("stack.columns").split("|"), rows, right=(4, 5, 6)))
     gateway = planned.stack.gateway
-    id = "stack.gateway_keys" if gateway.keys_file is not None else "stack.gateway_open"
+    id = "stack.gateway_open"
+    if gateway.keys_file is not None:
+        id = "stack.gateway_keys"
     print(text(id, url=gateway.url))
     if planned.cards:
         free = ",".join(map(str, planned.free)) or "-"

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 def to_json(status: ServiceStatus) -> dict[str, Any]:
     """Return all facts of a service for programs."""
     service, plan = status.service, status.plan
-    found = (
-        {} if status.history is None else {"history": [asdict(point) for point in status.history]}
-    )
+    if status.history is None:
+        found = {}
+    else:
+        found = {"history": [asdict(point) for point in status.history]}
     return {
         "schema": 1,
         **service_to_json(service, status.load, time.time()),
@@ -103,7 +104,9 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
     warmup = document["warmup"]
     if warmup["graphs"]:
         estimated = warmup["estimated"]
-        expected = f"{clock(estimated['low'])} - {clock(estimated['high'])}" if estimated else "-"
+        expected = "-"
+        if estimated:
+            expected = f"{clock(estimated['low'])} - {clock(estimated['high'])}"
         measured = "-" if warmup["seconds"] is None else clock(warmup["seconds"])
         say(
             "warmup",
@@ -222,7 +225,9 @@ def _time(phase: dict[str, Any], alive: bool) -> str:
     """
     if phase["end"] is not None:
         return clock(phase["end"] - phase["begin"])
-    return f"{clock(time.monotonic() - phase['begin'])} ..." if alive else "..."
+    if not alive:
+        return "..."
+    return f"{clock(time.monotonic() - phase['begin'])} ..."
 
 
 def _known(value: object) -> str:

@@ -287,7 +287,9 @@ def _overlay(state: TopState, width: int, height: int) -> list[Line]:
 
 def _folded(line: str, width: int) -> list[str]:
     """Return a line as it is where it fits: its blanks may align it."""
-    return [line] if cell_len(line) <= width else wrapped(line, width)
+    if cell_len(line) <= width:
+        return [line]
+    return wrapped(line, width)
 
 
 # --- a pipe -------------------------------------------------------------------------------------

@@ -109,11 +109,9 @@ def fitted(value: str, width: int, *, right: bool) -> str:
     """
     value = printable(value)
     if cell_len(value) > width:
-        return (
-            set_cell_size(value, max(0, width - 1)) + "~"
-            if width > 1
-            else set_cell_size(value, width)
-        )
+        if width > 1:
+            return set_cell_size(value, max(0, width - 1)) + "~"
+        return set_cell_size(value, width)
     blanks = " " * (width - cell_len(value))
     return blanks + value if right else value + blanks
 
@@ -138,9 +136,9 @@ def card_state(card: CardSample) -> Cell:
         return Cell(text("watch.state_throttled"), WARN)
     if card.busy is None:
         return Cell(UNKNOWN)
-    return (
-        Cell(text("watch.state_busy"), GOOD) if card.busy else Cell(text("watch.state_free"), DIM)
-    )
+    if card.busy:
+        return Cell(text("watch.state_busy"), GOOD)
+    return Cell(text("watch.state_free"), DIM)
 
 
 def links(card: CardSample) -> Cell:
@@ -171,7 +169,10 @@ def _memory(row: Row[CardSample], look: Look, width: int) -> Cell:
     card = row.item
     if card.memory_total_mib is None:
         return Cell(UNKNOWN)
-    used = UNKNOWN if card.memory_used_mib is None else f"{card.memory_used_mib / 1024:.1f}"
+    if card.memory_used_mib is None:
+        used = UNKNOWN
+    else:
+        used = f"{card.memory_used_mib / 1024:.1f}"
     return Cell(f"{used}/{card.memory_total_mib / 1024:.1f}")
 
 
@@ -227,7 +228,10 @@ def phase_of(service: ServiceSample) -> Cell:
     """Return a service's phase with its progress."""
     if service.phase == "ready":
         return Cell(text("services.phase_ready"), GOOD)
-    words = text(f"watch.phase_{service.phase}") if service.phase in _SHORT else service.phase
+    if service.phase in _SHORT:
+        words = text(f"watch.phase_{service.phase}")
+    else:
+        words = service.phase
     if service.phase in ("failed", "lost"):
         return Cell(words, BAD)
     if service.alive and service.total:
@@ -271,7 +275,9 @@ def seconds(value: float | None) -> str:
     """Return a time in milliseconds, in seconds from ten seconds on."""
     if value is None:
         return UNKNOWN
-    return f"{value * 1000:.0f}ms" if value < 10 else f"{value:.1f}s"
+    if value < 10:
+        return f"{value * 1000:.0f}ms"
+    return f"{value:.1f}s"
 
 
 def _kv(row: Row[ServiceSample], look: Look, width: int) -> Cell:

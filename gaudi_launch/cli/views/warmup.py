@@ -46,7 +46,9 @@ def _percent(judged: Judged) -> str:
     if judged.score is None:
         return "?"
     outside = judged.score.outside
-    more = text("warmup.outside", percent=f"{100 * outside:.1f}") if outside >= 0.0005 else ""
+    more = ""
+    if outside >= 0.0005:
+        more = text("warmup.outside", percent=f"{100 * outside:.1f}")
     return f"{100 * judged.score.overhead:.2f} %{more}"
 
 
@@ -127,7 +129,10 @@ def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
     check_picture(path)
     if result.chosen.buckets is None:
         raise LaunchError("warmup.nothing_to_draw", ExitCode.USAGE, strategy=result.chosen.name)
-    names = [case.model.name, case.asked.name] if case.model.name else [case.asked.name]
+    if case.model.name:
+        names = [case.model.name, case.asked.name]
+    else:
+        names = [case.asked.name]
     title = f"{', '.join(names)}: {result.chosen.name}"
     drawn = picture(result.chosen.buckets, result.shapes, case.cost, title, path.suffix.lower())
     try:
