@@ -50,7 +50,9 @@ def stat(pid: int) -> Stat | None:
     try:
         words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         gone = words[0] == "Z" and int(words[17]) <= 1
-        return None if gone else (int(words[1]), int(words[3]), int(words[19]), words[0])
+        if gone:
+            return None
+        return (int(words[1]), int(words[3]), int(words[19]), words[0])
     except (OSError, ValueError, IndexError):
         return None
 
@@ -63,7 +65,9 @@ def kept(folder: Path, name: str) -> int | None:
     try:
         found = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         now = stat(int(found["pid"]))
-        return int(found["pid"]) if now is not None and now[2] == found["started"] else None
+        if now is not None and now[2] == found["started"]:
+            return int(found["pid"])
+        return None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -326,11 +330,9 @@ def run(request: Document) -> Document:
             end(child.pid, 5.0)
         output.seek(max(0, output.seek(0, os.SEEK_END) - 4000))
         said = output.read().decode("utf-8", "replace")
-    return (
-        {"code": 124, "output": f"{request['seconds']:g} s"}
-        if late
-        else {"code": child.returncode, "output": said}
-    )
+    if late:
+        return {"code": 124, "output": f"{request['seconds']:g} s"}
+    return {"code": child.returncode, "output": said}
 
 
 def listening(request: Document) -> Document:

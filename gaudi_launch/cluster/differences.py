@@ -100,11 +100,15 @@ def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[HostDiffere
 
 
 def _cards(one: Seen) -> str:
-    return str(len(one.host.cards)) if one.host is not None else ""
+    if one.host is None:
+        return ""
+    return str(len(one.host.cards))
 
 
 def _driver(one: Seen) -> str:
-    return (one.host.driver_version or "") if one.host is not None else ""
+    if one.host is None:
+        return ""
+    return one.host.driver_version or ""
 
 
 def _firmware(one: Seen) -> str:

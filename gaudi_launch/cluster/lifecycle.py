@@ -369,11 +369,9 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
                 continue
             how = str(answer.get("ended", {}).get(what, "none"))
             if how != "none":
-                trouble = (
-                    message("cluster.stuck", host=member.name, what=what)
-                    if how == "stuck"
-                    else None
-                )
+                trouble = None
+                if how == "stuck":
+                    trouble = message("cluster.stuck", host=member.name, what=what)
                 results[member.name, what] = trouble
     return [EndedPart(host, what, trouble) for (host, what), trouble in results.items()]
 

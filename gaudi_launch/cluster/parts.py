@@ -92,7 +92,9 @@ def join(address: str, port: int) -> str:
     >>> join("10.0.0.1", 8850), join("fd00::1", 8850)
     ('10.0.0.1:8850', '[fd00::1]:8850')
     """
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    if ":" in address:
+        return f"[{address}]:{port}"
+    return f"{address}:{port}"
 
 
 def reach(member: Member, host: Host | None, interface: str | None = None) -> tuple[str, str]:
@@ -126,7 +128,10 @@ def reach(member: Member, host: Host | None, interface: str | None = None) -> tu
     chosen = by_name or by_address or by_ssh or default
     address = member.address
     if address is None and chosen is not None:
-        address = member.target if member.target in chosen.addresses else _addresses(chosen)[0]
+        if member.target in chosen.addresses:
+            address = member.target
+        else:
+            address = _addresses(chosen)[0]
     name = wanted or (by_address.name if by_address is not None else None)
     name = name or (chosen.name if chosen is not None and member.address is None else None)
     if address is None or name is None:
@@ -379,7 +384,9 @@ def _made_up(seen: Sequence[Seen]) -> tuple[Message, ...]:
         and one.host.origin.startswith(SIMULATED)
         and not any(one.member.target in i.addresses for i in one.host.interfaces)
     ]
-    return (message("cluster.made_up", hosts=", ".join(hosts)),) if hosts else ()
+    if not hosts:
+        return ()
+    return (message("cluster.made_up", hosts=", ".join(hosts)),)
 
 
 def _checkout(seen: Sequence[Seen]) -> str | None:
@@ -389,7 +396,9 @@ def _checkout(seen: Sequence[Seen]) -> str | None:
     """
     found = {one.installed.facts.get("source", "") for one in seen if one.installed is not None}
     path = next(iter(found)) if len(found) == 1 else ""
-    return path if path.startswith("/") and "site-packages" not in path else None
+    if path.startswith("/") and "site-packages" not in path:
+        return path
+    return None
 
 
 def _relative(setting: Setting) -> bool:

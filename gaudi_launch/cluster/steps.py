@@ -75,11 +75,10 @@ def ray_steps(cluster: Cluster, engine: ClusterEngine, heads: bool) -> list[Host
     """Return ``ray start`` of the head, or of the workers."""
     steps = []
     for node in engine.nodes[:1] if heads else engine.nodes[1:]:
-        where = (
-            ("--head", f"--port={cluster.ray_port}", "--include-dashboard=false")
-            if heads
-            else (f"--address={cluster.ray_address(engine)}",)
-        )
+        if heads:
+            where = ["--head", f"--port={cluster.ray_port}", "--include-dashboard=false"]
+        else:
+            where = [f"--address={cluster.ray_address(engine)}"]
         resources = json.dumps({"HPU": len(node.modules)}, separators=(",", ":"))
         argv = (
             *(node.member.python, "-m", "ray.scripts.scripts", "start", *where),
