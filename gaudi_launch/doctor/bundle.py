@@ -69,7 +69,9 @@ class Redactor:
     def document(self, value: Any) -> Any:
         """Return a JSON value without secrets and, unless they are kept, without names."""
         redacted = redact_document(value)
-        return redacted if self.keep_names else self._without_names(redacted)
+        if self.keep_names:
+            return redacted
+        return self._without_names(redacted)
 
     def _without_names(self, value: Any, key: str = "") -> Any:
         if isinstance(value, Mapping):

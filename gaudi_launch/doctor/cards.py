@@ -36,7 +36,9 @@ _INTERNAL = {
 
 
 def _name(card: Card) -> str:
-    return f"module {card.module}" if card.module is not None else f"accel{card.index}"
+    if card.module is not None:
+        return f"module {card.module}"
+    return f"accel{card.index}"
 
 
 def _list(cards: Sequence[Card]) -> str:
@@ -336,7 +338,10 @@ def _holders(card: Card) -> str:
 def _links(facts: DoctorFacts) -> Verdict:
     from gaudi_launch.host.read import read_ports
 
-    host = read_ports(facts.host, facts.ask) if facts.live or facts.ask else facts.host
+    if facts.live or facts.ask:
+        host = read_ports(facts.host, facts.ask)
+    else:
+        host = facts.host
     reporting = [card for card in host.cards if card.ports_up is not None]
     internal = _INTERNAL.get(host.product or "")
     if not reporting:

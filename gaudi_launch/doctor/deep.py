@@ -45,7 +45,10 @@ def _blocked(facts: DoctorFacts) -> Verdict | None:
 
 def _demo(root: Path) -> Path | None:
     demo_home = os.environ.get("HCCL_DEMO_HOME")
-    places = [Path(demo_home)] if demo_home else [root / folder for folder in _DEMO_FOLDERS]
+    if demo_home:
+        places = [Path(demo_home)]
+    else:
+        places = [root / folder for folder in _DEMO_FOLDERS]
     return next((place for place in places if (place / "run_hccl_demo.py").is_file()), None)
 
 

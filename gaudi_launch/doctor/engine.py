@@ -115,8 +115,10 @@ def _pins(facts: DoctorFacts) -> Verdict:
     found = ", ".join(f"{name} {installed}" for name, installed, _ in rows)
     expected = ", ".join(f"{name} {pinned}" for name, _, pinned in rows)
     wanted = tuple(f"{name}=={pinned}" for name, _, pinned in rows if " " not in pinned)
-    commands = (shlex.join((engine.python, "-m", "pip", "install", *wanted)),) if wanted else ()
-    remedy = Remedy(message("doctor.engine.pins.remedy"), commands=commands)
+    commands = []
+    if wanted:
+        commands.append(shlex.join((engine.python, "-m", "pip", "install", *wanted)))
+    remedy = Remedy(message("doctor.engine.pins.remedy"), commands=tuple(commands))
     return warn(
         "doctor.engine.pins.warn", found, expected, remedy, count=len(rows), file=engine.pins.file
     )

@@ -28,7 +28,9 @@ Shown = str | Message
 
 def shown(value: Shown) -> str:
     """Return a value in the reader's language."""
-    return value.render() if isinstance(value, Message) else value
+    if isinstance(value, Message):
+        return value.render()
+    return value
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,9 @@ def _say(id: str, found: Shown, expected: Shown, values: Mapping[str, Any]) -> M
 
 def _in_sentence(value: Shown) -> str:
     """Return a value as a part of a sentence; a dash is an empty value."""
-    return text("doctor.word.none") if value == "-" else shown(value)
+    if value == "-":
+        return text("doctor.word.none")
+    return shown(value)
 
 
 def ok(found: Shown, expected: Shown = "", id: str = "doctor.ok", **values: Any) -> Verdict:

@@ -31,7 +31,9 @@ class SoftwareRelease:
     @property
     def version(self) -> str:
         """Return the version of its packages."""
-        return f"{self.release}-{self.build}" if self.build else self.release
+        if self.build:
+            return f"{self.release}-{self.build}"
+        return self.release
 
 
 def software_release(text: str | None) -> SoftwareRelease | None:
@@ -72,7 +74,9 @@ def driver_remedy(facts: DoctorFacts, text: str, release: SoftwareRelease) -> Re
 
     It replaces an installed driver, else installs one.
     """
-    action = "upgrade" if facts.host.driver_version or facts.config.packages else "install"
+    action = "install"
+    if facts.host.driver_version or facts.config.packages:
+        action = "upgrade"
     packages = ", ".join(package_names(facts, release))
     steps = (message("doctor.driver.release_packages", release=release.release, packages=packages),)
     return Remedy(

@@ -38,11 +38,10 @@ def _scale_out(facts: DoctorFacts) -> bool:
 def _scale_out_remedy(facts: DoctorFacts, text: str) -> Remedy:
     """Return how the libraries are built: by setup, for this launch's engine."""
     engine = facts.wants.engine or "ENGINE"
-    words = (
-        f"gaudi-launch setup {engine} --in docker"
-        if facts.wants.container
-        else f"sudo gaudi-launch setup {engine}"
-    )
+    if facts.wants.container:
+        words = f"gaudi-launch setup {engine} --in docker"
+    else:
+        words = f"sudo gaudi-launch setup {engine}"
     return Remedy(message(text), commands=(f"{words} --scale-out",), root=not facts.wants.container)
 
 

@@ -76,8 +76,9 @@ def planned(host: Host, watts: int, modules: Sequence[int] | None) -> list[CapCh
         raise LaunchError(
             "power.range", ExitCode.USAGE, found=watts, least=limits.least_w, most=limits.most_w
         )
-    cards = host.cards if modules is None else [_card(host, module) for module in modules]
-    return [_change(card, watts) for card in cards]
+    if modules is None:
+        return [_change(card, watts) for card in host.cards]
+    return [_change(_card(host, module), watts) for module in modules]
 
 
 def _card(host: Host, module: int) -> Card:

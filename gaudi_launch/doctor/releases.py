@@ -96,7 +96,9 @@ class Releases:
         if release is None:
             return ()
         if patch is not None:
-            return (self.torch[release],) if release in self.torch else ()
+            if release not in self.torch:
+                return ()
+            return (self.torch[release],)
         return tuple(sorted({torch for known, torch in self.torch.items() if known[:2] == release}))
 
     @property
@@ -153,7 +155,9 @@ def patch_of(text: str | None) -> Patch | None:
     ``1.24.1.482`` is (1, 24, 1).
     """
     match = re.search(r"(?<![\d.])(\d{1,4})\.(\d{1,4})\.(\d{1,4})", text or "")
-    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+    if not match:
+        return None
+    return (int(match[1]), int(match[2]), int(match[3]))
 
 
 def _version(text: str) -> Version:

@@ -107,7 +107,9 @@ def _is_right(root: Path, change: Change) -> bool:
     if now is None:
         return False
     wanted = change.content.encode()
-    return now.split() == wanted.split() if change.kernel else now == wanted
+    if change.kernel:
+        return now.split() == wanted.split()
+    return now == wanted
 
 
 def content(root: Path, path: str) -> str | None:
@@ -335,4 +337,6 @@ def _read(path: Path) -> bytes | None:
 
 
 def _text(content: bytes | None) -> str | None:
-    return None if content is None else content.decode("utf-8", errors="replace")
+    if content is None:
+        return None
+    return content.decode("utf-8", errors="replace")

@@ -196,11 +196,9 @@ def _start(check: Check, facts: DoctorFacts) -> _Started:
 def _await(started: _Started, check: Check, facts: DoctorFacts) -> Finding:
     worker, told = started
     worker.join(check.seconds)
-    return (
-        told[0]
-        if told
-        else _finding(check, facts, unknown("doctor.timeout", seconds=f"{check.seconds:g}"))
-    )
+    if told:
+        return told[0]
+    return _finding(check, facts, unknown("doctor.timeout", seconds=f"{check.seconds:g}"))
 
 
 def quick(
@@ -235,7 +233,9 @@ def summary(findings: Iterable[Finding]) -> Mapping[str, int]:
 def exit_code(findings: Iterable[Finding], strict: bool = False) -> ExitCode:
     """Return MACHINE for any failure (``strict``: also any warning), else DONE."""
     bad = {"fail", "warn"} if strict else {"fail"}
-    return ExitCode.MACHINE if any(finding.status in bad for finding in findings) else ExitCode.DONE
+    if any(finding.status in bad for finding in findings):
+        return ExitCode.MACHINE
+    return ExitCode.DONE
 
 
 def stop_on_failures(findings: Iterable[Finding]) -> None:
