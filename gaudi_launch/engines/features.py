@@ -130,4 +130,6 @@ def _method(args: EngineArgs) -> str:
         found = json.loads(args.last(_SPECULATIVE) or "{}")
     except ValueError:
         return ""
-    return str(found.get("method", "")) if isinstance(found, dict) else ""
+    if not isinstance(found, dict):
+        return ""
+    return str(found.get("method", ""))

@@ -75,7 +75,9 @@ def compresses(model: Model, facts: Version, variables: Mapping[str, str]) -> bo
 
 def _sentence(model: Model, kind: CacheKind, allocates: str) -> Message:
     if kind == "latent" and allocates == "latent":
-        width = str(model.mla_rank) if model.mla_rank else "kv_lora_rank + qk_rope_head_dim"
+        width = "kv_lora_rank + qk_rope_head_dim"
+        if model.mla_rank:
+            width = str(model.mla_rank)
         return message("support.cache_latent", width=width)
     if kind == "latent":
         return message("support.cache_not_compressed")

@@ -284,7 +284,9 @@ def has(installed: Installed | None, name: str) -> bool:
     """Return True if this interpreter has the engine of this name."""
     if installed is None:
         return False
-    return "ray" in installed.packages if name == _RAY else installed.engine == _environment(name)
+    if name == _RAY:
+        return "ray" in installed.packages
+    return installed.engine == _environment(name)
 
 
 def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto") -> str:
@@ -308,7 +310,9 @@ def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto
         wanted = ""
     if wanted:
         return wanted
-    return SCRIPTED if tuning == "reference" else _default_for(model)
+    if tuning == "reference":
+        return SCRIPTED
+    return _default_for(model)
 
 
 def _default_for(model: Model) -> str:
@@ -344,7 +348,9 @@ def name_over_hosts(
     if is_decided(request.engine, installed):
         return name
     over = find(name).over_hosts
-    return name if over is not None and over.validated else SCRIPTED
+    if over is not None and over.validated:
+        return name
+    return SCRIPTED
 
 
 def is_decided(name: str, installed: Installed | None) -> bool:
@@ -358,9 +364,9 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
     Raises LaunchError (USAGE).
     """
     if name == "auto":
-        name = (
-            installed.engine if installed is not None and installed.engine in ENGINES else DEFAULT
-        )
+        name = DEFAULT
+        if installed is not None and installed.engine in ENGINES:
+            name = installed.engine
     name = ALIASES.get(name, name)
     outer, _, inner = name.partition(":")
     if outer == _RAY:

@@ -142,9 +142,9 @@ def _of_version(name: str, version: str) -> Release | None:
     parts, all_versions = version.split("."), _versions_of(name)
     exact = [each for each in all_versions if each == version]
     for each in (*exact, *all_versions):
-        found = (
-            release_of(name, each) if version and each.split(".")[: len(parts)] == parts else None
-        )
+        found = None
+        if version and each.split(".")[: len(parts)] == parts:
+            found = release_of(name, each)
         if found is not None:
             return replace(found, engine=f"{name}@{each}")
     return None
@@ -159,7 +159,9 @@ def _of_image(engine: str) -> Release | None:
     from gaudi_launch.engines.registry import find
 
     image = find(engine).image
-    return replace(found, engine=engine, version=version, images=(image,)) if image else None
+    if not image:
+        return None
+    return replace(found, engine=engine, version=version, images=(image,))
 
 
 def constraints_of(release: Release) -> str | None:
@@ -232,7 +234,9 @@ def _record(part: str) -> Mapping[str, Any]:
 def _versions_known(name: str) -> tuple[str, ...]:
     """Return the versions of an engine that can be set up, as values of ``--engine``."""
     found = _versions_of(name)
-    return tuple(f"{name}@{version}" for version in found) if len(found) > 1 else ()
+    if len(found) > 1:
+        return tuple(f"{name}@{version}" for version in found)
+    return ()
 
 
 def _versions_of(name: str) -> tuple[str, ...]:

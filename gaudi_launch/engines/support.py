@@ -102,7 +102,9 @@ class Version:
     @property
     def label(self) -> str:
         """Return the version as a value of ``--engine``."""
-        return self.engine if self.engine == self.version else f"{self.engine}@{self.version}"
+        if self.engine == self.version:
+            return self.engine
+        return f"{self.engine}@{self.version}"
 
     @property
     def evidence(self) -> str:

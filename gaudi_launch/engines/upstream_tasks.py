@@ -58,7 +58,9 @@ def task_of(model: Model, args: EngineArgs = NO_ARGS) -> str:
     if by_convert:
         return by_convert
     found = _by_architecture(model)
-    return POOL if runner == "pooling" and found == CHAT else found
+    if runner == "pooling" and found == CHAT:
+        return POOL
+    return found
 
 
 def _by_architecture(model: Model) -> str:

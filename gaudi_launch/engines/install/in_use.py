@@ -37,9 +37,9 @@ def marker_of(folder: Path) -> dict[str, str] | None:
         _log.debug("a marker cannot be read: %s", error)
         # it exists and cannot be read: nothing shows that the environment is not complete
         return {}
-    return (
-        {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
-    )
+    if not isinstance(found, dict):
+        return {}
+    return {str(name): str(value) for name, value in found.items()}
 
 
 def check_clearable(folder: Path, needed: Mapping[str, str]) -> None:

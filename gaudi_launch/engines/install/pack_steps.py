@@ -141,7 +141,10 @@ def _repository_steps(folder: Path, code: Code, *, every_branch: bool = False) -
     """Return the steps of one repository, without a working tree."""
     bare = folder / f"{code.repository}.git"
     head = code.branch or "main"
-    refs = "+refs/heads/*:refs/heads/*" if every_branch else f"+{code.branch or 'HEAD'}"
+    if every_branch:
+        refs = "+refs/heads/*:refs/heads/*"
+    else:
+        refs = f"+{code.branch or 'HEAD'}"
     where = refs if every_branch else f"{refs}:refs/heads/{head}"
     git = ("git", "-C", str(bare))
     fetch = (*git, "fetch", "--quiet", "--tags", "--force", code.address, where)

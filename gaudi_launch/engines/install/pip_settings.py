@@ -153,7 +153,9 @@ def _mounted(path: Path, target: str, mounts: dict[str, str]) -> str:
     folder = path.parent if path.name == _SIMPLE else path
     place = f"{target}/{len(mounts)}"
     mounts[place] = str(folder)
-    return f"{place}/{_SIMPLE}" if path.name == _SIMPLE else place
+    if path.name == _SIMPLE:
+        return f"{place}/{_SIMPLE}"
+    return place
 
 
 def _written(found: Mapping[str, Mapping[str, str]]) -> str:

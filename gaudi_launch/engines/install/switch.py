@@ -67,7 +67,9 @@ class Versions:
             _log.debug("no version was replaced: %s", error)
             return None
         found = engines_dir() / name
-        return found if found in self.folders() and self.is_complete(found) else None
+        if found in self.folders() and self.is_complete(found):
+            return found
+        return None
 
     def is_rolled_back(self) -> bool:
         """Return True if a complete version exists that replaced the one in force."""

@@ -283,11 +283,10 @@ class RayServe(Engine):
         """Return the numbers of replicas and requests, as settings with reasons."""
         least, most = request.replicas or (1, 1)
         flag: Source = "computed" if request.replicas is None else "flag"
-        asked = (
-            message("ray.one_replica")
-            if request.replicas is None
-            else message("plan.flag", flag="--replicas")
-        )
+        if request.replicas is None:
+            asked = message("ray.one_replica")
+        else:
+            asked = message("plan.flag", flag="--replicas")
         reserve = config.RESERVE
         ongoing = message("ray.ongoing", seqs=seqs, reserve=reserve)
         decisions.option("max_ongoing_requests", str(seqs + reserve), ongoing, origin="assumed")

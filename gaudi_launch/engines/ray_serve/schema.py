@@ -161,11 +161,10 @@ def _object(place: str, path: str, value: Any, found: list[Message]) -> bool:
         where = f"{path}.{key}" if path else str(key)
         if key not in KEYS[place]:
             known = RENAMED.get(key)
-            ids = (
-                message("ray.renamed_key", path=where, key=known)
-                if known
-                else _unknown(where, key, place)
-            )
+            if known:
+                ids = message("ray.renamed_key", path=where, key=known)
+            else:
+                ids = _unknown(where, key, place)
             found.append(ids)
             continue
         types = KEYS[place][key]

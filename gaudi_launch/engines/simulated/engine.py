@@ -280,7 +280,9 @@ def _named(settings: Sequence[Setting], request: Request) -> list[tuple[str, str
 def _copies(args: EngineArgs) -> int:
     """Return the copies of the model by data parallelism."""
     text = args.last(_COPIES) or ""
-    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 4 else 1
+    if text.isascii() and text.isdigit() and 0 < len(text) < 4:
+        return int(text)
+    return 1
 
 
 def create(name: str, python: str | None, facts: Mapping[str, str]) -> Simulated:

@@ -50,7 +50,9 @@ def read_fault(text: str) -> CardFault:
         )
     if module is None and kind == "slow-card":
         raise LaunchError("simulated.fault_needs_card", ExitCode.USAGE, found=text)
-    after = _DEFAULT_SECONDS[kind] if found["time"] is None else read_time(found["time"])
+    after: float | None = _DEFAULT_SECONDS[kind]
+    if found["time"] is not None:
+        after = read_time(found["time"])
     if after is None or not 0 <= after <= _MOST_SECONDS:
         raise LaunchError(
             "simulated.fault_time", ExitCode.USAGE, found=text, most=f"{_MOST_SECONDS:.0f}"

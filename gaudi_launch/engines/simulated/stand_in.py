@@ -40,7 +40,9 @@ def tokenizer_of(model: Model) -> Tokenizer:
     if any((folder / name).is_file() for name in _FILES):
         return Tokenizer(str(folder.absolute()), model.vocab_size or _DEMO_VOCABULARY, own=True)
     demo = demo_dir()
-    found = read_config(demo).get("vocab_size") if (demo / "config.json").is_file() else None
+    found = None
+    if (demo / "config.json").is_file():
+        found = read_config(demo).get("vocab_size")
     return Tokenizer(str(demo), found if isinstance(found, int) else _DEMO_VOCABULARY, own=False)
 
 

@@ -187,7 +187,9 @@ class Tgi(Engine):
             return
         # v3.2.3 cli.py sets dtype to bfloat16 and then refuses it with any of these; the launcher
         # also reads the method from config.json
-        quantize = dtype if dtype in ("awq", "gptq") else self._words(request).get("--quantize")
+        quantize = self._words(request).get("--quantize")
+        if dtype in ("awq", "gptq"):
+            quantize = dtype
         quantize = quantize or model.quantization
         if quantize and not request.force:
             raise LaunchError(
@@ -240,7 +242,7 @@ class Tgi(Engine):
             )
 
     def _variables(self, context: Context, decisions: Decisions) -> None:
-        request, reference = context.request, context.request.tuning == "reference"
+        request = context.request
         exported = {name: value for name, value in request.environment.items() if value}
         if self.paged:
             decisions.warnings += check_exported(exported, self.identity.name)
@@ -248,15 +250,10 @@ class Tgi(Engine):
             words_of.check_variable(name, exported[name])
             if name != "QUANT_CONFIG":
                 decisions.env(name, exported[name], message("plan.exported"), source="environment")
-        unread = [name for name in words_of.unread_by(self.version) if name in exported]
-        if self.paged and words_of.BREAKS_PAGED in unread:
-            unread.remove(words_of.BREAKS_PAGED)
-            decisions.warn("tgi.breaks", name=words_of.BREAKS_PAGED, version=self.version)
-        if unread:
-            decisions.warn("tgi.unread", names=", ".join(unread), version=self.version)
-        for name in unread:
+        unread = self._unread(exported, decisions)
+        if request.tuning == "reference":
             # the guide's command passes them on nevertheless
-            if reference:
+            for name in unread:
                 decisions.env(name, exported[name], message("plan.exported"), source="environment")
         if exported.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true" and self.paged:
             decisions.warn("tgi.linear")
@@ -281,6 +278,16 @@ class Tgi(Engine):
                 reason = message("plan.flag", flag=flag)
                 decisions.env(name, value, reason, source="flag")
 
+    def _unread(self, exported: Mapping[str, str], decisions: Decisions) -> list[str]:
+        """Return the exported variables that this version does not read; warn of them."""
+        unread = [name for name in words_of.unread_by(self.version) if name in exported]
+        if self.paged and words_of.BREAKS_PAGED in unread:
+            unread.remove(words_of.BREAKS_PAGED)
+            decisions.warn("tgi.breaks", name=words_of.BREAKS_PAGED, version=self.version)
+        if unread:
+            decisions.warn("tgi.unread", names=", ".join(unread), version=self.version)
+        return unread
+
     def _options(
         self,
         context: Context,
@@ -301,7 +308,7 @@ class Tgi(Engine):
 
         option("--model-id", tgi_container.model_id(request.model), "", "-w")
         if cards > 1:
-            flag = "-n" if request.cards else "-m" if request.modules else None
+            flag = _cards_flag(request)
             option("--sharded", "true", "tgi.sharded", flag, _LAUNCHER)
             option("--num-shard", str(cards), "tgi.sharded", flag, _LAUNCHER)
             entry = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
@@ -513,3 +520,12 @@ def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
     if version not in words_of.VERSIONS:
         raise unknown(name)
     return Tgi(version, facts)
+
+
+def _cards_flag(request: Request) -> str | None:
+    """Return the option by which the user chose the cards."""
+    if request.cards:
+        return "-n"
+    if request.modules:
+        return "-m"
+    return None

@@ -180,7 +180,9 @@ def types_of(version: str) -> frozenset[str]:
     """Return the model types of an image's list."""
     if not paged(version):
         return PADDED_VISION_TYPES
-    return PAGED_TYPES - _SINCE_334 if version == "3.3.3" else PAGED_TYPES
+    if version == "3.3.3":
+        return PAGED_TYPES - _SINCE_334
+    return PAGED_TYPES
 
 
 def read_by(version: str) -> frozenset[str]:
@@ -237,7 +239,9 @@ def _exact_name(argument: Argument) -> str:
     word = argument.words[0]
     if argument.option is not None and not word.startswith("--"):
         return argument.name
-    return word if argument.positional else word.partition("=")[0]
+    if argument.positional:
+        return word
+    return word.partition("=")[0]
 
 
 def _check_name(name: str, version: str, force: bool) -> None:

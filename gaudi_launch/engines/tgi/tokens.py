@@ -8,7 +8,7 @@ to start from), docs/source/backends/gaudi.mdx (image tokens, prefill budget).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gaudi_launch.engines.tgi.options import PADDED_VISION_TYPES, VISION_TYPES, paged
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -49,49 +49,74 @@ def decide(request: Request, model: Model, cards: int, words: Mapping[str, str |
     the user wrote. Raises LaunchError (USAGE) for what the launcher or the router would stop on.
     """
     vision = is_vision(model)
-    given: dict[str, str] = {}
-
-    def said(option: str, *ours: tuple[str, int | None]) -> int | None:
-        text = words.get(option)
-        if text is not None:
-            given[option] = option
-            return int(text)
-        for flag, number in ours:
-            if number is not None:
-                given[option] = flag
-                return number
-        return None
-
+    user = _UserTokens(words)
     longest_input = request.input_range[1] if request.input_range else None
     longest_output = request.output_range[1] if request.output_range else None
-    total = said("--max-total-tokens", ("-l", request.max_model_len))
-    tokens = said("--max-input-tokens", ("-i", longest_input))
-    default = 4096 if vision else 1024
+    total = user.number("--max-total-tokens", ("-l", request.max_model_len))
+    tokens = user.number("--max-input-tokens", ("-i", longest_input))
     if tokens is None:
-        # half of the total, as in each of the examples
-        tokens = min(default, total // 2) if total is not None and not longest_output else default
-        if total is not None and longest_output:
-            tokens = max(1, total - longest_output)
-    if total is None:
-        total = tokens + (longest_output or tokens)
-        if longest_output:
-            given["--max-total-tokens"] = "-o"
-        elif model.max_position_embeddings and "--max-input-tokens" in given:
+        tokens = _input_tokens(4096 if vision else 1024, total, longest_output)
+    if total is None and longest_output:
+        total = tokens + longest_output
+        user.given["--max-total-tokens"] = "-o"
+    elif total is None:
+        total = 2 * tokens
+        if model.max_position_embeddings and "--max-input-tokens" in user.given:
             total = max(min(total, model.max_position_embeddings), tokens + 1)
-    batch = said("--max-batch-size", ("-b", request.max_num_seqs))
+    batch = user.number("--max-batch-size", ("-b", request.max_num_seqs))
     if batch is None:
-        batch = 4 if vision else 256 if cards >= 8 else 32
+        batch = _example_batch(vision, cards)
     by_count = request.max_prefill_seqs * tokens if request.max_prefill_seqs else None
-    prefill = said(
+    prefill = user.number(
         "--max-batch-prefill-tokens",
         ("-t", request.max_num_batched_tokens),
         ("--max-prefill-seqs", by_count),
     )
     if prefill is None:
         prefill = min(batch, 4 if vision or cards >= 8 else 2) * tokens
-    found = Tokens(tokens, total, batch, prefill, given)
+    found = Tokens(tokens, total, batch, prefill, user.given)
     _check(found, request, model)
     return found
+
+
+@dataclass
+class _UserTokens:
+    """The numbers that the user gave; ``given`` collects by which option.
+
+    ``words`` are the launcher options that the user wrote.
+    """
+
+    words: Mapping[str, str | None]
+    given: dict[str, str] = field(default_factory=dict)
+
+    def number(self, option: str, *ours: tuple[str, int | None]) -> int | None:
+        """Return the number of a launcher option, else of the first of ours that has one."""
+        text = self.words.get(option)
+        if text is not None:
+            self.given[option] = option
+            return int(text)
+        for flag, number in ours:
+            if number is not None:
+                self.given[option] = flag
+                return number
+        return None
+
+
+def _input_tokens(default: int, total: int | None, longest_output: int | None) -> int:
+    if total is None:
+        return default
+    if longest_output:
+        return max(1, total - longest_output)
+    # half of the total, as in each of the examples
+    return min(default, total // 2)
+
+
+def _example_batch(vision: bool, cards: int) -> int:
+    if vision:
+        return 4
+    if cards >= 8:
+        return 256
+    return 32
 
 
 def _check(tokens: Tokens, request: Request, model: Model) -> None:
@@ -171,13 +196,13 @@ def _images(
     if model.model_type == "mllama":
         return []
     padded = not paged(version) and model.model_type in PADDED_VISION_TYPES
-    image = int(env.get("BASE_IMAGE_TOKENS", str(IMAGE_TOKENS))) if padded else IMAGE_TOKENS
+    image = IMAGE_TOKENS
+    if padded:
+        image = int(env.get("BASE_IMAGE_TOKENS", str(IMAGE_TOKENS)))
     if tokens.input <= image and not force and (padded or model.model_type == "llava_next"):
         raise LaunchError("tgi.image_tokens", ExitCode.USAGE, input=tokens.input, image=image)
     if model.model_type == "llava_next":
-        return (
-            []
-            if tokens.input > _IMAGE_512
-            else [message("tgi.image_512", input=tokens.input, image=_IMAGE_512)]
-        )
+        if tokens.input > _IMAGE_512:
+            return []
+        return [message("tgi.image_512", input=tokens.input, image=_IMAGE_512)]
     return [message("tgi.image_unknown", type=model.model_type or model.name, input=tokens.input)]

@@ -165,7 +165,9 @@ def base_of(program: str) -> str | None:
     except OSError as error:
         _log.debug("%s cannot be queried: %s", program, error)
         return None
-    return found.stdout.strip() if found.returncode == 0 else None
+    if found.returncode != 0:
+        return None
+    return found.stdout.strip()
 
 
 def _changes(request: ImageRequest) -> list[str]:

@@ -172,7 +172,10 @@ class VllmFork(Engine):
 
     @property
     def identity(self) -> EngineIdentity:
-        word = self.version if self.version == "deepseek_r1" else f"vllm-fork@{self.version}"
+        if self.version == "deepseek_r1":
+            word = self.version
+        else:
+            word = f"vllm-fork@{self.version}"
         table = f"vllm-fork-{self.version}"
         known = (self.python, self.facts, word)
         return EngineIdentity(
@@ -361,7 +364,9 @@ class VllmFork(Engine):
         return OverHosts(tensor_guide=guide, old_ray=self.version == "1.21")
 
     def spread(self, spread: Spread) -> tuple[Setting, ...]:
-        return hosts.two_nodes(spread) if self.version == "deepseek_r1" else ()
+        if self.version != "deepseek_r1":
+            return ()
+        return hosts.two_nodes(spread)
 
     def pools(self, model: Model, args: EngineArgs) -> bool:
         return pooling.pools(model, args)
@@ -460,11 +465,9 @@ class VllmFork(Engine):
                 reason = message("plan.flag", flag=flag)
                 decisions.option(option, str(value), reason, source="flag")
         if request.memory_utilization is not None:
-            name = (
-                "--gpu_memory_utilization"
-                if self.version == "deepseek_r1"
-                else "--gpu-memory-utilization"
-            )
+            name = "--gpu-memory-utilization"
+            if self.version == "deepseek_r1":
+                name = "--gpu_memory_utilization"
             reason = message("plan.flag", flag="--memory-utilization")
             decisions.option(name, request.memory_utilization, reason, source="flag")
         kernels = kernels_of(context.model.quantization)
@@ -558,11 +561,10 @@ class VllmFork(Engine):
         # by default the extension with the limit (1.22, deepseek_r1), for which today's scripts are
         # made; ours is only sent what is known
         scripts = context.request.tuning == "reference"
-        limited = (
-            self.facts.get("bucket_limit") != "false"
-            if scripts
-            else fork_auto.knows_limit(self.facts)
-        )
+        if scripts:
+            limited = self.facts.get("bucket_limit") != "false"
+        else:
+            limited = fork_auto.knows_limit(self.facts)
         algorithm = algorithm_of(family, env, with_limit=limited)
         prefill = next((s.value for s in settings if s.name == "--max-num-prefill-seqs"), None)
         most = ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs

@@ -105,9 +105,9 @@ def _tell(arguments: Sequence[str], script: str) -> str:
     if "deepseek_r1" in can and len(can) > 1:
         # the options of start_vllm.sh are also options of the other scripts; its models differ
         folder = can["deepseek_r1"].get("-w", "").lower()
-        return (
-            "deepseek_r1" if "deepseek" in folder and "distill" not in folder else next(iter(can))
-        )
+        if "deepseek" in folder and "distill" not in folder:
+            return "deepseek_r1"
+        return next(iter(can))
     if {"1.21", "1.22"} <= set(can) and _counts_cards(can["1.22"].get("-t", "")):
         return "1.22"
     return next(iter(can))
@@ -227,7 +227,9 @@ def _fields_deepseek(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _optional(given: Mapping[str, str], flag: str, read: Any = parse.number) -> int | None:
-    return int(read(flag, given[flag])) if flag in given else None
+    if flag not in given:
+        return None
+    return int(read(flag, given[flag]))
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -241,4 +243,6 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _modules(text: str | None) -> tuple[int, ...] | None:
-    return None if text in (None, "", "None") else parse_modules(text or "")
+    if text in (None, "", "None"):
+        return None
+    return parse_modules(text or "")

@@ -23,7 +23,9 @@ _WORDS = {EMBED: "embed", RERANK: "score"}
 def fork_task(model: Model, args: EngineArgs) -> str:
     """Return the task of this model; the user's --task wins."""
     own = args.last("--task")
-    return _TASKS.get(own, task_of(model)) if own else task_of(model)
+    if own:
+        return _TASKS.get(own, task_of(model))
+    return task_of(model)
 
 
 def pools(model: Model, args: EngineArgs) -> bool:

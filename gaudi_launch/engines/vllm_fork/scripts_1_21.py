@@ -198,7 +198,9 @@ def kv_cache_dtype(lower: str) -> str:
     It depends on the folder's name.
     """
     if "qwen3" in lower:
-        return "fp8_inc" if "qwen3-32b" in lower or "qwen3-30b-a3b" in lower else "auto"
+        if "qwen3-32b" in lower or "qwen3-30b-a3b" in lower:
+            return "fp8_inc"
+        return "auto"
     if any(part in lower for part in QWEN2_7B) or "deepseek-r1-distill-llama-8b" in lower:
         return "auto"
     return "fp8_inc"

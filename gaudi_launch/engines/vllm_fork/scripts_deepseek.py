@@ -82,7 +82,9 @@ def _quantisation_paths(context: Context, decisions: Decisions) -> None:
     # start_vllm.sh is in scripts/quickstart: its measurements are two folders up, its configs one
     # folder up
     scripts = context.request.scripts_dir or "scripts/quickstart"
-    up = scripts.rstrip("/").rsplit("/", 1)[0] if "/" in scripts.rstrip("/") else "."
+    up = "."
+    if "/" in scripts.rstrip("/"):
+        up = scripts.rstrip("/").rsplit("/", 1)[0]
     top = up.rsplit("/", 1)[0] if "/" in up else "."
     config = (
         context.request.quant_config

@@ -21,7 +21,9 @@ NO_EXPERT_PARALLEL = "llama-4-scout-17b-16e-instruct"
 
 
 def script_rule(line: str = "") -> Message:
-    return message("plan.script_rule", rule=line) if line else message("plan.script")
+    if line:
+        return message("plan.script_rule", rule=line)
+    return message("plan.script")
 
 
 def flag_reason(flag: str) -> Message:
@@ -95,13 +97,14 @@ def network(
     """
     usable = [i for i in context.host.interfaces if i.up and i.addresses and i.name != "lo"]
     chosen = next((i for i in usable if i.default_route), usable[0] if usable else None)
-    address = (
-        next((a for a in chosen.addresses if "." in a), chosen.addresses[0])
-        if chosen
-        else "127.0.0.1"
-    )
+    address = "127.0.0.1"
+    if chosen:
+        address = next((a for a in chosen.addresses if "." in a), chosen.addresses[0])
     name = chosen.name if chosen else "lo"
-    reason = message("plan.interface", name=name) if chosen else message("plan.no_interface")
+    if chosen:
+        reason = message("plan.interface", name=name)
+    else:
+        reason = message("plan.no_interface")
     decisions.env(
         "VLLM_HOST_IP", host_ip or address, script_rule() if host_ip else reason, origin=origin
     )

@@ -87,8 +87,11 @@ def speculative_tokens(args: EngineArgs) -> int:
     except (ValueError, AttributeError):
         count = 0
     text = args.last("--spec-tokens") or ""
-    count = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else count
-    return count if isinstance(count, int) and 0 < count < 1000 else 0
+    if text.isascii() and text.isdigit() and len(text) < 4:
+        count = int(text)
+    if isinstance(count, int) and 0 < count < 1000:
+        return count
+    return 0
 
 
 def is_hybrid(model: Model) -> bool:
@@ -123,11 +126,9 @@ def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int
         return worst
     if contiguous:
         return max(physical, limits.max_num_seqs)
-    return (
-        worst
-        if full_references(context.model)
-        else max(min(worst, 3 * physical), limits.max_num_seqs)
-    )
+    if full_references(context.model):
+        return worst
+    return max(min(worst, 3 * physical), limits.max_num_seqs)
 
 
 def question(context: Context, contiguous: bool, physical: int | None) -> CoverageQuestion:
@@ -218,7 +219,10 @@ def choose(
         return judged.weight(found.price)
 
     # if hot lengths are requested, the file is the answer, whatever the cost of all lengths
-    best = found.comparison[0] if request.reduce is not None else min(found.comparison, key=weight)
+    if request.reduce is not None:
+        best = found.comparison[0]
+    else:
+        best = min(found.comparison, key=weight)
     if contiguous or not request.files_dir or best is not found.comparison[0]:
         # the highest bucket must be the real number of blocks, which only the engine knows
         best = min(found.comparison[1:], key=weight)
@@ -275,4 +279,6 @@ def _chunk(model: Model) -> int:
     if not is_hybrid(model) or not isinstance(text, dict):
         return 0
     found = text.get("mamba_chunk_size") or text.get("chunk_size") or 0
-    return found if isinstance(found, int) and 0 < found < 1 << 20 else 0
+    if isinstance(found, int) and 0 < found < 1 << 20:
+        return found
+    return 0

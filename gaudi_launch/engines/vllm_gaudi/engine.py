@@ -132,7 +132,9 @@ class VllmGaudi(Engine):
 
     def prefix_arguments(self, *, on: bool) -> tuple[str, ...]:
         """Return upstream vLLM's switch (vllm/engine/arg_utils.py)."""
-        return ("--enable-prefix-caching",) if on else ("--no-enable-prefix-caching",)
+        if on:
+            return ("--enable-prefix-caching",)
+        return ("--no-enable-prefix-caching",)
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -190,14 +192,18 @@ class VllmGaudi(Engine):
             # 514 positions of a RoBERTa are 512 and two that are not for tokens
             return length_for(_LENGTH, longest, request)
         rounded = round_up(request.max_model_len, BLOCK)
-        return rounded if longest is None or rounded <= longest else request.max_model_len
+        if longest is None or rounded <= longest:
+            return rounded
+        return request.max_model_len
 
     @staticmethod
     def _prefill(request: Request) -> int:
         if request.max_prefill_seqs is not None:
             return request.max_prefill_seqs
         exported = request.environment.get(gaudi_buckets.PREFILL)
-        return number(gaudi_buckets.PREFILL, exported) if exported else 1
+        if not exported:
+            return 1
+        return number(gaudi_buckets.PREFILL, exported)
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for what this engine lacks, with the alternative."""
@@ -358,14 +364,14 @@ class VllmGaudi(Engine):
         ):
             return None
         if gaudi_buckets.own_variables(dict(context.request.environment)):
-            return (
-                None
-                if context.request.bucket_file is None
-                else (value, context.request.bucket_file)
-            )
+            if context.request.bucket_file is None:
+                return None
+            return (value, context.request.bucket_file)
         choice = self._choice(settings, context)
         path = choice.path(context.request.files_dir)
-        return (path, choice.file) if choice.file is not None and path == value else None
+        if choice.file is not None and path == value:
+            return (path, choice.file)
+        return None
 
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None

@@ -162,7 +162,9 @@ class EngineChild:
                 return content
         except HTTPError as error:
             with error:
-                return b"" if question is not None and error.code in (400, 404, 405, 501) else None
+                if question is not None and error.code in (400, 404, 405, 501):
+                    return b""
+                return None
         except (URLError, OSError, ValueError):
             return None
 
@@ -176,7 +178,9 @@ def bind_words(slot: Slot) -> list[str]:
     if not slot.cpus or numactl is None or not set(slot.cpus) <= os.sched_getaffinity(0):
         return []
     words = [numactl, "-C", ",".join(map(str, slot.cpus))]
-    return words if slot.memory_node is None else [*words, "-p", str(slot.memory_node)]
+    if slot.memory_node is None:
+        return words
+    return [*words, "-p", str(slot.memory_node)]
 
 
 def _die_with_parent(cpus: tuple[int, ...]) -> Callable[[], None]:

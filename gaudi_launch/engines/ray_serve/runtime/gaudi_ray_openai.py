@@ -87,11 +87,10 @@ async def events(job: GenerationJob, shape: Shape, usage: bool) -> AsyncIterator
         if usage:
             yield shape.event(job, usage=True)
     except Exception as error:
-        message = (
-            str(error)
-            if isinstance(error, BadRequest)
-            else f"generation failed: {type(error).__name__}"
-        )
+        if isinstance(error, BadRequest):
+            message = str(error)
+        else:
+            message = f"generation failed: {type(error).__name__}"
         yield f"data: {json.dumps({'error': {'message': message}})}\n\n"
     yield "data: [DONE]\n\n"
 
@@ -106,9 +105,10 @@ class Shape:
         self._created = int(time.time())
 
     def whole(self, text: str, job: GenerationJob) -> dict[str, Any]:
-        content = (
-            {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
-        )
+        if self.chat:
+            content = {"message": {"role": "assistant", "content": text}}
+        else:
+            content = {"text": text}
         choice = {"index": 0, **content, "finish_reason": job.reason}
         return {**self._head(""), "choices": [choice], "usage": self._usage(job)}
 
@@ -122,7 +122,10 @@ class Shape:
         usage: bool = False,
     ) -> str:
         delta: dict[str, Any] = {"role": "assistant", "content": ""} if role else {"content": piece}
-        content = {"delta": {} if end else delta} if self.chat else {"text": piece}
+        if self.chat:
+            content = {"delta": {} if end else delta}
+        else:
+            content = {"text": piece}
         choice = {"index": 0, **content, "finish_reason": job.reason if end else None}
         document = {**self._head(".chunk"), "choices": [] if usage else [choice]}
         if usage:

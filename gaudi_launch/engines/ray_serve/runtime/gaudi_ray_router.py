@@ -57,7 +57,9 @@ def model_of(asked: Asked) -> str | None:
     kind = next((v for k, v in asked.headers.items() if k.lower() == "content-type"), "")
     if kind.startswith("multipart/form-data"):
         found = _FORM.search(asked.body)
-        return found[1].decode("utf-8", errors="replace") if found else None
+        if not found:
+            return None
+        return found[1].decode("utf-8", errors="replace")
     try:
         document = json.loads(asked.body)
     except (ValueError, RecursionError):

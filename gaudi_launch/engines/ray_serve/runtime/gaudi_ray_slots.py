@@ -52,7 +52,9 @@ class Slot:
         None is the node's output, where Ray's goes too, as it does in a pod.
         """
         to_node = os.environ.get("RAY_LOG_TO_STDERR") == "1"
-        return contextlib.nullcontext() if to_node else self.log.open("ab")
+        if to_node:
+            return contextlib.nullcontext()
+        return self.log.open("ab")
 
     def say(self, text: str) -> None:
         """Write one of the replica's lines among the engine's."""
@@ -81,7 +83,9 @@ def folder() -> Path:
     It is the head's folder, else one of the user's.
     """
     own = os.environ.get(FOLDER)
-    return Path(own) if own else Path(tempfile.gettempdir()) / f"gaudi-launch-ray-{os.getuid()}"
+    if own:
+        return Path(own)
+    return Path(tempfile.gettempdir()) / f"gaudi-launch-ray-{os.getuid()}"
 
 
 def name_of(number: int, group: str = "") -> str:
@@ -89,7 +93,9 @@ def name_of(number: int, group: str = "") -> str:
 
     ``group`` is the deployment, "" where there is only one.
     """
-    return f"slot-{group}-{number}" if group else f"slot-{number}"
+    if group:
+        return f"slot-{group}-{number}"
+    return f"slot-{number}"
 
 
 def log_of(folder: Path, number: int, group: str = "") -> Path:

@@ -92,9 +92,9 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         self.pricer = StepPricer(card, single_prompts=has_states)
         self.clock = CardClock(scale=card.time_scale)
         tokenizer = cached_tokenizer_from_config(self.model_config)
-        thought_end = (
-            tokenizer.get_vocab().get(_THOUGHT_END) if self.settings.get("thinks") else None
-        )
+        thought_end = None
+        if self.settings.get("thinks"):
+            thought_end = tokenizer.get_vocab().get(_THOUGHT_END)
         self.text = AnswerText(
             lambda text: tokenizer.encode(text, add_special_tokens=False),
             self.settings["seed"],
@@ -191,7 +191,9 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
             self.requests.pop(name, None)
         if not scheduler_output.total_num_scheduled_tokens:
             self._running = set()
-            return _done(EMPTY_MODEL_RUNNER_OUTPUT) if non_block else EMPTY_MODEL_RUNNER_OUTPUT
+            if non_block:
+                return _done(EMPTY_MODEL_RUNNER_OUTPUT)
+            return EMPTY_MODEL_RUNNER_OUTPUT
         self.faults.before_step()
         if self.faults.once("compile"):
             self.pricer.forget()
@@ -264,7 +266,12 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         assert params is not None
         prompt = new.prompt_token_ids or []
         same = params.temperature == 0
-        salt = str(params.seed) if params.seed is not None else "" if same else new.req_id
+        if params.seed is not None:
+            salt = str(params.seed)
+        elif same:
+            salt = ""
+        else:
+            salt = new.req_id
         answer = self.text.answer(prompt, salt, params.eos_token_id, params.min_tokens)
         blocks = new.block_ids[0] if new.block_ids else []
         return Sequence_(
