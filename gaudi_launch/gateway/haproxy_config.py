@@ -242,7 +242,9 @@ def _refuse(status: int, id: str, condition: str, retry: int | None = None) -> s
 
 def _frontend(settings: GatewaySettings) -> str:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    tls = " ssl crt tls.pem alpn h2,http/1.1 ssl-min-ver TLSv1.2" if settings.tls else ""
+    tls = ""
+    if settings.tls:
+        tls = " ssl crt tls.pem alpn h2,http/1.1 ssl-min-ver TLSv1.2"
     lines = [
         "frontend openai",
         f"    bind {host}:{settings.port}{tls}",
@@ -381,7 +383,10 @@ def _keys(unless: str) -> list[str]:
 
 def _limited(limits: RequestLimits) -> list[str]:
     """Return the rules that count a user's requests and apply the limits."""
-    rate = _NO_LIMIT if limits.requests_per_minute is None else limits.requests_per_minute
+    if limits.requests_per_minute is None:
+        rate = _NO_LIMIT
+    else:
+        rate = limits.requests_per_minute
     concurrent = _NO_LIMIT if limits.concurrent is None else limits.concurrent
     return [
         "    http-request track-sc0 var(txn.user) table users",
@@ -454,7 +459,10 @@ def _limits_map(settings: GatewaySettings, name: str) -> str:
     """Return the map of one limit of the users that have an own one."""
     lines = []
     for each in settings.user_limits:
-        limit = each.limits.concurrent if name == "concurrent" else each.limits.requests_per_minute
+        if name == "concurrent":
+            limit = each.limits.concurrent
+        else:
+            limit = each.limits.requests_per_minute
         lines.append(f"{each.user} {_NO_LIMIT if limit is None else limit}\n")
     return "".join(lines)
 

@@ -78,7 +78,9 @@ def check_access(settings: GatewaySettings) -> None:
             raise LaunchError(
                 "gateway.tls_unreadable", ExitCode.USAGE, path=str(path), why=why
             ) from None
-        wanted = "PRIVATE KEY-----" if path == settings.tls.key else "-----BEGIN CERTIFICATE-----"
+        wanted = "-----BEGIN CERTIFICATE-----"
+        if path == settings.tls.key:
+            wanted = "PRIVATE KEY-----"
         if wanted not in content:
             raise LaunchError(
                 "gateway.tls_not_pem", ExitCode.USAGE, path=str(path), wanted=wanted.strip("-")

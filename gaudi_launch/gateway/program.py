@@ -119,7 +119,9 @@ def answer() -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         _log.debug("the gateway's program does not start: %s", error)
         return ""
-    return done.stdout.partition("\n")[0] if done.returncode == 0 else ""
+    if done.returncode != 0:
+        return ""
+    return done.stdout.partition("\n")[0]
 
 
 def steps(folder: Path) -> list[InstallStep]:
