@@ -112,8 +112,12 @@ def read_service(text: str) -> str:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return ""
-    return _plain(document.get("service"))[:64] if isinstance(document, dict) else ""
+    if not isinstance(document, dict):
+        return ""
+    return _plain(document.get("service"))[:64]
 
 
 def _plain(value: object) -> str:
-    return re.sub(r"[^\x20-\x7e]", "?", value) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return re.sub(r"[^\x20-\x7e]", "?", value)

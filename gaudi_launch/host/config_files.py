@@ -208,7 +208,9 @@ def docker_runtimes(files: Files) -> tuple[dict[str, str] | None, str | None]:
     """Return runtime programs by name in docker's daemon.json, and a parse error."""
     text = files.text("etc/docker/daemon.json")
     if text is None:
-        return ({}, None) if not files.exists("etc/docker/daemon.json") else (None, "unreadable")
+        if not files.exists("etc/docker/daemon.json"):
+            return ({}, None)
+        return (None, "unreadable")
     try:
         document = json.loads(text or "{}")
         runtimes = document.get("runtimes", {})

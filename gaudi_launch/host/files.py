@@ -40,19 +40,25 @@ class Files(Protocol):
 def first_line(files: Files, path: str) -> str | None:
     """Return the first line of a file, fit to be shown; None if unreadable or empty."""
     text = (files.text(path) or "").strip()
-    return printable(text.splitlines()[0].strip()) or None if text else None
+    if not text:
+        return None
+    return printable(text.splitlines()[0].strip()) or None
 
 
 def printable(text: str) -> str:
     """Return the text without what could steer a terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def whole_number(text: str | None) -> int | None:
     """Return the decimal integer (a sign is allowed) of a text, None for other text."""
     text = (text or "").strip()
     digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 15 else None
+    if digits.isascii() and digits.isdigit() and len(digits) <= 15:
+        return int(text)
+    return None
 
 
 def numbered(names: Iterable[str], stem: str) -> list[tuple[int, str]]:

@@ -161,4 +161,6 @@ def _bus(text: str | None) -> str | None:
 
 def _small(text: str | None) -> int | None:
     number = whole_number(text)
-    return number if number is not None and 0 <= number < 4096 else None
+    if number is not None and 0 <= number < 4096:
+        return number
+    return None

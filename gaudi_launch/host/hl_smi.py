@@ -200,12 +200,16 @@ class HlSmi:
     def log(self) -> tuple[LogCard, ...]:
         """Return the long list of each card: module, serial, status, firmware, PCIe link."""
         answer = self.ask(["-L"])
-        return hl_smi_text.parse_log(answer.text) if answer.problem is None else ()
+        if answer.problem is not None:
+            return ()
+        return hl_smi_text.parse_log(answer.text)
 
     def links(self, bus: str) -> dict[int, str]:
         """Return UP or DOWN by port of one card; empty when unknown."""
         answer = self.ask(["-n", "link", "-i", bus])
-        return hl_smi_text.parse_links(answer.text) if answer.problem is None else {}
+        if answer.problem is not None:
+            return {}
+        return hl_smi_text.parse_links(answer.text)
 
     def name(self) -> str | None:
         """Return the product name that all cards share, by ``-Q name``.

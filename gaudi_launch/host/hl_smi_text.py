@@ -227,7 +227,9 @@ def parse_topo(text: str) -> tuple[Affinity, ...]:
         # a range in the last place is the CPU column of a line whose NUMA column is empty
         if has_numa and rest and "-" not in rest[-1][1:]:
             last = rest.pop()
-            numa = int(last) if last.isascii() and last.isdigit() and len(last) <= 4 else None
+            numa = None
+            if last.isascii() and last.isdigit() and len(last) <= 4:
+                numa = int(last)
         ranges = [_range(word) for word in rest] if has_cpus else []
         found.setdefault(module, Affinity(module, tuple(r for r in ranges if r), numa))
     return tuple(found.values())
@@ -238,7 +240,9 @@ def _range(word: str) -> tuple[int, int] | None:
     if match is None or not word.isascii():
         return None
     first, last = int(match[1]), int(match[2] or match[1])
-    return (first, last) if first <= last < first + 100_000 else None
+    if first <= last < first + 100_000:
+        return (first, last)
+    return None
 
 
 def parse_links(text: str) -> dict[int, str]:

@@ -78,9 +78,10 @@ class Cards:
     def put(self, facts: CardFacts, name: str, value: Any, source: str) -> None:
         """Keep a fact, and note it when two places disagree on what should be the same."""
         if not facts.put(name, value, source):
-            place = (
-                f"accel{facts.get('index')}" if facts.get("index") is not None else facts.get("bus")
-            )
+            if facts.get("index") is not None:
+                place = f"accel{facts.get('index')}"
+            else:
+                place = facts.get("bus")
             self.quarrels.append(
                 f"{place}: {name} is {facts.get(name)} by {facts.sources[name]} and {value} by "
                 f"{source}"

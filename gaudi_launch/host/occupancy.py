@@ -17,7 +17,7 @@ from gaudi_launch.host.accelerators import Accelerator, accelerators, memory_mar
 from gaudi_launch.host.files import Files, first_line, numbered
 from gaudi_launch.host.hardware import Holder
 from gaudi_launch.host.hl_smi_text import Process
-from gaudi_launch.host.merge import Cards
+from gaudi_launch.host.merge import CardFacts, Cards
 
 _DEVICE = re.compile(
     r"(?:^|/)(?:accel/accel(?P<control>_controlD)?|hl(?P<old>_controlD)?)(?P<index>\d{1,4})$"
@@ -109,32 +109,19 @@ def judge(
         listed = [Holder(p.pid, p.command) for p in processes if p.index == index is not None]
         opening = opened.holders.get(index, []) if index is not None else []
         used = facts.get("memory_used_mib")
-        product = products.get(position)
-        idle = (
-            product.memory_idle_mib
-            if product
-            else max(a.memory_idle_mib for a in accelerators().values())
-        )
-        above = used is not None and used > idle + memory_margin_mib()
-        status = facts.get("status")
         # /sys shows every card of the server in a container, /dev only those that it was given
         absent = bool(in_container) and nodes and not facts.get("device_node")
         known = {holder.pid: holder for holder in listed}
         known.update({holder.pid: holder for holder in opening})
-        because, source = None, ""
         if listed:
             because, source = "process-table", "hl-smi process table"
         elif opening:
             because, source = "open-file", "/proc/*/fd"
-        elif above:
-            because, source = "memory", f"{used} MiB used, idle is {idle} MiB"
-        elif status is not None and status.lower() != "operational":
-            because, source = "status", facts.sources["status"]
-        elif facts.get("temperature_c") == 0:
-            because, source = "status", "temperature 0 C: the card failed to initialise"
-        elif absent:
+        else:
+            because, source = _own_reason(facts, _idle_mib(products.get(position)))
+        if not because and absent:
             because, source = "device-node", "no device node in this container"
-        elif module in reserved:
+        elif not because and module in reserved:
             because, source = "reserved", "lock of another launch"
             holder = reserved[module]
             known.update({holder.pid: holder} if holder else {})
@@ -146,3 +133,25 @@ def judge(
         elif opened.complete and not in_container:
             facts.put("busy", False, "no process of this machine has it open")
         facts.put("holders", tuple(known[pid] for pid in sorted(known)), source or "process table")
+
+
+def _own_reason(facts: CardFacts, idle_mib: int) -> tuple[str, str]:
+    """Return the reason to call the card busy by its readings, and the source.
+
+    Both are "" where the readings are those of an idle card.
+    """
+    used, status = facts.get("memory_used_mib"), facts.get("status")
+    if used is not None and used > idle_mib + memory_margin_mib():
+        return "memory", f"{used} MiB used, idle is {idle_mib} MiB"
+    if status is not None and status.lower() != "operational":
+        return "status", facts.sources["status"]
+    if facts.get("temperature_c") == 0:
+        return "status", "temperature 0 C: the card failed to initialise"
+    return "", ""
+
+
+def _idle_mib(product: Accelerator | None) -> int:
+    """Return the memory in use on an idle card; of an unknown card the most of all."""
+    if product:
+        return product.memory_idle_mib
+    return max(each.memory_idle_mib for each in accelerators().values())

@@ -157,7 +157,9 @@ def _product(found: Collection[Accelerator | None], notes: dict[str, str]) -> Ac
     if len(words) > 1:
         notes["product"] = "different products in one machine: " + ", ".join(sorted(words))
     by_word = {accelerator.id: accelerator for accelerator in found if accelerator}
-    return by_word[max(sorted(words), key=words.__getitem__)] if words else None
+    if not words:
+        return None
+    return by_word[max(sorted(words), key=words.__getitem__)]
 
 
 def _nodes_of(cards: Cards) -> tuple[NumaNode, ...]:

@@ -146,11 +146,11 @@ class Machine:
         """Return the output of this machine's hl-smi."""
         assert self.hl_smi is not None
         text, code = stub_hl_smi.answer(self.hl_smi, list(arguments))
-        problem = (
-            f"'{' '.join(['hl-smi', *arguments])}' ended with exit code {code}: {text.strip()}"
-            if code
-            else None
-        )
+        problem = None
+        if code:
+            problem = (
+                f"'{' '.join(['hl-smi', *arguments])}' ended with exit code {code}: {text.strip()}"
+            )
         return HlSmiOutput(text, problem)
 
 
@@ -211,7 +211,10 @@ def build(name: str) -> Machine:
 
 def _machine(name: str, box: SimulatedServer, options: Mapping[str, tuple[int, ...]]) -> Machine:
     files, links = simulated_files.files_of(box, options)
-    knows = None if "no-hl-smi" in options else simulated_files.hl_smi_of(box, options)
+    if "no-hl-smi" in options:
+        knows = None
+    else:
+        knows = simulated_files.hl_smi_of(box, options)
     return Machine(name, files, links, knows)
 
 

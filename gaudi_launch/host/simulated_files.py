@@ -88,7 +88,9 @@ class SimulatedServer:
 
     def cpus_of(self, node: int) -> tuple[int, ...]:
         first = range(node * self.cores_per_socket, (node + 1) * self.cores_per_socket)
-        return (*first, *(cpu + self.cores for cpu in first)) if self.smt else tuple(first)
+        if self.smt:
+            return (*first, *(cpu + self.cores for cpu in first))
+        return tuple(first)
 
 
 def bus_of(slot: str) -> str:
@@ -212,11 +214,10 @@ def _system(files: dict[str, str], box: SimulatedServer, options: Options) -> No
             "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
         }
     )
-    runtimes = (
-        {"habana": {"path": "/usr/bin/habana-container-runtime", "runtimeArgs": []}}
-        if tuned
-        else {}
-    )
+    if tuned:
+        runtimes = {"habana": {"path": "/usr/bin/habana-container-runtime", "runtimeArgs": []}}
+    else:
+        runtimes = {}
     files["etc/docker/daemon.json"] = json.dumps({"runtimes": runtimes}, indent=4)
     files["usr/bin/docker"] = ""
     if tuned:

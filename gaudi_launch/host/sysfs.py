@@ -66,11 +66,9 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
     if files.exists(node):
         facts.put("device_node", f"/{node}", "device node")
 
-    pci = (
-        f"sys/bus/pci/devices/{bus}"
-        if bus and files.exists(f"sys/bus/pci/devices/{bus}")
-        else device
-    )
+    pci = device
+    if bus and files.exists(f"sys/bus/pci/devices/{bus}"):
+        pci = f"sys/bus/pci/devices/{bus}"
 
     def pci_word(name: str) -> str | None:
         return first_line(files, f"{pci}/{name}") or word(name)

@@ -40,7 +40,9 @@ def _mib(kib: int | None) -> int | None:
 
 def _os_name(text: str) -> str | None:
     match = re.search(r"^PRETTY_NAME=(.+)$", text, re.M)
-    return match[1].strip().strip("\"'") or None if match else None
+    if not match:
+        return None
+    return match[1].strip().strip("\"'") or None
 
 
 def _cpu_field(files: Files, name: str) -> str | None:
