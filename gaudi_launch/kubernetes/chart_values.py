@@ -71,11 +71,9 @@ class TemplateText:
 def plain(part: Any) -> Any:
     """Return the same objects with every knob at its default and every name complete."""
     if isinstance(part, Knob):
-        return (
-            [{"name": k, "value": v} for k, v in sorted(part.default.items())]
-            if _pairs(part)
-            else part.default
-        )
+        if _pairs(part):
+            return [{"name": k, "value": v} for k, v in sorted(part.default.items())]
+        return part.default
     if isinstance(part, (Name, Checksum)):
         return part.plain()
     if isinstance(part, TemplateText):

@@ -56,7 +56,10 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
         main, pods = _main(served, cluster, release, places, together)
         target = {name: main[name] for name in ("apiVersion", "kind")}
         # a RayService creates its Services, and moves its pods itself
-        extra = [service(served, release, pods), budget(served, cluster, release)] if pods else []
+        if pods:
+            extra = [service(served, release, pods), budget(served, cluster, release)]
+        else:
+            extra = []
         if cluster.scaled:
             extra.append(scaler(served, cluster, release, target))
         if cluster.monitor:

@@ -70,7 +70,9 @@ def _file(kind: str, key: str, suffix: str) -> str:
 
 
 def plain_default(knob: Knob) -> Any:
-    return dict(knob.default) if knob.form == "pairs" else plain(knob.default)
+    if knob.form == "pairs":
+        return dict(knob.default)
+    return plain(knob.default)
 
 
 def _kept(part: Mapping[str, Any]) -> Mapping[str, Any]:

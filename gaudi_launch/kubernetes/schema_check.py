@@ -88,7 +88,9 @@ def _by_rule(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "metadata.name", f"{name!r} is not a DNS label"
     yield from _labels(found["metadata"].get("labels", {}), "metadata.labels")
     spec = found.get("spec", {})
-    selector = spec.get("selector", {}).get("matchLabels") if isinstance(spec, Mapping) else None
+    selector = None
+    if isinstance(spec, Mapping):
+        selector = spec.get("selector", {}).get("matchLabels")
     if selector and "template" in spec:
         labels = spec["template"]["metadata"]["labels"]
         if any(labels.get(key) != value for key, value in selector.items()):

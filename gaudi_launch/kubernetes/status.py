@@ -147,7 +147,9 @@ def engine_of(item: Any) -> str:
     ):
         return ""
     containers = _list(item, "spec", "containers")
-    return str(_at(containers[0], "name") or "") if containers else ""
+    if not containers:
+        return ""
+    return str(_at(containers[0], "name") or "")
 
 
 def reference_of(item: Any) -> str:
@@ -161,7 +163,9 @@ def reference_of(item: Any) -> str:
     ):
         return ""
     group, _, version = str(api).rpartition("/")
-    return f"{kind.lower()}.{version}.{group}/{name}" if group else f"{kind.lower()}/{name}"
+    if group:
+        return f"{kind.lower()}.{version}.{group}/{name}"
+    return f"{kind.lower()}/{name}"
 
 
 def _workload(item: Mapping[str, Any]) -> KubeWorkload | None:
@@ -182,9 +186,9 @@ def _workload(item: Mapping[str, Any]) -> KubeWorkload | None:
         )
     if kind == "RayService":
         groups = _at(item, "spec", "rayClusterConfig", "workerGroupSpecs")
-        wanted = (
-            sum(_number(g, 0, "minReplicas") for g in groups) if isinstance(groups, list) else 1
-        )
+        wanted = 1
+        if isinstance(groups, list):
+            wanted = sum(_number(g, 0, "minReplicas") for g in groups)
         ready = _number(
             item, 0, "status", "activeServiceStatus", "rayClusterStatus", "readyWorkerReplicas"
         )
@@ -234,7 +238,9 @@ def _phase(item: Mapping[str, Any], now: datetime) -> tuple[str, Message | None]
             and code
             and (reason == "CrashLoopBackOff" or _at(status, "state", "terminated"))
         ):
-            id = "kube.out_of_memory" if _at(ended, "reason") == "OOMKilled" else "kube.crashed"
+            id = "kube.crashed"
+            if _at(ended, "reason") == "OOMKilled":
+                id = "kube.out_of_memory"
             return "failed", message(id, container=str(_at(status, "name")), code=code)
     if any(_at(status, "state", "running") for status in first):
         return "preparing", message("kube.copying")
@@ -272,7 +278,9 @@ def _list(item: Any, *path: str) -> list[Any]:
 
 def _number(item: Any, otherwise: int, *path: str) -> int:
     found = _at(item, *path)
-    return found if isinstance(found, int) and not isinstance(found, bool) else otherwise
+    if isinstance(found, int) and not isinstance(found, bool):
+        return found
+    return otherwise
 
 
 def _age(text: Any, now: datetime) -> int:

@@ -34,9 +34,10 @@ def deployment(
     """
     first, beside = recipe_containers(served)
     containers = [engine_container(served, cluster, places), *beside]
-    count = (
-        {} if cluster.scaled else {"replicas": knob(served, "replicas", cluster.replicas, "number")}
-    )
+    if cluster.scaled:
+        count = {}
+    else:
+        count = {"replicas": knob(served, "replicas", cluster.replicas, "number")}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

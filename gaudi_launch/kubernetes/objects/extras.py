@@ -240,20 +240,20 @@ def ingress(
         backend = {"service": {"name": name, "port": {"number": port}}}
         return {"path": prefix, "pathType": "Prefix", "backend": backend}
 
-    paths = (
-        [path("/", api, PORT)] if page is None else [path(routes, api, PORT), path("/", page, 7860)]
-    )
+    if page is None:
+        paths = [path("/", api, PORT)]
+    else:
+        paths = [path(routes, api, PORT), path("/", page, 7860)]
     metadata: dict[str, Any] = {"name": release, "labels": shared_labels(release, "ingress")}
     if cluster.ingress_class == "nginx":
         metadata["annotations"] = {
             "nginx.ingress.kubernetes.io/proxy-buffering": "off",
             "nginx.ingress.kubernetes.io/proxy-read-timeout": "3600",
         }
-    chosen = (
-        {"ingressClassName": Knob(("ingress", "class"), cluster.ingress_class)}
-        if cluster.ingress_class
-        else {}
-    )
+    if cluster.ingress_class:
+        chosen = {"ingressClassName": Knob(("ingress", "class"), cluster.ingress_class)}
+    else:
+        chosen = {}
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "Ingress",

@@ -57,7 +57,9 @@ def neuron_served(
             "kubernetes.neuron_model", ExitCode.MODEL, model=model.path, found=model.architecture
         )
     used = cores or instance.cores
-    least = units(model.parameters / 1e9, 2, instance.core_gb) if model.parameters else 1
+    least = 1
+    if model.parameters:
+        least = units(model.parameters / 1e9, 2, instance.core_gb)
     if not least <= used <= instance.cores:
         raise LaunchError(
             "kubernetes.neuron_cores",
@@ -69,7 +71,9 @@ def neuron_served(
         )
     cpus = max(1, int(instance.cpus * _CPU_SHARE))
     # a folder has the same path in the pods as in every other kind of object
-    folder = (Mount(model.path, model.path, read_only=True),) if model.path.startswith("/") else ()
+    folder: tuple[Mount, ...] = ()
+    if model.path.startswith("/"):
+        folder = (Mount(model.path, model.path, read_only=True),)
     weights = model.weight_bytes or 2 * (model.parameters or 0)
     memory = int(instance.memory_gib * _MEMORY_SHARE)
     short = message(

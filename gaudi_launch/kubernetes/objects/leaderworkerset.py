@@ -74,9 +74,10 @@ def leader_worker_set(
     # queries the leader
     url = f"http://$(LWS_LEADER_ADDRESS):{_port(served)}{served.container.health}"
     far = [{**each, "command": [*each["command"][:-1], url]} for each in beside]
-    count = (
-        {} if cluster.scaled else {"replicas": knob(served, "replicas", cluster.replicas, "number")}
-    )
+    if cluster.scaled:
+        count = {}
+    else:
+        count = {"replicas": knob(served, "replicas", cluster.replicas, "number")}
     return {
         **API,
         "metadata": {"name": served.name, "labels": labels(served, release)},
@@ -105,4 +106,6 @@ def leaders(served: ServedModel) -> dict[str, Any]:
 
 
 def _port(served: ServedModel) -> int:
-    return served.container.ports[0][1] if served.container.ports else 8000
+    if not served.container.ports:
+        return 8000
+    return served.container.ports[0][1]

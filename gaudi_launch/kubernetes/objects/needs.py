@@ -116,7 +116,9 @@ def needs_of(cards: int, host: Host, config: HostConfig, demand: PodDemand) -> P
 def _held(cards: int, host: Host) -> float:
     """Return the memory of this number of the host's cards in bytes."""
     product = accelerator_of(host)
-    return float(cards * product.memory_total_mib << 20) if product else 0.0
+    if not product:
+        return 0.0
+    return float(cards * product.memory_total_mib << 20)
 
 
 def shm_mib(cards: int) -> int:
@@ -125,7 +127,9 @@ def shm_mib(cards: int) -> int:
     2 GiB as in the multi-model chart; 16 for eight, as vLLM's LeaderWorkerSet sample (15Gi) rounds
     up to.
     """
-    return 16 << 10 if cards >= 8 else (2 + max(0, cards - 1)) << 10
+    if cards >= 8:
+        return 16 << 10
+    return (2 + max(0, cards - 1)) << 10
 
 
 def _pool_mib(config: HostConfig) -> int:

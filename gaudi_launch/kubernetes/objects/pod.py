@@ -53,7 +53,9 @@ def literal(text: str) -> str:
     >>> literal("$(HOME) costs 5$"), literal("5$")
     ('$$(HOME) costs 5$$', '5$')
     """
-    return text.replace("$", "$$") if "$(" in text or "$$" in text else text
+    if "$(" in text or "$$" in text:
+        return text.replace("$", "$$")
+    return text
 
 
 def port_of(container: Container) -> int:
@@ -294,11 +296,9 @@ def claim(release: Name, suffix: str) -> Name:
 
 
 def weights_claim(cluster: KubernetesTarget, release: Name) -> Any:
-    return (
-        Knob(("weights", "claim"), cluster.weights_claim)
-        if cluster.weights_claim
-        else claim(release, "weights")
-    )
+    if cluster.weights_claim:
+        return Knob(("weights", "claim"), cluster.weights_claim)
+    return claim(release, "weights")
 
 
 def pod_spec(

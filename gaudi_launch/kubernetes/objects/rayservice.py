@@ -107,7 +107,10 @@ def ray_service(
     """Return a head without cards, and one worker pod for each replica."""
     worker = _worker(served, cluster, release, places)
     head = _head(served, cluster, release)
-    scales = {"enableInTreeAutoscaling": True} if cluster.max_replicas > cluster.replicas else {}
+    if cluster.max_replicas > cluster.replicas:
+        scales = {"enableInTreeAutoscaling": True}
+    else:
+        scales = {}
     least = knob(served, "minReplicas", cluster.replicas, "number")
     return {
         "apiVersion": "ray.io/v1",
@@ -235,7 +238,9 @@ def _application(served: ServedModel) -> dict[str, Checksum]:
 
     An application of the model is in its image.
     """
-    return {} if served.serve else {"application": Checksum("application", serve_files())}
+    if served.serve:
+        return {}
+    return {"application": Checksum("application", serve_files())}
 
 
 def _volumes(served: ServedModel, release: Name) -> list[dict[str, Any]]:
