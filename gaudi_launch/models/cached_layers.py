@@ -57,7 +57,9 @@ def _kind(model: Model, text: Mapping[str, Any], index: int, named: str) -> Cach
     if named == "latent" and model.mla_rank:
         return "latent"
     if named == "sliding":
-        return "chunked" if "chunked" in _listed(text, index) else "sliding"
+        if "chunked" in _listed(text, index):
+            return "chunked"
+        return "sliding"
     if _is_chunked(text, index):
         return "chunked"
     return "sliding" if _has_window(text, index) else "full"
@@ -65,7 +67,9 @@ def _kind(model: Model, text: Mapping[str, Any], index: int, named: str) -> Cach
 
 def _listed(text: Mapping[str, Any], index: int) -> str:
     kinds = text.get("layer_types")
-    return str(kinds[index]) if isinstance(kinds, list) and index < len(kinds) else ""
+    if isinstance(kinds, list) and index < len(kinds):
+        return str(kinds[index])
+    return ""
 
 
 def _is_chunked(text: Mapping[str, Any], index: int) -> bool:
@@ -93,4 +97,6 @@ def _has_window(text: Mapping[str, Any], index: int) -> bool:
 
 def _number(document: Mapping[str, Any], name: str) -> int:
     value = document.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    return 0

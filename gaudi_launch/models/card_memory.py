@@ -69,7 +69,9 @@ class CardMemory:
     @property
     def cache(self) -> float:
         """Return the bytes of the KV cache that the allocated blocks use."""
-        return max(0.0, self.parts.kv) if not self.lost else float(self.blocks * self.block)
+        if not self.lost:
+            return max(0.0, self.parts.kv)
+        return float(self.blocks * self.block)
 
     @property
     def unused(self) -> float:
@@ -136,9 +138,9 @@ def divide_card(
     block = sizing.block_bytes(model, cards, sizing.KV_BYTES.get(ask.kv_dtype, 2), rules=ask.cache)
     if weights is None or block is None:
         return None
-    activations = (
-        sizing.activation_bytes(model, ask.profile_tokens, cards) if rules.profile_run else 0.0
-    )
+    activations = 0.0
+    if rules.profile_run:
+        activations = sizing.activation_bytes(model, ask.profile_tokens, cards)
     free = card_bytes - weights - activations
     if rules.fixed_share is not None:
         utilization, reserved = rules.fixed_share, 0.0
@@ -154,7 +156,9 @@ def divide_card(
         return CardMemory(card_bytes, weights, activations, parts, block, ask.max_model_len)
     blocks = sizing.count_blocks(parts.kv, block, rules, ask.blocks_step)
     lost = sizing.count_blocks(parts.kv, block, rules, 1) - blocks
-    states = compact_bytes(model, ask.max_num_seqs, cards) if ask.cache.compact_states else 0
+    states = 0
+    if ask.cache.compact_states:
+        states = compact_bytes(model, ask.max_num_seqs, cards)
     return CardMemory(
         card_bytes, weights, activations, parts, block, blocks, lost=lost, states=states
     )
@@ -318,13 +322,12 @@ def fit_weights_only(
                 "chips": -(-needed // _CORES_A_CHIP),
             }
             known = needed <= n <= cores
-            id = (
-                "fit.neuron_fits"
-                if known
-                else "fit.neuron_too_many"
-                if n > cores
-                else "fit.neuron_short"
-            )
+            if known:
+                id = "fit.neuron_fits"
+            elif n > cores:
+                id = "fit.neuron_too_many"
+            else:
+                id = "fit.neuron_short"
             reason = message(id, **words, n=n, have=cores)
             rows.append(FitRow(n, dtype, known, reason, weights_gib_per_card=total / n / GIB))
     return FitTable(tuple(rows), _smallest(rows, dtypes[0]))

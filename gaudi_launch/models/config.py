@@ -102,7 +102,9 @@ def read_model(path: str, must_exist: bool = True) -> Model:
     from gaudi_launch.models.weights import read_weights
 
     found = model_from_config(path, document, read_weights(folder, *counted_with(document)))
-    return replace(found, converted=True) if is_recorded(folder) else found
+    if is_recorded(folder):
+        return replace(found, converted=True)
+    return found
 
 
 def counted_with(document: Mapping[str, Any]) -> tuple[int, int | None]:
@@ -213,7 +215,9 @@ def text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
             break
         document = inner
     kind = document.get("model_type") or outer.get("model_type")
-    return {**_CLASS_DEFAULTS.get(kind, {}), **document} if isinstance(kind, str) else document
+    if isinstance(kind, str):
+        return {**_CLASS_DEFAULTS.get(kind, {}), **document}
+    return document
 
 
 def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -309,7 +313,9 @@ def _attention_layers(text: Mapping[str, Any]) -> int | None:
     if isinstance(pattern, str) and pattern:
         return pattern.count("*")
     every = _number(text, "full_attention_interval", "attn_layer_period")
-    return layers // every if layers and every else layers
+    if layers and every:
+        return layers // every
+    return layers
 
 
 def _quantization(document: Any) -> str | None:
@@ -320,7 +326,9 @@ def _quantization(document: Any) -> str | None:
 
 
 def _word(value: Any) -> str | None:
-    return str(value).removeprefix("torch.") if isinstance(value, str) and value else None
+    if isinstance(value, str) and value:
+        return str(value).removeprefix("torch.")
+    return None
 
 
 def _flag(value: Any) -> bool | None:

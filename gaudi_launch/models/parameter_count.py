@@ -150,7 +150,10 @@ def kv_widths(model: Model, *, shared: bool = True) -> tuple[tuple[int, int], ..
     kinds = layer_kinds(model)
     # gemma4: the last layers use the cache of an earlier one (vllm-project/vllm-gaudi@091bbadd:
     # vllm_gaudi/v1/worker/hpu_model_runner.py, kv_sharing_target_layer_name)
-    own = len(kinds) - _number(text, "num_kv_shared_layers") if shared else len(kinds)
+    if shared:
+        own = len(kinds) - _number(text, "num_kv_shared_layers")
+    else:
+        own = len(kinds)
     for kind in kinds[:own]:
         if kind in ("full", "sliding", "latent"):
             found.append(_kv_width(model, text, sliding=kind == "sliding"))
@@ -205,8 +208,12 @@ def _named_kind(text: Mapping[str, Any], index: int) -> Kind:
         return "full" if (index + 1) % every == 0 else "linear"
     period = _number(text, "attn_layer_period")
     if period:
-        return "full" if index % period == _number(text, "attn_layer_offset") else "mamba"
-    return "mamba" if text.get("model_type") in _MAMBA_ONLY else "full"
+        if index % period == _number(text, "attn_layer_offset"):
+            return "full"
+        return "mamba"
+    if text.get("model_type") in _MAMBA_ONLY:
+        return "mamba"
+    return "full"
 
 
 def _kind_of_name(name: str) -> Kind:
@@ -353,7 +360,9 @@ def _mlp(model: Model, text: Mapping[str, Any], index: int) -> tuple[int, int]:
     matrices = _PLAIN if is_plain(model) else _GATED
     plain = matrices * model.hidden_size * _dense_width(model, text)
     if has_modal_experts(model):
-        return _modal_experts(model, text) if index >= _first_modal_layer(text) else (plain, 0)
+        if index >= _first_modal_layer(text):
+            return _modal_experts(model, text)
+        return (plain, 0)
     if not (model.moe and model.experts):
         return plain, 0
     if not _has_experts(text, index):
@@ -371,7 +380,9 @@ def has_modal_experts(model: Model) -> bool:
 def _first_modal_layer(text: Mapping[str, Any]) -> int:
     """Return the first layer with experts, of one number or a list."""
     first = _indices(text, "moe_layer_start_index")
-    return min(first) if first else _number(text, "moe_layer_start_index")
+    if first:
+        return min(first)
+    return _number(text, "moe_layer_start_index")
 
 
 def _modal_experts(model: Model, text: Mapping[str, Any]) -> tuple[int, int]:

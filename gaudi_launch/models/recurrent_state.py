@@ -67,4 +67,6 @@ def compact_slots(model: Model, requests: int) -> int:
 def compact_bytes(model: Model, requests: int, cards: int = 1) -> int:
     """Return the bytes of all states on one card; 0 where they are not known."""
     state = gated_delta_bytes(model, cards)
-    return 0 if state is None else state * compact_slots(model, requests)
+    if state is None:
+        return 0
+    return state * compact_slots(model, requests)

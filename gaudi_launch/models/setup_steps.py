@@ -106,11 +106,10 @@ def steps(facts: SetupFacts) -> tuple[SetupStep, ...]:
         done = facts.folder is not None or (facts.converts and facts.converted)
         where = facts.folder or (facts.converted_target if done else facts.target)
         size = f"{facts.weight_bytes / 1e9:.0f}" if facts.weight_bytes else "?"
-        what = (
-            message("prepare.pulled", path=str(where))
-            if done
-            else message("prepare.pull", model=facts.repo, path=str(where), size=size)
-        )
+        if done:
+            what = message("prepare.pulled", path=str(where))
+        else:
+            what = message("prepare.pull", model=facts.repo, path=str(where), size=size)
         found.append(
             SetupStep(
                 "pull", done, what, ("gaudi-launch", "pull", facts.repo, "--to", str(facts.target))

@@ -105,7 +105,9 @@ def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
     14.957...
     """
     on_disk = model.quantization or model.dtype
-    loaded = 1 - model.unloaded_bytes / model.weight_bytes if model.weight_bytes else 1.0
+    loaded = 1.0
+    if model.weight_bytes:
+        loaded = 1 - model.unloaded_bytes / model.weight_bytes
     if model.weight_bytes and on_disk == dtype:
         return model.weight_bytes * loaded
     if (
@@ -163,11 +165,9 @@ def kv_bytes_per_token(
         return layers * model.mla_rank * kv_bytes
     if model.mla_rank:
         width = mla_head_width(model)
-        return (
-            layers * max(1, model.heads // cards) * 2 * width * kv_bytes
-            if model.heads and width
-            else None
-        )
+        if model.heads and width:
+            return layers * max(1, model.heads // cards) * 2 * width * kv_bytes
+        return None
     widths = kv_widths(model, shared=rules.shared)
     if widths:
         return sum(max(1, heads // cards) * width for heads, width in widths) * kv_bytes
@@ -250,7 +250,9 @@ def profile_tokens(max_num_seqs: int, max_num_batched_tokens: int, longest_promp
     4224
     """
     batch = min(max_num_seqs, max_num_batched_tokens // max(1, longest_prompt))
-    return batch * longest_prompt if batch else max_num_batched_tokens
+    if batch:
+        return batch * longest_prompt
+    return max_num_batched_tokens
 
 
 def divides(model: Model, cards: int) -> bool:

@@ -41,7 +41,9 @@ def kv_cache_dtype(config: Mapping[str, Any]) -> str:
         return "fp8_inc"
     lists = [blocklist.get(key) for key in ("types", "names")]
     words = [str(word) for each in lists if isinstance(each, list) for word in each]
-    return "auto" if any("cache" in word.lower() for word in words) else "fp8_inc"
+    if any("cache" in word.lower() for word in words):
+        return "auto"
+    return "fp8_inc"
 
 
 def read_quant_file(path: Path, cards: int, origin: Origin, prefix: str = "") -> QuantFile:
@@ -69,7 +71,9 @@ def measured_folder(path: Path, prefix: str = "") -> Path | None:
     except LaunchError as error:
         _log.debug("the quantisation file is not read: %s", error)
         return None
-    return (Path(prefix) / stem).parent if isinstance(stem, str) and stem else None
+    if isinstance(stem, str) and stem:
+        return (Path(prefix) / stem).parent
+    return None
 
 
 def _read(path: Path, code: ExitCode) -> Mapping[str, Any]:

@@ -57,7 +57,12 @@ def _hf_list(request: dict[str, Any]) -> dict[str, Any]:
             lfs.get("sha256") if isinstance(lfs, dict) else None
         )
         blob = getattr(entry, "blob_id", None)
-        digest = f"sha256:{sha256}" if sha256 else f"blob:{blob}" if blob else ""
+        if sha256:
+            digest = f"sha256:{sha256}"
+        elif blob:
+            digest = f"blob:{blob}"
+        else:
+            digest = ""
         files.append({"path": entry.path, "size": size, "digest": digest})
     return {"revision": info.sha, "files": files}
 
@@ -122,7 +127,9 @@ def _ms_fetch(request: dict[str, Any], path: str, size: int, part: Path) -> None
 
     # it keeps its own partial file below this folder and resumes it
     folder = part.parent
-    download = dataset_file_download if request["repo_type"] == "dataset" else model_file_download
+    download = model_file_download
+    if request["repo_type"] == "dataset":
+        download = dataset_file_download
     got = download(request["repo"], path, revision=request["revision"], local_dir=str(folder))
     Path(got).replace(part)
 
