@@ -16,7 +16,9 @@ _INSTALLERS = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 def checkout() -> Path | None:
     """Return the folder of the sources that this program runs from, None for a wheel."""
     folder = Path(__file__).parents[2]
-    return folder if (folder / "pyproject.toml").is_file() else None
+    if not (folder / "pyproject.toml").is_file():
+        return None
+    return folder
 
 
 def from_installed(target: Path) -> Path:
