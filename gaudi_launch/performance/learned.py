@@ -128,7 +128,9 @@ def write_learned(found: LearnedConstants, file: Path | None = None) -> None:
 def learned_for(generation: Generation) -> LearnedConstants | None:
     """Return the learned constants for this hardware, None without them."""
     found = read_learned()
-    return found if found is not None and generation in found.generations else None
+    if found is not None and generation in found.generations:
+        return found
+    return None
 
 
 def figure_of(each: SpeedMeasurement) -> Figure:

@@ -107,7 +107,9 @@ class EngineLimits:
         where the budget itself is the limit.
         """
         room = min(self.max_num_batched_tokens // batch, self.longest_query)
-        return room if room == self.longest_query else room // self.block_size * self.block_size
+        if room == self.longest_query:
+            return room
+        return room // self.block_size * self.block_size
 
     def block_top(self, batch: int) -> int:
         """Return the most blocks that ``batch`` decoding sequences can use."""
@@ -173,7 +175,10 @@ def as_limits(given: Any) -> EngineLimits:
 
 def _value(given: Any, *names: str) -> Any:
     for name in names:
-        found = given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
+        if isinstance(given, Mapping):
+            found = given.get(name)
+        else:
+            found = getattr(given, name, None)
         if found is not None:
             return found
     return None

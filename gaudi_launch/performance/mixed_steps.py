@@ -410,7 +410,9 @@ class MixedRun:
         """Return when the next request may be admitted; infinity while none fits."""
         if self.blocked or not self.arrivals:
             return _NEVER
-        return -_NEVER if self.closed and self.inside < self.most_inside else self._arrival()
+        if self.closed and self.inside < self.most_inside:
+            return -_NEVER
+        return self._arrival()
 
     def _arrival(self) -> float:
         return _NEVER if self.closed else self.arrivals[0][0]

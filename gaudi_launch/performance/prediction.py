@@ -125,8 +125,10 @@ def knowledge_of(generation: Generation) -> SpeedKnowledge:
     from gaudi_launch.performance.published import figures
 
     learned = learned_for(generation)
-    own = () if learned is None else tuple(figure_of(each) for each in learned.measurements)
-    return SpeedKnowledge(values(), (*own, *figures()), learned)
+    known = figures()
+    if learned is not None:
+        known = (*map(figure_of, learned.measurements), *known)
+    return SpeedKnowledge(values(), known, learned)
 
 
 def predict(
@@ -146,9 +148,9 @@ def predict(
     constants, figures, learned = known.constants, known.figures, known.learned
     made = steps(setup, shape, constants, constants["software.old"] if old else 1.0)
     together = prompts_together(setup.prompt_tokens, load.input, load.inside)
-    joined = (
-        prompts_together(setup.step_tokens, load.input, load.inside) if setup.step_tokens else 0.0
-    )
+    joined = 0.0
+    if setup.step_tokens:
+        joined = prompts_together(setup.step_tokens, load.input, load.inside)
     lengths = Lengths(load.input, load.output, together, joined)
     times = _times(made, lengths, load)
     query = Query(setup, shape, load.input, load.output, times.batch, measured)

@@ -88,7 +88,9 @@ def generation_of(accelerator: Accelerator) -> Generation:
 
     The first Gaudi has none and takes Gaudi2's.
     """
-    return "gaudi3" if accelerator.id.startswith("gaudi3") else "gaudi2"
+    if accelerator.id.startswith("gaudi3"):
+        return "gaudi3"
+    return "gaudi2"
 
 
 def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
