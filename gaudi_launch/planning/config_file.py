@@ -97,7 +97,9 @@ def _words(key: str, value: Any, table: OptionTable) -> Sequence[str]:
         return [name]
     if value is False:
         off = f"--no-{key}"
-        return [off] if off.replace("_", "-") in table.spellings else []
+        if off.replace("_", "-") not in table.spellings:
+            return []
+        return [off]
     if isinstance(value, list):
         return [name, *map(str, value)] if value else []
     if isinstance(value, dict):

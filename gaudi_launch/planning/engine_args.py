@@ -62,7 +62,9 @@ class Argument:
         """Return the values as one text; None for a bare flag."""
         if not self.values and not self.attached:
             return None
-        return self.values[0] if len(self.values) == 1 else shlex.join(self.values)
+        if len(self.values) == 1:
+            return self.values[0]
+        return shlex.join(self.values)
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,9 @@ class EngineArgs:
         canonical = self.canonical(name)
 
         def changed(argument: Argument) -> Argument:
-            return _with_value(argument, value) if argument.name == canonical else argument
+            if argument.name == canonical:
+                return _with_value(argument, value)
+            return argument
 
         ours, user, tail = (tuple(map(changed, part)) for part in (self.ours, self.user, self.tail))
         return replace(self, ours=ours, user=user, tail=tail)
@@ -326,7 +330,9 @@ def _find(word: str, table: OptionTable) -> Argument | None:
     """
     if not word.startswith("-") or word == "-":
         return None
-    return _find_long(word, table) if word.startswith("--") else _find_short(word, table)
+    if word.startswith("--"):
+        return _find_long(word, table)
+    return _find_short(word, table)
 
 
 def _find_long(word: str, table: OptionTable) -> Argument | None:
@@ -389,7 +395,10 @@ def _with_value(argument: Argument, value: str) -> Argument:
     if argument.attached:
         word = argument.words[0]
         equals = word.find("=")
-        start = word[: equals + 1] if equals > 0 else word[: len(word) - len(argument.value)]
+        if equals > 0:
+            start = word[: equals + 1]
+        else:
+            start = word[: len(word) - len(argument.value)]
         return replace(argument, words=(start + value,), values=(value,))
     return replace(argument, words=(argument.words[0], value), values=(value,))
 

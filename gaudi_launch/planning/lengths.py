@@ -31,7 +31,9 @@ def _of_ranges(asked: Request) -> int:
     """Return the longest request of -i and -o, in complete blocks; 0 without."""
     inputs = asked.input_range[1] if asked.input_range is not None else 0
     outputs = asked.output_range[1] if asked.output_range is not None else 0
-    return round_up(inputs + max(outputs, 1), BLOCK) if inputs or outputs else 0
+    if inputs or outputs:
+        return round_up(inputs + max(outputs, 1), BLOCK)
+    return 0
 
 
 def ceil_div(number: int, divisor: int) -> int:

@@ -253,7 +253,10 @@ class _DecidedOptions:
     def __init__(self, settings: Sequence[Setting], args: EngineArgs) -> None:
         self._values: dict[str, str | None] = {}
         for setting in with_user_args(settings, args):
-            name = setting.name.replace("_", "-") if setting.kind == "option" else setting.name
+            if setting.kind == "option":
+                name = setting.name.replace("_", "-")
+            else:
+                name = setting.name
             self._values[name] = setting.value
 
     def has(self, name: str) -> bool:
@@ -271,4 +274,6 @@ class _DecidedOptions:
 
     def whole(self, name: str) -> int | None:
         text = self._values.get(name) or ""
-        return int(text) or None if text.isascii() and text.isdigit() and len(text) < 12 else None
+        if text.isascii() and text.isdigit() and len(text) < 12:
+            return int(text) or None
+        return None

@@ -61,7 +61,10 @@ def nearest_names(asked: str, known: KnownNames) -> tuple[str, ...]:
         by_key.setdefault(key.lower(), []).append(each)
     wanted = asked if full else asked.rstrip("/").rsplit("/", 1)[-1]
     found = list(known.folders)
-    near = [wanted.lower()] if wanted.lower() in by_key else close_to(wanted.lower(), list(by_key))
+    if wanted.lower() in by_key:
+        near = [wanted.lower()]
+    else:
+        near = close_to(wanted.lower(), list(by_key))
     for key in near:
         found += by_key[key]
     return tuple(found[:_MOST])

@@ -144,9 +144,10 @@ def overruled_flags(proposed: Sequence[Setting], request: Request) -> tuple[str,
     Those that the request names already are left out.
     """
     args, found = request.args, []
-    replaced = (
-        {name for word in _WORDS for name in word.names} if request.tuning == "auto" else set()
-    )
+    if request.tuning == "auto":
+        replaced = {name for word in _WORDS for name in word.names}
+    else:
+        replaced = set()
     written = {argument.name for argument in (*args.file, *args.user)}
     for setting in proposed:
         name = args.canonical(setting.name) if setting.kind == "option" else ""

@@ -116,7 +116,12 @@ def choose(
     whose order is kept, ``visible`` the modules that the environment allows. Raises LaunchError:
     USAGE for inconsistent options, MACHINE when the machine lacks these cards or they are not free.
     """
-    wanted = cards if cards is not None else len(modules) if modules else 1
+    if cards is not None:
+        wanted = cards
+    elif modules:
+        wanted = len(modules)
+    else:
+        wanted = 1
     if wanted < 1:
         raise LaunchError("placement.bad_count", ExitCode.USAGE, found=wanted)
     if modules is not None:
@@ -194,7 +199,10 @@ def _best(
     host: Host, wanted: int, visible: tuple[int, ...] | None, reasons: list[Message]
 ) -> tuple[int, ...]:
     """Return the best free set of this many modules."""
-    allowed = host.modules if visible is None else tuple(m for m in host.modules if m in visible)
+    if visible is None:
+        allowed = host.modules
+    else:
+        allowed = tuple(m for m in host.modules if m in visible)
     free = tuple(module for module in host.free_modules if module in allowed)
     if wanted > len(free):
         raise _too_few(host, wanted, allowed, free, visible)
@@ -319,7 +327,9 @@ def _warn(host: Host, chosen: tuple[int, ...], warnings: list[Message], *, asked
     if count > LARGEST_JOB:
         warnings.append(message("placement.large", cards=count, most=LARGEST_JOB))
     if _groups_of(host, chosen) > 1:
-        word = "placement.crossing_asked" if asked and count in (2, 4) else "placement.crossing"
+        word = "placement.crossing"
+        if asked and count in (2, 4):
+            word = "placement.crossing_asked"
         warnings.append(
             message(word, modules=_list(chosen), groups="; ".join(_list(g) for g in host.groups))
         )

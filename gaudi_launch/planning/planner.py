@@ -53,7 +53,9 @@ def make_plan(
     """
     made = _decide(request, host, model, engine, placement, measured)
     exposed = open_warning(made.command, request.environment)
-    return made if exposed is None else replace(made, warnings=(*made.warnings, exposed))
+    if exposed is None:
+        return made
+    return replace(made, warnings=(*made.warnings, exposed))
 
 
 def _decide(
@@ -96,9 +98,10 @@ def _decide(
     differences: tuple[Message, ...] = ()
     if request.tuning == "reference" and command.container is None:
         # the scripts bind no CPUs unless the cards were named and share a NUMA node
-        cpus = (
-            placement.cpus if request.modules is not None and len(placement.numa_nodes) == 1 else ()
-        )
+        if request.modules is not None and len(placement.numa_nodes) == 1:
+            cpus = placement.cpus
+        else:
+            cpus = ()
         command = replace(command, cpus=cpus, memory_node=command.memory_node if cpus else None)
         differences = engine.script_differences(request, host, placement, command)
     return Plan(
@@ -324,7 +327,9 @@ def _url(command: Command, identity: EngineIdentity) -> str:
         host, port = args.last("--host") or "127.0.0.1", args.last("--port") or "8000"
     if host in ("0.0.0.0", "::", "[::]", ""):
         host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if ":" in host:
+        return f"http://[{host}]:{port}"
+    return f"http://{host}:{port}"
 
 
 def _bound(placement: Placement, cpus: tuple[int, ...]) -> Placement:

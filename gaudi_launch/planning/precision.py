@@ -41,7 +41,9 @@ def weight_type(request: Request, model: Model) -> str:
 
     That is ``fp8``, else the requested type, else the model's.
     """
-    return "fp8" if runs_fp8(request, model) else request.dtype or model.dtype or "bfloat16"
+    if runs_fp8(request, model):
+        return "fp8"
+    return request.dtype or model.dtype or "bfloat16"
 
 
 def kernels_of(quantised: str | None) -> str | None:
@@ -50,7 +52,9 @@ def kernels_of(quantised: str | None) -> str | None:
     It is for engines that must be given it: they refuse config.json's own awq and gptq
     (vllm/platforms/hpu.py and vllm_gaudi/platform.py: supported_quantization).
     """
-    return f"{quantised}_hpu" if quantised in ("awq", "gptq") else None
+    if quantised not in ("awq", "gptq"):
+        return None
+    return f"{quantised}_hpu"
 
 
 def fp8_cache(model: Model, calibration: Calibration | None) -> str:
