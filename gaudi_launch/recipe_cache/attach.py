@@ -130,11 +130,10 @@ def with_cache(
         or exported
     ):
         return None
-    root = (
-        Path(request.cache_dir).expanduser().absolute()
-        if request.cache_dir
-        else default_root(cache_dir)
-    )
+    if request.cache_dir:
+        root = Path(request.cache_dir).expanduser().absolute()
+    else:
+        root = default_root(cache_dir)
     parts = parts_of(plan, host, _quant_config(plan) if look else None)
     wanted = plan.buckets or _NONE
     if look:
@@ -143,11 +142,9 @@ def with_cache(
         use = cache_root.Use(
             "miss", parts.key, root / parts.key, wanted, message("cache.not_looked")
         )
-    local = (
-        cache_dir / "recipes-local" / parts.key
-        if look and is_network(file_system(root, machine_root))
-        else None
-    )
+    local = None
+    if look and is_network(file_system(root, machine_root)):
+        local = cache_dir / "recipes-local" / parts.key
     return Cached(_rewrite(plan, request, use, root, local, look), parts, root, use, local)
 
 

@@ -82,7 +82,9 @@ class Use:
 
 def folder_of(root: Path, ledger: Ledger | None, key: str) -> Path:
     """Return the directory that the engine gets for a key."""
-    return root if ledger is not None and ledger.folder == "." else root / key
+    if ledger is not None and ledger.folder == ".":
+        return root
+    return root / key
 
 
 def flat_files(root: Path) -> bool:
@@ -133,11 +135,12 @@ def find(root: Path, key: str) -> CacheEntry:
 
     Raises LaunchError when none or several do.
     """
-    matching = (
-        [entry for entry in entries(root, sizes=False) if entry.key.startswith(key.lower())]
-        if key
-        else []
-    )
+    if key:
+        matching = [
+            entry for entry in entries(root, sizes=False) if entry.key.startswith(key.lower())
+        ]
+    else:
+        matching = []
     if len(matching) != 1:
         id = "cache.ambiguous_key" if matching else "cache.no_such_key"
         known = ", ".join(entry.key for entry in matching or entries(root, sizes=False)) or "-"
@@ -311,7 +314,9 @@ def opened(
 def _not_writable(root: Path, error: OSError) -> LaunchError:
     """Return the error of a root: another user's, or a full or read-only disk."""
     why = error.strerror or str(error)
-    id = "cache.not_shared" if isinstance(error, PermissionError) else "cache.not_writable"
+    id = "cache.not_writable"
+    if isinstance(error, PermissionError):
+        id = "cache.not_shared"
     return LaunchError(id, ExitCode.FAILED, path=str(root), why=why)
 
 

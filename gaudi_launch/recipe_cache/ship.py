@@ -246,7 +246,9 @@ def _head(tar: tarfile.TarFile, source: Path) -> tuple[Ledger, bytes]:
     contents = []
     for expected in (_LEDGER, _LIST):
         member = tar.next()
-        file = tar.extractfile(member) if member is not None and member.isfile() else None
+        file = None
+        if member is not None and member.isfile():
+            file = tar.extractfile(member)
         if (
             member is None
             or file is None
