@@ -131,7 +131,9 @@ def _secret(name: str) -> str | None:
 
     Compose stops where a required one is missing.
     """
-    return f"${{{name}:?}}" if name in required((name,)) else None
+    if name not in required((name,)):
+        return None
+    return f"${{{name}:?}}"
 
 
 def _gaudi(word: str) -> tuple[str, Any]:

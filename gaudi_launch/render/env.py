@@ -31,11 +31,9 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
     # (FlexibleArgumentParser), upstream in vllm/utils/argparse_utils.py
     if plan.engine.config_file:
         model, options, rest = as_config(plan.args)
-        body = (
-            yaml.safe_dump(options, allow_unicode=True, sort_keys=False, width=1 << 20)
-            if options
-            else "{}\n"
-        )
+        body = "{}\n"
+        if options:
+            body = yaml.safe_dump(options, allow_unicode=True, sort_keys=False, width=1 << 20)
         files["config.yml"] = "\n".join(comments(heading(plan))) + "\n" + body
         words = [
             _vllm(plan.command.argv[0]),

@@ -107,7 +107,9 @@ def on_machine(
 
 def _with_secrets(settings: GatewaySettings, secrets: GatewaySecrets) -> GatewaySettings:
     keys = Path(secrets.keys) if secrets.keys else None
-    tls = Tls(Path(secrets.certificate), Path(secrets.key)) if secrets.certificate else None
+    tls = None
+    if secrets.certificate:
+        tls = Tls(Path(secrets.certificate), Path(secrets.key))
     return replace(settings, keys_file=keys, tls=tls)
 
 

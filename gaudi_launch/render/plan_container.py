@@ -181,7 +181,9 @@ def visible(container: Container) -> dict[str, str]:
 
     The runtime sorts its values.
     """
-    return {VISIBLE: ",".join(map(str, sorted(container.indices)))} if container.indices else {}
+    if not container.indices:
+        return {}
+    return {VISIBLE: ",".join(map(str, sorted(container.indices)))}
 
 
 def about_cards(container: Container) -> tuple[Message, ...]:
@@ -302,7 +304,9 @@ def start_seconds(plan: Plan) -> int:
 def _program(interpreter: str) -> str:
     """Return the image's program in place of a path of this machine."""
     name = PurePosixPath(interpreter).name
-    return "python3" if re.fullmatch(r"python[0-9.]*", name) else name
+    if re.fullmatch(r"python[0-9.]*", name):
+        return "python3"
+    return name
 
 
 def refuse_secrets(args: EngineArgs) -> None:

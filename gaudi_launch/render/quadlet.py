@@ -51,7 +51,10 @@ def render(
         if word in container.argv:
             raise LaunchError("render.quadlet_word", ExitCode.USAGE, word=repr(word))
     # podman's name of a locally built image
-    image = f"localhost/{container.image}" if dockerfile is not None else container.image
+    if dockerfile is not None:
+        image = f"localhost/{container.image}"
+    else:
+        image = container.image
     lines = [
         *comments(head),
         "[Unit]",
@@ -168,6 +171,6 @@ def _mount(mount: Mount) -> str:
 
 
 def _field(words: str) -> str:
-    return (
-        '"' + words.replace('"', '""') + '"' if any(mark in words for mark in ',"\r\n') else words
-    )
+    if any(mark in words for mark in ',"\r\n'):
+        return '"' + words.replace('"', '""') + '"'
+    return words

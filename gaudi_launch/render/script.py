@@ -102,7 +102,9 @@ def _element(word: str) -> str:
 
     One with a comma is always quoted, lest it looks like a separator (shellcheck SC2054).
     """
-    return f"'{word}'" if "," in word and shlex.quote(word) == word else _quoted(word)
+    if "," in word and shlex.quote(word) == word:
+        return f"'{word}'"
+    return _quoted(word)
 
 
 def _quoted(word: str) -> str:
@@ -112,7 +114,9 @@ def _quoted(word: str) -> str:
     SC2191, SC1097).
     """
     words = shlex.quote(word)
-    return f"'{word}'" if words == word and word.startswith(("=", "+=")) else words
+    if words == word and word.startswith(("=", "+=")):
+        return f"'{word}'"
+    return words
 
 
 def _bound(plan: Plan) -> list[str]:

@@ -187,7 +187,9 @@ def secrets_file(name: str, user: bool) -> str:
 
     The user creates the file, readable by its owner only.
     """
-    return f"%h/.config/gaudi-launch/{name}.env" if user else f"/etc/gaudi-launch/{name}.env"
+    if user:
+        return f"%h/.config/gaudi-launch/{name}.env"
+    return f"/etc/gaudi-launch/{name}.env"
 
 
 def tuning(launcher: str, given: Mapping[str, str]) -> str:

@@ -20,7 +20,9 @@ def quoted(word: str) -> str:
 
 
 def _other(mark: str) -> str:
-    return f"\\x{ord(mark):02x}" if ord(mark) < 32 or ord(mark) == 127 else mark
+    if ord(mark) < 32 or ord(mark) == 127:
+        return f"\\x{ord(mark):02x}"
+    return mark
 
 
 def command(words: Sequence[str]) -> str:
