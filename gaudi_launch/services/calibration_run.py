@@ -177,7 +177,9 @@ def _missing(phase: CalibrationPhase, places: Places, request: CalibrationReques
         return "" if pickle.is_file() else str(pickle)
     made = places.unified if phase.name == "unify" else places.made(phase.name)
     if made is not None:
-        return "" if made.is_dir() and any(made.iterdir()) else str(made)
+        if made.is_dir() and any(made.iterdir()):
+            return ""
+        return str(made)
     return next(
         iter(read_quant_file(places.config("quant"), request.cards, "calibrated").missing), ""
     )

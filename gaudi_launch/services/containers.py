@@ -168,7 +168,9 @@ def image_of(engine: Engine) -> str | None:
     if engine.image is None:
         return None
     try:
-        return engine.image if has_image(engine.image, seconds=_QUICK_SECONDS) else None
+        if not has_image(engine.image, seconds=_QUICK_SECONDS):
+            return None
+        return engine.image
     except LaunchError as error:
         _log.debug("docker cannot be queried: %s", error)
         return None
@@ -292,4 +294,6 @@ def _ask(program: str, *words: str, seconds: float = _SECONDS) -> subprocess.Com
 
 def _last(answer: subprocess.CompletedProcess[str]) -> str:
     lines = answer.stderr.strip().splitlines()
-    return lines[-1][:300].rstrip(".?! ") if lines else f"exit status {answer.returncode}"
+    if lines:
+        return lines[-1][:300].rstrip(".?! ")
+    return f"exit status {answer.returncode}"

@@ -46,7 +46,9 @@ class Target:
         """Return the engine's interpreter."""
         engine = self.plan.get("engine")
         found = engine.get("python") if isinstance(engine, dict) else None
-        return found if isinstance(found, str) and found else None
+        if isinstance(found, str) and found:
+            return found
+        return None
 
 
 def target(text: str, *, running: bool = True) -> Target:

@@ -234,7 +234,9 @@ class CardPower:
         power = {row.index: row.power_w for row in hl_smi_text.parse_table(answer.output.text).rows}
         readings = [power.get(index) for index in self._indices if index is not None]
         known = [reading for reading in readings if reading is not None]
-        return float(sum(known)) if known and len(known) == len(readings) else None
+        if known and len(known) == len(readings):
+            return float(sum(known))
+        return None
 
 
 @contextlib.contextmanager

@@ -222,12 +222,18 @@ def true_status(status: int, body: bytes) -> int:
         found = json.loads(body)
     except (ValueError, RecursionError):
         return status
-    code = found.get("code") if isinstance(found, dict) and found.get("object") == "error" else None
-    return code if isinstance(code, int) and 400 <= code < 600 else status
+    code = None
+    if isinstance(found, dict) and found.get("object") == "error":
+        code = found.get("code")
+    if isinstance(code, int) and 400 <= code < 600:
+        return code
+    return status
 
 
 def _why(answer: ProbeResult | str, path: str) -> str:
-    return answer if isinstance(answer, str) else f"{path}: {answer.status}"
+    if isinstance(answer, str):
+        return answer
+    return f"{path}: {answer.status}"
 
 
 def _probe_tgi(

@@ -64,11 +64,10 @@ def running(name: str | None) -> RunningRay:
         names = [store.check_name(name)]
     else:
         folder = store.services_dir()
-        names = (
-            sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-            if folder.is_dir()
-            else []
-        )
+        if folder.is_dir():
+            names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        else:
+            names = []
     found = [each for each in map(_running, names) if each is not None]
     if len(found) != 1:
         shown = ", ".join(each.name for each in found) or "-"

@@ -101,7 +101,10 @@ class _Lives:
             lasted = outcome.was_ready and time.monotonic() - began > GOOD_SECONDS
             self.row = 1 if lasted else self.row + 1
             # a sentence within another one
-            cause = title.render().rstrip(".。") if title else ended(outcome.kind, outcome.status)
+            if title:
+                cause = title.render().rstrip(".。")
+            else:
+                cause = ended(outcome.kind, outcome.status)
             if found.permanent or self.row > MOST_RESTARTS:
                 id = "services.gave_up_permanent" if found.permanent else "services.gave_up"
                 self.say(text(id, count=self.row, cause=cause))

@@ -51,7 +51,9 @@ def stop(
     ``say`` gets what is waited for (``drain`` with the requests running, ``end`` with seconds).
     Raises LaunchError when its launcher may not be signalled or does not end.
     """
-    left = _drain(service, drain_seconds, say) if service.alive and drain_seconds > 0 else 0
+    left = 0
+    if service.alive and drain_seconds > 0:
+        left = _drain(service, drain_seconds, say)
     if service.alive:
         _end_launcher(service, say)
     # its launcher did not end in order, now or earlier

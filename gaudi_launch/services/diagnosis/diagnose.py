@@ -252,7 +252,9 @@ def _with_exception(found: _Hits, log: _Log) -> _Hits:
         if lines and _known()[id].rank > EXCEPTION.rank:
             return found
     raised = log.exception()
-    return found if raised is None else {**found, EXCEPTION.id: [raised]}
+    if raised is None:
+        return found
+    return {**found, EXCEPTION.id: [raised]}
 
 
 def _with_end(found: _Hits, end: _End) -> _Hits:

@@ -17,4 +17,6 @@ def status_words(status: int | None) -> str:
     """Return the text of an exit status, or of the signal that ended it."""
     if status is None:
         return "-"
-    return text("serve.by_signal", number=-status) if status < 0 else str(status)
+    if status < 0:
+        return text("serve.by_signal", number=-status)
+    return str(status)

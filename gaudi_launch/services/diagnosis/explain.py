@@ -91,7 +91,9 @@ def _for_model(found: Diagnosis, model: str) -> Diagnosis:
 
 def lost(service: ServiceRecord) -> str:
     """Return the message's ID for a service whose launcher ended without a message."""
-    return "diagnose.lost_rebooted" if service.rebooted else "diagnose.lost"
+    if service.rebooted:
+        return "diagnose.lost_rebooted"
+    return "diagnose.lost"
 
 
 def _note(service: ServiceRecord, failed: bool) -> Message | None:

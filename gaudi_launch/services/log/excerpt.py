@@ -32,7 +32,9 @@ class Excerpt:
 
     def line_in_file(self, line: int) -> int:
         """Return a line number of the excerpt as one of the complete log."""
-        return line if line <= self.head_lines else line + self.skipped_lines
+        if line <= self.head_lines:
+            return line
+        return line + self.skipped_lines
 
 
 def read_excerpt(path: Path | None) -> Excerpt:

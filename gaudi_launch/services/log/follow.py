@@ -89,7 +89,9 @@ def _said(line: str) -> str:
     fields = document.get("fields", document) if isinstance(document, dict) else None
     message = fields.get("message") if isinstance(fields, dict) else None
     # a message may contain several lines; the first states its subject
-    return message.strip().split("\n")[0] if isinstance(message, str) else line
+    if isinstance(message, str):
+        return message.strip().split("\n")[0]
+    return line
 
 
 class Follower:

@@ -89,7 +89,9 @@ def no_hugepages() -> list[str]:
         _log.debug("the huge pages are not known: %s", error)
         return []
     free, total = memory.get("HugePages_Free"), memory.get("HugePages_Total")
-    return [f"HugePages_Free: 0 of {total}"] if free == 0 and total is not None else []
+    if free == 0 and total is not None:
+        return [f"HugePages_Free: 0 of {total}"]
+    return []
 
 
 def full_disks(log: Path) -> list[str]:

@@ -46,7 +46,9 @@ def bind_words(command: Command, allowed: frozenset[int] | None = None) -> tuple
     if not cpus or shutil.which("numactl") is None:
         return ()
     words = ("numactl", "-C", format_cpus(cpus))
-    return words if command.memory_node is None else (*words, "-p", str(command.memory_node))
+    if command.memory_node is None:
+        return words
+    return (*words, "-p", str(command.memory_node))
 
 
 def usable_cpus(command: Command, allowed: frozenset[int] | None = None) -> tuple[int, ...]:

@@ -73,7 +73,9 @@ def read_progress(text: str) -> StepProgress | None:
     if not found:
         return None
     word, done, total = found[-1].groups()
-    return StepProgress(word.strip(), int(done), int(total)) if int(total) else None
+    if not int(total):
+        return None
+    return StepProgress(word.strip(), int(done), int(total))
 
 
 def _tail(log: Path, begin: int) -> str:

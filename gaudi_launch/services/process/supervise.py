@@ -265,7 +265,12 @@ def _unfinished(content: bytes) -> int:
     for back in range(1, min(4, len(content) + 1)):
         byte = content[-back]
         if byte >= 0xC0:
-            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            if byte < 0xE0:
+                needed = 2
+            elif byte < 0xF0:
+                needed = 3
+            else:
+                needed = 4
             return back if needed > back else 0
         if byte < 0x80:
             return 0

@@ -98,4 +98,6 @@ class Identity:
 def of(pid: int) -> Identity | None:
     """Return the identity of a running process; None when it is gone."""
     ticks = start_ticks(pid)
-    return None if ticks is None else Identity(pid, ticks, boot_id())
+    if ticks is None:
+        return None
+    return Identity(pid, ticks, boot_id())

@@ -66,7 +66,9 @@ class ServiceRecord:
         phase = str(self.state.get("phase", "start"))
         if self.alive:
             return phase
-        return phase if phase in ENDED and "outcome" in self.state else "lost"
+        if phase in ENDED and "outcome" in self.state:
+            return phase
+        return "lost"
 
     @property
     def launcher(self) -> Identity | None:
@@ -99,7 +101,9 @@ class ServiceRecord:
     @property
     def modules(self) -> tuple[int, ...]:
         found = self.state.get("modules")
-        return tuple(m for m in found if isinstance(m, int)) if isinstance(found, list) else ()
+        if not isinstance(found, list):
+            return ()
+        return tuple(m for m in found if isinstance(m, int))
 
 
 def services() -> list[ServiceRecord]:

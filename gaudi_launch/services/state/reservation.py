@@ -71,9 +71,9 @@ def reserve_address(host: str, port: int, service: str, root: Path) -> Iterator[
     with contextlib.ExitStack() as held:
         handles = []
         for folder in card_locks.lock_folders(root):
-            handle = (
-                _open(folder / card_locks.port_lock_name(host, port)) if _prepare(folder) else None
-            )
+            handle = None
+            if _prepare(folder):
+                handle = _open(folder / card_locks.port_lock_name(host, port))
             if handle is None:
                 continue
             held.callback(os.close, handle)

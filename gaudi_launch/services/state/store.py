@@ -147,4 +147,6 @@ def read(folder: Path, name: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     document = state_fields.parse(content)
-    return None if document is None else state_fields.believed(name, document)
+    if document is None:
+        return None
+    return state_fields.believed(name, document)
