@@ -182,12 +182,16 @@ def with_power(service: ServiceSample, cards: Iterable[CardSample]) -> ServiceSa
 
 def _text(state: Mapping[str, Any], name: str) -> str | None:
     value = state.get(name)
-    return value if isinstance(value, str) and value else None
+    if isinstance(value, str) and value:
+        return value
+    return None
 
 
 def _number(state: Mapping[str, Any], name: str) -> float | None:
     value = state.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return None
 
 
 def _count(state: Mapping[str, Any], name: str) -> int | None:

@@ -122,7 +122,9 @@ class WatchedHost:
         return found
 
     def _named(self, sample: HostSample) -> HostSample:
-        return replace(sample, host=self.name) if self.name else sample
+        if self.name:
+            return replace(sample, host=self.name)
+        return sample
 
     def _put(self, sample: HostSample) -> None:
         with self._latest.lock:
