@@ -75,7 +75,10 @@ def deferred(*others: signal.Signals) -> Iterator[None]:
     thread, and where Ctrl-C is ignored or handled otherwise (`services.process.signals`), nothing
     changes.
     """
-    former = _replaceable(others) if threading.current_thread() is threading.main_thread() else {}
+    if threading.current_thread() is threading.main_thread():
+        former = _replaceable(others)
+    else:
+        former = {}
     if not former:
         yield
         return

@@ -43,7 +43,10 @@ def _problems_of(error: ValidationError) -> Iterator[Problem]:
     found: Any = error.instance
     expected: Any = error.validator_value
     if keyword == "additionalProperties":
-        known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
+        if isinstance(error.schema, dict):
+            known = error.schema.get("properties", {})
+        else:
+            known = {}
         entries = [str(name) for name in found if name not in known]
     elif keyword == "required":
         entries = [name for name in expected if error.message.startswith(repr(name))]

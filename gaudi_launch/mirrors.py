@@ -118,7 +118,9 @@ class Mirrors:
         first, slash, rest = name.partition("/")
         if slash and ("." in first or ":" in first or first == "localhost"):
             return f"{self.registry}/{rest}"
-        return f"{self.registry}/{name}" if slash else f"{self.registry}/library/{name}"
+        if slash:
+            return f"{self.registry}/{name}"
+        return f"{self.registry}/library/{name}"
 
     def git_variables(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that make git use the mirror, also inside pip.
@@ -219,7 +221,9 @@ def _checked(name: str, value: str, where: str) -> str:
         raise LaunchError(
             f"{area}_bad", ExitCode.USAGE, where=where, found=value, example=kind.example
         )
-    return value if name in ("pip", "torch") else value.rstrip("/")
+    if name in ("pip", "torch"):
+        return value
+    return value.rstrip("/")
 
 
 def _in_file() -> dict[str, str]:

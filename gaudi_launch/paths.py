@@ -38,7 +38,9 @@ def engines_dir() -> Path:
     It is GAUDI_LAUNCH_ENGINES_DIR, else in the folder of data.
     """
     own = os.environ.get("GAUDI_LAUNCH_ENGINES_DIR")
-    return Path(own).absolute() if own else data_dir() / "engines"
+    if own:
+        return Path(own).absolute()
+    return data_dir() / "engines"
 
 
 def config_dir() -> Path:
@@ -58,7 +60,9 @@ def docs_dir() -> Path:
     """
     package = Path(__file__).parent
     installed = package / "_docs"
-    return installed if installed.is_dir() else package.parent / "docs"
+    if installed.is_dir():
+        return installed
+    return package.parent / "docs"
 
 
 def profiles_dir() -> Path:
@@ -68,4 +72,6 @@ def profiles_dir() -> Path:
     """
     package = Path(__file__).parent
     installed = package / "_profiles"
-    return installed if installed.is_dir() else package.parent / "profiles"
+    if installed.is_dir():
+        return installed
+    return package.parent / "profiles"

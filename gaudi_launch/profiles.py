@@ -125,7 +125,9 @@ def engine_reads(engine: str) -> Mapping[str, str | list[str]]:
     The form is ``reads`` of profiles/schema/engine.json; empty for an engine without a file.
     """
     path = _engine_file(engine)
-    return dict(read_document(path)["versions"][0].get("reads", {})) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    return dict(read_document(path)["versions"][0].get("reads", {}))
 
 
 def _engine_file(engine: str) -> Path:

@@ -124,14 +124,18 @@ def _token_kind(segments: list[str]) -> str:
     owned = bool(_TOKEN_OWNERS.intersection(others)) and not _MODEL_WORDS.intersection(others)
     last = segments[-1]
     if last.endswith("tokens"):
-        return "token" if owned and segments[-2:-1] != ["id"] else ""
+        if owned and segments[-2:-1] != ["id"]:
+            return "token"
+        return ""
     if last.endswith("token"):
         return "" if _MODEL_WORDS.intersection(others) else "token"
     if not any(segment.endswith("token") for segment in segments):
         return ""
     if last in ("id", "ids") or _MODEL_WORDS.intersection(others):
         return ""
-    return "token" if owned or last in _TOKEN_TAILS else ""
+    if owned or last in _TOKEN_TAILS:
+        return "token"
+    return ""
 
 
 _NOTHING = frozenset(
@@ -258,11 +262,15 @@ def _remove_after_scheme(match: re.Match[str]) -> str:
 
 
 def _remove_url_user(match: re.Match[str]) -> str:
-    return match[0] if match[2] == REMOVED else f"{match[1]}{REMOVED}@"
+    if match[2] == REMOVED:
+        return match[0]
+    return f"{match[1]}{REMOVED}@"
 
 
 def _remove_password(match: re.Match[str]) -> str:
-    return match[0] if match[2] == REMOVED else f"{match[1]}{REMOVED}"
+    if match[2] == REMOVED:
+        return match[0]
+    return f"{match[1]}{REMOVED}"
 
 
 def _without_key_blocks(text: str) -> str:
@@ -403,7 +411,9 @@ class _Scanner:
             return self._next_element(name, element.end())
         if text.startswith("<", name.begin - 1) and text.startswith(">", name.end):
             end = text.find("<", name.end, name.end + LONGEST_WORD)
-            return (name.end + 1, end) if end >= 0 else (name.end + 1, self._line_end(name.end))
+            if end >= 0:
+                return (name.end + 1, end)
+            return (name.end + 1, self._line_end(name.end))
         if name.is_option or self._is_set_by_command(name):
             return self._after_spaces(name)
         return self._prose(name)
@@ -527,7 +537,9 @@ class _Scanner:
                 return last
         self._budget -= _LONGEST_GROUP
         end = self._line_end(begin)
-        return end if self._budget > 0 else max(end, min(limit, len(self._text)))
+        if self._budget > 0:
+            return end
+        return max(end, min(limit, len(self._text)))
 
     def _header_end(self, name: _Name, begin: int) -> int:
         """Return the end of a header's value: that of its line, or of its quotes."""
@@ -558,7 +570,9 @@ class _Scanner:
             end = match.end()
         first = len(text[begin:end]) - len(text[begin:end].lstrip(" \t"))
         stop = begin + len(text[begin:end].rstrip())
-        return (begin + first, stop) if stop > begin + first else None
+        if stop > begin + first:
+            return (begin + first, stop)
+        return None
 
     def _next_element(self, name: _Name, begin: int) -> tuple[int, int] | None:
         """Return the element of a list after an option's or a header's name."""
@@ -599,8 +613,12 @@ class _Scanner:
         if joined.endswith(
             ("password", "passphrase", "passwd", "requirepass")
         ) or name.text.endswith(_CHINESE):
-            return None if word.lower().strip(".,:!?") in _PROSE_WORDS else span
-        return span if _LOOKS_RANDOM.fullmatch(word) and not word.startswith("/") else None
+            if word.lower().strip(".,:!?") in _PROSE_WORDS:
+                return None
+            return span
+        if _LOOKS_RANDOM.fullmatch(word) and not word.startswith("/"):
+            return span
+        return None
 
     def _line_end(self, begin: int) -> int:
         end = self._text.find("\n", begin)
@@ -627,12 +645,16 @@ def redact_document(value: Any, name: str = "") -> Any:
     if kind and kind != "signature" and not isinstance(value, bool) and value is not None:
         if isinstance(value, (Mapping, list, tuple)):
             return REMOVED if value else value
-        return value if _is_harmless(kind, name, str(value)) else REMOVED
+        if _is_harmless(kind, name, str(value)):
+            return value
+        return REMOVED
     if isinstance(value, Mapping):
         return _redact_mapping(value)
     if isinstance(value, (list, tuple)):
         return _redact_list(value)
-    return redact_text(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return redact_text(value)
+    return value
 
 
 def _redact_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
