@@ -61,6 +61,26 @@ def whole_number(text: str | None) -> int | None:
     return None
 
 
+def natural_number(text: str | None) -> int | None:
+    """Return the whole number of a text if it is not negative."""
+    number = whole_number(text)
+    if number is None or number < 0:
+        return None
+    return number
+
+
+# above this is no index, module ID or width of a link
+LARGEST_SMALL = 4095
+
+
+def small_number(text: str | None) -> int | None:
+    """Return a card's index, module ID or width; None above `LARGEST_SMALL`."""
+    number = natural_number(text)
+    if number is None or number > LARGEST_SMALL:
+        return None
+    return number
+
+
 def numbered(names: Iterable[str], stem: str) -> list[tuple[int, str]]:
     """Return the names of ``stem`` plus a number, in order: ``cpu10`` after ``cpu9``."""
     found = (

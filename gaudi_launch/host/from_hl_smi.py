@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
-from gaudi_launch.host.files import whole_number
+from gaudi_launch.host.files import natural_number, small_number
 from gaudi_launch.host.hl_smi import Ask, HlSmi
 from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Process, Table
 from gaudi_launch.host.merge import Cards
 from gaudi_launch.host.sysfs import BUS
+
+_Row = TypeVar("_Row")
 
 _TABLE_NUMBERS = (
     "temperature_c",
@@ -54,28 +57,30 @@ def fill(
     want_topo = bare or cards.missing("cpus") or cards.missing("numa_node")
     # a driver that hangs hangs every question: put together they cost one time limit, not four
     with ThreadPoolExecutor(max_workers=4) as pool:
-        asked_log = pool.submit(talk.log) if bare else None
+        asked_log = pool.submit(_rows, bare, talk.log)
         asked_table = pool.submit(talk.table)
-        asked_rows = pool.submit(talk.cards) if want_rows else None
-        asked_topo = pool.submit(talk.topo) if want_topo else None
+        asked_rows = pool.submit(_rows, want_rows, talk.cards)
+        asked_topo = pool.submit(_rows, want_topo, talk.topo)
         table = asked_table.result()
-        rows = asked_rows.result() if asked_rows else ()
-        affinities = asked_topo.result() if asked_topo else ()
-        log = asked_log.result() if asked_log else ()
+        rows = asked_rows.result()
     if table is None and not want_rows and not talk.hangs:
         rows = talk.cards()
     processes = _fill_from_table(cards, table) if table is not None else ()
-    if rows:
-        _fill_from_rows(cards, rows)
-    if log:
-        _fill_from_log(cards, log)
+    _fill_from_rows(cards, rows)
+    _fill_from_log(cards, asked_log.result())
     if cards.all and cards.missing("product") and table is None and bare:
         name = talk.name()
         for facts in cards:
             facts.put("product", name, "hl-smi -Q name")
+    affinities = asked_topo.result()
     _fill_from_topo(cards, affinities)
     notes.update(sorted(talk.problems.items()))
     return table, processes, affinities
+
+
+def _rows(needed: bool, question: Callable[[], tuple[_Row, ...]]) -> tuple[_Row, ...]:
+    """Return the rows of an answer; none of one that is not needed."""
+    return question() if needed else ()
 
 
 def _fill_from_table(cards: Cards, table: Table) -> tuple[Process, ...]:
@@ -102,7 +107,7 @@ def _fill_from_table(cards: Cards, table: Table) -> tuple[Process, ...]:
 def _fill_from_rows(cards: Cards, rows: Iterable[Mapping[str, str]]) -> None:
     source = "hl-smi -Q"
     for row in rows:
-        index, module = _small(row.get("index")), _small(row.get("module_id"))
+        index, module = small_number(row.get("index")), small_number(row.get("module_id"))
         bus = _bus(row.get("bus_id"))
         facts = cards.find(index, bus)
         cards.put(facts, "index", index, source)
@@ -113,8 +118,7 @@ def _fill_from_rows(cards: Cards, rows: Iterable[Mapping[str, str]]) -> None:
         facts.put("serial", row.get("serial"), source)
         facts.put("driver", row.get("driver_version"), source)
         for name, field in _CSV_NUMBERS.items():
-            number = whole_number(row.get(name))
-            facts.put(field, number if number is not None and number >= 0 else None, source)
+            facts.put(field, natural_number(row.get(name)), source)
 
 
 def _fill_from_log(cards: Cards, log: Iterable[LogCard]) -> None:
@@ -124,13 +128,15 @@ def _fill_from_log(cards: Cards, log: Iterable[LogCard]) -> None:
         facts = cards.find(row.index, bus)
         cards.put(facts, "index", row.index, source)
         cards.put(facts, "bus", bus, source)
-        cards.put(facts, "module", _small(row.facts.get("Module ID")), source)
+        cards.put(facts, "module", small_number(row.facts.get("Module ID")), source)
         for name, field in _LOG_WORDS.items():
             text = row.facts.get(name)
             facts.put(field, _firmware(text) if field == "firmware" else text, source)
         for name, field in (("Current", "pcie_width"), ("Max", "pcie_max_width")):
             facts.put(
-                field, _small(row.facts.get(f"Link Width {name}", "").removeprefix("x")), source
+                field,
+                small_number(row.facts.get(f"Link Width {name}", "").removeprefix("x")),
+                source,
             )
 
 
@@ -157,10 +163,3 @@ def _fill_from_topo(cards: Cards, affinities: Iterable[Affinity]) -> None:
 def _bus(text: str | None) -> str | None:
     text = (text or "").lower()
     return text if BUS.fullmatch(text) else None
-
-
-def _small(text: str | None) -> int | None:
-    number = whole_number(text)
-    if number is not None and 0 <= number < 4096:
-        return number
-    return None

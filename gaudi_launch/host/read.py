@@ -16,7 +16,9 @@ from gaudi_launch.host.files import Files, FolderFiles
 from gaudi_launch.host.from_hl_smi import fill
 from gaudi_launch.host.hardware import Card, Holder, Host, Interface, NumaNode
 from gaudi_launch.host.hl_smi import Ask, HlSmi
+from gaudi_launch.host.hl_smi_text import Affinity
 from gaudi_launch.host.merge import Cards
+from gaudi_launch.host.occupancy import OpenFiles
 
 _PAIRED = "assumed: SMT siblings have the same position in the two CPU ranges of a card"
 
@@ -52,18 +54,12 @@ def assemble(
     if not from_sysfs:
         notes["sysfs"] = "no Gaudi card in /sys/class/accel"
     table, processes, affinities = fill(cards, ask, notes)
-    numa_nodes = sysfs.read_numa_nodes(files)
-    siblings = sysfs.read_siblings(files)
+    numa_nodes, nodes_from = _memory_nodes(files, cards)
     if numa_nodes:
-        sources["numa_nodes"] = "sysfs"
-    elif numa_nodes := _nodes_of(cards):
-        sources["numa_nodes"] = "the cards' own nodes and CPUs"
+        sources["numa_nodes"] = nodes_from
+    siblings, siblings_from = _siblings(files, cards, affinities)
     if siblings:
-        sources["cpu_siblings"] = "sysfs"
-    elif siblings := _paired_siblings(
-        {a.ranges for a in affinities} or {_ranges(f.get("cpus") or ()) for f in cards}
-    ):
-        sources["cpu_siblings"] = _PAIRED
+        sources["cpu_siblings"] = siblings_from
 
     for facts in cards:
         facts.settle()
@@ -73,12 +69,7 @@ def assemble(
     }
     about = system.read_system(files)
     opened = occupancy.read_open_files(files)
-    if opened.hidden:
-        notes["open-files"] = (
-            f"{opened.hidden} of {opened.processes} processes may not be looked into; root may"
-        )
-    elif not opened.processes:
-        notes["open-files"] = "no /proc to look for processes that use a card"
+    _note_processes(opened, notes)
     occupancy.judge(cards, processes, opened, reserved or {}, products, about["in_container"])
 
     if cards.quarrels:
@@ -86,11 +77,9 @@ def assemble(
     finished = tuple(sorted((facts.card() for facts in cards), key=_order))
     product = _product(products.values(), notes)
     modules = [card.module for card in finished if card.module is not None]
-    driver = about.pop("driver_version")
+    driver, driver_from = _driver(about.pop("driver_version"), finished)
     if driver:
-        sources["driver_version"] = "/sys/module/habanalabs/version"
-    elif driver := next((card.driver for card in finished if card.driver), None):
-        sources["driver_version"] = next(c.sources["driver"] for c in finished if c.driver)
+        sources["driver_version"] = driver_from
     return Host(
         cards=finished,
         numa_nodes=numa_nodes,
@@ -105,6 +94,47 @@ def assemble(
         sources=sources,
         **about,
     )
+
+
+def _memory_nodes(files: Files, cards: Cards) -> tuple[tuple[NumaNode, ...], str]:
+    """Return the NUMA nodes and their source."""
+    nodes = sysfs.read_numa_nodes(files)
+    if nodes:
+        return nodes, "sysfs"
+    return _nodes_of(cards), "the cards' own nodes and CPUs"
+
+
+def _siblings(
+    files: Files, cards: Cards, affinities: Iterable[Affinity]
+) -> tuple[dict[int, tuple[int, ...]], str]:
+    """Return every CPU with the CPUs of its core, and their source."""
+    siblings = sysfs.read_siblings(files)
+    if siblings:
+        return siblings, "sysfs"
+    ranges = {each.ranges for each in affinities}
+    if not ranges:
+        ranges = {_ranges(facts.get("cpus") or ()) for facts in cards}
+    return _paired_siblings(ranges), _PAIRED
+
+
+def _driver(loaded: str | None, cards: Iterable[Card]) -> tuple[str | None, str]:
+    """Return the driver's version and its source; ``loaded`` is the kernel module's."""
+    if loaded:
+        return loaded, "/sys/module/habanalabs/version"
+    for card in cards:
+        if card.driver:
+            return card.driver, card.sources["driver"]
+    return None, ""
+
+
+def _note_processes(opened: OpenFiles, notes: dict[str, str]) -> None:
+    """Note where processes that use a card could not be looked for."""
+    if opened.hidden:
+        notes["open-files"] = (
+            f"{opened.hidden} of {opened.processes} processes may not be looked into; root may"
+        )
+    elif not opened.processes:
+        notes["open-files"] = "no /proc to look for processes that use a card"
 
 
 def read_ports(host: Host, ask: Ask | None = None) -> Host:

@@ -102,46 +102,12 @@ def pid_of(module: int) -> int:
     return 4100 + module
 
 
+_STATES = ("busy", "failed", "hot", "capped", "pending-rows")
+
+
 def hl_smi_of(box: SimulatedServer, options: Options) -> dict[str, Any]:
     """Return the data of this machine's hl-smi."""
-    memory = box.accelerator
-    cards = []
-    for index, (module, slot) in enumerate(box.slots):
-        busy, failed = module in options.get("busy", ()), module in options.get("failed", ())
-        hot, capped = module in options.get("hot", ()), module in options.get("capped", ())
-        fit = OLD_FIT if "old-fit" in options else RELEASE
-        used = memory.memory_total_mib * 9 // 10 if busy else memory.memory_idle_mib
-        cards.append(
-            {
-                "index": index,
-                "module_id": module,
-                "bus_id": bus_of(slot),
-                "name": box.card_name,
-                "uuid": f"01P0-SIMULATED-{module:02}",
-                "serial": f"AM{module:08}",
-                "driver_version": DRIVER,
-                "memory.total": None if failed else memory.memory_total_mib,
-                "memory.used": None if failed else used,
-                "memory.free": None if failed else memory.memory_total_mib - used,
-                "temperature.aip": 0 if failed else 104 if hot else 26 + module,
-                "utilization.aip": 80 if busy else 0,
-                "power.draw": 0 if failed else 420 if busy else 85 + module,
-                "cap": (memory.power_w or 0) * 2 // 3 if capped else memory.power_w or 0,
-                "events": 0,
-                "status": "Disabled" if failed else "Operational",
-                "cpus": format_cpus(box.cpus_of(box.node_of(module))).replace(",", ", "),
-                "numa": box.node_of(module),
-                "ports": {str(port): "DOWN" if failed else "UP" for port in _PORTS[box.product]},
-                "process": [pid_of(module), "python3"] if busy else None,
-                "fit": f"hl-{box.product}-{fit}-fw-{FIRMWARE}",
-                "spi": f"hl-{box.product}-{RELEASE}-fw-{FIRMWARE}",
-                "slowdowns": ["thermal"] if hot else [],
-                "stats.violation.thermal": 1250 if hot else 0,
-                "stats.violation.power": 0,
-                "rows_pending": module in options.get("pending-rows", ()),
-                "moves": [name for name in MOVING if module in options.get(name, ())],
-            }
-        )
+    cards = [_hl_smi_card(box, options, index) for index in range(len(box.slots))]
     loaded = "no-driver" not in options
     return {
         "version": RELEASE,
@@ -149,6 +115,57 @@ def hl_smi_of(box: SimulatedServer, options: Options) -> dict[str, Any]:
         "driver": DRIVER,
         "cards": cards if loaded else [],
     }
+
+
+def _hl_smi_card(box: SimulatedServer, options: Options, index: int) -> dict[str, Any]:
+    """Return hl-smi's data of one card: an idle one, with what the options change."""
+    module, slot = box.slots[index]
+    memory = box.accelerator
+    total, used = memory.memory_total_mib, memory.memory_idle_mib
+    states = {name for name in _STATES if module in options.get(name, ())}
+    if "busy" in states:
+        used = total * 9 // 10
+    fit = OLD_FIT if "old-fit" in options else RELEASE
+    card: dict[str, Any] = {
+        "index": index,
+        "module_id": module,
+        "bus_id": bus_of(slot),
+        "name": box.card_name,
+        "uuid": f"01P0-SIMULATED-{module:02}",
+        "serial": f"AM{module:08}",
+        "driver_version": DRIVER,
+        "memory.total": total,
+        "memory.used": used,
+        "memory.free": total - used,
+        "temperature.aip": 26 + module,
+        "utilization.aip": 0,
+        "power.draw": 85 + module,
+        "cap": memory.power_w or 0,
+        "events": 0,
+        "status": "Operational",
+        "cpus": format_cpus(box.cpus_of(box.node_of(module))).replace(",", ", "),
+        "numa": box.node_of(module),
+        "ports": {str(port): "UP" for port in _PORTS[box.product]},
+        "process": None,
+        "fit": f"hl-{box.product}-{fit}-fw-{FIRMWARE}",
+        "spi": f"hl-{box.product}-{RELEASE}-fw-{FIRMWARE}",
+        "slowdowns": [],
+        "stats.violation.thermal": 0,
+        "stats.violation.power": 0,
+        "rows_pending": "pending-rows" in states,
+        "moves": [name for name in MOVING if module in options.get(name, ())],
+    }
+    if "busy" in states:
+        card |= {"utilization.aip": 80, "power.draw": 420, "process": [pid_of(module), "python3"]}
+    if "hot" in states:
+        card |= {"temperature.aip": 104, "slowdowns": ["thermal"], "stats.violation.thermal": 1250}
+    if "capped" in states:
+        card["cap"] = (memory.power_w or 0) * 2 // 3
+    if "failed" in states:
+        card |= dict.fromkeys(("memory.total", "memory.used", "memory.free"))
+        card |= {"temperature.aip": 0, "power.draw": 0, "status": "Disabled"}
+        card["ports"] = {str(port): "DOWN" for port in _PORTS[box.product]}
+    return card
 
 
 def files_of(box: SimulatedServer, options: Options) -> tuple[dict[str, str], dict[str, str]]:

@@ -7,12 +7,21 @@ Documentation/ABI/testing/sysfs-driver-habanalabs. ``module_id`` is in the out-o
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from gaudi_launch.host.accelerators import VENDOR, identify
 from gaudi_launch.host.cpus import parse_cpus
-from gaudi_launch.host.files import Files, first_line, numbered, whole_number
+from gaudi_launch.host.files import (
+    LARGEST_SMALL,
+    Files,
+    first_line,
+    natural_number,
+    numbered,
+    small_number,
+    whole_number,
+)
 from gaudi_launch.host.hardware import NumaNode
-from gaudi_launch.host.merge import Cards
+from gaudi_launch.host.merge import CardFacts, Cards
 
 BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.I)
 # the class that the driver has used since it moved to drivers/accel, and the one before
@@ -21,7 +30,6 @@ _CLASSES = (
     ("sys/class/habanalabs", "hl", "dev/hl"),
 )
 _OURS = ("module_id", "pci_addr", "device_type", "armcp_ver", "cpucp_ver")
-_LARGEST_NUMBER = 4096
 
 
 def read_cards(files: Files) -> Cards:
@@ -32,7 +40,7 @@ def read_cards(files: Files) -> Cards:
     cards = Cards()
     for folder, stem, node in _CLASSES:
         for index, name in numbered(files.names(folder), stem):
-            if index < _LARGEST_NUMBER:
+            if index <= LARGEST_SMALL:
                 _read_card(files, f"{folder}/{name}/device", index, f"{node}{index}", cards)
         if cards.all:
             break
@@ -43,19 +51,11 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
     def word(name: str) -> str | None:
         return first_line(files, f"{device}/{name}")
 
-    vendor = word("vendor")
-    if vendor is not None and vendor.lower().removeprefix("0x") != VENDOR:
-        return
-    if vendor is None and not any(files.exists(f"{device}/{name}") for name in _OURS):
+    if not _is_gaudi(files, device):
         return
     facts = cards.find(index=index)
     facts.put("index", index, "sysfs accel class")
-    module = whole_number(word("module_id"))
-    facts.put(
-        "module",
-        module if module is not None and 0 <= module < _LARGEST_NUMBER else None,
-        "sysfs module_id",
-    )
+    facts.put("module", small_number(word("module_id")), "sysfs module_id")
     bus = word("pci_addr")
     bus = bus.lower() if bus and BUS.fullmatch(bus) else None
     facts.put("bus", bus, "sysfs pci_addr")
@@ -69,35 +69,37 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
     pci = device
     if bus and files.exists(f"sys/bus/pci/devices/{bus}"):
         pci = f"sys/bus/pci/devices/{bus}"
+    _read_pci(facts, lambda name: first_line(files, f"{pci}/{name}") or word(name))
 
-    def pci_word(name: str) -> str | None:
-        return first_line(files, f"{pci}/{name}") or word(name)
 
-    pci_id = (pci_word("device") or "").lower().removeprefix("0x") or None
+def _is_gaudi(files: Files, device: str) -> bool:
+    vendor = first_line(files, f"{device}/vendor")
+    if vendor is not None:
+        return vendor.lower().removeprefix("0x") == VENDOR
+    return any(files.exists(f"{device}/{name}") for name in _OURS)
+
+
+def _read_pci(facts: CardFacts, word: Callable[[str], str | None]) -> None:
+    """Add what the PCI device's attributes say; ``word`` reads one of them."""
+    pci_id = (word("device") or "").lower().removeprefix("0x") or None
     known = identify(pci_id=pci_id, device_type=facts.get("device_type"))
     if known is not None:
         # the driver does not say HL-225; this is the product's plain name until hl-smi gives the
         # exact one
-        facts.hint(
-            "product", known.names[0], "PCI id" if pci_id in known.pci_ids else "sysfs device_type"
-        )
-    node_number = whole_number(pci_word("numa_node"))
-    facts.put(
-        "numa_node",
-        node_number if node_number is not None and node_number >= 0 else None,
-        "sysfs numa_node",
-    )
-    facts.put("cpus", parse_cpus(pci_word("local_cpulist") or ""), "sysfs local_cpulist")
+        source = "PCI id" if pci_id in known.pci_ids else "sysfs device_type"
+        facts.hint("product", known.names[0], source)
+    facts.put("numa_node", natural_number(word("numa_node")), "sysfs numa_node")
+    facts.put("cpus", parse_cpus(word("local_cpulist") or ""), "sysfs local_cpulist")
     for name, attribute in (
         ("pcie_speed", "current_link_speed"),
         ("pcie_max_speed", "max_link_speed"),
     ):
-        facts.put(name, pci_word(attribute), f"sysfs {attribute}")
+        facts.put(name, word(attribute), f"sysfs {attribute}")
     for name, attribute in (
         ("pcie_width", "current_link_width"),
         ("pcie_max_width", "max_link_width"),
     ):
-        facts.put(name, whole_number(pci_word(attribute)), f"sysfs {attribute}")
+        facts.put(name, whole_number(word(attribute)), f"sysfs {attribute}")
 
 
 def read_numa_nodes(files: Files) -> tuple[NumaNode, ...]:
