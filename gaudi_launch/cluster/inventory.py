@@ -130,12 +130,9 @@ def _members(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Member, ...
 
 def _member(row: Mapping[str, Any], where: str) -> Member:
     words = {key: row.get(key) for key in _FIELDS}
-    target = words["ssh"] or words["name"] or ""
-    if not isinstance(target, str) or not _TARGET.fullmatch(target):
-        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(target)[:80])
-    name = words["name"] or re.sub(r"[^A-Za-z0-9._-]", "-", target.rpartition("@")[2])
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(name)[:80])
+    target = _checked(words["ssh"] or words["name"] or "", _TARGET)
+    own_name = re.sub(r"[^A-Za-z0-9._-]", "-", target.rpartition("@")[2])
+    name = _checked(words["name"] or own_name, _NAME)
     for key in ("address", "interface", "snapshot", "python"):
         if words[key] is not None and (not isinstance(words[key], str) or not words[key]):
             raise _bad(where, f"{name}: {key}: {words[key]!r:.60}")
@@ -153,6 +150,13 @@ def _member(row: Mapping[str, Any], where: str) -> Member:
         enter=_words(words["enter"], where),
         launcher=_words(words["launcher"], where) or LAUNCHER,
     )
+
+
+def _checked(word: Any, pattern: re.Pattern[str]) -> str:
+    """Return the name of a host, or how ssh reaches it. Raises LaunchError (USAGE)."""
+    if not isinstance(word, str) or not pattern.fullmatch(word):
+        raise LaunchError("cluster.bad_host", ExitCode.USAGE, found=str(word)[:80])
+    return word
 
 
 def _words(value: object, where: str) -> tuple[str, ...]:

@@ -104,40 +104,43 @@ def reach(member: Member, host: Host | None, interface: str | None = None) -> tu
     with the default route, else the only one that is up. Raises LaunchError (USAGE) when it is
     unknown.
     """
-    known = [
-        i
-        for i in (host.interfaces if host else ())
-        if i.up and _addresses(i) and not i.name.startswith(_INSIDE)
-    ]
+    known = _usable(host)
     wanted = member.interface or interface
-    by_name = next((i for i in known if i.name == wanted), None)
-    by_address = next((i for i in known if member.address in i.addresses), None)
-    by_ssh = next((i for i in known if member.target in i.addresses), None)
-    default = next((i for i in known if i.default_route), known[0] if len(known) == 1 else None)
-    if (
-        wanted is not None
-        and host is not None
-        and host.interfaces
-        and by_name is None
-        and member.address is None
-    ):
-        shown = ", ".join(i.name for i in known) or "-"
+    shown = ", ".join(i.name for i in known) or "-"
+    unreached = LaunchError("cluster.unreached", ExitCode.USAGE, host=member.name, known=shown)
+    if member.address is not None:
+        name = wanted or next((i.name for i in known if member.address in i.addresses), None)
+        if name is None:
+            raise unreached
+        return member.address, name
+    chosen = next((i for i in known if i.name == wanted), None)
+    if wanted is not None and chosen is None and host is not None and host.interfaces:
         raise LaunchError(
             "cluster.no_interface", ExitCode.USAGE, host=member.name, found=wanted, known=shown
         )
-    chosen = by_name or by_address or by_ssh or default
-    address = member.address
-    if address is None and chosen is not None:
-        if member.target in chosen.addresses:
-            address = member.target
-        else:
-            address = _addresses(chosen)[0]
-    name = wanted or (by_address.name if by_address is not None else None)
-    name = name or (chosen.name if chosen is not None and member.address is None else None)
-    if address is None or name is None:
-        shown = ", ".join(i.name for i in known) or "-"
-        raise LaunchError("cluster.unreached", ExitCode.USAGE, host=member.name, known=shown)
-    return address, name
+    chosen = chosen or _likely(known, member)
+    if chosen is None:
+        raise unreached
+    if member.target in chosen.addresses:
+        return member.target, wanted or chosen.name
+    return _addresses(chosen)[0], wanted or chosen.name
+
+
+def _usable(host: Host | None) -> list[Interface]:
+    """Return the interfaces of a host by which others can reach it."""
+    known = host.interfaces if host is not None else ()
+    return [i for i in known if i.up and _addresses(i) and not i.name.startswith(_INSIDE)]
+
+
+def _likely(known: Sequence[Interface], member: Member) -> Interface | None:
+    """Return the interface that ssh connects to, the default one, or the only one."""
+    for interface in known:
+        if member.target in interface.addresses:
+            return interface
+    for interface in known:
+        if interface.default_route:
+            return interface
+    return known[0] if len(known) == 1 else None
 
 
 def with_own_address(member: Member, host: Host, number: int) -> Host:
@@ -151,18 +154,15 @@ def with_own_address(member: Member, host: Host, number: int) -> Host:
     except ValueError:
         spoken = None
 
-    def moved(text: str) -> str:
-        return str(ipaddress.ip_address(text) + number)
+    def with_address(interface: Interface) -> Interface:
+        if not _addresses(interface):
+            return interface
+        if spoken and interface.default_route:
+            return replace(interface, addresses=(spoken,))
+        moved = (str(ipaddress.ip_address(text) + number) for text in interface.addresses)
+        return replace(interface, addresses=tuple(moved))
 
-    interfaces = tuple(
-        replace(
-            i, addresses=(spoken,) if spoken and i.default_route else tuple(map(moved, i.addresses))
-        )
-        if _addresses(i)
-        else i
-        for i in host.interfaces
-    )
-    return replace(host, interfaces=interfaces)
+    return replace(host, interfaces=tuple(map(with_address, host.interfaces)))
 
 
 def _addresses(interface: Interface) -> list[str]:
