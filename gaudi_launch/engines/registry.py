@@ -374,12 +374,10 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
     entry = _entry(name)
     if entry is None:
         raise unknown(name)
-    # facts of an interpreter that has another engine say nothing about this one
-    fitting = installed is not None and installed.engine == _environment(name)
-    facts = dict(installed.facts) if installed is not None and fitting else {}
-    return entry.create(
-        name, python or (installed.python if installed is not None and fitting else None), facts
-    )
+    if installed is None or installed.engine != _environment(name):
+        # facts of an interpreter that has another engine say nothing about this one
+        return entry.create(name, python, {})
+    return entry.create(name, python or installed.python, dict(installed.facts))
 
 
 def unknown(name: str) -> LaunchError:
@@ -396,34 +394,38 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
     from gaudi_launch.engines.transformers import NAME as PLAIN
     from gaudi_launch.engines.transformers import HuggingFace
 
-    names = (
-        name
-        for name in ENGINES
-        if name != NAME and not in_container(name) and not simulated_machine(name)
-    )
-    known = ", ".join((*(f"{NAME}:{name}" for name in names), f"{NAME}:{PLAIN}"))
     packages = installed.packages if installed is not None else {}
-    has_ray = installed is not None and "ray" in packages
-    facts = {"ray": packages["ray"]} if has_ray else {}
-    where = python or (installed.python if installed is not None and has_ray else None)
+    facts, where = {}, python
+    if installed is not None and "ray" in packages:
+        facts = {"ray": packages["ray"]}
+        where = python or installed.python
     facts_of_plain = {PLAIN: packages[PLAIN]} if PLAIN in packages else {}
     optimum = "optimum-habana" in packages if packages else None
     on_cards = not packages or "habana-torch-plugin" in packages
     plain = HuggingFace(where, facts_of_plain, optimum=optimum, on_cards=on_cards)
-    if inner == PLAIN or (
-        not inner and has_ray and installed and not installed.engine and PLAIN in packages
-    ):
+    if inner == PLAIN:
         return RayServe(plain, where, facts)
-    if simulated_machine(inner):
-        raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{NAME}:{inner}", known=known)
+    _check_inner(inner, NAME, PLAIN)
+    if inner or installed is None or not {"ray", PLAIN} <= packages.keys():
+        return RayServe(find(inner or "auto", installed, where), where, facts)
+    if not installed.engine:
+        return RayServe(plain, where, facts)
+    found = RayServe(find("auto", installed, where), where, facts)
+    return replace(found, spare=plain, knows=architectures(installed.facts))
+
+
+def _check_inner(inner: str, ray: str, plain: str) -> None:
+    """Refuse what Ray Serve cannot have inside it. Raises LaunchError (USAGE)."""
+    fitting = [
+        name
+        for name in ENGINES
+        if name != ray and not in_container(name) and not simulated_machine(name)
+    ]
+    known = ", ".join(f"{ray}:{name}" for name in (*fitting, plain))
     if in_container(inner):
         raise LaunchError("ray.container", ExitCode.USAGE, engine=inner, known=known)
-    if inner.partition(":")[0] == NAME:
-        raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{NAME}:{inner}", known=known)
-    found = RayServe(find(inner or "auto", installed, where), where, facts)
-    if not inner and has_ray and installed is not None and PLAIN in packages:
-        return replace(found, spare=plain, knows=architectures(installed.facts))
-    return found
+    if simulated_machine(inner) or inner.partition(":")[0] == ray:
+        raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{ray}:{inner}", known=known)
 
 
 def check_engine(engine: Engine, installed: Installed | None) -> None:

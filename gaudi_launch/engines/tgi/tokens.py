@@ -90,7 +90,7 @@ class _UserTokens:
     given: dict[str, str] = field(default_factory=dict)
 
     def number(self, option: str, *ours: tuple[str, int | None]) -> int | None:
-        """Return the number of a launcher option, else of the first of ours that has one."""
+        """Return the number of a launcher option, else of the first other option given."""
         text = self.words.get(option)
         if text is not None:
             self.given[option] = option

@@ -255,12 +255,8 @@ class VllmFork(Engine):
             return self._limits_1_21(request, length, auto)
         if self.version == "1.22" or auto:
             length = round_up(length, BLOCK)
-        if (
-            self.version == "deepseek_r1"
-            and length > _LONGEST_DEEPSEEK
-            and auto
-            and not request.force
-        ):
+        checked = self.version == "deepseek_r1" and auto and not request.force
+        if checked and length > _LONGEST_DEEPSEEK:
             # start_vllm.sh: "maximal value for single node: 32768"
             raise LaunchError(
                 "plan.deepseek_too_long", ExitCode.USAGE, found=length, longest=_LONGEST_DEEPSEEK
@@ -268,12 +264,13 @@ class VllmFork(Engine):
         tokens = request.max_num_batched_tokens or length
         if self.version == "1.22":
             tokens = round_up(max(tokens, _LEAST_BATCHED_TOKENS_1_22), BLOCK)
-        least, most = request.input_range or (1, length)
+        input_min, input_max = request.input_range or (1, length)
+        output_min, output_max = request.output_range or (1, length)
         return Limits(
-            input_min=least,
-            input_max=min(most, length) if auto else most,
-            output_min=(request.output_range or (1, length))[0],
-            output_max=(request.output_range or (1, length))[1],
+            input_min=input_min,
+            input_max=min(input_max, length) if auto else input_max,
+            output_min=output_min,
+            output_max=output_max,
             max_model_len=length,
             max_num_batched_tokens=tokens,
             max_num_seqs=request.max_num_seqs or version.max_num_seqs,
@@ -283,9 +280,10 @@ class VllmFork(Engine):
     def _limits_1_21(self, request: Request, length: int, auto: bool) -> Limits:
         output_min, output_max = request.output_range or (4, 2048)
         input_min, input_max = request.input_range or (4, 16384)
-        tokens = request.max_num_batched_tokens or (20480 if not auto else max(length, 2048))
+        tokens = request.max_num_batched_tokens or (max(length, 2048) if auto else 20480)
         if auto:
-            input_max = min(input_max, length - 1) if request.input_range is None else input_max
+            if request.input_range is None:
+                input_max = min(input_max, length - 1)
             if input_max >= length:
                 raise LaunchError(
                     "plan.input_over_length", ExitCode.USAGE, input=input_max, length=length
@@ -298,8 +296,10 @@ class VllmFork(Engine):
             output_max = min(output_max, length)
         else:
             # utils.sh set_bucketing: the maximum of a range given by one number
-            input_max = 1024 if "input" in request.open_ranges else input_max
-            output_max = 2048 if "output" in request.open_ranges else output_max
+            if "input" in request.open_ranges:
+                input_max = 1024
+            if "output" in request.open_ranges:
+                output_max = 2048
         seqs = request.max_num_seqs or 32
         return Limits(
             input_min=input_min,
@@ -317,28 +317,29 @@ class VllmFork(Engine):
         allowed = _AUTO_CAN[self.version] if request.tuning == "auto" else set()
         without = _VERSIONS[self.version].without.items()
         for flag in given(request, [(name, flag) for name, flag in without if name not in allowed]):
-            # auto tuning is not advice where it is already active
-            instead = text(
-                "plan.other_tuning" if request.tuning == "reference" else "plan.other_engine"
-            )
+            advice = "plan.other_engine"
+            if request.tuning == "reference":
+                # auto tuning is not advice where it is already active
+                advice = "plan.other_tuning"
             raise LaunchError(
                 "plan.no_such_option",
                 ExitCode.USAGE,
                 flag=flag,
                 engine=self.identity.label,
-                instead=instead,
+                instead=text(advice),
             )
-        if self.version != "deepseek_r1":
-            return
+        if self.version == "deepseek_r1":
+            self._refuse_deepseek(request, host, model)
+
+    def _refuse_deepseek(self, request: Request, host: Host, model: Model) -> None:
         if request.tuning == "auto" and pooling.pools(model, request.args) and not request.force:
             task = pooling.fork_task(model, request.args)
             raise LaunchError("plan.fork_task", ExitCode.MODEL, model=model.name, task=task)
         known = [card.product for card in host.cards if card.product]
         if known and not any(name.startswith(("HL-225", "HL-288")) for name in known):
             raise LaunchError("plan.deepseek_platform", ExitCode.MACHINE, found=known[0])
-        if self.cards(request) not in (None, 8) and not (
-            request.tuning == "auto" and request.force
-        ):
+        forced = request.tuning == "auto" and request.force
+        if self.cards(request) not in (None, 8) and not forced:
             raise LaunchError("plan.deepseek_cards", ExitCode.USAGE, found=self.cards(request))
 
     @property
