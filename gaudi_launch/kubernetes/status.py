@@ -219,29 +219,13 @@ def _phase(item: Mapping[str, Any], now: datetime) -> tuple[str, Message | None]
         return "ready", None
     scheduled = conditions.get("PodScheduled")
     if _at(scheduled, "status") == "False":
-        detail = str(_at(scheduled, "message") or "")
-        id = next(
-            (id for pattern, id in _UNSCHEDULABLE if pattern.search(detail)), "kube.unscheduled"
-        )
-        return "pending", message(id, said=detail)
+        return "pending", _unscheduled(str(_at(scheduled, "message") or ""))
     first = _list(item, "status", "initContainerStatuses")
     containers = _list(item, "status", "containerStatuses")
     for status in (*first, *containers):
-        reason = str(_at(status, "state", "waiting", "reason") or "")
-        detail = str(_at(status, "state", "waiting", "message") or reason)
-        if reason in _WAITING:
-            return "failed", message(_WAITING[reason], said=detail)
-        ended = _at(status, "state", "terminated") or _at(status, "lastState", "terminated")
-        code = _at(ended, "exitCode")
-        if (
-            isinstance(code, int)
-            and code
-            and (reason == "CrashLoopBackOff" or _at(status, "state", "terminated"))
-        ):
-            id = "kube.crashed"
-            if _at(ended, "reason") == "OOMKilled":
-                id = "kube.out_of_memory"
-            return "failed", message(id, container=str(_at(status, "name")), code=code)
+        failure = _failure(status)
+        if failure is not None:
+            return "failed", failure
     if any(_at(status, "state", "running") for status in first):
         return "preparing", message("kube.copying")
     for status in containers:
@@ -252,6 +236,31 @@ def _phase(item: Mapping[str, Any], now: datetime) -> tuple[str, Message | None]
                 return "starting", message("kube.starting", seconds=_age(since, now), most=budget)
             return "starting", None
     return "preparing", None
+
+
+def _unscheduled(detail: str) -> Message:
+    for pattern, id in _UNSCHEDULABLE:
+        if pattern.search(detail):
+            return message(id, said=detail)
+    return message("kube.unscheduled", said=detail)
+
+
+def _failure(status: Mapping[str, Any]) -> Message | None:
+    """Return why a container does not run, None if it does or will."""
+    reason = str(_at(status, "state", "waiting", "reason") or "")
+    detail = str(_at(status, "state", "waiting", "message") or reason)
+    if reason in _WAITING:
+        return message(_WAITING[reason], said=detail)
+    ended = _at(status, "state", "terminated")
+    if not ended and reason == "CrashLoopBackOff":
+        ended = _at(status, "lastState", "terminated")
+    code = _at(ended, "exitCode")
+    if not isinstance(code, int) or code == 0:
+        return None
+    id = "kube.crashed"
+    if _at(ended, "reason") == "OOMKilled":
+        id = "kube.out_of_memory"
+    return message(id, container=str(_at(status, "name")), code=code)
 
 
 def _budget(item: Mapping[str, Any], container: str) -> int:

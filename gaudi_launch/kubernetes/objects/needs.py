@@ -86,17 +86,17 @@ def needs_of(cards: int, host: Host, config: HostConfig, demand: PodDemand) -> P
     """
     notes: list[Message] = []
     nodes, hugepages_mib = demand.nodes, demand.hugepages_mib
-    known = demand.weights is not None
-    weights = _held(cards, host) * nodes if demand.weights is None else demand.weights
+    weights = demand.weights
+    if weights is None:
+        weights = _held(cards, host) * nodes
     share = cards / len(host.cards) if cards and host.cards else 1 / 8
-    all_cpus = len(host.cpu_siblings) or sum(len(node.cpus) for node in host.numa_nodes)
-    cpus = max(1, int(all_cpus * share * _SHARE)) if all_cpus else 10 * max(1, cards)
+    cpus = _cpus(cards, host, share)
     shm = shm_mib(cards)
     wanted = math.ceil(_MEMORY_FACTOR * weights / nodes / (1 << 30) + _MEMORY_BASE_GIB) * 1024 + shm
     room = int((host.memory_total_mib or 0) * share * _SHARE)
     disk = math.ceil(1.2 * weights / (1 << 30) / 10) * 10 + 20
-    if not known:
-        wanted = min(wanted, room) if room else wanted
+    if demand.weights is None:
+        wanted = min(wanted, room or wanted)
         notes.append(message("kubernetes.no_weights", memory=wanted // 1024, disk=disk))
     pages = HUGEPAGES_MIB if hugepages_mib is None else hugepages_mib
     pool = _pool_mib(config)
@@ -105,12 +105,21 @@ def needs_of(cards: int, host: Host, config: HostConfig, demand: PodDemand) -> P
         notes.append(message("kubernetes.hugepages_pool", pool=pool, each=pages))
     if room and wanted > room:
         notes.append(message("kubernetes.memory", wanted=wanted // 1024, room=room // 1024))
-    loading = math.ceil(
-        weights * (1 / _SLOWEST_READ + (1 / _SLOWEST_FETCH if demand.fetched else 0))
-    )
+    seconds_per_byte = 1 / _SLOWEST_READ
+    if demand.fetched:
+        seconds_per_byte += 1 / _SLOWEST_FETCH
+    loading = math.ceil(weights * seconds_per_byte)
     joining = JOIN_SECONDS if nodes > 1 else 0
     start = demand.start_seconds + loading + joining
     return PodResources(cards, cpus, wanted, pages * cards, shm, start, disk, notes=tuple(notes))
+
+
+def _cpus(cards: int, host: Host, share: float) -> int:
+    """Return the CPUs of a pod that has this share of the host's cards."""
+    known = len(host.cpu_siblings) or sum(len(node.cpus) for node in host.numa_nodes)
+    if not known:
+        return 10 * max(1, cards)
+    return max(1, int(known * share * _SHARE))
 
 
 def _held(cards: int, host: Host) -> float:
