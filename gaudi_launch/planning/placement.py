@@ -126,16 +126,7 @@ def choose(
         raise LaunchError("placement.bad_count", ExitCode.USAGE, found=wanted)
     if modules is not None:
         check_named(modules, wanted)
-    if not host.cards:
-        if host.origin == "live":
-            raise LaunchError("placement.no_cards", ExitCode.MACHINE, why=_notes(host))
-        raise LaunchError(
-            "placement.no_cards_of", ExitCode.MACHINE, machine=host.origin, why=_notes(host)
-        )
-    if not host.modules:
-        raise LaunchError(
-            "placement.no_modules", ExitCode.MACHINE, cards=len(host.cards), why=_notes(host)
-        )
+    _check_host(host)
     reasons: list[Message] = []
     warnings: list[Message] = []
     if modules is not None:
@@ -156,8 +147,7 @@ def choose(
     shares = share_cpus(host)
     by_module = {module: shares[module] for module in chosen if shares.get(module)}
     cpus = tuple(sorted({cpu for share in by_module.values() for cpu in share}))
-    nodes = sorted({c.numa_node for m in chosen if (c := host.card(m)) and c.numa_node is not None})
-    all_known = all((c := host.card(m)) and c.numa_node is not None for m in chosen)
+    nodes = _known_nodes(host, chosen)
     if cpus:
         reasons.append(message("placement.cpus", cpus=format_cpus(cpus)))
     else:
@@ -166,11 +156,22 @@ def choose(
         modules=chosen,
         cpus=cpus,
         numa_nodes=tuple(nodes),
-        memory_node=nodes[0] if len(nodes) == 1 and all_known else None,
+        memory_node=nodes[0] if nodes and _nodes_of(host, chosen) == 1 else None,
         cpus_by_module=by_module,
         reasons=tuple(reasons),
         warnings=tuple(warnings),
     )
+
+
+def _check_host(host: Host) -> None:
+    """Check that the machine has cards with module IDs. Raises LaunchError (MACHINE)."""
+    why = _notes(host)
+    if not host.cards and host.origin == "live":
+        raise LaunchError("placement.no_cards", ExitCode.MACHINE, why=why)
+    if not host.cards:
+        raise LaunchError("placement.no_cards_of", ExitCode.MACHINE, machine=host.origin, why=why)
+    if not host.modules:
+        raise LaunchError("placement.no_modules", ExitCode.MACHINE, cards=len(host.cards), why=why)
 
 
 def _check(host: Host, modules: tuple[int, ...]) -> tuple[int, ...]:
@@ -316,6 +317,16 @@ def spans_groups(host: Host, modules: Iterable[int]) -> bool:
     return _groups_of(host, modules) > 1
 
 
+def _known_nodes(host: Host, modules: Iterable[int]) -> list[int]:
+    """Return the NUMA nodes of these cards, where they are known."""
+    found = set()
+    for module in modules:
+        card = host.card(module)
+        if card is not None and card.numa_node is not None:
+            found.add(card.numa_node)
+    return sorted(found)
+
+
 def _nodes_of(host: Host, modules: Iterable[int]) -> int:
     return len({card.numa_node for module in modules if (card := host.card(module))})
 
@@ -326,33 +337,18 @@ def _warn(host: Host, chosen: tuple[int, ...], warnings: list[Message], *, asked
         warnings.append(message("placement.unusual_count", cards=count))
     if count > LARGEST_JOB:
         warnings.append(message("placement.large", cards=count, most=LARGEST_JOB))
+    avoidable = asked and count in (2, 4)
+    sets = documented_sets(count, host.modules)
     if _groups_of(host, chosen) > 1:
-        word = "placement.crossing"
-        if asked and count in (2, 4):
-            word = "placement.crossing_asked"
-        warnings.append(
-            message(word, modules=_list(chosen), groups="; ".join(_list(g) for g in host.groups))
-        )
-    elif (
-        asked
-        and count in (2, 4)
-        and tuple(sorted(chosen)) not in documented_sets(count, host.modules)
-    ):
-        sets = documented_sets(count, host.modules)
-        warnings.append(
-            message(
-                "placement.not_documented",
-                modules=_list(chosen),
-                sets="; ".join(_list(s) for s in sets),
-            )
-        )
-    nodes = {
-        card.numa_node for m in chosen if (card := host.card(m)) and card.numa_node is not None
-    }
+        word = "placement.crossing_asked" if avoidable else "placement.crossing"
+        groups = "; ".join(map(_list, host.groups))
+        warnings.append(message(word, modules=_list(chosen), groups=groups))
+    elif avoidable and tuple(sorted(chosen)) not in sets:
+        shown = "; ".join(map(_list, sets))
+        warnings.append(message("placement.not_documented", modules=_list(chosen), sets=shown))
+    nodes = _known_nodes(host, chosen)
     if len(nodes) > 1 and count < len(host.modules):
-        warnings.append(
-            message("placement.nodes", modules=_list(chosen), nodes=_list(sorted(nodes)))
-        )
+        warnings.append(message("placement.nodes", modules=_list(chosen), nodes=_list(nodes)))
     unknown = [m for m in chosen if (card := host.card(m)) and card.busy is None]
     if unknown:
         warnings.append(message("placement.not_sure", modules=_list(unknown)))
