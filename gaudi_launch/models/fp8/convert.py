@@ -13,7 +13,7 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,18 +68,9 @@ def convert_folder(
     ``force`` converts every shard again. ``out`` is marked complete only when every shard and file
     is in it.
     """
-    if not source.is_dir():
-        raise LaunchError("fp8.no_folder", ExitCode.MODEL, path=str(source))
-    inside, outside = source.resolve(), out.resolve()
-    if inside == outside or inside in outside.parents or outside in inside.parents:
-        raise LaunchError("fp8.same_folder", ExitCode.USAGE, source=str(source), out=str(out))
+    _check_places(source, out)
     shards = sorted(str(path.relative_to(source)) for path in source.rglob("*.safetensors"))
-    if missing := read_weights(source)["files_missing"]:
-        raise LaunchError(
-            "fp8.missing", ExitCode.MODEL, path=str(source), files=", ".join(missing[:5])
-        )
-    if not shards:
-        raise LaunchError("fp8.no_weights", ExitCode.MODEL, path=str(source))
+    _check_complete(source, shards)
     headers = {shard: _header(source / shard) for shard in shards}
     _check_scales(source, headers)
     beyond = any(_is_beyond(source / shard, headers[shard]) for shard in shards)
@@ -95,9 +86,7 @@ def convert_folder(
         kept = [shard for shard in likely if sums[shard] == done[shard].get("crc32")]
         left = [shard for shard in shards if shard not in kept]
         done = {shard: done[shard] for shard in kept}
-        # parts of runs that were killed
-        for part in out.rglob("*.safetensors.*.part"):
-            part.unlink(missing_ok=True)
+        _remove_parts(out)
         _write_record(out, done, complete=False)
         jobs = {pool.submit(convert_shard, source / shard, out / shard): shard for shard in left}
         for job in _ended(jobs):
@@ -106,13 +95,43 @@ def convert_folder(
             progress(jobs[job])
         _copy_others(source, out)
         _write_record(out, done, complete=True)
-    notes = [
-        name
-        for header in headers.values()
-        for name, entry in _tensors(header)
-        if action(name, entry["dtype"]) == "note"
-    ]
-    return Conversion(tuple(left), tuple(kept), tuple(sorted(notes)))
+    return Conversion(tuple(left), tuple(kept), _copied_projections(headers.values()))
+
+
+def _check_places(source: Path, out: Path) -> None:
+    """Check that ``source`` exists and no folder is in the other. Raises LaunchError."""
+    if not source.is_dir():
+        raise LaunchError("fp8.no_folder", ExitCode.MODEL, path=str(source))
+    inside, outside = source.resolve(), out.resolve()
+    if inside == outside or inside in outside.parents or outside in inside.parents:
+        raise LaunchError("fp8.same_folder", ExitCode.USAGE, source=str(source), out=str(out))
+
+
+def _check_complete(source: Path, shards: Sequence[str]) -> None:
+    """Check that all weights are in the folder. Raises LaunchError (MODEL)."""
+    missing = read_weights(source)["files_missing"]
+    if missing:
+        raise LaunchError(
+            "fp8.missing", ExitCode.MODEL, path=str(source), files=", ".join(missing[:5])
+        )
+    if not shards:
+        raise LaunchError("fp8.no_weights", ExitCode.MODEL, path=str(source))
+
+
+def _remove_parts(out: Path) -> None:
+    """Remove the parts of runs that were killed."""
+    for part in out.rglob("*.safetensors.*.part"):
+        part.unlink(missing_ok=True)
+
+
+def _copied_projections(headers: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the projections that were copied unchanged."""
+    names = []
+    for header in headers:
+        for name, entry in _tensors(header):
+            if action(name, entry["dtype"]) == "note":
+                names.append(name)
+    return tuple(sorted(names))
 
 
 def _ended(jobs: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
