@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gaudi_launch.cluster.differences import Seen
     from gaudi_launch.cluster.inventory import Member
     from gaudi_launch.cluster.lifecycle import EndedPart, State
+    from gaudi_launch.cluster.parts import Node
     from gaudi_launch.cluster.state import RunningCluster
     from gaudi_launch.messages import Message
 
@@ -129,30 +130,11 @@ def show(case: ClusterCase) -> None:
         for name in ("host", "address", "cards", "driver", "engine", "verdict")
     ]
     nodes = {node.member.name: node for node in cluster.nodes}
-    rows = [
-        (
-            one.member.name,
-            f"{nodes[one.member.name].address} ({nodes[one.member.name].interface})",
-            (
-                f"{len(nodes[one.member.name].modules)} "
-                f"{one.host.product or '' if one.host else ''}"
-            ).strip(),
-            (one.host.driver_version or "-") if one.host else "-",
-            (one.installed.engine or "-") if one.installed else "-",
-            _verdict(one),
-        )
-        for one in case.seen
-    ]
-    out.print(table("", columns, rows))
-    for one in case.seen:
-        for finding in one.findings:
-            if finding.status == "fail":
-                say(
-                    "cluster.finding",
-                    host=one.member.name,
-                    check=finding.id,
-                    message=finding.message.render(),
-                )
+    out.print(table("", columns, [_row(one, nodes[one.member.name]) for one in case.seen]))
+    failures = [(one, each) for one in case.seen for each in one.findings if each.status == "fail"]
+    for one, finding in failures:
+        host = one.member.name
+        say("cluster.finding", host=host, check=finding.id, message=finding.message.render())
     for difference in case.differences:
         shown = "; ".join(f"{host}: {value}" for host, value in difference.values.items())
         word = text(f"cluster.word_{difference.level}")
@@ -177,6 +159,23 @@ def show(case: ClusterCase) -> None:
         say("plan.warning", what=warning.render())
     for engine in cluster.engines:
         say("cluster.url", url=engine.url, host=engine.head.member.name)
+
+
+def _row(one: Seen, node: Node) -> tuple[str, ...]:
+    """Return a host's line of the table."""
+    product, driver, engine = "", "-", "-"
+    if one.host is not None:
+        product, driver = one.host.product or "", one.host.driver_version or "-"
+    if one.installed is not None:
+        engine = one.installed.engine or "-"
+    return (
+        one.member.name,
+        f"{node.address} ({node.interface})",
+        f"{len(node.modules)} {product}".strip(),
+        driver,
+        engine,
+        _verdict(one),
+    )
 
 
 def _verdict(one: Seen) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -393,36 +393,50 @@ def show_verdict(
     from gaudi_launch.messages import text
 
     counts = runner.summary(findings)
-    failures = ", ".join(finding.id for finding in _of(findings, "fail"))
+    failed = [finding.id for finding in _of(findings, "fail")]
     may_fix = facts.live and not facts.host.in_container
     can_fix = may_fix and bool(remedies.planned(findings, facts.config, facts.wants))
-    command = "gaudi-launch doctor --fix" if can_fix else "gaudi-launch serve -w MODEL"
+    no_cards = failed == ["cards.present"] and not facts.gaudi
     out.print()
     out.print(escape(text("doctor.show.counts", None, **counts)))
     if folded:
         id = "screen.doctor_all_warnings" if counts["warn"] else "screen.doctor_all"
         out.print(escape(text(id)), style="dim")
-    if failures:
+    if failed:
+        failures = ", ".join(failed)
         out.print(escape(text("screen.doctor_failures", checks=failures)), style="bold red")
-    if [f.id for f in findings if f.status == "fail"] == ["cards.present"] and not facts.gaudi:
+    if no_cards:
         sentence, style = text("doctor.show.no_cards"), "bold"
-        command = "gaudi-launch plan -w MODEL --machine simulated:hls2"
-    elif counts["fail"]:
-        sentence, style = text("doctor.show.cannot"), "bold red"
-    elif partial:
+    elif partial and not failed:
         sentence, style = _partial_verdict(counts["warn"])
-        command = command if can_fix else "gaudi-launch doctor"
-    elif counts["warn"]:
-        sentence, style = text("doctor.show.slower"), "bold yellow"
-    elif counts["unknown"]:
-        sentence, style = text("doctor.show.unsure", unknown=counts["unknown"]), "bold"
     else:
-        sentence, style = text("doctor.show.ready"), "bold green"
+        sentence, style = _verdict(counts)
     out.print(escape(sentence), style=style)
-    if counts["fail"] and sentence != text("doctor.show.no_cards") and not can_fix:
+    if no_cards:
+        command = "gaudi-launch plan -w MODEL --machine simulated:hls2"
+    elif can_fix:
+        command = "gaudi-launch doctor --fix"
+    elif failed:
         out.print(escape(text("doctor.show.next_read")))
+        return
+    elif partial:
+        command = "gaudi-launch doctor"
     else:
-        out.print(escape(text("doctor.show.next", command=command)))
+        command = "gaudi-launch serve -w MODEL"
+    out.print(escape(text("doctor.show.next", command=command)))
+
+
+def _verdict(counts: Mapping[str, int]) -> tuple[str, str]:
+    """Return the sentence about the result of all checks, and its style."""
+    from gaudi_launch.messages import text
+
+    if counts["fail"]:
+        return text("doctor.show.cannot"), "bold red"
+    if counts["warn"]:
+        return text("doctor.show.slower"), "bold yellow"
+    if counts["unknown"]:
+        return text("doctor.show.unsure", unknown=counts["unknown"]), "bold"
+    return text("doctor.show.ready"), "bold green"
 
 
 def _shown_value(value: str | None) -> str:
