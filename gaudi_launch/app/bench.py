@@ -269,19 +269,25 @@ def _choose(options: BenchOptions, found: Target, numbers: BenchNumbers) -> tupl
     plain = not ours and numbers.fixed_lengths and not limited_rate
     if tool in ("guidellm", "vllm") and not plain:
         raise LaunchError("measure.tool_plain", ExitCode.USAGE, tool=tool)
-    if tool == "guidellm" or (tool == "auto" and plain):
+    python = found.python
+    if tool == "guidellm":
+        program = external_tools.find_guidellm()
+        if program is None:
+            raise LaunchError("measure.no_guidellm", ExitCode.FAILED)
+        return "guidellm", program
+    if tool == "vllm":
+        if python is None or not external_tools.has_vllm_client(python):
+            raise LaunchError("measure.no_vllm", ExitCode.FAILED, python=python or "-")
+        return "vllm", python
+    if tool != "auto":
+        return tool, ""
+    if plain:
         program = external_tools.find_guidellm()
         if program is not None:
             return "guidellm", program
-        if tool == "guidellm":
-            raise LaunchError("measure.no_guidellm", ExitCode.FAILED)
-    if tool == "vllm" or (tool == "auto" and plain):
-        python = found.python
         if python is not None and external_tools.has_vllm_client(python):
             return "vllm", python
-        if tool == "vllm":
-            raise LaunchError("measure.no_vllm", ExitCode.FAILED, python=python or "-")
-    return (BUILTIN if tool == "auto" else tool), ""
+    return BUILTIN, ""
 
 
 def measure(case: BenchCase, watcher: BenchWatcher) -> BenchOutcome:

@@ -142,13 +142,13 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     if dtype not in WEIGHT_BYTES:
         raise LaunchError("estimate.no_type", ExitCode.MODEL, model=model.path, dtype=dtype)
     notes = _product_notes(product, cards)
-    fused = True
     experts = ""
     if shape.experts:
-        fused = reads_chosen_experts(model.model_type or model.name, engine is not None, release)
-        if options.moe:
-            fused = options.moe == "fused"
-        experts = "fused" if fused else "unfused"
+        experts = options.moe
+        if not experts:
+            name = model.model_type or model.name
+            fused = reads_chosen_experts(name, engine is not None, release)
+            experts = "fused" if fused else "unfused"
         notes.append(message(f"estimate.{experts}"))
     old = release is not None and release < FITTED_FROM
     if old:
@@ -160,7 +160,7 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
         weight_bytes=WEIGHT_BYTES[dtype],
         kv_bytes=1.0 if dtype == "fp8" else 2.0,
         engine="static" if engine is None else engine.innermost.scheduling,
-        fused=fused,
+        fused=experts != "unfused",
     )
     if engine is None:
         notes += _memory_notes(model, setup, load, product)

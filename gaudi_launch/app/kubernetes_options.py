@@ -145,45 +145,18 @@ def to_cluster(
     from gaudi_launch.engines.ray_serve.engine import VERSION as RAY
     from gaudi_launch.host.accelerators import instances
     from gaudi_launch.kubernetes.objects.inferentia import RAY_VERSION
-    from gaudi_launch.kubernetes.target import KINDS, KubernetesTarget
+    from gaudi_launch.kubernetes.target import KubernetesTarget
     from gaudi_launch.planning.parse import number
 
     on_neuron = options.accelerator in instances()
-    kind = _one_of("--kind", options.kind or ("rayservice" if on_neuron else "deployment"), KINDS)
-    if on_neuron and kind != "rayservice":
-        raise _usage(
-            "kubernetes.not_with",
-            one=f"--kind {kind}",
-            other=f"--accelerator {options.accelerator}",
-        )
-    if kind == "rayservice" and not on_neuron and not options.image:
-        raise _usage("kubernetes.ray_image", ray=RAY)
-    if kind == "rayservice" and options.monitor:
-        raise _usage("kubernetes.not_with", one="--monitor", other="--kind rayservice")
+    kind = _kind(options, on_neuron=on_neuron)
     autoscale = _one_of("--autoscale", options.autoscale, ("", "hpa", "keda"))
     replicas, most = _replicas(options.replicas or "1")
-    scales_itself = kind == "rayservice"  # Ray's autoscaler
-    if bool(autoscale) != (most > replicas) and not scales_itself:
-        raise _usage("kubernetes.needs", one="--autoscale", other="--replicas MIN..MAX")
-    if autoscale == "keda" and not options.prometheus:
-        raise _usage("kubernetes.needs", one="--autoscale keda", other="--prometheus")
-    if autoscale and scales_itself:
-        raise _usage("kubernetes.not_with", one="--autoscale", other="--kind rayservice")
-    if options.requests and most == replicas:
-        raise _usage("kubernetes.only_with", one="--ongoing", other="--replicas MIN..MAX")
+    _check_scaling(options, autoscale, grows=most > replicas, by_ray=kind == "rayservice")
     _refuse_alone(options, kind, autoscale)
     layout_of(options, 1)
     secret, names = _secret(options.secret, release, containers)
-    _dns("--runtime-class", options.runtime_class)
-    _dns("--storage-class", options.storage_class)
-    _dns("--weights-claim", options.weights_claim)
-    _dns("--ingress-class", options.ingress_class)
-    _dns("--ingress-host", options.ingress_host.removeprefix("*."))
-    _matching("--namespace", options.namespace, _NAMESPACE, "kubernetes.namespace")
-    _matching("--prometheus", options.prometheus, _URL, "kubernetes.url")
-    _matching("--ray-version", options.ray_version, _RELEASE, "kubernetes.release")
-    _matching("--image", options.image, IMAGE, "kubernetes.image")
-    _matching("--webui-image", options.webui_image, IMAGE, "kubernetes.image")
+    _check_names(options)
     return KubernetesTarget(
         release=release,
         kind=kind,
@@ -211,6 +184,56 @@ def to_cluster(
         interface=_matching("--interface", options.interface, _INTERFACE, "kubernetes.interface")
         or "eth0",
     )
+
+
+def _kind(options: KubernetesOptions, *, on_neuron: bool) -> str:
+    """Return the kind of the workload. Raises LaunchError (USAGE)."""
+    from gaudi_launch.engines.ray_serve.engine import VERSION as RAY
+    from gaudi_launch.kubernetes.target import KINDS
+
+    usual = "rayservice" if on_neuron else "deployment"
+    kind = _one_of("--kind", options.kind or usual, KINDS)
+    if kind != "rayservice":
+        if on_neuron:
+            other = f"--accelerator {options.accelerator}"
+            raise _usage("kubernetes.not_with", one=f"--kind {kind}", other=other)
+        return kind
+    if not on_neuron and not options.image:
+        raise _usage("kubernetes.ray_image", ray=RAY)
+    if options.monitor:
+        raise _usage("kubernetes.not_with", one="--monitor", other="--kind rayservice")
+    return kind
+
+
+def _check_scaling(
+    options: KubernetesOptions, autoscale: str, *, grows: bool, by_ray: bool
+) -> None:
+    """Refuse an autoscaler without a range of replicas, and the reverse.
+
+    Ray has its own. Raises LaunchError (USAGE).
+    """
+    if bool(autoscale) != grows and not by_ray:
+        raise _usage("kubernetes.needs", one="--autoscale", other="--replicas MIN..MAX")
+    if autoscale == "keda" and not options.prometheus:
+        raise _usage("kubernetes.needs", one="--autoscale keda", other="--prometheus")
+    if autoscale and by_ray:
+        raise _usage("kubernetes.not_with", one="--autoscale", other="--kind rayservice")
+    if options.requests and not grows:
+        raise _usage("kubernetes.only_with", one="--ongoing", other="--replicas MIN..MAX")
+
+
+def _check_names(options: KubernetesOptions) -> None:
+    """Refuse names that Kubernetes would not accept. Raises LaunchError (USAGE)."""
+    _dns("--runtime-class", options.runtime_class)
+    _dns("--storage-class", options.storage_class)
+    _dns("--weights-claim", options.weights_claim)
+    _dns("--ingress-class", options.ingress_class)
+    _dns("--ingress-host", options.ingress_host.removeprefix("*."))
+    _matching("--namespace", options.namespace, _NAMESPACE, "kubernetes.namespace")
+    _matching("--prometheus", options.prometheus, _URL, "kubernetes.url")
+    _matching("--ray-version", options.ray_version, _RELEASE, "kubernetes.release")
+    _matching("--image", options.image, IMAGE, "kubernetes.image")
+    _matching("--webui-image", options.webui_image, IMAGE, "kubernetes.image")
 
 
 def _refuse_alone(options: KubernetesOptions, kind: str, autoscale: str) -> None:

@@ -92,12 +92,16 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
     profile = match(known)
     generation = generation_of(host)
     quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
+    if repo:
+        target, converted_target = folder_for(repo), folder_for(f"{repo}{CONVERTED}")
+        places = [target, converted_target]
+    else:
+        target, converted_target = folder or Path(), Path(f"{folder}{CONVERTED}")
+        places = [converted_target]
     # Ray Serve decides nothing about the model: the inner engine does
-    converts = engine.innermost.needs_gaudi2_range and generation == "g2"
+    on_gaudi2 = engine.innermost.needs_gaudi2_range and generation == "g2"
     # a folder that is not here (a plan for another machine) is used unchanged
-    converts = converts and known.quantization == "fp8" and bool(repo or there)
-    target = folder_for(repo) if repo else Path()
-    converted_target = folder_for(f"{repo}{CONVERTED}") if repo else Path(f"{folder}{CONVERTED}")
+    converts = on_gaudi2 and known.quantization == "fp8" and bool(repo or there)
     converted = False
     if converts:
         # it imports numpy
@@ -109,19 +113,21 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
         model=request.model,
         repo=repo,
         folder=folder if repo else None,
-        target=target if repo else folder or Path(),
+        target=target,
         weight_bytes=_weight_bytes(known),
         converts=converts,
         converted=converted,
         converted_target=converted_target,
-        measurements=published.repo if published else "",
         measured=quant is not None and not quant.missing,
-        measurements_target=measurements.downloaded_folder(published.repo) if published else Path(),
         engine="" if installed is None or engine.in_container else engine.identity.label,
         installed=_is_installed(engine, installed),
-        there=tuple((path, _size(path)) for path in (target, converted_target) if path != Path()),
-        disk_bytes=profile.disk_gb * 10**9 if profile and profile.disk_gb else None,
+        there=tuple((path, _size(path)) for path in places),
     )
+    if published:
+        place = measurements.downloaded_folder(published.repo)
+        facts = replace(facts, measurements=published.repo, measurements_target=place)
+    if profile and profile.disk_gb:
+        facts = replace(facts, disk_bytes=profile.disk_gb * 10**9)
     facts = replace(facts, rooms=_rooms(facts, here=host.origin == "live"))
     if engine.identity.simulated:
         # no weights are read, and no code of the model runs

@@ -69,8 +69,9 @@ def asked_engine(
     from gaudi_launch.planning.support_answer import check_support
 
     container = registry.in_container(request.engine)
-    wanted = not container and (request.python is not None or request.engine == "auto")
-    installed = detect(request.python) if wanted else None
+    installed = None
+    if not container and (request.python is not None or request.engine == "auto"):
+        installed = detect(request.python)
     host = load(machine)
     word = registry.name_for(request, installed, model, lambda: host)
     engine = registry.find(word, installed, request.python)
@@ -95,10 +96,7 @@ def asked_engine(
     drawn = _draft(request, host, model, engine, cards)
     physical = blocks or drawn.memory.num_blocks
     question = _question(engine, drawn, physical)
-    if not blocks and physical:
-        assumptions.append(message("warmup.machine_blocks", blocks=physical, machine=host.origin))
-    elif not blocks:
-        assumptions.append(message("warmup.assume_blocks", blocks=question.limits.num_blocks))
+    assumptions += _assumed_blocks(question, blocks, drawn.memory.num_blocks, host)
     supported = engine.support(model, request.args, request.environment)
     notes = [*check_support(supported, force=request.force), *drawn.warnings]
     used = buckets_of(engine, drawn.settings, drawn.context, notes, physical)
@@ -110,6 +108,17 @@ def asked_engine(
     return AskedEngine(
         name, identity.exact, request, cards, question, used, ask, tuple(notes), cost, chooses
     )
+
+
+def _assumed_blocks(
+    question: CoverageQuestion, given: int, planned: int | None, host: Host
+) -> list[Message]:
+    """Return the assumption about the KV blocks, where the user gave none."""
+    if given:
+        return []
+    if planned:
+        return [message("warmup.machine_blocks", blocks=planned, machine=host.origin)]
+    return [message("warmup.assume_blocks", blocks=question.limits.num_blocks)]
 
 
 def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuestion:
