@@ -428,23 +428,20 @@ class _Scanner:
         block = _BLOCK_SCALAR.match(text, begin)
         if block is not None:
             return self._indented(name, block.end())
-        if (
-            name.kind == "header"
-            and not _OPENING.match(text, begin)
-            and text[begin : begin + 1] not in "[{("
-        ):
+        first, is_opening = text[begin : begin + 1], _OPENING.match(text, begin) is not None
+        if name.kind == "header" and not is_opening and first not in "[{(":
             return begin, self._header_end(name, begin)
+        if assigned[0] != "=":
+            return self._any_value(name, begin)
         before = text[name.begin - 1 : name.begin]
-        quoted_whole = (
-            before in ('"', "'") and assigned[0] == "=" and (name.is_option or name.text.isupper())
-        )
-        if quoted_whole and text[begin : begin + 1] not in ("'", '"'):
+        is_word = name.is_option or name.text.isupper()
+        if is_word and before in ('"', "'") and first not in ("'", '"'):
+            # the quotes are around name and value
             end = text.find(before, begin, min(self._line_end(begin), begin + LONGEST_WORD))
             if end > begin:
                 return begin, end
         at_line = before in ("", "\n") or text.endswith("export ", 0, name.begin)
-        opening = _OPENING.match(text, begin)
-        if at_line and assigned[0] == "=" and opening is None:
+        if at_line and not is_opening:
             value = _ENVIRONMENT_VALUE.match(text, begin)
             return None if value is None else (begin, value.end())
         return self._any_value(name, begin)
