@@ -62,14 +62,14 @@ def whole_number(text: str | None) -> int | None:
 
 
 def natural_number(text: str | None) -> int | None:
-    """Return the whole number of a text if it is not negative."""
+    """Return the integer of a text if it is not negative."""
     number = whole_number(text)
     if number is None or number < 0:
         return None
     return number
 
 
-# above this is no index, module ID or width of a link
+# the largest valid index, module ID or link width
 LARGEST_SMALL = 4095
 
 
