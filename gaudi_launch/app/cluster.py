@@ -141,18 +141,12 @@ def folder_of(name: str) -> Path:
     return state_dir() / "clusters" / check_name(name)
 
 
-def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> ClusterCase:
-    """Return the case.
+def request_of(options: LaunchOptions) -> Request:
+    """Return the request of these options for other hosts than this machine.
 
-    ``ask`` connects to the hosts; otherwise their snapshots must suffice.
+    Raises LaunchError (USAGE) for an option about this machine.
     """
     from gaudi_launch.app.options import to_request
-    from gaudi_launch.cluster.cluster_planner import plan_cluster
-    from gaudi_launch.cluster.differences import compare
-    from gaudi_launch.cluster.layout import LayoutOptions
-    from gaudi_launch.cluster.ssh import gather
-    from gaudi_launch.cluster.steps import copies
-    from gaudi_launch.planning.parse import number
     from gaudi_launch.planning.secret_args import with_secret_moved
 
     for given, flag in ((options.modules, "-m"), (options.machine, "--machine")):
@@ -161,6 +155,25 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     request = with_secret_moved(to_request(options))
     if request.tuning != "auto":
         raise LaunchError("cluster.not_here", ExitCode.USAGE, flag="--tuning reference")
+    environment = {
+        name: value for name, value in request.environment.items() if name not in _OWN_MACHINE
+    }
+    return replace(request, environment=environment)
+
+
+def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> ClusterCase:
+    """Return the case.
+
+    ``ask`` connects to the hosts; otherwise their snapshots must suffice.
+    """
+    from gaudi_launch.cluster.cluster_planner import plan_cluster
+    from gaudi_launch.cluster.differences import compare
+    from gaudi_launch.cluster.layout import LayoutOptions
+    from gaudi_launch.cluster.ssh import gather
+    from gaudi_launch.cluster.steps import copies
+    from gaudi_launch.planning.parse import number
+
+    request = request_of(options)
     hosts = members(words, request.python)
     sizes = LayoutOptions(
         *(
@@ -173,10 +186,6 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
         )
     )
     ray_port = number("--ray-port", words.ray_port, 1, 65535) if words.ray_port else None
-    environment = {
-        name: value for name, value in request.environment.items() if name not in _OWN_MACHINE
-    }
-    request = replace(request, environment=environment)
     name = words.name or DEFAULT_NAME
     keep = folder_of(name)
     if ask:

@@ -125,6 +125,7 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     from gaudi_launch.app.fit import engine_for, first_data_type
     from gaudi_launch.models.sizing import WEIGHT_BYTES, divides
     from gaudi_launch.performance.prediction import FITTED_FROM, reads_chosen_experts
+    from gaudi_launch.performance.scaling import hosts_of
     from gaudi_launch.performance.step_model import Setup
     from gaudi_launch.planning.parse import number
 
@@ -161,6 +162,7 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
         kv_bytes=1.0 if dtype == "fp8" else 2.0,
         engine="static" if engine is None else engine.innermost.scheduling,
         fused=experts != "unfused",
+        hosts=hosts_of(cards, product),
     )
     if engine is None:
         notes += _memory_notes(model, setup, load, product)

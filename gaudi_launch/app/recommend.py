@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gaudi_launch.app.prepare import Prepared
     from gaudi_launch.capacity.search import Targets
     from gaudi_launch.capacity.traffic import Traffic
+    from gaudi_launch.cluster.parts import Cluster
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.models.model import Model
     from gaudi_launch.planning.engine import Engine
@@ -41,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_INPUT, DEFAULT_OUTPUT = 1024, 256
 _MOST_NODES = 100_000
+# servers of one replica: no guide has more than two, and Ray's start takes longer with each
+_MOST_HOSTS = 4
 _MOST_START = 7 * 24 * 3600.0
 _MOST_TOP = 20
 
@@ -99,19 +102,38 @@ class Recommended:
 
     ``plan`` is None where no configuration meets the targets.
 
-    ``launch`` are the options of one replica: those of ``serve``.
+    ``launch`` are the options of one replica: those of ``serve``, or of ``cluster`` for the replica
+    of a ``cluster``: one with pipeline stages or over several servers.
     """
 
     case: RecommendCase
     found: Recommendation
     launch: LaunchOptions | None
     plan: Plan | None
+    cluster: Cluster | None = None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Return the command line that starts one replica; empty without an answer."""
+        winner = self.found.winner
+        if self.launch is None or winner is None:
+            return ()
+        if self.cluster is not None:
+            return cluster_command(self.launch, winner.candidate)
+        return serve_command(self.launch)
 
 
-def read(options: LaunchOptions, given: RecommendOptions, free: int | None = None) -> RecommendCase:
+def read(
+    options: LaunchOptions,
+    given: RecommendOptions,
+    free: int | None = None,
+    *,
+    over_servers: bool = False,
+) -> RecommendCase:
     """Return the case of these options. Raises LaunchError for an impossible one.
 
-    ``free`` is the number of cards that it may use; None: those that are free.
+    ``free`` is the number of cards that it may use; None: those that are free. ``over_servers``:
+    the answer may be one for ``cluster``, with pipeline stages or over several servers.
     """
     from gaudi_launch.app.fit import (
         ServedLengths,
@@ -122,7 +144,7 @@ def read(options: LaunchOptions, given: RecommendOptions, free: int | None = Non
     )
     from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.planning.parse import number
-    from gaudi_launch.recommend.space import CARDS, SearchCase
+    from gaudi_launch.recommend.analytic import fits
 
     if not options.model:
         raise LaunchError("plan.no_model", ExitCode.USAGE)
@@ -144,25 +166,125 @@ def read(options: LaunchOptions, given: RecommendOptions, free: int | None = Non
         notes.append(unknown)
     load = _load(options, given, model, notes)
     goal = _goal(name, goal_targets, given, load)
-    prepared = _prepared(options, machine)
-    engine = prepared.engine
-    cards: tuple[int, ...] = CARDS
-    if options.cards or options.modules:
-        cards = (_cards_given(options),)
-    searched = _searched(engine, prepared, model, cards)
-    search = SearchCase(
-        model=model,
-        pool=_pool(host, options, given, goal, free),
-        engines=(searched, *_other_releases(searched, prepared, model, cards)),
-        traffic=load.traffic,
-        lengths=load.lengths,
-        cards=cards,
-        longest=load.longest,
-        context=goal.name == "context",
-        notes=tuple(notes),
-        others=_other_engines(options, prepared, model),
-    )
+    pool = _pool(host, options, given, goal, free)
+    asked = _Asked(options, machine, model, pool, load, goal.name == "context", tuple(notes))
+    if over_servers and asked.cards > pool.cards_per_node:
+        search, options = _over_servers(asked)
+        return RecommendCase(search, goal, options, machine, top)
+    search = replace(_on_servers(asked), staged=over_servers)
+    if over_servers and pool.nodes != 1 and not options.modules and not fits(search):
+        search, options = _over_servers(asked)
     return RecommendCase(search, goal, options, machine, top)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a search is for, read and checked. ``context``: the longest length is the goal."""
+
+    options: LaunchOptions
+    machine: str | None
+    model: Model
+    pool: CardPool
+    load: _Load
+    context: bool
+    notes: tuple[Message, ...]
+
+    @property
+    def cards(self) -> int:
+        """Return the given number of cards; 0 where there is none."""
+        if self.options.cards or self.options.modules:
+            return _cards_given(self.options)
+        return 0
+
+    def search(
+        self,
+        cards: tuple[int, ...],
+        engines: tuple[SearchedEngine, ...],
+        others: tuple[SearchedEngine, ...] = (),
+    ) -> SearchCase:
+        """Return the search of these numbers of cards and engines."""
+        from gaudi_launch.recommend.space import SearchCase
+
+        return SearchCase(
+            model=self.model,
+            pool=self.pool,
+            engines=engines,
+            traffic=self.load.traffic,
+            lengths=self.load.lengths,
+            cards=cards,
+            longest=self.load.longest,
+            context=self.context,
+            notes=self.notes,
+            others=others,
+        )
+
+
+def _on_servers(asked: _Asked) -> SearchCase:
+    """Return the search of replicas that each are on one server."""
+    from gaudi_launch.recommend.space import CARDS
+
+    options, model = asked.options, asked.model
+    prepared = _prepared(options, asked.machine)
+    cards = (asked.cards,) if asked.cards else CARDS
+    searched = _searched(prepared.engine, prepared, model, cards)
+    engines = (searched, *_other_releases(searched, prepared, model, cards))
+    return asked.search(cards, engines, _other_engines(options, prepared, model))
+
+
+def _over_servers(asked: _Asked) -> tuple[SearchCase, LaunchOptions]:
+    """Return the search of replicas that each are over several servers.
+
+    And the options with the engine that they need. Raises LaunchError where there are too few
+    servers, or no engine for several.
+    """
+    from gaudi_launch.app.fit import data_types
+    from gaudi_launch.recommend.space import SearchedEngine
+
+    node = asked.pool.cards_per_node
+    most = min(_MOST_HOSTS, asked.pool.nodes or _MOST_HOSTS)
+    cards = tuple(node * hosts for hosts in range(2, most + 1))
+    if asked.cards:
+        cards = tuple(each for each in cards if each == asked.cards)
+    if not cards:
+        raise LaunchError(
+            "recommend.few_cards",
+            ExitCode.MACHINE,
+            cards=asked.cards,
+            have=node,
+            servers=asked.pool.nodes or most,
+        )
+    options = replace(asked.options, cards=None)
+    options = replace(options, engine=_engine_over_servers(options, asked))
+    prepared = _prepared(options, asked.machine)
+    dtypes = tuple(data_types(asked.model, prepared.request.dtype or "", prepared.engine))
+    searched = SearchedEngine(prepared.engine, prepared.request, dtypes, spreads=True)
+    return replace(asked.search(cards, (searched,)), staged=True), options
+
+
+def _engine_over_servers(options: LaunchOptions, asked: _Asked) -> str:
+    """Return the engine that ``cluster`` would use. Raises LaunchError (USAGE) without one."""
+    from gaudi_launch.engines import registry
+
+    prepared = _prepared(options, asked.machine)
+    name = registry.name_over_hosts(
+        prepared.request, prepared.installed, asked.model, lambda: prepared.host
+    )
+    engine = registry.find(name, prepared.installed)
+    if not _runs_over_servers(engine):
+        known = registry.families(_runs_over_servers)
+        raise LaunchError(
+            "recommend.one_server_engine",
+            ExitCode.USAGE,
+            model=asked.model.name,
+            engine=engine.identity.label,
+            known=", ".join(known),
+        )
+    return engine.identity.label
+
+
+def _runs_over_servers(engine: Engine) -> bool:
+    over = engine.over_hosts
+    return over is not None and over.ray and over.validated
 
 
 def solve(
@@ -184,11 +306,15 @@ def solve(
     measured = read_measured(state_dir() / FILE_NAME)
     found = find(case.search, case.goal, progress, measured, two=two)
     while found.winner is not None:
-        launch = launch_options(case, found.winner.candidate)
+        candidate = found.winner.candidate
+        launch = launch_options(case, candidate)
         try:
-            plan = _planned(case, launch)
+            cluster = None
+            if candidate.needs_cluster:
+                cluster = _planned_cluster(case, launch, candidate)
+            plan = _planned(case, launch) if cluster is None else cluster.plan
             _check_start(case.goal, plan)
-            return Recommended(case, found, launch, plan)
+            return Recommended(case, found, launch, plan, cluster)
         except LaunchError as error:
             _log.debug("the best configuration has no plan: %s", error)
             found = without(found, found.winner, error.text)
@@ -196,7 +322,7 @@ def solve(
 
 
 def save(found: Recommended, given: RecommendOptions, file: Path) -> bool:
-    """Write the answer for ``--plan``; return False where there is none.
+    """Write the answer for ``--plan``; return False where there is none, or one for ``cluster``.
 
     Its load is that of one replica. Raises LaunchError.
     """
@@ -204,6 +330,8 @@ def save(found: Recommended, given: RecommendOptions, file: Path) -> bool:
 
     winner = found.found.winner
     if found.launch is None or found.plan is None or winner is None or winner.served is None:
+        return False
+    if found.cluster is not None:
         return False
     goal, replicas = found.case.goal, winner.served.replicas
     clients = -(-goal.clients // replicas) if goal.clients else winner.candidate.batch
@@ -234,7 +362,8 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
         "max_model_len": str(candidate.length),
     }
     if not options.modules:
-        changes["cards"] = str(candidate.cards)
+        # those of each host for a cluster
+        changes["cards"] = str(candidate.world // candidate.hosts)
     if takes(engine, "-t"):
         changes["max_num_batched_tokens"] = str(candidate.tokens)
     if takes(engine, "--max-prefill-seqs"):
@@ -271,6 +400,42 @@ def serve_command(launch: LaunchOptions) -> tuple[str, ...]:
             continue
         found += [option.names[0]] if option.switch else [option.names[0], str(value)]
     return (*found, "--", *launch.extra) if launch.extra else tuple(found)
+
+
+def cluster_command(launch: LaunchOptions, candidate: Candidate) -> tuple[str, ...]:
+    """Return the command line of ``cluster up`` for one replica, with names for its hosts."""
+    hosts = ",".join(_host_names(candidate))
+    sizes = ["--tensor-parallel", str(candidate.cards)]
+    if candidate.pipeline > 1:
+        sizes += ["--pipeline-parallel", str(candidate.pipeline)]
+    program, _, model, *options = serve_command(launch)
+    return (program, "cluster", "up", model, "--hosts", hosts, *sizes, *options)
+
+
+def _host_names(candidate: Candidate) -> list[str]:
+    if candidate.hosts == 1:
+        return ["local"]
+    return [f"HOST{number}" for number in range(1, candidate.hosts + 1)]
+
+
+def _planned_cluster(case: RecommendCase, launch: LaunchOptions, candidate: Candidate) -> Cluster:
+    """Return the plan of ``cluster`` on as many servers like the machine. Raises LaunchError."""
+    from gaudi_launch.app.cluster import DEFAULT_NAME, request_of
+    from gaudi_launch.app.machine import load
+    from gaudi_launch.cluster.cluster_planner import plan_cluster
+    from gaudi_launch.cluster.differences import Seen
+    from gaudi_launch.cluster.inventory import Member
+    from gaudi_launch.cluster.layout import LayoutOptions
+
+    host = load(case.machine)
+    # addresses for documentation (RFC 5737): those of the hosts are not known
+    seen = [
+        Seen(Member(name, name, address=f"192.0.2.{number}", interface="eth0"), host)
+        for number, name in enumerate(_host_names(candidate), start=1)
+    ]
+    request = request_of(replace(launch, machine=None))
+    sizes = LayoutOptions(candidate.cards, candidate.pipeline)
+    return plan_cluster(request, seen, sizes, DEFAULT_NAME, None, None)
 
 
 def _check_start(goal: Goal, plan: Plan) -> None:

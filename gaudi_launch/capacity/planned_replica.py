@@ -12,6 +12,7 @@ from gaudi_launch.capacity.replica import Replica, ReplicaQuestion, Unfit, repli
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.stages import stage_of
 from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.evidence import Evidence, Query, evidence_for
 from gaudi_launch.performance.published import figures
@@ -32,6 +33,7 @@ class ReplicaSetup:
 
     ``constants`` are the user's own figures of the step-time model, in ms. ``traced``: the traffic
     is of past requests, whose lengths decide the prompts of one step where no option does.
+    ``stages``: pipeline stages of ``cards`` cards each.
     """
 
     engine: Engine
@@ -42,6 +44,7 @@ class ReplicaSetup:
     dtype: str
     constants: Mapping[str, str] = field(default_factory=dict)
     traced: bool = False
+    stages: int = 1
 
 
 def planned_replica(asked: ReplicaSetup, traffic: Traffic) -> Replica | Unfit:
@@ -66,13 +69,15 @@ def planned_replica(asked: ReplicaSetup, traffic: Traffic) -> Replica | Unfit:
             scheduling=asked.engine.innermost.scheduling,
             prompts=_prompts(asked.engine, drawn),
             buckets=lambda blocks: _buckets(asked.engine, drawn, blocks),
+            stages=asked.stages,
         )
     )
 
 
 def _drawn(asked: ReplicaSetup, request: Request) -> Division:
+    stage = stage_of(asked.model, asked.stages)
     return drawn_up(
-        asked.engine, request, asked.accelerator, asked.model, cards=asked.cards, dtype=asked.dtype
+        asked.engine, request, asked.accelerator, stage, cards=asked.cards, dtype=asked.dtype
     )
 
 

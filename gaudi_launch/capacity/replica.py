@@ -12,12 +12,13 @@ from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.optimiser.padding_cost import score
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import Accelerator
-from gaudi_launch.messages import Message
+from gaudi_launch.messages import Message, message
 from gaudi_launch.models.card_memory import ServingDemand, fit
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import MemoryRules
+from gaudi_launch.models.sizing import BLOCK, MemoryRules
+from gaudi_launch.models.stages import stage_of
 from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.scaling import Speed, step_time
+from gaudi_launch.performance.scaling import Speed, step_time, with_stages
 from gaudi_launch.performance.simulator import simulate
 from gaudi_launch.performance.step_model import Engine as Scheduling
 from gaudi_launch.performance.step_time import StepTime
@@ -31,7 +32,8 @@ class ReplicaQuestion:
     """The model, cards, division of a card and traffic of a replica.
 
     ``buckets`` returns those that its plan warms up, for a number of KV blocks; ``prompts`` is the
-    number of prompts per step. ``adjust`` puts the user's own constants into the step times.
+    number of prompts per step. ``adjust`` puts the user's own constants into the step times. With
+    ``stages`` each stage is on ``cards`` cards, and the replica is one of as many virtual engines.
     """
 
     model: Model
@@ -45,6 +47,7 @@ class ReplicaQuestion:
     scheduling: Scheduling = "v0"
     prompts: int = 1
     buckets: Callable[[int], Buckets | None] = lambda blocks: None
+    stages: int = 1
 
 
 @dataclass(frozen=True)
@@ -76,16 +79,22 @@ class Unfit:
 def replica(asked: ReplicaQuestion) -> Replica | Unfit:
     """Return the replica, or the reason why it does not fit."""
     accelerator, demand = asked.accelerator, asked.demand
+    stage = stage_of(asked.model, asked.stages)
     row = fit(
-        asked.model, accelerator.usable_bytes, [asked.cards], [asked.dtype], demand, asked.rules
+        stage, accelerator.usable_bytes, [asked.cards], [asked.dtype], demand, asked.rules
     ).rows[0]
     if not row.fits or not row.kv_blocks:
         return Unfit(asked.cards, row.reason)
-    limits = _limits(asked, row.kv_blocks)
+    # each virtual engine has an equal part of the blocks
+    blocks, length = row.kv_blocks // asked.stages, demand.max_model_len
+    if blocks * BLOCK < length:
+        return Unfit(asked.cards, message("fit.short", tokens=blocks * BLOCK, length=length))
+    limits = _limits(asked, blocks)
     kv_dtype = demand.kv_dtype
     speed = step_time(
         asked.model, asked.cards, asked.dtype, accelerator, kv_dtype, asked.scheduling
     )
+    speed = with_stages(speed, asked.model, asked.stages)
     cost = asked.adjust(speed.cost)
     buckets = asked.buckets(limits.num_blocks)
     prompt, decode, padding = _padding(asked, buckets, limits, cost)

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gaudi_launch.cluster.differences import Seen
-from gaudi_launch.cluster.layout import Layout, LayoutOptions, choose, stage_of
+from gaudi_launch.cluster.layout import Layout, LayoutOptions, choose
 from gaudi_launch.cluster.parts import RAY_PORT, Addresses, Cluster, PlannedWhole, assemble
 from gaudi_launch.engines import registry
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.stages import stage_of
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.memory import CardSet, ChosenSettings, memory_for
 from gaudi_launch.planning.passthrough import refuse_layout, with_options, with_own_words

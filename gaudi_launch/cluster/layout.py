@@ -90,7 +90,7 @@ def choose(
             tensor=tensor,
             would=_would(model, total),
         )
-    if pipeline > 1 and model.layers and pipeline > model.layers:
+    if pipeline > max(1, model.layers or pipeline):
         raise LaunchError("cluster.layers", ExitCode.MODEL, layers=model.layers, pipeline=pipeline)
     warnings = []
     if pipeline > 1 and over.tensor_guide:
@@ -99,7 +99,7 @@ def choose(
         warnings.append(message("cluster.old_ray", version=engine.identity.version))
     if data > 1:
         warnings.append(message("cluster.data_router", data=data))
-    expert = tensor if model.moe else 0
+    expert = tensor * bool(model.moe)
     return Layout(
         tensor, pipeline, data, expert, hosts, cards_per_host, reason, origin, tuple(warnings)
     )
@@ -141,26 +141,3 @@ def _would(model: Model, total: int) -> str:
         (n for n in range(1, total + 1) if total % n == 0 and divides(model, total // n)), total
     )
     return f"--tensor-parallel {total // stages} --pipeline-parallel {stages}"
-
-
-def stage_of(model: Model, pipeline: int) -> Model:
-    """Return one pipeline stage of the model: its share of layers and weights.
-
-    It is the largest stage.
-    """
-    from dataclasses import replace
-
-    if pipeline == 1:
-        return model
-
-    def share(value: int | None) -> int | None:
-        return None if value is None else -(-value // pipeline)
-
-    return replace(
-        model,
-        layers=share(model.layers),
-        attention_layers=share(model.attention_layers),
-        parameters=share(model.parameters),
-        weight_bytes=share(model.weight_bytes),
-        unloaded_bytes=model.unloaded_bytes // pipeline,
-    )

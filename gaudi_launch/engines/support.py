@@ -182,6 +182,22 @@ def version_of(engine: str, version: str) -> Version | None:
     )
 
 
+@cache
+def divides_into_stages(engine: str, version: str, architecture: str) -> bool:
+    """Return True if the class of this version can be divided into pipeline stages.
+
+    vLLM stops at another class (vllm/config.py verify_with_parallel_config). False where the class
+    or the version is not known.
+    """
+    facts = version_of(engine, version)
+    if facts is None:
+        return False
+    file = _folder() / f"{facts.engine}-{facts.version}.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    entry = document["models"].get(architecture, {})
+    return "pipeline" in entry.get("interfaces", ())
+
+
 def newest(engine: str) -> Version:
     """Return the newest release of an engine whose list is complete."""
     found = [each for each in versions() if each.engine == engine and each.complete]

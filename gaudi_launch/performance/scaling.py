@@ -16,8 +16,10 @@ from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.stages import most_layers
 from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.learned import learned_for
+from gaudi_launch.performance.pipeline import Stages, over_stages
 from gaudi_launch.performance.prediction import StepModel, reads_chosen_experts
 from gaudi_launch.performance.prediction import steps as steps_of
 from gaudi_launch.performance.published import shapes
@@ -72,6 +74,7 @@ def step_time(
         kv_bytes=float(sizing.KV_BYTES.get(kv_dtype, 2)),
         engine=engine,
         fused=reads_chosen_experts(model.model_type or model.name, True, None),
+        hosts=hosts_of(cards, accelerator),
     )
     kind = "bf16" if dtype in ("bfloat16", "float16") else dtype
     basis = f"{title} {kind}, {setup.cards} x {generation}"
@@ -81,6 +84,21 @@ def step_time(
         count = len(learned.measurements)
         notes.append(message("learn.used", version=learned.version, count=count))
     return Speed(_lines(setup, shape, basis), setup, shape, tuple(notes), measured=measured)
+
+
+def with_stages(speed: Speed, model: Model, stages: int) -> Speed:
+    """Return the step times of one of as many virtual engines as pipeline stages.
+
+    ``speed`` is that of the complete model on the cards of one stage.
+    """
+    divided = Stages(stages, most_layers(model, stages))
+    cost = over_stages(speed.cost, divided, speed.setup, speed.shape, values())
+    return replace(speed, cost=cost)
+
+
+def hosts_of(cards: int, accelerator: Accelerator) -> int:
+    """Return the servers of one product that this number of cards is in."""
+    return max(1, -(-cards // accelerator.cards))
 
 
 def generation_of(accelerator: Accelerator) -> Generation:

@@ -36,6 +36,7 @@ class Setup:
     computes its prompts one at a time, as on cards.
     ``step_tokens``: the token budget of a step that mixes prompts and decoding (V1); 0 where none
     does, or unknown.
+    ``hosts``: servers over which these cards are divided evenly.
     """
 
     generation: Generation
@@ -47,6 +48,7 @@ class Setup:
     fused: bool = True
     prompt_tokens: int = 0
     step_tokens: int = 0
+    hosts: int = 1
 
 
 @dataclass(frozen=True)
@@ -184,10 +186,7 @@ def amounts_of(setup: Setup, shape: Shape) -> Amounts:
     # without the fused operator every expert computes every token
     share = shape.share if setup.fused else 1.0
     body = shape.body + shape.experts * share
-    link = 0.0
-    if cards > 1:
-        # each pair of cards has separate ports, so a card sends to the others simultaneously
-        link = _LINK_BYTES * shape.hidden * shape.layers / cards
+    link = _LINK_BYTES * shape.hidden * shape.layers * _link_share(setup)
     return Amounts(
         weights=read * setup.weight_bytes / cards,
         experts=shape.experts * setup.weight_bytes / cards,
@@ -204,14 +203,31 @@ def amounts_of(setup: Setup, shape: Shape) -> Amounts:
     )
 
 
+def _link_share(setup: Setup) -> float:
+    """Return the part of an all-reduce's bytes that one link carries.
+
+    Each pair of cards has separate ports, so a card sends to the others simultaneously. Over
+    servers, cards of one place agree on their part by the ports that leave the server, which are
+    as fast together as those of a pair (HabanaAI/HCL@54fed3a: 21 of 24 ports internal, three for
+    each pair). That the two follow each other is assumed.
+    """
+    if setup.cards < 2:
+        return 0.0
+    between_hosts = (setup.hosts - 1) / setup.hosts
+    return (1 + between_hosts) * setup.hosts / setup.cards
+
+
 def _rounds(setup: Setup) -> float:
     """Return the rounds of an all-reduce, which doubles the cards that agree in each.
 
     Assumed, as it predicts figures of eight cards from those of fewer. Figures of servers show no
-    growth from two to eight cards: `latency.served` is that of all.
+    growth from two to eight cards: `latency.served` is that of all. Assumed too: a round between
+    servers takes as long as one within them.
     """
-    if setup.engine != "static" or setup.cards < 2:
+    if setup.cards < 2:
         return 1.0
+    if setup.engine != "static":
+        return 2.0 if setup.hosts > 1 else 1.0
     return math.log2(setup.cards)
 
 

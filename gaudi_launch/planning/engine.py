@@ -322,6 +322,10 @@ class Engine(ABC):
         """Return its abilities over several hosts; None for an engine of one host."""
         return None
 
+    def runs_stages(self, model: Model) -> bool:
+        """Return True if it runs this model in pipeline stages, as its makers describe."""
+        return False
+
     def script_differences(
         self, request: Request, host: Host, placement: Placement, command: Command
     ) -> tuple[Message, ...]:

@@ -54,7 +54,7 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
     text, products without published figures, and where sizes are not known.
     """
     from gaudi_launch.performance.prediction import reads_chosen_experts
-    from gaudi_launch.performance.scaling import generation_of
+    from gaudi_launch.performance.scaling import generation_of, hosts_of
     from gaudi_launch.performance.shape import shape_of
     from gaudi_launch.performance.step_model import Setup
     from gaudi_launch.planning.memory import division, type_on_card
@@ -83,6 +83,7 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
         engine=engine.scheduling,
         fused=reads_chosen_experts(model.model_type or model.name, True, None),
         step_tokens=context.limits.max_num_batched_tokens if mixed else 0,
+        hosts=hosts_of(cards, product),
     )
     return PlannedSetup(setup, shape, product, dtype)
 

@@ -15,9 +15,11 @@ from gaudi_launch.models.card_memory import (
     too_tight,
     verdict,
 )
+from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import BLOCK
+from gaudi_launch.models.stages import stage_of
 from gaudi_launch.performance.balance import balanced
-from gaudi_launch.performance.scaling import Speed, step_time
+from gaudi_launch.performance.scaling import Speed, step_time, with_stages
 from gaudi_launch.planning.precision import fp8_cache
 from gaudi_launch.recommend.goal import Goal, Served, alike, objective
 from gaudi_launch.recommend.space import Candidate, SearchCase, SearchedEngine, members, samples
@@ -55,6 +57,11 @@ class Group:
     sample: Candidate
 
     @cached_property
+    def stage(self) -> Model:
+        """Return what one card's memory has a part of: the largest stage of the model."""
+        return stage_of(self.case.model, self.sample.pipeline)
+
+    @cached_property
     def kv_dtype(self) -> str:
         """Return the type of the KV cache: calibrated fp8 writes its own."""
         if self.sample.kv_dtype:
@@ -86,12 +93,16 @@ class Group:
         card = product.usable_bytes
         rules = self.searched.engine.innermost.memory_rules({})
         sample = self.sample
-        found = divide_card(self.case.model, sample.cards, sample.dtype, card, self.demand, rules)
+        found = divide_card(self.stage, sample.cards, sample.dtype, card, self.demand, rules)
         if (
             found is None
             or not verdict(found, self.demand)[0]
             or too_tight(found, self.demand) is not None
         ):
+            return None
+        # each virtual engine has an equal part of the cache
+        found = replace(found, blocks=found.blocks // sample.pipeline)
+        if found.tokens < sample.length:
             return None
         return found
 
@@ -109,9 +120,10 @@ class Group:
         sample = self.sample
         scheduling = self.searched.engine.innermost.scheduling
         product = self.case.pool.accelerator
-        return step_time(
+        speed = step_time(
             self.case.model, sample.cards, sample.dtype, product, self.kv_dtype, scheduling
         )
+        return with_stages(speed, self.case.model, sample.pipeline)
 
     def replica(self, candidate: Candidate) -> Replica | None:
         """Return a candidate's replica without bucket padding; None if unfit."""
@@ -130,6 +142,7 @@ class Group:
                 traffic=self.case.traffic,
                 scheduling=engine.scheduling,
                 prompts=candidate.prompts,
+                stages=candidate.pipeline,
             )
         )
         return made if isinstance(made, Replica) else None
@@ -158,6 +171,12 @@ class Fitting:
 def _kind(candidate: Candidate) -> Candidate:
     """Return what a candidate has in common with its group."""
     return replace(candidate, batch=1, prompts=1, tokens=1, padding="")
+
+
+def fits(case: SearchCase) -> bool:
+    """Return True if a layout of the case has memory for the model."""
+    groups = (Group(case, case.engine(sample.engine), sample) for sample in samples(case))
+    return any(group.memory is not None for group in groups)
 
 
 def fitting(case: SearchCase) -> Fitting:
@@ -222,10 +241,11 @@ class Forecaster:
     def _judged(
         self, candidate: Candidate, cycle: _Cycle, full: _Cycle, demand: float | None
     ) -> Forecast:
-        rate = full.rate
-        most = self.case.pool.most_replicas(candidate.cards)
-        each = cycle.count if self.goal.clients else rate
-        replicas = most or max(1, self.case.pool.cards_per_node // candidate.cards)
+        # of all virtual engines of a replica
+        rate = full.rate * candidate.pipeline
+        most = self.case.pool.most_replicas(candidate.world)
+        each = cycle.count * candidate.pipeline if self.goal.clients else rate
+        replicas = most or max(1, self.case.pool.cards_per_node // candidate.world)
         least = 1
         if demand is not None:
             least = max(1, math.ceil(_LENIENT * demand / each))
@@ -234,10 +254,10 @@ class Forecaster:
         elif self.goal.name in ("latency", "cost"):
             replicas = 1
         made = replicas * rate * self.output
-        per_card = rate * self.output / candidate.cards
+        per_card = rate * self.output / candidate.world
         served = Served(
             replicas=replicas,
-            cards=replicas * candidate.cards,
+            cards=replicas * candidate.world,
             nodes=1,
             ttft=cycle.ttft,
             tpot=cycle.tpot,
@@ -285,16 +305,16 @@ class Forecaster:
 def survivors(forecasts: Sequence[Forecast], most: int, each: int) -> list[Forecast]:
     """Return the best forecasts, ``most`` in all and ``each`` of every kind.
 
-    A kind is a type of weights and a number of cards.
+    A kind is a type of weights and a number of cards; all layouts with stages are one.
 
     Those that meet the targets come first, then those that miss them least.
     """
     ranked = sorted(forecasts, key=rank)
     chosen = dict.fromkeys(ranked[:most])
-    count: dict[tuple[str, int, int], int] = {}
+    count: dict[tuple[str, int], int] = {}
     for forecast in ranked:
         candidate = forecast.candidate
-        key = (candidate.dtype, candidate.cards, candidate.pipeline)
+        key = (candidate.dtype, candidate.cards * (candidate.pipeline == 1))
         count[key] = count.get(key, 0) + 1
         if count[key] <= each:
             chosen[forecast] = None

@@ -49,13 +49,15 @@ _TOGETHER = 2
 # what a short simulation may miss a target by
 _NEARLY = 1.1
 _MOST_SHRUNKEN = 12
+# without stages in both a difference of layouts is one of cards
+_NAMES = {("layout", 1): "cards"}
 
 
 @dataclass(frozen=True)
 class Sensitivity:
     """One change of the winner, and the objective with it as a share of the winner's.
 
-    ``field`` is a field of `Candidate`, ``value`` its other value. ``factor`` is 0 where no
+    ``field`` is a property of `Candidate`, ``value`` its other value. ``factor`` is 0 where no
     configuration with it meets the targets. ``ended``: the date on which an engine's makers ended
     it.
     """
@@ -197,12 +199,12 @@ def _climbed(
 
 
 def _best_of_cards(ranked: Sequence[Trial]) -> list[Candidate]:
-    """Return the best of each number of cards, of those that are not far behind."""
+    """Return the best of each layout, of those that are not far behind."""
     top = max(trial.score for trial in ranked)
-    found: dict[int, Candidate] = {}
+    found: dict[str, Candidate] = {}
     for trial in ranked:
         if trial.score >= _CLOSE * top:
-            found.setdefault(trial.candidate.cards, trial.candidate)
+            found.setdefault(trial.candidate.layout, trial.candidate)
     return list(found.values())
 
 
@@ -240,9 +242,14 @@ def _nothing_fits(case: SearchCase) -> LaunchError:
     """Return the error of a model that no number of these cards runs."""
     pool = case.pool
     cards = ", ".join(map(str, case.cards))
-    if min(case.cards) > pool.cards_per_node:
+    is_spread = any(each.spreads for each in case.engines)
+    if min(case.cards) > pool.cards_per_node and not is_spread:
         return LaunchError(
-            "recommend.few_cards", ExitCode.MACHINE, cards=cards, have=pool.cards_per_node
+            "recommend.few_cards",
+            ExitCode.MACHINE,
+            cards=cards,
+            have=pool.cards_per_node,
+            servers=pool.nodes or 1,
         )
     if not any(divides(case.model, number) for number in case.cards):
         allowed = [f"-n {number}" for number in CARDS if divides(case.model, number)]
@@ -361,9 +368,9 @@ def _with_shrunken(simulation: _Simulations, quick: Sequence[Trial], able: Fitti
     A kind is a type of weights and a number of cards.
     """
     known = {trial.candidate: trial for trial in quick}
-    kinds: dict[tuple[str, int], Candidate] = {}
+    kinds: dict[tuple[str, str], Candidate] = {}
     for trial in quick:
-        kinds.setdefault((trial.candidate.dtype, trial.candidate.cards), trial.candidate)
+        kinds.setdefault((trial.candidate.dtype, trial.candidate.layout), trial.candidate)
     smaller = dict.fromkeys(each for start in kinds.values() for each in _shrinking(start, able))
     new = [candidate for candidate in smaller if candidate not in known]
     return [*known.values(), *simulation.quick(new)]
@@ -382,11 +389,14 @@ def _shrinking(start: Candidate, able: Fitting) -> list[Candidate]:
 def best(goal: Goal, trials: Iterable[Trial]) -> Trial | None:
     """Return the best trial that meets the targets.
 
-    Of those that are alike the one that `goal.second` prefers.
+    Of those that are alike the one that `goal.second` prefers. One with pipeline stages on a server
+    only where no other meets the targets.
     """
     able = [trial for trial in trials if trial.meets]
     if not able:
         return None
+    # the speed of stages is assumed, that of other layouts of a server is fitted
+    able = [trial for trial in able if not trial.candidate.needs_cluster] or able
     top = max(trial.score for trial in able)
     close = [trial for trial in able if trial.score >= (1 - _ALIKE) * top]
     return max(close, key=lambda trial: trial.second)
@@ -417,7 +427,13 @@ def _runner_up(winner: Trial | None, ranked: Sequence[Trial]) -> Trial | None:
 
 
 def _kind(candidate: Candidate) -> tuple[object, ...]:
-    return (candidate.engine, candidate.dtype, candidate.cards, candidate.batch, candidate.length)
+    return (
+        candidate.engine,
+        candidate.dtype,
+        candidate.layout,
+        candidate.batch,
+        candidate.length,
+    )
 
 
 class _Known:
@@ -454,7 +470,7 @@ def _sensitivity(
     if base not in known.quick:
         known.quick[base] = simulation.quick(base, able.group(base))
     found: list[Sensitivity] = []
-    for field in ("dtype", "cards", "engine"):
+    for field in ("dtype", "layout", "engine"):
         ranked = sorted([*known.exact.values(), *known.quick.values()], key=place)
         for value in dict.fromkeys(getattr(trial.candidate, field) for trial in ranked):
             if value == getattr(base, field):
@@ -467,8 +483,10 @@ def _sensitivity(
                 (each for each in others if known.knows(goal, each) and each in known.quick), None
             )
             if other is not None:
-                found.append(Sensitivity(field, str(value), known.factor(goal, other, base)))
+                name = _NAMES.get((field, other.pipeline * base.pipeline), field)
+                found.append(Sensitivity(name, str(value), known.factor(goal, other, base)))
     found += _other_engines(simulation, known.quick[base])
+    found += _other_experts(simulation.case, base)
     for other in _neighbours(base):
         if other not in able.candidates or not known.knows(goal, other):
             continue
@@ -483,6 +501,16 @@ def _sensitivity(
             Sensitivity(field, str(getattr(other, field)), known.factor(goal, other, base))
         )
     return tuple(found)
+
+
+def _other_experts(case: SearchCase, base: Candidate) -> list[Sensitivity]:
+    """Return the objective with the experts divided in the other way, where no option decides.
+
+    It is equal: memory and predicted speed are those of the same functions (`Candidate.experts`).
+    """
+    if not case.model.moe or base.cards == 1 or case.engine(base.engine).decides_experts():
+        return []
+    return [Sensitivity("experts", str(base.cards - base.experts), 1.0)]
 
 
 def _other_engines(simulation: Simulation, own: Trial) -> list[Sensitivity]:
@@ -507,5 +535,6 @@ def _evidence(case: SearchCase, trial: Trial) -> Evidence | None:
     """Return the published figures near one replica."""
     if trial.served is None or not isinstance(trial.replica, Replica):
         return None
-    measured = trial.candidate.cards <= case.pool.cards_per_node
+    # no published figure is of stages or of several servers
+    measured = not trial.candidate.needs_cluster
     return evidence_of(trial.replica, case.traffic, inside_of(case, trial), measured=measured)

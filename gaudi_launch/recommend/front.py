@@ -69,4 +69,4 @@ def cards_for_rates(
 def _cards(case: SearchCase, trial: Trial, rate: float) -> int:
     assert trial.served is not None, "it meets the targets"
     each = trial.served.spare / trial.served.replicas / case.traffic.mean_output
-    return trial.candidate.cards * max(1, math.ceil(rate / each - 1e-9))
+    return trial.candidate.world * max(1, math.ceil(rate / each - 1e-9))

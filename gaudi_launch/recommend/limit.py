@@ -25,10 +25,11 @@ class Limit:
 
 
 def inside_of(case: SearchCase, trial: Trial) -> float:
-    """Return the mean number of requests in one replica, by Little's law."""
+    """Return the mean number of requests in one virtual engine, by Little's law."""
     if trial.served is None:
         return 1.0
-    rate = trial.served.tokens / trial.served.replicas / case.traffic.mean_output
+    engines = trial.served.replicas * trial.candidate.pipeline
+    rate = trial.served.tokens / engines / case.traffic.mean_output
     return max(1.0, min(rate * trial.served.e2e, trial.candidate.batch))
 
 

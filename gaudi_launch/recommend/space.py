@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from gaudi_launch.capacity.search import nodes_for, replicas_on
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message
@@ -25,18 +26,22 @@ FP8_CACHE = "fp8_inc"
 _KV_OPTION = "--kv-cache-dtype"
 _PREFIX_OPTIONS = ("--enable-prefix-caching", "--no-enable-prefix-caching")
 # upstream's switches of vllm/engine/arg_utils.py
-_NO_EXPERTS = "--no-enable-expert-parallel"
+_EXPERTS, _NO_EXPERTS = "--enable-expert-parallel", "--no-enable-expert-parallel"
+# more stages than this only make bubbles
+_MOST_STAGES = 8
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One configuration of a replica.
 
-    ``engine`` is its exact name, ``cards`` the tensor parallel size; ``experts``: over how many
-    cards the experts are divided, 0 for a model without. Several replicas are separate engines,
-    which is data parallelism without a common step. ``prompts`` and ``tokens`` are those of a step;
-    ``padding`` is a value of --padding-limit, "" for the engine's best list of buckets.
-    ``kv_dtype``: the type of the KV cache by `Engine.cache_arguments`, "" for that of the plan.
+    ``engine`` is its exact name, ``cards`` the tensor parallel size, ``pipeline`` the number of
+    stages of so many cards each; ``batch`` is that of one virtual engine, of which there are as
+    many as stages. ``hosts``: servers of one replica. ``experts``: over how many cards the experts
+    are divided, 0 for a model without. Several replicas are separate engines, which is data
+    parallelism without a common step. ``prompts`` and ``tokens`` are those of a step; ``padding``
+    is a value of --padding-limit, "" for the engine's best list of buckets. ``kv_dtype``: the type
+    of the KV cache by `Engine.cache_arguments`, "" for that of the plan.
     """
 
     engine: str
@@ -51,6 +56,31 @@ class Candidate:
     pipeline: int = 1
     padding: str = ""
     kv_dtype: str = ""
+    hosts: int = 1
+
+    @property
+    def world(self) -> int:
+        """Return the number of cards of one replica: those of all stages."""
+        return self.cards * self.pipeline
+
+    @property
+    def layout(self) -> str:
+        """Return the cards of a replica, with stages as cards of a stage x stages: 8x2."""
+        return layout_name(self.cards, self.pipeline)
+
+    @property
+    def needs_cluster(self) -> bool:
+        """Return True for a replica with stages or over servers, which ``cluster`` starts."""
+        return max(self.pipeline, self.hosts) > 1
+
+
+def layout_name(cards: int, stages: int) -> str:
+    """Return the name of a layout.
+
+    >>> layout_name(16, 1), layout_name(8, 2)
+    ('16', '8x2')
+    """
+    return f"{cards}x{stages}".removesuffix("x1")
 
 
 @dataclass(frozen=True)
@@ -58,13 +88,14 @@ class SearchedEngine:
     """An engine of the search, with the request that has every given option.
 
     ``dtypes`` are the types of weights to try, ``refused`` the numbers of cards that the engine
-    refuses.
+    refuses. ``spreads``: one replica may be over several servers.
     """
 
     engine: Engine
     request: Request
     dtypes: tuple[str, ...]
     refused: frozenset[int] = frozenset()
+    spreads: bool = False
 
     @property
     def name(self) -> str:
@@ -81,6 +112,10 @@ class SearchedEngine:
         if not model.moe or self.request.args.has(_NO_EXPERTS):
             return 0
         return cards
+
+    def decides_experts(self) -> bool:
+        """Return True if a given option says whether the experts are divided."""
+        return self.request.args.has(_EXPERTS, _NO_EXPERTS)
 
     @property
     def is_mixed(self) -> bool:
@@ -103,7 +138,7 @@ class CardPool:
         """Return how many replicas of ``cards`` cards there can be; None without a limit."""
         if self.nodes is None:
             return None
-        return self.nodes * (self.cards_per_node // cards)
+        return replicas_on(self.nodes, cards, self.cards_per_node)
 
 
 @dataclass(frozen=True)
@@ -112,7 +147,7 @@ class SearchCase:
 
     ``lengths`` are the longest prompt and answer of the traffic, ``longest`` its longest request
     (0: both together). ``context``: search the longest maximum of input plus output too. ``others``
-    are engines to compare the answer with.
+    are engines to compare the answer with. ``staged``: also search pipeline stages.
     """
 
     model: Model
@@ -125,6 +160,7 @@ class SearchCase:
     context: bool = False
     notes: tuple[Message, ...] = field(default_factory=tuple)
     others: tuple[SearchedEngine, ...] = ()
+    staged: bool = False
 
     def engine(self, name: str) -> SearchedEngine:
         """Return the engine of a candidate."""
@@ -157,17 +193,13 @@ def lengths_of(case: SearchCase, request: Request) -> tuple[int, ...]:
 
 
 def samples(case: SearchCase) -> Iterator[Candidate]:
-    """Yield a candidate of each engine, type, number of cards and length.
+    """Yield a candidate of each engine, type, layout and length.
 
     The longest first.
     """
     for searched in case.engines:
         for dtype in searched.dtypes:
-            for cards in case.cards:
-                if cards > case.pool.cards_per_node or not divides(case.model, cards):
-                    continue
-                if cards in searched.refused:
-                    continue
+            for cards, stages in layouts(case, searched):
                 for length in lengths_of(case, searched.request):
                     plain = Candidate(
                         engine=searched.name,
@@ -179,8 +211,41 @@ def samples(case: SearchCase) -> Iterator[Candidate]:
                         length=length,
                         prefix_caching=searched.engine.innermost.caches_prefixes(searched.request),
                         experts=searched.experts(case.model, cards),
+                        pipeline=stages,
+                        hosts=nodes_for(1, cards * stages, case.pool.cards_per_node),
                     )
                     yield from _variants(case, searched, plain)
+
+
+def layouts(case: SearchCase, searched: SearchedEngine) -> Iterator[tuple[int, int]]:
+    """Yield the cards of a stage and the stages, of each number of cards."""
+    for total in case.cards:
+        if total in searched.refused:
+            continue
+        if total > case.pool.cards_per_node and not searched.spreads:
+            continue
+        for stages in stages_of(case, searched, total):
+            if divides(case.model, total // stages):
+                yield total // stages, stages
+
+
+def stages_of(case: SearchCase, searched: SearchedEngine, total: int) -> tuple[int, ...]:
+    """Return the numbers of pipeline stages to try on ``total`` cards.
+
+    A stage is a part of a server, or complete servers.
+    """
+    if not (case.staged and searched.engine.runs_stages(case.model)):
+        return (1,)
+    node = case.pool.cards_per_node
+    found = [1]
+    for stages in range(2, min(total, _MOST_STAGES) + 1):
+        cards = total // stages
+        if total % stages:
+            continue
+        # on one server any part will do
+        if any((total <= node, node % cards == 0, cards % node == 0)):
+            found.append(stages)
+    return tuple(found)
 
 
 def _variants(case: SearchCase, searched: SearchedEngine, plain: Candidate) -> Iterator[Candidate]:
@@ -248,6 +313,9 @@ def _budgets(
 
 def on_other(case: SearchCase, candidate: Candidate, searched: SearchedEngine) -> list[Candidate]:
     """Return a candidate for another engine, also with one prompt per step."""
+    if candidate.needs_cluster:
+        # each engine has its own layouts
+        return []
     found: list[Candidate] = []
     possible = _prompts(searched, candidate.batch)
     for prompts in dict.fromkeys((candidate.prompts, 1)):

@@ -104,6 +104,7 @@ class Simulation:
             case.model,
             candidate.cards,
             candidate.dtype,
+            stages=candidate.pipeline,
         )
         try:
             made = planned_replica(asked, case.traffic)
@@ -174,23 +175,23 @@ class Simulation:
             return None
         replicas = 1
         if goal.name not in ("latency", "cost"):
-            most = self.case.pool.most_replicas(candidate.cards)
-            replicas = most or self.case.pool.cards_per_node // candidate.cards
+            most = self.case.pool.most_replicas(candidate.world)
+            replicas = most or self.case.pool.cards_per_node // candidate.world
         return self._of_load(candidate, load, max(1, replicas), full)
 
     def _loaded(self, candidate: Candidate, curve: LoadCurve, leniency: float) -> Served | None:
         """Return what the best number of replicas does with the given load."""
-        goal = self.goal
+        goal, engines = self.goal, candidate.pipeline
         each = self._each(curve, goal.targets)
         if each is None:
             # not even idle: what one client sees
             return self._of_load(candidate, curve.load(0), 1, curve.load(0))
-        least = max(1, math.ceil(leniency * goal.demand / each - 1e-9))
-        most = self.case.pool.most_replicas(candidate.cards)
+        least = max(1, math.ceil(leniency * goal.demand / (each * engines) - 1e-9))
+        most = self.case.pool.most_replicas(candidate.world)
         spare = curve.at(each)
         found: Served | None = None
         for replicas in _numbers(goal, least, most):
-            amount = goal.demand / replicas
+            amount = goal.demand / (replicas * engines)
             if leniency < 1:
                 # a number that is too small by the leniency misses no target: it may be enough
                 amount = min(amount, each)
@@ -221,6 +222,7 @@ class Simulation:
         short = replace(replica, traffic=replica.traffic.first(_EXACT))
         curve = trial.curve.of(short)
         found: list[int] = []
+        world, engines = trial.candidate.world, trial.candidate.pipeline
         for factor in (evidence.high, evidence.low):
             targets = scaled(self.goal.targets, factor)
             each = self._each(curve, targets)
@@ -228,23 +230,25 @@ class Simulation:
                 return None
             # clients wait as many times as long; arrivals come as often
             each = each if self.goal.clients else each * factor
-            found.append(trial.candidate.cards * max(1, math.ceil(self.goal.demand / each - 1e-9)))
-        cards = trial.candidate.cards * trial.served.replicas if trial.served is not None else 0
+            found.append(world * max(1, math.ceil(self.goal.demand / (each * engines) - 1e-9)))
+        cards = world * trial.served.replicas if trial.served is not None else 0
         return min(found[0], cards), max(found[1], cards)
 
     def _of_load(
         self, candidate: Candidate, load: LoadPoint, replicas: int, full: LoadPoint
     ) -> Served:
         per_node = self.case.pool.cards_per_node
+        # each stage's cards run as many virtual engines as there are stages
+        engines = replicas * candidate.pipeline
         return Served(
             replicas=replicas,
-            cards=replicas * candidate.cards,
-            nodes=nodes_for(replicas, candidate.cards, per_node),
+            cards=replicas * candidate.world,
+            nodes=nodes_for(replicas, candidate.world, per_node),
             ttft=load.ttft,
             tpot=load.tpot,
             e2e=load.e2e,
-            tokens=replicas * load.tokens,
-            spare=replicas * full.tokens,
+            tokens=engines * load.tokens,
+            spare=engines * full.tokens,
             length=candidate.length,
             balance=balanced(full.tokens / candidate.cards, ttft=full.ttft, tpot=full.tpot),
         )
@@ -270,7 +274,7 @@ class Simulation:
         goal = self.goal
         names = list(missed(goal, served))
         miss = max([1.0, *(over(goal, served, name) for name in names)])
-        most = self.case.pool.most_replicas(trial.candidate.cards)
+        most = self.case.pool.most_replicas(trial.candidate.world)
         if most is not None and served.replicas > most:
             names.append("cards")
             miss = max(miss, served.replicas / max(most, 0.5))

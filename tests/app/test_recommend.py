@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from gaudi_launch.app.capacity import CapacityOptions
 from gaudi_launch.app.capacity import read as read_capacity
@@ -26,7 +27,9 @@ from gaudi_launch.capacity import cards as capacity
 from gaudi_launch.capacity.planned_replica import request_delay
 from gaudi_launch.capacity.search import ReplicaLoad, load_at, most_requests
 from gaudi_launch.capacity.traffic import from_ranges
+from gaudi_launch.cli.main import app
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.recommend.compared import compared
 from gaudi_launch.recommend.space import samples
 from tests.support.recommend import SMALL
 
@@ -235,3 +238,74 @@ def test_weights_with_scales_of_the_cache_may_keep_it_in_fp8() -> None:
     candidate = next(each for each in samples(search) if each.kv_dtype)
     launch = launch_options(replace(case, search=search), candidate)
     assert launch.extra == ("--kv-cache-dtype", "fp8_inc")
+
+
+LARGE = {"model": "meta-llama/Llama-3.1-405B-Instruct", "dtype": "bf16", "max_num_seqs": "8"}
+SERVERS = {"machine": "simulated:hls2", "max_prefill_seqs": "1"}
+
+
+def large_case(given: Mapping[str, str], **launch: str) -> RecommendCase:
+    options = LaunchOptions(**{**LARGE, **SERVERS, **launch})  # type: ignore[arg-type]
+    return read(options, RecommendOptions(**given), over_servers=True)
+
+
+def test_a_model_larger_than_a_server_is_planned_over_several() -> None:
+    answer = solve(large_case({"nodes": "2"}))
+    winner, plan, cluster = answer.found.winner, answer.plan, answer.cluster
+    assert winner is not None and plan is not None and cluster is not None
+    assert (winner.candidate.world, winner.candidate.hosts) == (16, 2)
+    sizes = (cluster.layout.tensor, cluster.layout.pipeline, cluster.layout.hosts)
+    assert sizes == (winner.candidate.cards, winner.candidate.pipeline, 2)
+    assert winner.replica is not None and plan.num_blocks is not None
+    assert winner.replica.limits.num_blocks == plan.num_blocks // winner.candidate.pipeline
+    assert answer.command[:6] == (
+        *("gaudi-launch", "cluster", "up", LARGE["model"]),
+        *("--hosts", "HOST1,HOST2"),
+    )
+    assert "recommend.spread_assumed" in {note.id for note in compared(answer.found.case).notes}
+
+
+def test_the_printed_cluster_command_is_the_plan() -> None:
+    answer = solve(large_case({"nodes": "2"}, engine="vllm-fork@1.22"))
+    words = list(answer.command[1:])
+    words[1] = "plan"
+    words[4] = "HOST1=simulated:hls2,HOST2=simulated:hls2"
+    found = CliRunner().invoke(app, [*words, "--json"])
+    assert found.exit_code == 0, found.stdout
+    page = json.loads(found.stdout)
+    assert answer.plan is not None and answer.cluster is not None
+    assert page["engine"] == "vllm-fork@1.22"
+    assert page["memory"] == dict(answer.plan.memory)
+    assert page["layout"]["tensor"] == answer.cluster.layout.tensor
+    settings = {each["name"]: each["value"] for each in page["settings"]}
+    assert settings["--max-num-seqs"] == "8"
+
+
+def test_given_cards_over_servers_are_binding() -> None:
+    case = large_case({"nodes": "4"}, cards="24")
+    assert {each.world for each in samples(case.search)} == {24}
+    assert case.options.cards is None
+
+
+def test_one_server_stays_the_answer_where_the_model_fits_it() -> None:
+    case = large_case({"nodes": "2"}, dtype="fp8")
+    assert {each.hosts for each in samples(case.search)} == {1}
+    plain = replace(case.options, dtype="bf16")
+    alone = read(plain, RecommendOptions(nodes="2"))
+    assert {each.hosts for each in samples(alone.search)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "launch", "id", "code"),
+    [
+        ("2", {"cards": "24"}, "recommend.few_cards", ExitCode.MACHINE),
+        ("2", {"cards": "12"}, "recommend.few_cards", ExitCode.MACHINE),
+        ("2", {"engine": "vllm-gaudi"}, "recommend.one_server_engine", ExitCode.USAGE),
+    ],
+)
+def test_what_no_servers_can_run_is_refused(
+    nodes: str, launch: dict[str, str], id: str, code: ExitCode
+) -> None:
+    with pytest.raises(LaunchError) as error:
+        large_case({"nodes": nodes}, **launch)
+    assert (error.value.id, error.value.exit_code) == (id, code)

@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_launch.cluster.differences import FolderFacts, HostDifference, Seen, compare
 from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.layout import Layout, LayoutOptions, choose, stage_of
+from gaudi_launch.cluster.layout import Layout, LayoutOptions, choose
 from gaudi_launch.cluster.parts import reach
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
@@ -84,12 +84,6 @@ def test_asked_sizes_must_use_every_card(asked: LayoutOptions) -> None:
     else:
         with refused("cluster.sizes"):
             choose(DEEPSEEK, R1, 2, 8, asked)
-
-
-def test_a_stage_holds_its_share() -> None:
-    stage = stage_of(DEEPSEEK, 2)
-    assert (stage.layers, stage.parameters, stage.heads) == (31, 335513209600, 128)
-    assert stage_of(DEEPSEEK, 1) is DEEPSEEK
 
 
 def seen(name: str, machine: str = "hls2", **changes: object) -> Seen:

@@ -69,7 +69,7 @@ def recommend(
         check_picture(plot)
     if save is not None:
         check_path(save)
-    case = cases.read(options, given)
+    case = cases.read(options, given, over_servers=True)
     with work_progress("recommend.working", quiet=as_json) as progress:
         found = cases.solve(case, progress, two=True)
     if plot is not None:
@@ -81,6 +81,8 @@ def recommend(
         show(found, plot)
     if saved and not as_json:
         print(text("saved.written", path=str(save)), file=sys.stderr)
+    elif save is not None and found.cluster is not None:
+        print(text("recommend.not_saved"), file=sys.stderr)
     # the page shows what would be possible
     if found.plan is None:
         raise typer.Exit(cases.UNMET)

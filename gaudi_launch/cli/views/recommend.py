@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from gaudi_launch.app.recommend import Recommended
     from gaudi_launch.performance.evidence import Evidence
+    from gaudi_launch.recommend.compared import ComparedSizes
     from gaudi_launch.recommend.finder import Sensitivity
     from gaudi_launch.recommend.goal import Served
     from gaudi_launch.recommend.trial import Trial
@@ -21,6 +22,8 @@ _COLUMNS = ("replicas", "cards", "dtype", "batch", "tokens", "per_card", "ttft",
 _OPTIONS = {
     "dtype": "-d",
     "cards": "-n",
+    "layout": "--tensor-parallel x --pipeline-parallel",
+    "experts": "--enable-expert-parallel",
     "engine": "--engine",
     "batch": "-b",
     "prompts": "--max-prefill-seqs",
@@ -33,7 +36,7 @@ _NOTABLE = 0.02
 
 def to_json(answer: Recommended) -> dict[str, Any]:
     """Return the object of --json. Seconds, tokens, output tokens per second."""
-    from gaudi_launch.app.recommend import serve_command
+    from gaudi_launch.recommend.compared import compared
     from gaudi_launch.recommend.front import cards_for_rates
 
     found, case = answer.found, answer.case
@@ -60,8 +63,10 @@ def to_json(answer: Recommended) -> dict[str, Any]:
             "mean_output": round(search.traffic.mean_output, 2),
         },
         "winner": _trial_json(found.winner) if found.winner is not None else None,
-        "command": list(serve_command(answer.launch)) if answer.launch is not None else None,
+        "command": list(answer.command) or None,
         "plan": answer.plan.to_json() if answer.plan is not None else None,
+        "cluster": _cluster_json(answer),
+        "compared": _compared_json(compared(search)),
         "band": _bands(answer),
         "limit": {
             "name": found.limit.name,
@@ -96,6 +101,35 @@ def to_json(answer: Recommended) -> dict[str, Any]:
     }
 
 
+def _cluster_json(answer: Recommended) -> dict[str, Any] | None:
+    """Return the layout of a replica that ``cluster`` starts; None for one of ``serve``."""
+    if answer.cluster is None:
+        return None
+    layout = answer.cluster.layout
+    return {
+        "hosts": layout.hosts,
+        "cards_per_host": layout.cards_per_host,
+        "tensor_parallel": layout.tensor,
+        "pipeline_parallel": layout.pipeline,
+        "expert_parallel": layout.expert,
+        "ray": layout.ray,
+        "settings": [
+            {"name": setting.name, "value": setting.value, "reason": setting.reason.render()}
+            for setting in answer.cluster.settings
+        ],
+    }
+
+
+def _compared_json(sizes: ComparedSizes) -> dict[str, Any]:
+    return {
+        "layouts": list(sizes.layouts),
+        "tensor_parallel": list(sizes.tensor),
+        "pipeline_parallel": list(sizes.stages),
+        "expert_parallel": list(sizes.experts),
+        "notes": [{"id": note.id, "message": note.render()} for note in sizes.notes],
+    }
+
+
 def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
@@ -109,6 +143,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "tensor_parallel": candidate.cards,
         "expert_parallel": candidate.experts,
         "pipeline_parallel": candidate.pipeline,
+        "hosts": candidate.hosts,
         "max_num_seqs": candidate.batch,
         "max_prefill_seqs": candidate.prompts,
         "max_num_batched_tokens": candidate.tokens,
@@ -202,10 +237,8 @@ def _unmet(answer: Recommended) -> list[tuple[str, float, float, float]]:
     rows: list[tuple[str, float, float, float]] = []
     for name in nearest.missed:
         if name == "cards":
-            have = (
-                found.case.pool.most_replicas(nearest.candidate.cards) or 0
-            ) * nearest.candidate.cards
-            pair = (float(served.cards), float(have))
+            most = found.case.pool.most_replicas(nearest.candidate.world) or 0
+            pair = (float(served.cards), float(most * nearest.candidate.world))
         elif name == "start":
             assert nearest.start is not None and goal.most_start is not None, "the start is missed"
             pair = (nearest.start.high, goal.most_start)
@@ -221,6 +254,7 @@ def show(answer: Recommended, plot: Path | None) -> None:
     """Print the page for people; its first screen has the answer."""
     from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
+    from gaudi_launch.recommend.compared import compared
 
     out = console()
     found = answer.found
@@ -252,7 +286,10 @@ def show(answer: Recommended, plot: Path | None) -> None:
         id = "recommend.evidence_near" if evidence.near else "recommend.evidence_far"
         say(id, low=f"{evidence.low:.2f}", high=f"{evidence.high:.2f}")
     say("recommend.searched", searched=found.searched, simulated=found.simulated)
-    notes = [*found.case.notes, *(answer.plan.warnings if answer.plan is not None else ())]
+    sizes = compared(found.case)
+    say("recommend.layouts", layouts=", ".join(sizes.layouts))
+    warnings = answer.plan.warnings if answer.plan is not None else ()
+    notes = [*sizes.notes, *found.case.notes, *warnings]
     for note in notes:
         say("recommend.note", what=note.render())
     if plot is not None:
@@ -286,7 +323,6 @@ def _heading(answer: Recommended, say: Callable[..., None]) -> None:
 
 
 def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:
-    from gaudi_launch.app.recommend import serve_command
     from gaudi_launch.cli.console import console
 
     found, winner = answer.found, answer.found.winner
@@ -297,8 +333,10 @@ def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:
         and answer.plan is not None
     )
     served = winner.served
-    for line in wrapped(serve_command(answer.launch)):
+    for line in wrapped(answer.command):
         console().print(line, markup=False, soft_wrap=True, highlight=False)
+    if winner.candidate.hosts > 1:
+        say("recommend.hosts", hosts=winner.candidate.hosts)
     several = served.replicas > 1
     say(
         "recommend.replicas" if several else "recommend.one_replica",
@@ -388,7 +426,7 @@ def _front_rows(answer: Recommended) -> list[Trial]:
 def _shape(trial: Trial) -> tuple[object, ...]:
     candidate, served = trial.candidate, trial.served
     replicas = served.replicas if served is not None else 0
-    return (replicas, candidate.cards, candidate.dtype, candidate.batch, candidate.tokens)
+    return (replicas, candidate.layout, candidate.dtype, candidate.batch, candidate.tokens)
 
 
 def _row(trial: Trial, chosen: bool) -> list[str]:
@@ -396,7 +434,7 @@ def _row(trial: Trial, chosen: bool) -> list[str]:
     assert served is not None, "trials of a table were simulated"
     return [
         f"{served.replicas} *" if chosen else str(served.replicas),
-        str(candidate.cards),
+        candidate.layout,
         _short(candidate.dtype),
         str(candidate.batch),
         str(candidate.tokens),
@@ -478,10 +516,10 @@ def _target_names(trial: Trial) -> list[str]:
 
 def _options(trial: Trial) -> str:
     candidate = trial.candidate
-    return (
-        f"-n {candidate.cards} -d {_short(candidate.dtype)} -b {candidate.batch} -t "
-        f"{candidate.tokens}"
-    )
+    sizes = f"-n {candidate.cards}"
+    if candidate.pipeline > 1:
+        sizes = f"--tensor-parallel {candidate.cards} --pipeline-parallel {candidate.pipeline}"
+    return f"{sizes} -d {_short(candidate.dtype)} -b {candidate.batch} -t {candidate.tokens}"
 
 
 def _short(value: str) -> str:

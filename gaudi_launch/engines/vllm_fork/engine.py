@@ -18,7 +18,7 @@ from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.features import answers, check_features
 from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
-from gaudi_launch.engines.support import ended, support_of
+from gaudi_launch.engines.support import divides_into_stages, ended, support_of
 from gaudi_launch.engines.vllm_fork import auto as fork_auto
 from gaudi_launch.engines.vllm_fork import fp8 as fork_fp8
 from gaudi_launch.engines.vllm_fork import (
@@ -363,6 +363,16 @@ class VllmFork(Engine):
     def over_hosts(self) -> OverHosts:
         guide = hosts.GUIDE if self.version == "deepseek_r1" else ""
         return OverHosts(tensor_guide=guide, old_ray=self.version == "1.21")
+
+    def runs_stages(self, model: Model) -> bool:
+        """Return True for 1.21 and 1.22, whose README_GAUDI.md describes pipeline stages.
+
+        HabanaAI/vllm-fork@v0.7.2+Gaudi-1.21.2 and @v0.9.0.1+Gaudi-1.22.0:README_GAUDI.md: "single
+        or multi-node multi-HPU". The guide of deepseek_r1 divides over all cards by tensors only.
+        """
+        if self.version == "deepseek_r1" or not model.architecture:
+            return False
+        return divides_into_stages(self.identity.name, self.version, model.architecture)
 
     def spread(self, spread: Spread) -> tuple[Setting, ...]:
         if self.version != "deepseek_r1":

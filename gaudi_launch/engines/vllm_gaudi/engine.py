@@ -225,6 +225,14 @@ class VllmGaudi(Engine):
         """
         return OverHosts(validated=False)
 
+    def runs_stages(self, model: Model) -> bool:
+        """Return False: its worker does not pass tensors from stage to stage.
+
+        vllm-project/vllm-gaudi@091bbadd:docs/features/supported_features.md lists pipeline parallel
+        inference under the planned features; vllm-project/vllm-gaudi#728.
+        """
+        return False
+
     def memory_rules(self, variables: Mapping[str, str]) -> MemoryRules:
         """Return its memory rules: no profile run, and one spare block.
 

@@ -86,3 +86,31 @@ def test_more_may_be_listed_and_drawn(tmp_path: object) -> None:
     assert code == 0
     assert "Best configurations" in page
     assert picture.read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_a_replica_over_servers_is_for_cluster_and_not_saved(tmp_path: object) -> None:
+    from pathlib import Path
+
+    file = Path(str(tmp_path)) / "best.yaml"
+    words = ["recommend", "meta-llama/Llama-3.1-405B-Instruct", "-d", "bf16", "--nodes", "2"]
+    words += ["--machine", "simulated:hls2", "-b", "8", "--max-prefill-seqs", "1", "-l", "2048"]
+    found = CliRunner().invoke(app, [*words, "--save", str(file)])
+    assert found.exit_code == 0
+    assert "gaudi-launch cluster up meta-llama/Llama-3.1-405B-Instruct" in found.stdout
+    assert "'cluster plan' instead of 'cluster up'" in found.stdout
+    assert "Not saved" in found.stderr
+    assert not file.exists()
+    page = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert page["cluster"]["hosts"] == 2
+    assert page["compared"]["layouts"] == ["16", "8x2", "4x4", "2x8"]
+    assert page["winner"]["hosts"] == 2
+
+
+def test_the_page_lists_the_layouts_and_why_others_are_not_compared() -> None:
+    code, page = run()
+    assert code == 0
+    assert "(tensor parallel size x pipeline stages): 1" in page
+    assert "pipeline stages are not compared" in page
+    code, page = run("--json")
+    compared = json.loads(page)["compared"]
+    assert (compared["layouts"], compared["expert_parallel"]) == (["1"], [])

@@ -1,0 +1,64 @@
+"""Step times of pipeline stages and of cards in several servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.performance.constants import shipped_values
+from gaudi_launch.performance.pipeline import Stages
+from gaudi_launch.performance.scaling import Speed, hosts_of, step_time, with_stages
+from gaudi_launch.performance.step_model import amounts_of
+from gaudi_launch.profiles import known_model
+
+LLAMA = known_model("meta-llama/Llama-3.1-405B-Instruct", False)
+GAUDI2 = accelerators()["gaudi2"]
+
+
+def decode(cards: int, stages: int = 1, batch: int = 16) -> float:
+    cost = staged(cards, stages).cost
+    return float(cost.decode(batch, 8 * batch))
+
+
+def staged(cards: int, stages: int) -> Speed:
+    return with_stages(step_time(LLAMA, cards, "bfloat16", GAUDI2), LLAMA, stages)
+
+
+def test_stages_wait_for_each_other_a_part_of_the_time() -> None:
+    assert Stages(1).busy == 1.0
+    assert Stages(2).busy == (1 + 2 / 3) / 2
+    assert Stages(4).busy < Stages(2).busy
+
+
+def test_a_virtual_engine_passes_all_stages() -> None:
+    # as slow as the cards of one stage alone, and slower by what stages wait
+    assert decode(8, 2) > decode(8) / Stages(2).busy
+    assert decode(8, 2) < 1.1 * decode(8) / Stages(2).busy
+    # 126 layers: four stages of at most 32
+    assert decode(8, 4) / decode(8) > 128 / 126 / Stages(4).busy
+
+
+def test_one_stage_changes_nothing() -> None:
+    plain = step_time(LLAMA, 8, "bfloat16", GAUDI2)
+    assert staged(8, 1) == plain
+
+
+def test_a_hop_sends_hidden_states_and_residual() -> None:
+    plain = step_time(LLAMA, 1, "bfloat16", GAUDI2).cost
+    two = staged(1, 2).cost
+    busy = Stages(2).busy
+    sent = 1000 * 2 * 2 * 16384 / shipped_values()["pair.gaudi2"]
+    assert abs(two.prefill_token * busy - plain.prefill_token - sent) < 1e-9
+    assert abs(two.decode_sequence * busy - plain.decode_sequence - sent) < 1e-9
+
+
+def test_cards_of_two_servers_send_between_them_too() -> None:
+    assert [hosts_of(cards, GAUDI2) for cards in (1, 8, 9, 16)] == [1, 1, 2, 2]
+    two, one = (step_time(LLAMA, cards, "bfloat16", GAUDI2) for cards in (16, 8))
+    assert (two.setup.hosts, one.setup.hosts) == (2, 1)
+    link = amounts_of(one.setup, one.shape).link
+    # each card's part within the server, and half of it again between the servers
+    assert amounts_of(two.setup, two.shape).link == 1.5 * link
+    alone = amounts_of(replace(two.setup, hosts=1), two.shape)
+    assert alone.link == link / 2
+    assert (alone.rounds, amounts_of(two.setup, two.shape).rounds) == (1.0, 2.0)
