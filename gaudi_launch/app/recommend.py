@@ -179,7 +179,7 @@ def read(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a search is for, read and checked. ``context``: the longest length is the goal."""
+    """The inputs of a search. ``context``: the longest length is the goal."""
 
     options: LaunchOptions
     machine: str | None
@@ -262,7 +262,10 @@ def _over_servers(asked: _Asked) -> tuple[SearchCase, LaunchOptions]:
 
 
 def _engine_over_servers(options: LaunchOptions, asked: _Asked) -> str:
-    """Return the engine that ``cluster`` would use. Raises LaunchError (USAGE) without one."""
+    """Return the engine that ``cluster`` would use.
+
+    Raises LaunchError (USAGE) without one.
+    """
     from gaudi_launch.engines import registry
 
     prepared = _prepared(options, asked.machine)
@@ -322,7 +325,9 @@ def solve(
 
 
 def save(found: Recommended, given: RecommendOptions, file: Path) -> bool:
-    """Write the answer for ``--plan``; return False where there is none, or one for ``cluster``.
+    """Write the answer for ``--plan``; return False where there is none.
+
+    Or where it is one for ``cluster``.
 
     Its load is that of one replica. Raises LaunchError.
     """
@@ -403,7 +408,10 @@ def serve_command(launch: LaunchOptions) -> tuple[str, ...]:
 
 
 def cluster_command(launch: LaunchOptions, candidate: Candidate) -> tuple[str, ...]:
-    """Return the command line of ``cluster up`` for one replica, with names for its hosts."""
+    """Return the command line of ``cluster up`` for one replica.
+
+    Its hosts have names to be replaced.
+    """
     hosts = ",".join(_host_names(candidate))
     sizes = ["--tensor-parallel", str(candidate.cards)]
     if candidate.pipeline > 1:
@@ -419,7 +427,10 @@ def _host_names(candidate: Candidate) -> list[str]:
 
 
 def _planned_cluster(case: RecommendCase, launch: LaunchOptions, candidate: Candidate) -> Cluster:
-    """Return the plan of ``cluster`` on as many servers like the machine. Raises LaunchError."""
+    """Return the plan of ``cluster`` on servers like the machine.
+
+    Raises LaunchError.
+    """
     from gaudi_launch.app.cluster import DEFAULT_NAME, request_of
     from gaudi_launch.app.machine import load
     from gaudi_launch.cluster.cluster_planner import plan_cluster

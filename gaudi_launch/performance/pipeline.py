@@ -24,7 +24,7 @@ _MESSAGES = 2
 
 @dataclass(frozen=True)
 class Stages:
-    """``count`` stages, whose largest has ``uneven`` times its even share of layers."""
+    """Stages; the largest has ``uneven`` times its even share of layers."""
 
     count: int
     uneven: float = 1.0

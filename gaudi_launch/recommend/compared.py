@@ -1,4 +1,4 @@
-"""Parallel sizes that a search compared, and the reasons for those that it did not."""
+"""Parallel sizes that a search compared, and why not others."""
 
 from __future__ import annotations
 

@@ -504,7 +504,9 @@ def _sensitivity(
 
 
 def _other_experts(case: SearchCase, base: Candidate) -> list[Sensitivity]:
-    """Return the objective with the experts divided in the other way, where no option decides.
+    """Return the objective with the experts divided in the other way.
+
+    Nothing where an option decides.
 
     It is equal: memory and predicted speed are those of the same functions (`Candidate.experts`).
     """

@@ -36,7 +36,7 @@ class Candidate:
     """One configuration of a replica.
 
     ``engine`` is its exact name, ``cards`` the tensor parallel size, ``pipeline`` the number of
-    stages of so many cards each; ``batch`` is that of one virtual engine, of which there are as
+    stages, each with that many cards; ``batch`` is that of one virtual engine, of which there are as
     many as stages. ``hosts``: servers of one replica. ``experts``: over how many cards the experts
     are divided, 0 for a model without. Several replicas are separate engines, which is data
     parallelism without a common step. ``prompts`` and ``tokens`` are those of a step; ``padding``
@@ -70,7 +70,7 @@ class Candidate:
 
     @property
     def needs_cluster(self) -> bool:
-        """Return True for a replica with stages or over servers, which ``cluster`` starts."""
+        """Return True for stages or several servers, which ``cluster`` starts."""
         return max(self.pipeline, self.hosts) > 1
 
 
