@@ -36,8 +36,8 @@ class Candidate:
     """One configuration of a replica.
 
     ``engine`` is its exact name, ``cards`` the tensor parallel size, ``pipeline`` the number of
-    stages, each with that many cards; ``batch`` is that of one virtual engine, of which there are as
-    many as stages. ``hosts``: servers of one replica. ``experts``: over how many cards the experts
+    stages, each with that many cards; ``batch`` is that of one virtual engine, of which each stage
+    makes one. ``hosts``: servers of one replica. ``experts``: over how many cards the experts
     are divided, 0 for a model without. Several replicas are separate engines, which is data
     parallelism without a common step. ``prompts`` and ``tokens`` are those of a step; ``padding``
     is a value of --padding-limit, "" for the engine's best list of buckets. ``kv_dtype``: the type
