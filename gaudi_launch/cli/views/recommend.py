@@ -102,7 +102,7 @@ def to_json(answer: Recommended) -> dict[str, Any]:
 
 
 def _cluster_json(answer: Recommended) -> dict[str, Any] | None:
-    """Return the layout of a replica that ``cluster`` starts; None for one of ``serve``."""
+    """Return the layout of a replica for ``cluster``; None for ``serve``."""
     if answer.cluster is None:
         return None
     layout = answer.cluster.layout
