@@ -6,6 +6,7 @@ import json
 import re
 
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.parameter_count import WRITING_MODELS
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
 
 CHAT, EMBED, RERANK, POOL = "chat", "embed", "rerank", "pool"
@@ -15,8 +16,7 @@ CHAT, EMBED, RERANK, POOL = "chat", "embed", "rerank", "pool"
 _BY_SUFFIX = (
     ("ForCausalLM", CHAT),
     ("ForConditionalGeneration", CHAT),
-    ("ChatModel", CHAT),
-    ("LMHeadModel", CHAT),
+    *((suffix, CHAT) for suffix in WRITING_MODELS),
     ("ForTextEncoding", EMBED),
     ("EmbeddingModel", EMBED),
     ("ForSequenceClassification", RERANK),

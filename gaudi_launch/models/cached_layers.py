@@ -14,7 +14,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.models.parameter_count import layer_kinds
 
 CacheKind = Literal["full", "sliding", "chunked", "latent", "state", "cross", "shared"]
-_STATES = ("linear", "mamba")
+_STATES = ("linear", "mamba", "conv")
 # HabanaAI/vllm-fork@17a7946f:vllm/config.py:568: gemma2 alternates without naming it in its config
 _ALTERNATING = {"gemma2": 2}
 # transformers 5.19 Llama4TextConfig.no_rope_layers: every fourth layer attends to all tokens
@@ -36,6 +36,8 @@ def cached_layers(model: Model) -> Mapping[CacheKind, int]:
     found: Counter[CacheKind] = Counter()
     for index, named in enumerate(kinds):
         kind = _kind(model, text, index, named)
+        if named == "both":
+            found["state"] += 1
         if kind is not None:
             found[kind if index < own else "shared"] += 1
     return found
@@ -84,8 +86,11 @@ def _is_chunked(text: Mapping[str, Any], index: int) -> bool:
 
 def _has_window(text: Mapping[str, Any], index: int) -> bool:
     """Return True for a layer with a window that no list of kinds names."""
-    is_listed = bool(_listed(text, index)) or isinstance(text.get("hybrid_layer_pattern"), list)
-    if is_listed or not _number(text, "sliding_window") or text.get("use_sliding_window") is False:
+    if (
+        _listed(text, index)
+        or not _number(text, "sliding_window")
+        or text.get("use_sliding_window") is False
+    ):
         return False
     if text.get("use_sliding_window") is True and isinstance(text.get("max_window_layers"), int):
         return bool(index >= text["max_window_layers"])

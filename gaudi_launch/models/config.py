@@ -12,6 +12,7 @@ from typing import Any
 
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.config_dialects import in_usual_names, text_type
 from gaudi_launch.models.model import Model
 
 # the part of config.json with the language model in multimodal ones (transformers, llama4,
@@ -39,20 +40,6 @@ _EXPERT_KEYS = (
     "moe_num_experts",
     "num_routed_experts",
 )
-# what config.json leaves to the configuration class of its model_type
-# (huggingface/transformers@008f5c8c2:src/transformers/models/gemma3/configuration_gemma3.py
-# Gemma3TextConfig)
-_GEMMA3 = {
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "vocab_size": 262208,
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 26,
-    "max_position_embeddings": 131072,
-}
-_CLASS_DEFAULTS = {"gemma3": _GEMMA3, "gemma3_text": _GEMMA3}
 _LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", re.ASCII)
 _MOST_CONFIG_BYTES = 8 << 20
@@ -204,8 +191,8 @@ def model_from_config(
 
 
 def text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of config.json that describes the language model."""
-    outer = document
+    """Return the part of config.json that describes the language model, by the usual names."""
+    outer, kind = document, _word(document.get("model_type")) or ""
     # qwen2_5_omni has two levels; more levels are not a model and must not recurse
     for _ in range(4):
         inner = next(
@@ -213,11 +200,9 @@ def text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
         )
         if not inner:
             break
+        kind = _word(inner.get("model_type")) or text_type(kind) or kind
         document = inner
-    kind = document.get("model_type") or outer.get("model_type")
-    if isinstance(kind, str):
-        return {**_CLASS_DEFAULTS.get(kind, {}), **document}
-    return document
+    return in_usual_names(document, kind, is_part=document is not outer)
 
 
 def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -301,21 +286,15 @@ def _attention_layers(text: Mapping[str, Any]) -> int | None:
 
     Such models are Qwen3-Next, Jamba, Nemotron-H and granite hybrids.
     """
-    layers = _layers(text)
-    kinds = text.get("layer_types") or text.get("layers_block_type")
-    if isinstance(kinds, list) and kinds:
-        return sum(
-            1
-            for kind in kinds
-            if isinstance(kind, str) and "attention" in kind and "linear" not in kind
-        )
-    pattern = text.get("hybrid_override_pattern")
-    if isinstance(pattern, str) and pattern:
-        return pattern.count("*")
-    every = _number(text, "full_attention_interval", "attn_layer_period")
-    if layers and every:
-        return layers // every
-    return layers
+    kinds = text.get("layer_types")
+    if not isinstance(kinds, list):
+        return _layers(text)
+    return sum(1 for kind in kinds if isinstance(kind, str) and _has_cache(kind))
+
+
+def _has_cache(kind: str) -> bool:
+    """Return True for a kind of layer with keys and values; a hybrid has a state, too."""
+    return kind == "hybrid" or ("attention" in kind and "linear" not in kind)
 
 
 def _quantization(document: Any) -> str | None:

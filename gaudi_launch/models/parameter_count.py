@@ -8,23 +8,42 @@ counted, they are below 0.1 %.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from gaudi_launch.models.config import text_part
+from gaudi_launch.models.config_dialects import in_usual_names
 from gaudi_launch.models.model import Model
 
-Kind = Literal["full", "sliding", "latent", "linear", "mamba", "none"]
+# both: attention and a state side by side; conv: a short convolution with its last inputs
+Kind = Literal["full", "sliding", "latent", "linear", "mamba", "both", "conv", "none"]
+# the first word that a layer's name has decides
+_KIND_WORDS: tuple[tuple[str, Kind], ...] = (
+    ("hybrid", "both"),
+    ("conv", "conv"),
+    ("linear", "linear"),
+    ("mamba", "mamba"),
+    ("sliding", "sliding"),
+    ("chunked", "sliding"),
+    ("attention", "full"),
+)
 # transformers 5.19: classes without attention, whose config.json lists no kinds of layers
 _MAMBA_ONLY = ("mamba", "mamba2", "falcon_mamba")
 # gate, up and down; the older families have no gate (their modelling files in transformers)
 _GATED, _PLAIN = 3, 2
 _PLAIN_TYPES = (
     "gptj", "gpt_neo", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "phi", "mpt",
-    "codegen", "xglm", "nemotron_h",
+    "codegen", "xglm", "nemotron", "apertus", "arcee", "jais2", "persimmon", "fuyu", "bert",
+    "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "whisper", "bart", "mbart",
 )  # fmt: skip
-_GATED_TYPES = ("phi3", "phimoe", "phi4")
+_GATED_TYPES = ("phi3", "phimoe", "phi4", "nemotron-nas", "falcon_h1")
+# classes that end so have no output head; the others end so and write text
+_HEADLESS = ("ForSequenceClassification", "ForTokenClassification", "RewardModel", "Model")
+WRITING_MODELS = (
+    "LMHeadModel", "ChatModel", "ChatGLMModel", "AquilaModel", "MiDashengLMModel", "OmniModel",
+    "UltravoxModel", "MossAudioModel", "BartModel",
+)  # fmt: skip
 # families whose output head is their embedding unless config.json says otherwise
 _TIED_TYPES = (
     "gemma", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "mpt", "xglm",
@@ -87,16 +106,19 @@ def parameters_of(model: Model) -> Parameters | None:
     >>> found and round(found.language / 1e9, 2)
     8.03
     """
-    if not (model.layers and model.hidden_size and model.heads and model.head_dim):
+    if not (model.layers and model.hidden_size):
+        return None
+    text = text_part(model.config)
+    has_heads = bool(model.heads and model.head_dim)
+    if not has_heads and not is_attention_free(text):
         return None
     embedding = model.hidden_size * (model.vocab_size or 0)
-    text = text_part(model.config)
     if has_modal_experts(model) and not _indices(text, "moe_intermediate_size"):
         return None
     layers = tuple(_layer(model, text, index) for index in range(model.layers))
     return Parameters(
         embedding=embedding + _per_layer_embedding(text, model.layers),
-        head=0 if is_tied(model) else embedding,
+        head=0 if is_tied(model) or is_headless(model) else embedding,
         layers=layers,
         tower=_tower(model),
     )
@@ -108,6 +130,17 @@ def is_tied(model: Model) -> bool:
         return model.tie_word_embeddings
     kind = model.model_type or ""
     return kind.startswith(_TIED_TYPES) and not kind.startswith(_UNTIED_TYPES)
+
+
+def is_headless(model: Model) -> bool:
+    """Return True for a class without an output head: embedding, rerank and reward models."""
+    name = model.architecture or ""
+    return name.endswith(_HEADLESS) and not name.endswith(WRITING_MODELS)
+
+
+def is_attention_free(text: Mapping[str, Any]) -> bool:
+    """Return True for a model of states only."""
+    return text.get("model_type") in _MAMBA_ONLY
 
 
 def is_plain(model: Model) -> bool:
@@ -155,7 +188,7 @@ def kv_widths(model: Model, *, shared: bool = True) -> tuple[tuple[int, int], ..
     else:
         own = len(kinds)
     for kind in kinds[:own]:
-        if kind in ("full", "sliding", "latent"):
+        if kind in ("full", "sliding", "latent", "both"):
             found.append(_kv_width(model, text, sliding=kind == "sliding"))
     return tuple(found)
 
@@ -193,37 +226,20 @@ def _kind(model: Model, text: Mapping[str, Any], index: int) -> Kind:
 
 
 def _named_kind(text: Mapping[str, Any], index: int) -> Kind:
-    kinds = text.get("layer_types") or text.get("layers_block_type")
+    kinds = text.get("layer_types")
     if isinstance(kinds, list) and index < len(kinds):
         return _kind_of_name(str(kinds[index]))
-    pattern = text.get("hybrid_override_pattern")
-    if isinstance(pattern, str) and index < len(pattern):
-        return {"M": "mamba", "*": "full"}.get(pattern[index], "none")  # type: ignore[return-value]
-    # mimo_v2_flash: 1 is a layer with a window
-    windows = text.get("hybrid_layer_pattern")
-    if isinstance(windows, list) and index < len(windows):
-        return "sliding" if windows[index] else "full"
-    every = _number(text, "full_attention_interval")
-    if every:
-        return "full" if (index + 1) % every == 0 else "linear"
-    period = _number(text, "attn_layer_period")
-    if period:
-        if index % period == _number(text, "attn_layer_offset"):
-            return "full"
-        return "mamba"
-    if text.get("model_type") in _MAMBA_ONLY:
+    if is_attention_free(text):
         return "mamba"
     return "full"
 
 
 def _kind_of_name(name: str) -> Kind:
-    if "linear" in name:
-        return "linear"
-    if "mamba" in name:
-        return "mamba"
-    if "sliding" in name or "chunked" in name:
-        return "sliding"
-    return "full" if "attention" in name else "none"
+    """Return the kind that a name of transformers' layer_types or layers_block_type stands for."""
+    for word, kind in _KIND_WORDS:
+        if word in name:
+            return kind
+    return "none"
 
 
 def _layer(model: Model, text: Mapping[str, Any], index: int) -> Layer:
@@ -233,8 +249,10 @@ def _layer(model: Model, text: Mapping[str, Any], index: int) -> Layer:
         mlp, experts = _mlp(model, text, index)
         return Layer(kind, mlp=mlp, experts=experts)
     attention = _mixer(model, text, kind)
-    if _is_separate(text):
+    if _is_separate(text) or is_attention_free(text):
         return Layer(kind, attention=attention)
+    if _number(text, "num_mem_blocks"):
+        return _shared_block(model, text, index)
     mlp, experts = _mlp(model, text, index)
     return Layer(kind, attention=attention, mlp=mlp, experts=experts)
 
@@ -247,13 +265,23 @@ def _is_separate(text: Mapping[str, Any]) -> bool:
 def _mixer(model: Model, text: Mapping[str, Any], kind: Kind) -> int:
     if _number(text, "o_lora_rank"):
         return _grouped_output(model, text)
-    if kind == "linear":
-        return _gated_delta(model, text)
-    if kind == "mamba":
-        return _mamba(model, text)
-    if kind == "latent":
-        return _latent(model, text)
-    return _heads(model, text, sliding=kind == "sliding")
+    count = _MIXERS.get(kind, _attention)
+    return count(model, text)
+
+
+def _attention(model: Model, text: Mapping[str, Any]) -> int:
+    """Return an attention layer; that of a decoder attends to the encoder's output, too."""
+    attentions = 2 if _number(text, "decoder_layers") else 1
+    return attentions * _heads(model, text, sliding=False)
+
+
+def _window(model: Model, text: Mapping[str, Any]) -> int:
+    return _heads(model, text, sliding=True)
+
+
+def _parallel(model: Model, text: Mapping[str, Any]) -> int:
+    """Return an attention and a state side by side."""
+    return _heads(model, text, sliding=False) + _mamba(model, text)
 
 
 def _heads(model: Model, text: Mapping[str, Any], *, sliding: bool) -> int:
@@ -275,6 +303,11 @@ def _heads(model: Model, text: Mapping[str, Any], *, sliding: bool) -> int:
             has_values = False
     queries = 2 if text.get("attn_output_gate") else 1
     projections = queries * heads * key + kv_heads * key + heads * value
+    query_rank = _number(text, "share_q_dim")
+    if query_rank:
+        # step3: queries pass a low rank
+        projections += query_rank - heads * key
+        projections += query_rank * heads * key // hidden
     if has_values:
         projections += kv_heads * value
     return hidden * projections
@@ -335,20 +368,123 @@ def _gated_delta(model: Model, text: Mapping[str, Any]) -> int:
     return into + convolution + values * hidden
 
 
-def _mamba(model: Model, text: Mapping[str, Any]) -> int:
-    """Return a Mamba-2 layer's parameters (nemotron_h, granitemoehybrid, falcon_h1)."""
+def _linear(model: Model, text: Mapping[str, Any]) -> int:
+    """Return the parameters of a layer with linear attention, by its family."""
+    assert model.hidden_size
+    width = (model.heads or 0) * (model.head_dim or 0)
+    if _number(text, "linear_num_value_heads"):
+        return _gated_delta(model, text)
+    if _number(text, "linear_num_heads"):
+        return _kimi_delta(model.hidden_size, text)
+    # MiniMax-Text-01 (lightning attention): queries, keys, values, a gate and the output
+    return 5 * model.hidden_size * width
+
+
+def _kimi_delta(hidden: int, text: Mapping[str, Any]) -> int:
+    """Return a layer of Kimi Delta Attention.
+
+    vllm-project/vllm@0.26:vllm/model_executor/layers/kda.py KimiDeltaAttention.
+    """
+    heads, head = _number(text, "linear_num_heads"), _number(text, "linear_head_dim")
+    width = heads * head
+    low_ranks = 2 * (hidden * head + head * width)
+    convolutions = 3 * width * _number(text, "linear_conv_kernel_dim")
+    return 4 * hidden * width + low_ranks + convolutions + hidden * heads
+
+
+def _short_convolution(model: Model, text: Mapping[str, Any]) -> int:
+    """Return a layer of lfm2 without attention (Lfm2ShortConv of transformers)."""
     hidden = model.hidden_size or 0
-    heads = _number(text, "mamba_num_heads", "mamba_n_heads")
-    width = _number(text, "mamba_head_dim", "mamba_d_head")
-    inner = heads * width or hidden * _number(text, "mamba_expand", "expand")
-    states = (
-        2
-        * _number(text, "n_groups", "mamba_n_groups")
-        * _number(text, "ssm_state_size", "mamba_d_state")
+    return 4 * hidden * hidden + hidden * _number(text, "conv_L_cache")
+
+
+def _shared_block(model: Model, text: Mapping[str, Any], index: int) -> Layer:
+    """Return a layer of zamba2, whose attention and MLP are in a few shared blocks.
+
+    transformers 5.19: models/zamba2/modeling_zamba2.py. A block reads the hidden state and the
+    embedding side by side; each use of it has an adapter and a projection of its own.
+    """
+    assert model.hidden_size and model.heads and model.head_dim
+    hidden, inner = model.hidden_size, _dense_width(model, text)
+    mamba = _mamba(model, text)
+    kind = _kind(model, text, index)
+    if kind != "both":
+        return Layer(kind, attention=mamba)
+    mlp = hidden * hidden
+    if text.get("use_shared_mlp_adapter", True) is not False:
+        mlp += _number(text, "adapter_rank") * (hidden + 2 * inner)
+    uses = [each for each in range(index) if _kind(model, text, each) == "both"]
+    if len(uses) >= _number(text, "num_mem_blocks"):
+        return Layer(kind, attention=mamba, mlp=mlp)
+    width = model.heads * model.head_dim
+    attention = 2 * hidden * 3 * width + width * hidden
+    return Layer(kind, attention=mamba + attention, mlp=mlp + _GATED * hidden * inner)
+
+
+def _mamba(model: Model, text: Mapping[str, Any]) -> int:
+    """Return the parameters of a layer of Mamba or Mamba-2."""
+    sizes = mamba_sizes(model, text)
+    hidden, inner = model.hidden_size or 0, sizes.inner
+    if not sizes.heads:
+        # Mamba: steps of time have a low rank (mamba, falcon_mamba, jamba)
+        rank = sizes.time_rank
+        selected = inner * (rank + 2 * sizes.state) + rank * inner + inner * sizes.state
+        return hidden * 2 * inner + inner * sizes.kernel + selected + inner * hidden
+    states = 2 * sizes.groups * sizes.state
+    into = hidden * (2 * inner + states + sizes.heads)
+    return into + (inner + states) * sizes.kernel + inner * hidden
+
+
+@dataclass(frozen=True)
+class MambaSizes:
+    """The sizes of one layer of Mamba (``heads`` 0) or Mamba-2, in elements."""
+
+    inner: int
+    heads: int
+    head: int
+    state: int
+    groups: int
+    kernel: int
+    time_rank: int
+
+
+def mamba_sizes(model: Model, text: Mapping[str, Any]) -> MambaSizes:
+    """Return the sizes of a model's layers of Mamba, whatever its family calls them.
+
+    Types: mamba, mamba2, falcon_mamba, jamba, bamba, zamba2, falcon_h1, nemotron_h and
+    granitemoehybrid.
+    """
+    hidden = model.hidden_size or 0
+    is_plain_mamba = text.get("model_type") in ("mamba", "falcon_mamba", "jamba")
+    heads = _number(text, "mamba_num_heads", "mamba_n_heads", "n_mamba_heads")
+    head = _number(text, "mamba_head_dim", "mamba_d_head", "mamba_headdim")
+    if text.get("model_type") == "mamba2":
+        heads, head = _number(text, "num_heads"), _number(text, "head_dim")
+    if is_plain_mamba:
+        heads = head = 0
+    inner = _number(text, "mamba_d_ssm") or heads * head
+    if not inner and is_attention_free(text):
+        inner = _number(text, "intermediate_size")
+    expanded = hidden * _number(text, "mamba_expand", "expand")
+    return MambaSizes(
+        inner=inner or expanded,
+        heads=heads,
+        head=head,
+        state=_number(text, "ssm_state_size", "mamba_d_state", "state_size"),
+        groups=_number(text, "n_groups", "mamba_n_groups", "mamba_ngroups") or 1,
+        kernel=_number(text, "conv_kernel", "mamba_d_conv"),
+        time_rank=_number(text, "time_step_rank", "mamba_dt_rank") or -(-hidden // 16),
     )
-    into = hidden * (2 * inner + states + heads)
-    convolution = (inner + states) * _number(text, "conv_kernel", "mamba_d_conv")
-    return into + convolution + inner * hidden
+
+
+_MIXERS: Mapping[Kind, Callable[[Model, Mapping[str, Any]], int]] = {
+    "sliding": _window,
+    "latent": _latent,
+    "linear": _linear,
+    "mamba": _mamba,
+    "conv": _short_convolution,
+    "both": _parallel,
+}
 
 
 def _mlp(model: Model, text: Mapping[str, Any], index: int) -> tuple[int, int]:
@@ -420,6 +556,10 @@ def _has_experts(text: Mapping[str, Any], index: int) -> bool:
         if isinstance(kinds, list):
             return bool(kinds[index] == "moe")
         return isinstance(pattern, str) and pattern[index] == "E"
+    # written by transformers 5 for every family with dense layers among those with experts
+    kinds = text.get("mlp_layer_types")
+    if isinstance(kinds, list) and index < len(kinds):
+        return bool(kinds[index] != "dense")
     frequency = text.get("moe_layer_freq")
     if isinstance(frequency, list) and index < len(frequency):
         return bool(frequency[index])
@@ -468,7 +608,13 @@ def _shared_experts(text: Mapping[str, Any]) -> int:
     each = text.get("num_shared_expert")
     if isinstance(each, list):
         return max((count for count in each if isinstance(count, int)), default=0)
-    return _number(text, "n_shared_experts", "num_shared_experts", "num_shared_expert")
+    return _number(
+        text,
+        "n_shared_experts",
+        "num_shared_experts",
+        "num_shared_expert",
+        "moe_num_shared_experts",
+    )
 
 
 def _per_layer_embedding(text: Mapping[str, Any], layers: int) -> int:
@@ -478,14 +624,40 @@ def _per_layer_embedding(text: Mapping[str, Any], layers: int) -> int:
 
 
 def _tower(model: Model) -> int:
-    """Return the parameters of the vision tower and its projector."""
-    vision = model.config.get("vision_config")
-    if not isinstance(vision, Mapping):
+    """Return the parameters of the towers for pictures and sound, with their projectors."""
+    thinker = model.config.get("thinker_config")
+    document = thinker if isinstance(thinker, Mapping) else model.config
+    return _vision(model, document) + _audio(model, document)
+
+
+def _audio(model: Model, document: Mapping[str, Any]) -> int:
+    """Return an encoder for sound of Whisper's kind and one projection."""
+    part = document.get("audio_config")
+    if _number(document, "decoder_layers"):
+        part = document
+    if not isinstance(part, Mapping):
         return 0
-    hidden = _number(vision, "hidden_size", "vt_hidden_size", "embed_dim")
+    audio = in_usual_names(part, str(part.get("model_type")), is_part=True)
+    hidden = _number(audio, "d_model", "hidden_size")
+    inner = _number(audio, "encoder_ffn_dim", "intermediate_size")
+    depth = _number(audio, "encoder_layers", "num_hidden_layers")
+    front = 3 * hidden * (_number(audio, "num_mel_bins") + hidden)
+    blocks = depth * (4 * hidden * hidden + _PLAIN * hidden * inner)
+    positions = _number(audio, "max_source_positions") * hidden
+    projection = 0 if part is document else hidden * (model.hidden_size or 0)
+    return front + blocks + positions + projection
+
+
+def _vision(model: Model, document: Mapping[str, Any]) -> int:
+    part = document.get("vision_config") or document.get("vit_config")
+    if not isinstance(part, Mapping):
+        return 0
+    vision = in_usual_names(part, str(part.get("model_type")), is_part=True)
+    # qwen2_vl: embed_dim is the tower's width, hidden_size that of its output
+    hidden = _number(vision, "embed_dim", "hidden_size", "vt_hidden_size")
     inner = _number(vision, "intermediate_size", "vt_intermediate_size")
-    # ernie4_5_moe_vl: Ernie4_5_VLVisionMLP
-    if vision.get("model_type") == "DFNRope_vision_transformer":
+    # ernie4_5_moe_vl (Ernie4_5_VLVisionMLP) and qwen2_vl
+    if not inner:
         inner = hidden * _number(vision, "mlp_ratio")
     depth = _number(vision, "depth", "num_hidden_layers", "vt_num_hidden_layers")
     gated = str(vision.get("model_type")).startswith(_GATED_TOWERS) and "qwen3" not in str(
