@@ -89,7 +89,7 @@ def _classes() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _placed(text: Mapping[str, Any]) -> dict[str, int]:
-    """Return the numbers that the family has in a place of its own."""
+    """Return the numbers that the family has in a separate place."""
     found = {}
     for usual, place in _PLACES:
         number = _at(text, place)
@@ -200,7 +200,7 @@ _FULL_LAYERS = (
 
 
 def _list(document: Any, name: str) -> list[int]:
-    """Return the whole numbers of a list; [] where there is none."""
+    """Return the integers of a list; [] where there is none."""
     values = document.get(name) if isinstance(document, Mapping) else None
     if not isinstance(values, list):
         return []

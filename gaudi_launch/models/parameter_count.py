@@ -18,7 +18,7 @@ from gaudi_launch.models.model import Model
 
 # both: attention and a state side by side; conv: a short convolution with its last inputs
 Kind = Literal["full", "sliding", "latent", "linear", "mamba", "both", "conv", "none"]
-# the first word that a layer's name has decides
+# the first of these that a layer's name has decides
 _KIND_WORDS: tuple[tuple[str, Kind], ...] = (
     ("hybrid", "both"),
     ("conv", "conv"),
@@ -402,7 +402,7 @@ def _shared_block(model: Model, text: Mapping[str, Any], index: int) -> Layer:
     """Return a layer of zamba2, whose attention and MLP are in a few shared blocks.
 
     transformers 5.19: models/zamba2/modeling_zamba2.py. A block reads the hidden state and the
-    embedding side by side; each use of it has an adapter and a projection of its own.
+    embedding side by side; each use of it has a separate adapter and projection.
     """
     assert model.hidden_size and model.heads and model.head_dim
     hidden, inner = model.hidden_size, _dense_width(model, text)
