@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write what transformers' configuration classes say where config.json says nothing.
+"""Write the names and defaults of transformers' configuration classes.
 
     python scripts/config_classes.py
 
@@ -66,7 +66,7 @@ def _class_facts(kind: str, config: Any) -> dict[str, Any]:
 
 
 def _text_type(kind: str, config: Any) -> str:
-    """Return the type of the language model that a multimodal class takes; "" without one."""
+    """Return the type of a multimodal class's language model; "" if none."""
     if "text_config" not in config.sub_configs:
         return ""
     with warnings.catch_warnings():

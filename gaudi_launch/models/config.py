@@ -191,7 +191,7 @@ def model_from_config(
 
 
 def text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of config.json that describes the language model, by the usual names."""
+    """Return the language model's part of config.json, by the usual names."""
     outer, kind = document, _word(document.get("model_type")) or ""
     # qwen2_5_omni has two levels; more levels are not a model and must not recurse
     for _ in range(4):
@@ -293,7 +293,7 @@ def _attention_layers(text: Mapping[str, Any]) -> int | None:
 
 
 def _has_cache(kind: str) -> bool:
-    """Return True for a kind of layer with keys and values; a hybrid has a state, too."""
+    """Return True for a layer with keys and values; a hybrid has a state, too."""
     return kind == "hybrid" or ("attention" in kind and "linear" not in kind)
 
 

@@ -1,4 +1,4 @@
-"""Translate a config.json into the usual names of its keys. Pure but for one shipped file.
+"""Translate a config.json into the usual names of its keys.
 
 Most families write num_hidden_layers, num_key_value_heads or layer_types. The others mean the same
 by other keys, or leave a number to their configuration class: here are the translations.
@@ -77,7 +77,7 @@ def in_usual_names(document: Mapping[str, Any], kind: str, *, is_part: bool) -> 
 
 
 def text_type(kind: str) -> str:
-    """Return the type of the language model of a multimodal class; "" where it is not known."""
+    """Return the type of a multimodal class's language model; "" if unknown."""
     return str(_classes().get(kind, {}).get("text", ""))
 
 
@@ -145,7 +145,7 @@ def _adjusted(text: Mapping[str, Any]) -> int:
 
 
 def _layer_kinds(text: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the kind of each layer as layer_types, in whatever way the family gives them."""
+    """Return the kind of each layer as layer_types."""
     listed = text.get("layer_types") or text.get("layers_block_type")
     if isinstance(listed, list):
         return {"layer_types": listed}
@@ -208,7 +208,7 @@ def _list(document: Any, name: str) -> list[int]:
 
 
 def _doubled(text: Mapping[str, Any]) -> dict[str, Any]:
-    """Return longcat_flash's layers as twice as many, every second one with experts besides.
+    """Return longcat_flash's layers as twice as many, half with experts.
 
     vllm-project/vllm@0.26:vllm/model_executor/models/longcat_flash.py: each has two attentions.
     """

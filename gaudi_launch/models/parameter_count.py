@@ -133,7 +133,7 @@ def is_tied(model: Model) -> bool:
 
 
 def is_headless(model: Model) -> bool:
-    """Return True for a class without an output head: embedding, rerank and reward models."""
+    """Return True for a class without an output head: embedders, rerankers."""
     name = model.architecture or ""
     return name.endswith(_HEADLESS) and not name.endswith(WRITING_MODELS)
 
@@ -235,7 +235,7 @@ def _named_kind(text: Mapping[str, Any], index: int) -> Kind:
 
 
 def _kind_of_name(name: str) -> Kind:
-    """Return the kind that a name of transformers' layer_types or layers_block_type stands for."""
+    """Return the kind of an entry of layer_types."""
     for word, kind in _KIND_WORDS:
         if word in name:
             return kind
@@ -270,7 +270,7 @@ def _mixer(model: Model, text: Mapping[str, Any], kind: Kind) -> int:
 
 
 def _attention(model: Model, text: Mapping[str, Any]) -> int:
-    """Return an attention layer; that of a decoder attends to the encoder's output, too."""
+    """Return an attention layer; a decoder attends to the encoder, too."""
     attentions = 2 if _number(text, "decoder_layers") else 1
     return attentions * _heads(model, text, sliding=False)
 
@@ -624,7 +624,7 @@ def _per_layer_embedding(text: Mapping[str, Any], layers: int) -> int:
 
 
 def _tower(model: Model) -> int:
-    """Return the parameters of the towers for pictures and sound, with their projectors."""
+    """Return the parameters of the towers for images and sound, and projectors."""
     thinker = model.config.get("thinker_config")
     document = thinker if isinstance(thinker, Mapping) else model.config
     return _vision(model, document) + _audio(model, document)
