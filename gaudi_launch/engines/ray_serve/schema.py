@@ -150,7 +150,7 @@ def check(document: Any) -> list[Message]:
 
 
 def _object(place: str, path: str, value: Any, found: list[Message]) -> bool:
-    """Return the keys of one object and their types.
+    """Check the keys of one object and their types.
 
     Return False when it is not an object.
     """
@@ -159,33 +159,30 @@ def _object(place: str, path: str, value: Any, found: list[Message]) -> bool:
         return False
     for key, inside in value.items():
         where = f"{path}.{key}" if path else str(key)
-        if key not in KEYS[place]:
-            known = RENAMED.get(key)
-            if known:
-                ids = message("ray.renamed_key", path=where, key=known)
-            else:
-                ids = _unknown(where, key, place)
-            found.append(ids)
-            continue
-        types = KEYS[place][key]
-        if types is None or inside is None:
-            continue
-        # a bool is an int to Python, not to Ray
-        if not isinstance(inside, types) or (isinstance(inside, bool) and bool not in types):
-            names = " or ".join(kind.__name__ for kind in types)
-            found.append(
-                message("ray.wrong_type", path=where, found=repr(inside)[:60], wanted=names)
-            )
-        elif isinstance(inside, int) and not _within(place, key, inside):
-            least, most = _BOUNDS[(place, key)]
-            found.append(
-                message("ray.out_of_range", path=where, found=inside, least=least, most=most)
-            )
-        elif (inner := f"{place}.{key}" if place else str(key)) in KEYS and isinstance(
-            inside, dict
-        ):
-            _object(inner, where, inside, found)
+        if key in KEYS[place]:
+            _value(place, key, where, inside, found)
+        elif key in RENAMED:
+            found.append(message("ray.renamed_key", path=where, key=RENAMED[key]))
+        else:
+            found.append(_unknown(where, key, place))
     return True
+
+
+def _value(place: str, key: Any, where: str, value: Any, found: list[Message]) -> None:
+    """Check the value of a known key."""
+    types = KEYS[place][key]
+    if types is None or value is None:
+        return
+    inner = f"{place}.{key}" if place else str(key)
+    # a bool is an int to Python, not to Ray
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        names = " or ".join(kind.__name__ for kind in types)
+        found.append(message("ray.wrong_type", path=where, found=repr(value)[:60], wanted=names))
+    elif isinstance(value, int) and not _within(place, key, value):
+        least, most = _BOUNDS[(place, key)]
+        found.append(message("ray.out_of_range", path=where, found=value, least=least, most=most))
+    elif isinstance(value, dict) and inner in KEYS:
+        _object(inner, where, value, found)
 
 
 def _within(place: str, key: Any, number: int) -> bool:
@@ -213,6 +210,18 @@ def _application(path: str, value: Any, found: list[Message]) -> None:
         _deployment(f"{path}.deployments[{number}]", deployment, found)
 
 
+def _in_order(scaling: Mapping[str, Any]) -> bool:
+    """Return False for fewest, first and most replicas that contradict each other."""
+    least, most = scaling.get("min_replicas", 1), scaling.get("max_replicas", 1)
+    first = scaling.get("initial_replicas")
+    if first is None:
+        first = least
+    if not all(isinstance(count, int) for count in (least, first, most)):
+        # reported as wrong types
+        return True
+    return bool(0 <= least <= first <= most)
+
+
 def _deployment(path: str, value: Any, found: list[Message]) -> None:
     if not _object(_DEPLOYMENT, path, value, found):
         return
@@ -231,13 +240,7 @@ def _deployment(path: str, value: Any, found: list[Message]) -> None:
     if isinstance(scaling, dict):
         if isinstance(replicas, int):
             found.append(message("ray.both_replicas", path=path))
-        least, most = scaling.get("min_replicas", 1), scaling.get("max_replicas", 1)
-        first = scaling.get("initial_replicas")
-        first = least if first is None else first
-        if (
-            all(isinstance(n, int) for n in (least, first, most))
-            and not 0 <= least <= first <= most
-        ):
+        if not _in_order(scaling):
             found.append(message("ray.replica_order", path=f"{path}.autoscaling_config"))
     options = value.get("ray_actor_options")
     resources = options.get("resources") if isinstance(options, dict) else None
