@@ -241,11 +241,12 @@ def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[st
     if version == "1.21":
         return
     known = facts.get("bucket_limit")
-    names = [
-        s.name for s in decisions.settings() if s.kind == "env" and s.name.endswith("_BUCKET_LIMIT")
+    limits = [
+        setting
+        for setting in decisions.settings()
+        if setting.kind == "env" and setting.name.endswith("_BUCKET_LIMIT")
     ]
-    theirs = [s for s in decisions.settings() if s.source == "environment" and s.name in names]
-    exported = {s.name: s.value or "" for s in theirs}
+    exported = {each.name: each.value or "" for each in limits if each.source == "environment"}
     integers = all(value.lstrip("-").isdigit() for value in exported.values())
     if version == "1.22" and known == "false" and not integers:
         raise LaunchError("plan.limit_exported", ExitCode.USAGE, names=", ".join(sorted(exported)))
@@ -253,9 +254,9 @@ def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[st
         id = "plan.limit_old" if known == "false" else "plan.limit_unknown"
         raise LaunchError(id, ExitCode.USAGE, found=asked)
     if asked is None:
-        for name in names:
-            if name not in exported:
-                decisions.drop("env", name)
+        for each in limits:
+            if each.name not in exported:
+                decisions.drop("env", each.name)
 
 
 def knows_limit(facts: Mapping[str, str]) -> bool:
@@ -301,12 +302,9 @@ def plan_buckets(
     percent = "-" if padding is None else f"{100 * padding.overhead:.1f}"
     if found.settings.get("VLLM_EXPONENTIAL_BUCKETING") == "true":
         # which reads no ranges, and builds its list itself
-        for name in [
-            s.name
-            for s in decisions.settings()
-            if s.kind == "env" and _BUCKET_VARIABLE.match(s.name)
-        ]:
-            decisions.drop("env", name)
+        for setting in decisions.settings():
+            if setting.kind == "env" and _BUCKET_VARIABLE.match(setting.name):
+                decisions.drop("env", setting.name)
 
     def settle(graphs: int) -> None:
         reason = message(

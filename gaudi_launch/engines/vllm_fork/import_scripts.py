@@ -7,6 +7,7 @@ scripts/start_gaudi_vllm_server.sh, and deepseek_r1 scripts/quickstart/start_vll
 from __future__ import annotations
 
 import getopt
+import itertools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,14 @@ class ScriptCall:
     folder: str = ""
 
 
+_BEFORE_SCRIPT = {
+    *("export", "env", "sudo", "nohup", "exec"),
+    *("bash", "sh", "source", ".", "/bin/bash", "-x"),
+}
+# a shell would have ended the command there
+_ENDS_COMMAND = (">", "2>&1", "|", "&", "|&", ">>", ";")
+
+
 def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
     """Return the call without VAR=value, ``export``, ``env``, ``bash`` and script.
 
@@ -57,29 +66,12 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
         assignment = _ASSIGNMENT.match(rest[0])
         if assignment and not script:
             variables[assignment[1]] = assignment[2]
-        elif rest[0] in (
-            "export",
-            "env",
-            "sudo",
-            "nohup",
-            "exec",
-            "bash",
-            "sh",
-            "source",
-            ".",
-            "/bin/bash",
-            "-x",
-        ):
-            pass
         elif rest[0].endswith(".sh") and not script:
             script = rest[0]
-        else:
+        elif rest[0] not in _BEFORE_SCRIPT:
             break
         rest.pop(0)
-    # a shell would have ended the command there
-    for stop in (">", "2>&1", "|", "&", "|&", ">>", ";"):
-        if stop in rest:
-            rest = rest[: rest.index(stop)]
+    rest = list(itertools.takewhile(lambda word: word not in _ENDS_COMMAND, rest))
     if script:
         folder, _, name = script.rpartition("/")
         folder = folder or ("/" if script.startswith("/") else ".")

@@ -74,7 +74,7 @@ def force(
 
 
 def visible_modules(context: Context, decisions: Decisions, origin: str) -> None:
-    """Return the cards for the engine: -m as given, else the planned ones.
+    """Propose the cards for the engine: -m as given, else the planned ones.
 
     One card of -m is set by HLS_MODULE_ID.
     """
