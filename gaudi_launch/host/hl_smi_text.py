@@ -117,11 +117,7 @@ def parse_table(text: str) -> Table:
             versions.setdefault(match[1].lower(), match[2])
         elif in_processes:
             if match := _PROCESS.match(line):
-                index, pid, kind, command, memory = match.groups()
-                shown = re.sub(r"[^\x20-\x7e]", "?", command)
-                processes.append(
-                    Process(int(index), int(pid), kind, shown, int(memory) if memory else None)
-                )
+                processes.append(_process(match))
         elif match := _CARD.match(line):
             if open_card:
                 rows.append(_row(*open_card, ""))
@@ -141,6 +137,12 @@ def parse_table(text: str) -> Table:
         driver=versions.get("driver"),
         nic_driver=versions.get("nic driver"),
     )
+
+
+def _process(match: re.Match[str]) -> Process:
+    index, pid, kind, command, memory = match.groups()
+    shown = re.sub(r"[^\x20-\x7e]", "?", command)
+    return Process(int(index), int(pid), kind, shown, int(memory) if memory else None)
 
 
 def _row(index: int, product: str, first: str, second: str) -> HlSmiRow:
@@ -220,19 +222,23 @@ def parse_topo(text: str) -> tuple[Affinity, ...]:
             has_cpus, has_numa = "cpu" in lowered, "numa" in lowered
             continue
         words = line.replace(",", " ").split()
-        if not words or not (words[0].isascii() and words[0].isdigit() and len(words[0]) <= 4):
+        module = _four_digits(words[0]) if words else None
+        if module is None:
             continue
-        module, rest = int(words[0]), words[1:]
+        rest = words[1:]
         numa = None
         # a range in the last place is the CPU column of a line whose NUMA column is empty
         if has_numa and rest and "-" not in rest[-1][1:]:
-            last = rest.pop()
-            numa = None
-            if last.isascii() and last.isdigit() and len(last) <= 4:
-                numa = int(last)
+            numa = _four_digits(rest.pop())
         ranges = [_range(word) for word in rest] if has_cpus else []
         found.setdefault(module, Affinity(module, tuple(r for r in ranges if r), numa))
     return tuple(found.values())
+
+
+def _four_digits(word: str) -> int | None:
+    if not (word.isascii() and word.isdigit() and len(word) <= 4):
+        return None
+    return int(word)
 
 
 def _range(word: str) -> tuple[int, int] | None:

@@ -93,20 +93,7 @@ def _hints(kind: type) -> dict[str, Any]:
 def _read(kind: Any, value: object, where: str) -> Any:
     """Return ``value`` as this type; only types of record fields are known."""
     if is_dataclass(kind) and isinstance(kind, type):
-        if not isinstance(value, dict):
-            raise _bad(where, "an object", value)
-        known = _hints(kind)
-        # a later release may write more fields; they are not ours to judge
-        present = {name: inner for name, inner in value.items() if name in known}
-        try:
-            return kind(
-                **{
-                    n: _read_field(n, known[n], inner, f"{where}.{n}")
-                    for n, inner in present.items()
-                }
-            )
-        except TypeError as error:
-            raise _bad(where, "all its fields", str(error)) from None
+        return _read_record(kind, value, where)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         if value is None:
@@ -126,6 +113,22 @@ def _read(kind: Any, value: object, where: str) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise _bad(where, _KINDS.get(kind, kind.__name__), value)
     return value
+
+
+def _read_record(kind: type, value: object, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise _bad(where, "an object", value)
+    known = _hints(kind)
+    # a later release may write more fields; they are not ours to judge
+    try:
+        fields = {
+            name: _read_field(name, known[name], inner, f"{where}.{name}")
+            for name, inner in value.items()
+            if name in known
+        }
+        return kind(**fields)
+    except TypeError as error:
+        raise _bad(where, "all its fields", str(error)) from None
 
 
 def _read_field(name: str, kind: Any, value: object, where: str) -> Any:
