@@ -94,13 +94,7 @@ def render(
     a path, a ``run_as`` that is not a user.
     """
     options = options or UnitOptions()
-    if options.run_as is not None and not _USER.fullmatch(options.run_as):
-        raise LaunchError("render.run_as", ExitCode.USAGE, found=options.run_as)
-    no_container(plan, "systemd")
-    check_words(plan, for_systemd=True)
-    refuse_secrets(plan.args)
-    if not PurePosixPath(plan.command.argv[0]).is_absolute():
-        raise LaunchError("render.no_path", ExitCode.USAGE, found=plan.command.argv[0])
+    _check(plan, options)
     head = heading(plan)
     secrets = secrets_of(plan, given)
     place = secrets_file(name, options.user)
@@ -133,14 +127,24 @@ def render(
 
     files = {f"{name}.service": "\n".join(lines) + "\n"}
     notes = [message("render.unit_user" if options.user else "render.unit_system", name=name)]
-    if options.launcher is not None and options.user:
-        notes.append(message("render.tuning_user"))
-    if options.launcher is not None and not options.user:
-        files[TUNING] = tuning(options.launcher, given)
-        notes.append(message("render.tuning"))
+    if options.launcher is not None:
+        notes.append(message("render.tuning_user" if options.user else "render.tuning"))
+        if not options.user:
+            files[TUNING] = tuning(options.launcher, given)
     if secrets:
         notes.append(message("render.unit_secrets", names=", ".join(secrets), path=place))
     return Rendered(files, notes=tuple(notes))
+
+
+def _check(plan: Plan, options: UnitOptions) -> None:
+    """Refuse what a unit cannot represent. Raises LaunchError (USAGE)."""
+    if options.run_as is not None and not _USER.fullmatch(options.run_as):
+        raise LaunchError("render.run_as", ExitCode.USAGE, found=options.run_as)
+    no_container(plan, "systemd")
+    check_words(plan, for_systemd=True)
+    refuse_secrets(plan.args)
+    if not PurePosixPath(plan.command.argv[0]).is_absolute():
+        raise LaunchError("render.no_path", ExitCode.USAGE, found=plan.command.argv[0])
 
 
 def order_lines(options: UnitOptions) -> tuple[str, ...]:
