@@ -338,10 +338,9 @@ def _holders(card: Card) -> str:
 def _links(facts: DoctorFacts) -> Verdict:
     from gaudi_launch.host.read import read_ports
 
+    host = facts.host
     if facts.live or facts.ask:
-        host = read_ports(facts.host, facts.ask)
-    else:
-        host = facts.host
+        host = read_ports(host, facts.ask)
     reporting = [card for card in host.cards if card.ports_up is not None]
     internal = _INTERNAL.get(host.product or "")
     if not reporting:
@@ -357,14 +356,9 @@ def _links(facts: DoctorFacts) -> Verdict:
     found = ", ".join(
         f"{_name(card)}: {','.join(map(str, card.ports_down or ()))}" for card in down
     )
-    remedy = Remedy(
-        message("doctor.cards.links.remedy"),
-        commands=("sudo /opt/habanalabs/qual/gaudi2/bin/manage_network_ifs.sh --up",),
-        root=True,
-    )
-    if host.product and "gaudi3" in host.product:
-        commands = ("sudo /opt/habanalabs/qual/gaudi3/bin/manage_network_ifs.sh --up",)
-        remedy = Remedy(remedy.text, commands=commands, root=True)
+    generation = "gaudi3" if "gaudi3" in (host.product or "") else "gaudi2"
+    command = f"sudo /opt/habanalabs/qual/{generation}/bin/manage_network_ifs.sh --up"
+    remedy = Remedy(message("doctor.cards.links.remedy"), commands=(command,), root=True)
     if facts.wants.cards == 1 or len(facts.wants.modules) == 1:
         return warn("doctor.cards.links.fail", found, "UP", remedy, cards=_list(down))
     return _judge(facts, down, "doctor.cards.links.fail", found, "UP", remedy)
