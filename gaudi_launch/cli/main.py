@@ -248,14 +248,11 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
         _drop_output()
         return int(ExitCode.DONE)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if not isinstance(error, OSError):
+            return _unexpected(error, as_json, debug)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _full(error)
-        if (
-            isinstance(error, OSError)
-            and error.errno in _NO_WAY
-            and error.filename is not None
-            and not debug
-        ):
+        if error.errno in _NO_WAY and error.filename is not None and not debug:
             return _no_way(error, as_json)
         return _unexpected(error, as_json, debug)
     if isinstance(result, int):

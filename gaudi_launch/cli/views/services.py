@@ -59,24 +59,7 @@ def show(
     if not services:
         print(text("services.none_at_all" if everything else "services.none"))
         return
-    rows = []
-    for service in services:
-        state = service.state
-        ready_at = state.get("ready_at")
-        requests = load.get(service.name)
-        rows.append(
-            (
-                service.name,
-                PurePath(str(state.get("model") or "-")).name,
-                str(state.get("engine") or "-"),
-                ",".join(map(str, service.modules)) or "-",
-                service.url.rpartition(":")[2] or "-",
-                phase(service),
-                clock(now - ready_at) if ready_at and service.alive else "-",
-                f"{requests.running}+{requests.waiting}" if requests else "-",
-                (last_error(service) or "") if not service.alive else _restarted(state),
-            )
-        )
+    rows = [_row(service, load.get(service.name), now) for service in services]
     console().print(table("", text("services.columns").split("|"), rows))
     failed = [
         service.name
@@ -85,6 +68,26 @@ def show(
     ]
     if failed:
         print(text("screen.ps_failed", count=len(failed), name=failed[0]))
+
+
+def _row(service: ServiceRecord, load: EngineLoad | None, now: float) -> tuple[str, ...]:
+    state = service.state
+    ready_at, since, requests = state.get("ready_at"), "-", "-"
+    if ready_at and service.alive:
+        since = clock(now - ready_at)
+    if load:
+        requests = f"{load.running}+{load.waiting}"
+    return (
+        service.name,
+        PurePath(str(state.get("model") or "-")).name,
+        str(state.get("engine") or "-"),
+        ",".join(map(str, service.modules)) or "-",
+        service.url.rpartition(":")[2] or "-",
+        phase(service),
+        since,
+        requests,
+        _restarted(state) if service.alive else last_error(service) or "",
+    )
 
 
 def _restarted(state: Mapping[str, Any]) -> str:
