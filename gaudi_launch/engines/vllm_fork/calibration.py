@@ -8,6 +8,7 @@ scripts/quant_configs that scripts/quickstart/README.md pairs with an fp8 cache.
 
 from __future__ import annotations
 
+from gaudi_launch.engines.vllm_fork.scripts_shared import NO_FP32_SOFTMAX, QWEN2_7B
 from gaudi_launch.models.calibration.rules import Calibration, Rules
 
 _GATE = r"mlp\.gate\b"
@@ -17,25 +18,6 @@ _BF16_NAMES_1_21 = (
     *("block2batch_matmul", "fused_scaled_dot_product_attention", "softmax"),
 )
 _BF16_NAMES_1_22 = ("lm_head", _GATE, "fused_scaled_dot_product_attention")
-_QWEN2_7B = ("deepseek-r1-distill-qwen-7b", "qwen2-7b-instruct", "qwen2.5-7b-instruct")
-# set_fp32_softmax of 1.21
-_NO_FP32_SOFTMAX = (
-    *(
-        "deepseek-r1-distill-qwen-14b",
-        "deepseek-r1-distill-qwen-32b",
-        "deepseek-r1-distill-llama-8b",
-    ),
-    *(
-        "deepseek-r1-distill-llama-70b",
-        "qwen3-8b",
-        "qwen3-14b",
-        "qwen3-32b",
-        "qwq-32b",
-        "qwen3-30b-a3b",
-    ),
-    "qwen3-235b-a22b",
-)
-
 # the spellings of the files of `calibrate_model.sh`'s steps
 STEPS = {
     1: ("step-1-prepare-calibration-dataset.py",),
@@ -55,9 +37,9 @@ def _measured(lower: str) -> tuple[str, ...]:
 def _rules_1_21(lower: str) -> Rules:
     measured = _measured(lower)
     env = {"PT_HPU_LAZY_MODE": "1", "VLLM_DISABLE_MARK_SCALES_AS_CONST": "true"}
-    if any(part in lower for part in _NO_FP32_SOFTMAX):
+    if any(part in lower for part in NO_FP32_SOFTMAX):
         env["VLLM_FP32_SOFTMAX"] = "false"
-    if any(part in lower for part in _QWEN2_7B):
+    if any(part in lower for part in QWEN2_7B):
         fused = ("fused_scaled_dot_product_attention",)
         return Rules(measured, _BF16_TYPES, fused, method="unit_scale", env=env)
     names: tuple[str, ...] = ()
@@ -78,7 +60,7 @@ def _rules_1_22(lower: str) -> Rules:
     types: tuple[str, ...] = ("Softmax",)
     names: tuple[str, ...] = ("lm_head", _GATE)
     method, scales, env = "maxabs_hw", "scalar", {}
-    qwen2, mixtral = any(part in lower for part in _QWEN2_7B), lower.startswith("mixtral")
+    qwen2, mixtral = any(part in lower for part in QWEN2_7B), lower.startswith("mixtral")
     qwen3 = "qwen3" in lower and "qwen3-32b" not in lower
     if qwen2 or mixtral or qwen3 or "deepseek-r1-distill-llama-8b" in lower:
         types, names = _BF16_TYPES, _BF16_NAMES_1_22

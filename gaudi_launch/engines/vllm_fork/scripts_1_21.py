@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gaudi_launch.engines.vllm_fork.scripts_shared import (
     NO_EXPERT_PARALLEL,
+    NO_FP32_SOFTMAX,
     QWEN2_7B,
     base_name,
     bucket_variables,
@@ -14,9 +15,12 @@ from gaudi_launch.engines.vllm_fork.scripts_shared import (
     device_name,
     flag_reason,
     force,
+    fp8_weights,
     network,
     option_adder,
+    profile_into,
     script_rule,
+    start_switches,
     visible_modules,
 )
 from gaudi_launch.planning.decisions import Decisions
@@ -25,19 +29,6 @@ from gaudi_launch.planning.lengths import ceil_div, round_up
 
 ORIGIN = "HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh"
 
-# parts of folder names for which the script turns fp32 softmax off
-_NO_FP32_SOFTMAX = (
-    "deepseek-r1-distill-qwen-14b",
-    "deepseek-r1-distill-qwen-32b",
-    "deepseek-r1-distill-llama-8b",
-    "deepseek-r1-distill-llama-70b",
-    "qwen3-8b",
-    "qwen3-14b",
-    "qwen3-32b",
-    "qwq-32b",
-    "qwen3-30b-a3b",
-    "qwen3-235b-a22b",
-)
 # variables that are always exported unless the user did: variable, value
 _COMMON = (
     ("PT_HPU_WEIGHT_SHARING", "0"),
@@ -141,13 +132,8 @@ def _tuning(
     context: Context, decisions: Decisions, name: str, lower: str, dtype: str, cards: int
 ) -> None:
     request, limits = context.request, context.limits
-    if request.cache_dir:
-        value = f"{request.cache_dir},false,16384"
-        force(decisions, "PT_HPU_RECIPE_CACHE_CONFIG", value, flag_reason("-c"), ORIGIN, flag=True)
-    if request.skip_warmup:
-        force(decisions, "VLLM_SKIP_WARMUP", "True", flag_reason("-s"), ORIGIN, flag=True)
+    start_switches(context, decisions, ORIGIN, true="True", cache_mib=16384)
     if request.profile:
-        force(decisions, "VLLM_PROFILER_ENABLED", "True", flag_reason("-f"), ORIGIN, flag=True)
         input_top = "" if "input" in request.open_ranges else limits.input_max
         output_top = "" if "output" in request.open_ranges else limits.output_max
         case = (
@@ -155,27 +141,17 @@ def _tuning(
             f"_out{limits.output_min}-{output_top}_bs{limits.max_num_seqs}_tp{cards}"
             f"_steps{request.scheduler_steps or 1}_{request.stamp}"
         )
-        force(
-            decisions,
-            "VLLM_PROFILE_FILE",
-            f"{case}_profile.json",
-            flag_reason("-f"),
-            ORIGIN,
-            flag=True,
-        )
+        profile_into(decisions, case, ORIGIN, true="True")
     for variable, off, switch in (
         ("VLLM_ZERO_PADDING", request.no_zero_padding, "-z"),
         ("VLLM_PROMPT_USE_FUSEDSDPA", request.no_fused_sdpa, "-a"),
     ):
         reason = flag_reason(switch) if off else script_rule()
         force(decisions, variable, "false" if off else "true", reason, ORIGIN, flag=off)
-    if any(part in lower for part in _NO_FP32_SOFTMAX):
+    if any(part in lower for part in NO_FP32_SOFTMAX):
         force(decisions, "VLLM_FP32_SOFTMAX", "false", script_rule(name), ORIGIN)
     if dtype == "fp8":
-        folder = request.scripts_dir or "scripts"
-        config = request.quant_config or f"{folder}/quantization/{lower}/maxabs_quant_g2.json"
-        decisions.env("QUANT_CONFIG", config, flag_reason("-d fp8"), origin=ORIGIN)
-        force(decisions, "PT_HPU_WEIGHT_SHARING", "0", flag_reason("-d fp8"), ORIGIN)
+        fp8_weights(context, decisions, lower, ORIGIN)
         force(decisions, "VLLM_DISABLE_MARK_SCALES_AS_CONST", "true", flag_reason("-d fp8"), ORIGIN)
 
 

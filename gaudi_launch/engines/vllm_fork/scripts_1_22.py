@@ -12,11 +12,13 @@ from gaudi_launch.engines.vllm_fork.scripts_shared import (
     bucket_variables,
     check_dtype,
     device_name,
-    flag_reason,
     force,
+    fp8_weights,
     network,
     option_adder,
+    profile_into,
     script_rule,
+    start_switches,
     visible_modules,
 )
 from gaudi_launch.planning.decisions import Decisions
@@ -58,31 +60,16 @@ def rules(context: Context, decisions: Decisions) -> None:
     network(context, decisions, ORIGIN, host_ip=request.host or "127.0.0.1")
     visible_modules(context, decisions, ORIGIN)
     if dtype == "fp8":
-        folder = request.scripts_dir or "scripts"
-        config = request.quant_config or f"{folder}/quantization/{lower}/maxabs_quant_g2.json"
-        decisions.env("QUANT_CONFIG", config, flag_reason("-d fp8"), origin=ORIGIN)
-        force(decisions, "PT_HPU_WEIGHT_SHARING", "0", flag_reason("-d fp8"), ORIGIN)
+        fp8_weights(context, decisions, lower, ORIGIN)
     _buckets(context, decisions)
-    if request.cache_dir:
-        value = f"{request.cache_dir},false,40960"
-        force(decisions, "PT_HPU_RECIPE_CACHE_CONFIG", value, flag_reason("-c"), ORIGIN, flag=True)
-    if request.skip_warmup:
-        force(decisions, "VLLM_SKIP_WARMUP", "true", flag_reason("-s"), ORIGIN, flag=True)
+    start_switches(context, decisions, ORIGIN, true="true", cache_mib=40960)
     if request.profile:
-        force(decisions, "VLLM_PROFILER_ENABLED", "true", flag_reason("-f"), ORIGIN, flag=True)
         length = request.max_model_len or 16384
         case = (
             f"serve_{name}_{dtype}_{device_name(context)}_len{length}_bs{limits.max_num_seqs}"
             f"_tp{cards}_{request.stamp}"
         )
-        force(
-            decisions,
-            "VLLM_PROFILE_FILE",
-            f"{case}_profile.json",
-            flag_reason("-f"),
-            ORIGIN,
-            flag=True,
-        )
+        profile_into(decisions, case, ORIGIN, true="true")
     force(decisions, "VLLM_ZERO_PADDING", "true", script_rule(), ORIGIN)
     if any(part in lower for part in QWEN2_7B):
         force(decisions, "VLLM_FP32_SOFTMAX", "true", script_rule(name), ORIGIN)

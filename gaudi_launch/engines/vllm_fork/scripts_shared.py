@@ -18,6 +18,19 @@ DTYPES = ("bfloat16", "float16", "fp8", "awq", "gptq")
 # 1.22 turns fp32 softmax on, and 1.21 keeps the KV cache in bfloat16 with fp8 weights, for these
 QWEN2_7B = ("deepseek-r1-distill-qwen-7b", "qwen2-7b-instruct", "qwen2.5-7b-instruct")
 NO_EXPERT_PARALLEL = "llama-4-scout-17b-16e-instruct"
+# parts of folder names for which the script of 1.21 turns fp32 softmax off
+NO_FP32_SOFTMAX = (
+    "deepseek-r1-distill-qwen-14b",
+    "deepseek-r1-distill-qwen-32b",
+    "deepseek-r1-distill-llama-8b",
+    "deepseek-r1-distill-llama-70b",
+    "qwen3-8b",
+    "qwen3-14b",
+    "qwen3-32b",
+    "qwq-32b",
+    "qwen3-30b-a3b",
+    "qwen3-235b-a22b",
+)
 
 
 def script_rule(line: str = "") -> Message:
@@ -71,6 +84,37 @@ def force(
     """Propose a variable that a script exports even if the user exported it."""
     source: Source = "flag" if flag else "computed"
     decisions.force_env(name, value, reason, source=source, origin=origin)
+
+
+def start_switches(
+    context: Context, decisions: Decisions, origin: str, *, true: str, cache_mib: int
+) -> None:
+    """Propose the variables of -c and -s.
+
+    ``true`` is the script's spelling, ``cache_mib`` its limit of the recipe cache.
+    """
+    request = context.request
+    if request.cache_dir:
+        value = f"{request.cache_dir},false,{cache_mib}"
+        force(decisions, "PT_HPU_RECIPE_CACHE_CONFIG", value, flag_reason("-c"), origin, flag=True)
+    if request.skip_warmup:
+        force(decisions, "VLLM_SKIP_WARMUP", true, flag_reason("-s"), origin, flag=True)
+
+
+def profile_into(decisions: Decisions, case: str, origin: str, *, true: str) -> None:
+    """Propose the variables of -f, with a file named after the case."""
+    file, reason = f"{case}_profile.json", flag_reason("-f")
+    force(decisions, "VLLM_PROFILER_ENABLED", true, reason, origin, flag=True)
+    force(decisions, "VLLM_PROFILE_FILE", file, reason, origin, flag=True)
+
+
+def fp8_weights(context: Context, decisions: Decisions, lower: str, origin: str) -> None:
+    """Propose the variables of -d fp8; ``lower`` is the model's folder in lower case."""
+    request, reason = context.request, flag_reason("-d fp8")
+    folder = request.scripts_dir or "scripts"
+    config = request.quant_config or f"{folder}/quantization/{lower}/maxabs_quant_g2.json"
+    decisions.env("QUANT_CONFIG", config, reason, origin=origin)
+    force(decisions, "PT_HPU_WEIGHT_SHARING", "0", reason, origin)
 
 
 def visible_modules(context: Context, decisions: Decisions, origin: str) -> None:
