@@ -78,6 +78,23 @@ class LaunchProgress:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class PhaseItem:
+    """One item of a phase: its number (from 1), the total, and its bucket as text.
+
+    ``begun``: it only began, and the one before is finished.
+    """
+
+    number: int
+    total: int
+    bucket: str = ""
+    begun: bool = False
+
+    @property
+    def finished(self) -> int:
+        return self.number - 1 if self.begun else self.number
+
+
 def _said(line: str) -> str:
     """Return the message of a JSON line (TGI with --json-output), or the line."""
     if not line.startswith("{"):
@@ -164,15 +181,10 @@ class Follower:
             phases=tuple(phases),
         )
 
-    def item(
-        self, phase: str, number: int, total: int, bucket: str, now: float, begun: bool = False
-    ) -> None:
-        """Record that a phase is at this item.
-
-        ``begun``: the item only began, and the one before is finished.
-        """
+    def item(self, phase: str, item: PhaseItem, now: float) -> None:
+        """Record that a phase is at this item."""
         self.enter(phase, now)
-        finished = number - 1 if begun else number
+        number, total, finished = item.number, item.total, item.finished
         phases = list(self.progress.phases)
         first, since = self._first = self._first or (finished, now)
         phases[-1] = replace(phases[-1], items=max(phases[-1].items, number))
@@ -185,7 +197,7 @@ class Follower:
             self.progress,
             done=number,
             total=total,
-            bucket=bucket,
+            bucket=item.bucket,
             left_seconds=left,
             phases=tuple(phases),
         )
@@ -243,7 +255,8 @@ def _warmup(follower: Follower, found: re.Match[str], now: float) -> None:
         )
     )
     # hpu_model_runner.py calls log_warmup before it warms up the graph
-    follower.item(phase, _integer(found["done"]), _integer(found["total"]), bucket, now, begun=True)
+    item = PhaseItem(_integer(found["done"]), _integer(found["total"]), bucket, begun=True)
+    follower.item(phase, item, now)
 
 
 def bare(line: str) -> str:
@@ -272,11 +285,11 @@ def _bar(follower: Follower, found: re.Match[str], now: float) -> None:
     if phase == "warmup_prompt" and any(each.name == "warmup_decode" for each in progress.phases):
         return
     if progress.phase != phase or done > progress.done:
-        follower.item(phase, done, total, "", now)
+        follower.item(phase, PhaseItem(done, total), now)
 
 
 def _shards(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.item("load", _integer(found["done"]), _integer(found["total"]), "", now)
+    follower.item("load", PhaseItem(_integer(found["done"]), _integer(found["total"])), now)
 
 
 def _captured(follower: Follower, found: re.Match[str], now: float) -> None:
