@@ -136,9 +136,9 @@ def folder_of(name: str) -> Path:
     Raises LaunchError (USAGE) for a bad name.
     """
     from gaudi_launch.paths import state_dir
-    from gaudi_launch.services.state.store import check_name
+    from gaudi_launch.services.state import store
 
-    return state_dir() / "clusters" / check_name(name)
+    return state_dir() / "clusters" / store.check_name(name)
 
 
 def request_of(options: LaunchOptions) -> Request:
@@ -148,6 +148,7 @@ def request_of(options: LaunchOptions) -> Request:
     """
     from gaudi_launch.app.options import to_request
     from gaudi_launch.planning.secret_args import with_secret_moved
+    from gaudi_launch.services.state import store
 
     for given, flag in ((options.modules, "-m"), (options.machine, "--machine")):
         if given is not None:
@@ -175,21 +176,20 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
 
     request = request_of(options)
     hosts = members(words, request.python)
+
+    def size(flag: str, typed: str) -> int | None:
+        return number(flag, typed, 1, 4096) if typed else None
+
     sizes = LayoutOptions(
-        *(
-            number(flag, typed, 1, 4096) if typed else None
-            for flag, typed in (
-                ("--tensor-parallel", words.tensor),
-                ("--pipeline-parallel", words.pipeline),
-                ("--data-parallel", words.data),
-            )
-        )
+        size("--tensor-parallel", words.tensor),
+        size("--pipeline-parallel", words.pipeline),
+        size("--data-parallel", words.data),
     )
     ray_port = number("--ray-port", words.ray_port, 1, 65535) if words.ray_port else None
     name = words.name or DEFAULT_NAME
     keep = folder_of(name)
     if ask:
-        _make(keep)
+        store.make_private(keep)
     folders = [path for path in (request.model, request.cache_dir) if path and path.startswith("/")]
     found = gather(hosts, folders, keep, ask=ask)
     seen = [_judged(one, source, request, at, len(hosts)) for at, (one, source) in enumerate(found)]
@@ -203,17 +203,6 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     return ClusterCase(
         cluster, tuple(seen), compare(seen, request.cards), tuple(wanted), tuple(missing), ask
     )
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=why
-        ) from None
 
 
 def _unknown_name(request: Request) -> tuple[Message, ...]:

@@ -207,18 +207,8 @@ def held(name: str) -> Iterator[None]:
     A folder without a record is removed at the end.
     Raises LaunchError: USAGE where another process changes it, FAILED without a state folder.
     """
-    folder = stacks_dir() / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        handle = os.open(
-            folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=why
-        ) from None
+    folder = store.make_private(stacks_dir() / name)
+    handle = store.open_lock(folder / _LOCK)
     try:
         if not locks.try_ofd(handle):
             raise LaunchError("stack.locked", ExitCode.USAGE, name=name)

@@ -220,16 +220,7 @@ def hold(name: str) -> Iterator[int]:
     The handle may be passed to another process of this program. Raises LaunchError (USAGE) when a
     service of this name runs.
     """
-    folder = store.make_dir(name)
-    try:
-        handle = os.open(
-            folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=why
-        ) from None
+    handle = store.open_lock(store.make_dir(name) / _LOCK)
     try:
         if not locks.try_ofd(handle):
             raise LaunchError("services.name_taken", ExitCode.USAGE, name=name)

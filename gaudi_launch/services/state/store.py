@@ -61,16 +61,33 @@ def service_dir(name: str) -> Path:
 
 def make_dir(name: str) -> Path:
     """Create a service's folder, for its user only. Raises LaunchError (FAILED)."""
-    folder = service_dir(name)
+    return make_private(service_dir(name))
+
+
+def make_private(folder: Path) -> Path:
+    """Create a folder for its user only. Raises LaunchError (FAILED)."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=why
-        ) from None
+        raise _unusable(folder, error) from None
     return folder
+
+
+def open_lock(file: Path) -> int:
+    """Open a lock file of a folder of this program; the caller closes it.
+
+    Raises LaunchError (FAILED).
+    """
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unusable(file.parent, error) from None
+
+
+def _unusable(folder: Path, error: OSError) -> LaunchError:
+    why = error.strerror or str(error)
+    return LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why)
 
 
 def write(folder: Path, name: str, document: Mapping[str, Any], *, last: bool = False) -> bool:
