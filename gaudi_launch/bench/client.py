@@ -45,6 +45,13 @@ class ServerError(Exception):
             return f"status {self.status}"
         return self.kind
 
+    @property
+    def sentence(self) -> str:
+        """Return the id of the sentence about it; it has the values why and status."""
+        if self.status in (401, 403):
+            return "measure.fail_key"
+        return f"measure.fail_{self.kind}"
+
 
 @dataclass(frozen=True)
 class Reply:

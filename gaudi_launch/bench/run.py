@@ -35,11 +35,7 @@ def problem(error: ServerError, url: str) -> LaunchError:
         code = ExitCode.ENGINE
     else:
         code = ExitCode.FAILED
-    if error.status in (401, 403):
-        id = "measure.fail_key"
-    else:
-        id = f"measure.fail_{error.kind}"
-    return LaunchError("measure.no_server", code, url=url, words=_sentence(id, error))
+    return LaunchError("measure.no_server", code, url=url, words=_sentence(error.sentence, error))
 
 
 def _sentence(id: str, error: ServerError) -> str:

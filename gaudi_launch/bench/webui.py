@@ -96,11 +96,7 @@ async def respond(
         try:
             await task
         except ServerError as error:
-            if error.status in (401, 403):
-                id = "measure.fail_key"
-            else:
-                id = f"measure.fail_{error.kind}"
-            sentence = text(id, why=error.detail, status=error.status)
+            sentence = text(error.sentence, why=error.detail, status=error.status)
             yield [*_shown(thought, answered), _titled(text("measure.webui_error"), sentence)]
     finally:
         # the stop button closes this; the server notices the closed connection and stops working

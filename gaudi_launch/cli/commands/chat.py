@@ -87,11 +87,7 @@ def _talk(talking: Conversation, found: Target) -> None:
             try:
                 reply = answer(talking, words, _Writer(thoughts=True))
             except ServerError as error:
-                if error.status in (401, 403):
-                    id = "measure.fail_key"
-                else:
-                    id = f"measure.fail_{error.kind}"
-                print("\n" + text(id, why=error.detail, status=error.status))
+                print("\n" + text(error.sentence, why=error.detail, status=error.status))
             else:
                 print("\n" if reply is not None else "\n" + text("measure.chat_cut") + "\n")
 
