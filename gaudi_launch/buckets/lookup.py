@@ -220,7 +220,8 @@ class Raw:
 class FallbackRule:
     """The caps on an added bucket.
 
-    ``slice_query`` gives the query size of sliced attention, or None.
+    ``slice_query`` gives the query size of sliced attention, or None. ``append_twice``: a decode
+    bucket is added even if the list has it.
     """
 
     query_step: int
@@ -229,6 +230,7 @@ class FallbackRule:
     prompt_context_cap: int
     decode_context_cap: int
     slice_query: Callable[[int], int | None]
+    append_twice: bool = True
 
     def bucket(self, batch: int, query: int, context: int, *, is_prompt: bool) -> Bucket:
         """Return the bucket that the engine adds for a shape without one."""
@@ -259,14 +261,12 @@ class ByList:
         *,
         decode_clip: int = 0,
         remember: bool = False,
-        append_twice: bool = True,
     ) -> None:
         self._tables = {True: BucketTable(prompt), False: BucketTable(decode)}
         self._added: dict[bool, list[Bucket]] = {True: [], False: []}
         self._rule = rule
         self._clip = decode_clip
         self._remember = remember
-        self._append_twice = append_twice
 
     def prompt(self, batch: int, query: int, context: int = 0) -> Lookup:
         """Return the bucket of `Lookups.prompt`."""
@@ -283,7 +283,7 @@ class ByList:
         if found is None:
             found = self._rule.bucket(*asked, is_prompt=is_prompt)
             known = found in self._tables[is_prompt].buckets or found in self._added[is_prompt]
-            added = is_prompt or self._append_twice or not known
+            added = is_prompt or self._rule.append_twice or not known
             if self._remember and added:
                 self._added[is_prompt].append(found)
         if not holds(found, *shape):

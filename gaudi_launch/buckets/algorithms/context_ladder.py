@@ -399,7 +399,6 @@ def _lookups(
         prompt_context_cap=math.ceil((args.max_model_len - 1) / args.block_size),
         decode_context_cap=largest,
         slice_query=slice_query,
+        append_twice=False,
     )
-    return ByList(
-        prompts, decodes, rule, decode_clip=largest, remember=remember, append_twice=False
-    )
+    return ByList(prompts, decodes, rule, decode_clip=largest, remember=remember)
