@@ -125,7 +125,7 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     from gaudi_launch.app.fit import engine_for, first_data_type
     from gaudi_launch.models.sizing import WEIGHT_BYTES, divides
     from gaudi_launch.performance.prediction import FITTED_FROM, reads_chosen_experts
-    from gaudi_launch.performance.scaling import hosts_of
+    from gaudi_launch.performance.scaling import generation_of, hosts_of
     from gaudi_launch.performance.step_model import Setup
     from gaudi_launch.planning.parse import number
 
@@ -155,7 +155,7 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     if old:
         notes.append(message("estimate.old", release=options.software))
     setup = Setup(
-        generation=_generation(product),
+        generation=generation_of(product),
         cards=cards,
         math="fp8" if dtype == "fp8" else "bf16",
         weight_bytes=WEIGHT_BYTES[dtype],
@@ -265,15 +265,11 @@ def _accelerator(asked: str) -> Accelerator:
     return product
 
 
-def _generation(product: Accelerator) -> Generation:
-    if product.id.startswith("gaudi3"):
-        return "gaudi3"
-    return "gaudi2"
-
-
 def _product_notes(product: Accelerator, cards: int) -> list[Message]:
+    from gaudi_launch.performance.scaling import generation_of
+
     notes: list[Message] = []
-    generation = _generation(product)
+    generation = generation_of(product)
     if product.id != generation:
         notes.append(message("estimate.other_product", product=product.id, generation=generation))
     if cards > _SERVER_CARDS:
@@ -429,6 +425,7 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
     from gaudi_launch.host.accelerators import accelerators
     from gaudi_launch.models.sizing import WEIGHT_BYTES
     from gaudi_launch.performance.prediction import reads_chosen_experts
+    from gaudi_launch.performance.scaling import generation_of
     from gaudi_launch.performance.shape import shape_of
     from gaudi_launch.performance.step_model import Setup
     from gaudi_launch.profiles import known_model
@@ -454,7 +451,7 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
     if product is not None:
         if not product.id.startswith(("gaudi2", "gaudi3")):
             return None
-        generation = _generation(product)
+        generation = generation_of(product)
     setup = Setup(
         generation=generation,
         cards=len(modules) if modules else 1,
