@@ -6,8 +6,8 @@ by field name: ``{"module": "sysfs module_id", "memory_used_mib": "hl-smi -Q"}``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,14 @@ class Host:
     def card(self, module: int) -> Card | None:
         """Return the card in this slot, or None."""
         return next((card for card in self.cards if card.module == module), None)
+
+    def with_use(self, modules: Iterable[int], *, busy: bool) -> Host:
+        """Return the machine with these modules' cards busy, or free."""
+        chosen = set(modules)
+        cards = []
+        for card in self.cards:
+            cards.append(replace(card, busy=busy) if card.module in chosen else card)
+        return replace(self, cards=tuple(cards))
 
     @property
     def modules(self) -> tuple[int, ...]:

@@ -83,9 +83,7 @@ class ChangeCase:
 
 def released(host: Host, modules: Iterable[int]) -> Host:
     """Return the machine with these modules free."""
-    free = set(modules)
-    cards = tuple(replace(card, busy=False) if card.module in free else card for card in host.cards)
-    return replace(host, cards=cards)
+    return host.with_use(modules, busy=False)
 
 
 def steps_of(case: ChangeCase, refused: Refused) -> StackSteps:

@@ -27,9 +27,7 @@ def with_cards(host: Host, *, busy: Iterable[int] | None = None) -> Host:
     """Return the machine with these modules busy, too; with all cards free for None."""
     if busy is None:
         return replace(host, cards=tuple(replace(card, busy=False) for card in host.cards))
-    taken = set(busy)
-    cards = tuple(replace(card, busy=True) if card.module in taken else card for card in host.cards)
-    return replace(host, cards=cards)
+    return host.with_use(busy, busy=True)
 
 
 def placing_order(shares: Sequence[CardShare], host: Host) -> tuple[int, ...]:

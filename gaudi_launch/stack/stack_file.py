@@ -123,11 +123,11 @@ class StackFile:
 
 def with_choices(stack: StackFile, choices: Mapping[str, GoalChoice]) -> StackFile:
     """Return the stack with the replicas and options that were chosen for goals."""
-    models = tuple(
-        _chosen(model, choices[model.name]) if model.name in choices else model
-        for model in stack.models
-    )
-    return replace(stack, models=models, choices=choices)
+    models = []
+    for model in stack.models:
+        choice = choices.get(model.name)
+        models.append(model if choice is None else _chosen(model, choice))
+    return replace(stack, models=tuple(models), choices=choices)
 
 
 def _chosen(model: StackModel, choice: GoalChoice) -> StackModel:
@@ -276,7 +276,9 @@ def _goal(entry: Mapping[str, Any]) -> StackGoal | None:
         key = "for" if each.name == "goal" else each.name.replace("_", "-")
         if key in entry:
             found[each.name] = str(entry[key])
-    return StackGoal(**found) if found else None
+    if not found:
+        return None
+    return StackGoal(**found)
 
 
 def _value(value: Any) -> str | bool | tuple[str, ...]:
