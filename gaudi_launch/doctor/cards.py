@@ -22,10 +22,12 @@ from gaudi_launch.doctor.findings import (
     warn,
 )
 from gaudi_launch.host.accelerators import accelerators, temperature_hot_c
-from gaudi_launch.host.hardware import Card
+from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.health import CardHealth
 from gaudi_launch.messages import message
 
+# the folder of the vendor's tests
+QUAL = "opt/habanalabs/qual"
 # ports between the cards of one box; the others go outside (HabanaAI/HCL@54fed3a server types;
 # Gaudi2E 1.23.0 manual: 6-9 scale out, 22-23 not connected)
 _INTERNAL = {
@@ -335,6 +337,13 @@ def _holders(card: Card) -> str:
     )
 
 
+def qual_kind(host: Host) -> str:
+    """Return the folder of these cards' tests below `QUAL`, gaudi2 or gaudi3."""
+    if "gaudi3" in (host.product or ""):
+        return "gaudi3"
+    return "gaudi2"
+
+
 def _links(facts: DoctorFacts) -> Verdict:
     from gaudi_launch.host.read import read_ports
 
@@ -356,8 +365,7 @@ def _links(facts: DoctorFacts) -> Verdict:
     found = ", ".join(
         f"{_name(card)}: {','.join(map(str, card.ports_down or ()))}" for card in down
     )
-    generation = "gaudi3" if "gaudi3" in (host.product or "") else "gaudi2"
-    command = f"sudo /opt/habanalabs/qual/{generation}/bin/manage_network_ifs.sh --up"
+    command = f"sudo /{QUAL}/{qual_kind(host)}/bin/manage_network_ifs.sh --up"
     remedy = Remedy(message("doctor.cards.links.remedy"), commands=(command,), root=True)
     if facts.wants.cards == 1 or len(facts.wants.modules) == 1:
         return warn("doctor.cards.links.fail", found, "UP", remedy, cards=_list(down))

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gaudi_launch import interrupt
+from gaudi_launch.doctor.cards import QUAL, qual_kind
 from gaudi_launch.doctor.findings import (
     Check,
     DoctorFacts,
@@ -31,7 +32,6 @@ _log = logging.getLogger(__name__)
 
 _SECONDS = 300.0
 _DEMO_FOLDERS = ("opt/hccl_demo", "opt/habanalabs/hccl_demo", "root/hccl_demo")
-_QUAL = "opt/habanalabs/qual"
 
 
 def _blocked(facts: DoctorFacts) -> Verdict | None:
@@ -78,8 +78,8 @@ def _all_reduce(facts: DoctorFacts) -> Verdict:
 def _qual(facts: DoctorFacts, options: Sequence[str]) -> Verdict:
     if blocked := _blocked(facts):
         return blocked
-    kind = "gaudi3" if "gaudi3" in (facts.host.product or "") else "gaudi2"
-    folder = Path(facts.config.root) / _QUAL / kind / "bin"
+    kind = qual_kind(facts.host)
+    folder = Path(facts.config.root) / QUAL / kind / "bin"
     if not (folder / "hl_qual").is_file():
         return skip("doctor.deep.no_qual")
     if not facts.config.root_user:

@@ -326,7 +326,9 @@ def release_of(text: str | None) -> tuple[int, int] | None:
     ``hl-gaudi2-1.22.1-fw-61.4`` is (1, 22).
     """
     match = re.search(r"(?<![\d.])(\d{1,4})\.(\d{1,4})", text or "")
-    return (int(match[1]), int(match[2])) if match else None
+    if not match:
+        return None
+    return (int(match[1]), int(match[2]))
 
 
 def dotted(release: tuple[int, ...]) -> str:
