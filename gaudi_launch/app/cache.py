@@ -41,7 +41,9 @@ class CachedKey:
             return "unknown"
         if self.differences:
             return "miss"
-        return "hit" if self.entry.ledger.complete else "partial"
+        if self.entry.ledger.complete:
+            return "hit"
+        return "partial"
 
 
 @dataclass(frozen=True)

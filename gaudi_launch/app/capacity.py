@@ -121,7 +121,9 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     notes: list[Message] = [unknown] if unknown is not None else []
     if not (demand.rate or demand.clients):
         timed = found.past is not None and found.past.timed
-        past = found.past.requests if found.past is not None and timed else None
+        past = None
+        if found.past is not None and timed:
+            past = found.past.requests
         demand = Demand(rate=rate_of_trace(past, notes))
     request = _request(facts, words, found.past.requests if found.past is not None else None)
     made = traffic_of(found, TypedLengths(words.inputs, words.outputs))

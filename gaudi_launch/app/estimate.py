@@ -361,7 +361,9 @@ def _memory_notes(model: Model, setup: Setup, load: Load, product: Accelerator) 
 
 def _step_tokens(engine: PlannedEngine, budget: int) -> int:
     """Return the token budget of a step that mixes prompts and decoding, else 0."""
-    return budget if engine.innermost.scheduling == "v1" else 0
+    if engine.innermost.scheduling != "v1":
+        return 0
+    return budget
 
 
 def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:

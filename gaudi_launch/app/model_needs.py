@@ -331,7 +331,9 @@ def _rooms(facts: SetupFacts, here: bool) -> tuple[Room, ...]:
     needed = needed_bytes(facts)
     if not here:
         total = sum(needed.values())
-        return (Room(next(iter(needed)), total),) if total else ()
+        if not total:
+            return ()
+        return (Room(next(iter(needed)), total),)
     disks: dict[int, tuple[Path, int]] = {}
     for folder, count in needed.items():
         place = next(

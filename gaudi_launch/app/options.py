@@ -318,7 +318,9 @@ def _read(text: str | None, reader: Callable[[str], _T]) -> _T | None:
 def _number(flag: str, text: str | None, most: int) -> int | None:
     from gaudi_launch.planning.parse import number
 
-    return None if text is None else number(flag, text, 1, most)
+    if text is None:
+        return None
+    return number(flag, text, 1, most)
 
 
 def _tokens(flag: str, text: str | None) -> int | None:

@@ -263,7 +263,10 @@ def prepare(
     if here:
         request = replace(request, libfabric_root=_libfabric_root())
     # an engine on the CPU needs no card, so the machine's cards are not read
-    host = load(options.machine) if engine.needs_cards or options.machine else Host()
+    if engine.needs_cards or options.machine:
+        host = load(options.machine)
+    else:
+        host = Host()
     if request.tuning == "reference":
         model = known_model(request.model, must_exist)
         return Prepared(
@@ -463,7 +466,9 @@ def _demo(request: Request, reporter: Reporter | None, *, in_image: bool) -> Req
             cpu_install.setup(reporter.say)
     engine = registry.demo_engine(request.engine)
     folder = cpu_install.demo_dir()
-    path = str(folder) if reporter is not None or folder.is_dir() else "demo"
+    path = "demo"
+    if reporter is not None or folder.is_dir():
+        path = str(folder)
     return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")
 
 

@@ -91,7 +91,9 @@ class _Answer:
 
     @property
     def trial(self) -> Trial | None:
-        return self.found.winner if self.found is not None else None
+        if self.found is None:
+            return None
+        return self.found.winner
 
 
 class _Search:

@@ -361,7 +361,9 @@ def _deployments(planned: StackPlan) -> list[StackDeployment]:
         mine = [each for each in planned.services if each.model.name == model.name]
         modules = [module for each in mine for module in each.plan.placement.modules]
         python = mine[0].options.python
-        elsewhere = python if python and shutil.which(python) is None else None
+        elsewhere = None
+        if python and shutil.which(python) is None:
+            elsewhere = python
         options = replace(
             mine[0].options,
             python=None if elsewhere else python,

@@ -389,7 +389,9 @@ def finish(done: Searched, save: Path | None) -> TuneOutcome:
 
     state = done.state
     best, given, noise = decide(state)
-    gain = best.score / given.score if given is not None and given.score else None
+    gain = None
+    if given is not None and given.score:
+        gain = best.score / given.score
     options = state.candidates[best.candidate].options
     made, _ = prepare.plan(options)
     file = save or state.folder / "best.yaml"

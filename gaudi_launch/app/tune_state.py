@@ -51,7 +51,9 @@ class TuneStart:
     def score(self) -> float:
         """Return the median score of its runs; 0 without one."""
         scores = sorted(figure.score for figure in self.figures)
-        return scores[len(scores) // 2] if scores else 0.0
+        if not scores:
+            return 0.0
+        return scores[len(scores) // 2]
 
 
 @dataclass(frozen=True)

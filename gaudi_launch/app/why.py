@@ -42,7 +42,9 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
         return _with_drift(explain.explain_service(last, exit_status), last)
     path = Path(log)
     # a folder is not a log, so the name may be that of a service
-    service = registry.read(log) if path.is_dir() or not path.exists() else None
+    service = None
+    if path.is_dir() or not path.exists():
+        service = registry.read(log)
     if service is None:
         return _with_drift(explain.explain_log(path, exit_status))
     return _with_drift(explain.explain_service(service, exit_status), service)
