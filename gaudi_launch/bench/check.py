@@ -163,7 +163,9 @@ _CAPITAL = "What is the capital of France? Answer in one word."
 
 def _shown(text: str) -> str:
     words = " ".join(text.split())
-    return words if len(words) <= 60 else f"{words[:57]}..."
+    if len(words) <= 60:
+        return words
+    return f"{words[:57]}..."
 
 
 async def _chat(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
