@@ -97,7 +97,9 @@ def boolean(text: str) -> bool:
 
 def flag(env: Env, name: str, default: bool) -> bool:
     """Return a boolean as 1.22 and vllm-gaudi read it."""
-    return boolean(env[name]) if name in env else default
+    if name in env:
+        return boolean(env[name])
+    return default
 
 
 def contiguous_p1(env: Env) -> bool:

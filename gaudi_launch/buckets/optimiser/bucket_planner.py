@@ -316,7 +316,9 @@ def _heat(shapes: Shapes, limits: EngineLimits, reduce: tuple[int, int]) -> Shap
 
     def weigh(part: Weighted, hot: Any) -> Weighted:
         inside, outside = part.weight[hot].sum(), part.weight[~hot].sum()
-        cold = COLD_WEIGHT * (inside / outside) if inside and outside else 1.0
+        cold = 1.0
+        if inside and outside:
+            cold = COLD_WEIGHT * (inside / outside)
         return replace(part, weight=np.where(hot, part.weight, part.weight * min(cold, 1.0)))
 
     prompt, decode, behind = shapes.prompt, shapes.decode, shapes.continued
