@@ -88,7 +88,9 @@ def _handler_for(stream: TextIO) -> str:
 
     It writes UTF-8 where the encoding was UTF-8, else escapes.
     """
-    return _HANDLER if is_utf(stream) else f"{_HANDLER}.escaped"
+    if is_utf(stream):
+        return _HANDLER
+    return f"{_HANDLER}.escaped"
 
 
 def _as_utf8(error: UnicodeError) -> tuple[str | bytes, int]:
@@ -117,7 +119,9 @@ def _like(character: str) -> bytes:
     if "\u2500" <= character <= "\u257f":
         return b"+"
     # the turning dots of a step
-    return b"*" if "\u2800" <= character <= "\u28ff" else b""
+    if "\u2800" <= character <= "\u28ff":
+        return b"*"
+    return b""
 
 
 codecs.register_error(_HANDLER, _as_utf8)

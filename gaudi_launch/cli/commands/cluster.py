@@ -82,7 +82,9 @@ def up(
     limit = seconds("--wait", ready_seconds) if ready_seconds else None
     case = cases.read(options, replace(cluster, copy=not no_copy), ask=True)
     if dry_run:
-        return emit_json(to_json(case)) if as_json else dry(case)
+        if as_json:
+            return emit_json(to_json(case))
+        return dry(case)
     if not options.force:
         cases.check_ready(case)
     if not as_json:

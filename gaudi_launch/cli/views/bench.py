@@ -194,7 +194,9 @@ def _rates(run: BenchRun) -> str:
 
     def rate(name: str) -> str:
         value = summary.get(name)
-        return f"{value:,.2f}" if value is not None else "-"
+        if value is None:
+            return "-"
+        return f"{value:,.2f}"
 
     return text(
         "measure.rates",
@@ -285,4 +287,6 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
 
 
 def _part(name: str) -> str:
-    return text("measure.part_mean") if name == "mean" else name
+    if name == "mean":
+        return text("measure.part_mean")
+    return name

@@ -106,7 +106,9 @@ def _remark(key: CachedKey) -> str:
         return key.entry.trouble
     if key.differences:
         return "; ".join(f"{d.name} {d.was} -> {d.now}" for d in key.differences)
-    return text("cache.word_in_use") if key.entry.in_use else ""
+    if not key.entry.in_use:
+        return ""
+    return text("cache.word_in_use")
 
 
 def _age(then: float) -> str:

@@ -162,7 +162,9 @@ def show(result: CapacityResult, plot: Path | None) -> None:
         out.print(text(id, **values), markup=False, soft_wrap=True)
 
     def target(value: float | None, factor: float, unit: str) -> str:
-        return "-" if value is None else f"{value * factor:g} {unit}"
+        if value is None:
+            return "-"
+        return f"{value * factor:g} {unit}"
 
     heading = text(
         "capacity.title_clients" if case.clients else "capacity.title_rate",

@@ -82,7 +82,9 @@ def _assumption(name: str) -> str:
 
 
 def _warnings(result: FitResult) -> tuple[Message, ...]:
-    return () if result.unknown is None else (result.unknown,)
+    if result.unknown is None:
+        return ()
+    return (result.unknown,)
 
 
 def _title(result: FitResult) -> str:

@@ -35,7 +35,9 @@ def _predicted(plan: Plan) -> str | None:
     from gaudi_launch.performance.prediction import Load
 
     most = plan.args.last("--max-num-seqs") or ""
-    clients = min(_CLIENTS, int(most)) if most.isdecimal() and int(most) else _CLIENTS
+    clients = _CLIENTS
+    if most.isdecimal() and int(most):
+        clients = min(_CLIENTS, int(most))
     found = of_record(plan.to_json(), Load("concurrency", _INPUT, _OUTPUT, clients))
     return summary(found) if found is not None else None
 

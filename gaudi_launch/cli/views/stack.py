@@ -179,7 +179,9 @@ def _minutes(low_seconds: float, high_seconds: float) -> str:
 
 
 def _gib(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    if value is None:
+        return "-"
+    return f"{value:.1f}"
 
 
 def show_written(planned: StackPlan) -> None:

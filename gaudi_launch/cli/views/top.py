@@ -324,7 +324,9 @@ def _joined(at: str, host: str, what: str, parts: Iterable[tuple[str, str]]) -> 
 
 
 def _plain(value: str) -> str:
-    return printable(value).replace(" ", "_") if value else "-"
+    if not value:
+        return "-"
+    return printable(value).replace(" ", "_")
 
 
 def _name(card: CardSample) -> str:

@@ -331,7 +331,9 @@ SERVICES: tuple[Column[ServiceSample], ...] = (
 
 def mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    if not known:
+        return None
+    return sum(known) / len(known)
 
 
 def total(values: Sequence[float | None]) -> float | None:
