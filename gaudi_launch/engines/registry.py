@@ -228,7 +228,9 @@ def demo_engine(name: str) -> str:
 
 def setup_name(word: str) -> str:
     """Return the engine that this value of ``setup`` means."""
-    return _RAY if word == _RAY_SETUP else _environment(word)
+    if word == _RAY_SETUP:
+        return _RAY
+    return _environment(word)
 
 
 def setup_image(name: str) -> str | None:

@@ -44,7 +44,9 @@ class ScalingOptions:
 def without_address(args: EngineArgs) -> tuple[list[str], str, int]:
     """Return an engine's arguments without --host and --port, and their address."""
     text = args.last("--port") or ""
-    port = int(text) if text.isascii() and text.isdigit() else 8000
+    port = 8000
+    if text.isascii() and text.isdigit():
+        port = int(text)
     host = args.last("--host") or "127.0.0.1"
     return list(args.without("--host", "--port", of_user=True).to_argv()), host, port
 

@@ -53,7 +53,9 @@ def stand_in_config(
 
     ``longest`` is the maximum length in tokens, ``cards`` divides the heads.
     """
-    heads = model.heads if model.heads and model.heads % cards == 0 else cards
+    heads = cards
+    if model.heads and model.heads % cards == 0:
+        heads = model.heads
     kv_heads = model.kv_heads or heads
     if heads % kv_heads:
         kv_heads = heads

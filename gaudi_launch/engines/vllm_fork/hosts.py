@@ -33,7 +33,9 @@ def two_nodes(spread: Spread) -> tuple[Setting, ...]:
         )
     values = {setting.name: setting.value for setting in reversed(spread.settings)}
     config = values.get("QUANT_CONFIG")
-    theirs = config if config is not None and "QUANT_CONFIG" in spread.own else ""
+    theirs = ""
+    if config is not None and "QUANT_CONFIG" in spread.own:
+        theirs = config
     # the guide pairs bf16kv with auto, and fp8kv with fp8_inc, which the single-node script sets
     if "fp8kv" not in theirs and not spread.measured:
         changed.append(Setting("--kv-cache-dtype", "auto", "option", "computed", reason, GUIDE))

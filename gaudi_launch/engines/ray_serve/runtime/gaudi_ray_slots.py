@@ -200,7 +200,9 @@ def members(session: int) -> list[int]:
 def start_time(pid: int) -> str | None:
     """Return the start time of a process in the kernel's ticks; None without one."""
     fields = _stat(pid)
-    return fields[19] if len(fields) > 19 else None
+    if len(fields) > 19:
+        return fields[19]
+    return None
 
 
 def _stat(pid: int) -> list[str]:

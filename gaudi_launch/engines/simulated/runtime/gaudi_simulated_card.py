@@ -269,7 +269,9 @@ class CardClock:
         waited.
         """
         now = self.now()
-        waited = now - self.free if continues and self.steps else 0.0
+        waited = 0.0
+        if continues and self.steps:
+            waited = now - self.free
         if waited > TOLERANCE_SECONDS:
             self.late += 1
             self.behind += waited
