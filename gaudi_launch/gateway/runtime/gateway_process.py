@@ -120,7 +120,9 @@ class Gateway:
             return "down", None
         phase, left = state.get("phase"), state.get("left_seconds")
         # a service that was ready and does not answer now
-        shown = str(phase) if isinstance(phase, str) and phase != "ready" else "down"
+        shown = "down"
+        if isinstance(phase, str) and phase != "ready":
+            shown = str(phase)
         usable = isinstance(left, int | float) and not isinstance(left, bool) and 0 <= left < 1e7
         return shown, float(left) if usable and isinstance(left, int | float) else None
 
