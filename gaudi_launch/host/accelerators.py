@@ -134,7 +134,9 @@ def power_range(product: str) -> PowerRange | None:
     Return None where no document states them.
     """
     facts = _document()["power_limits"].get(product)
-    return PowerRange(**facts) if facts is not None else None
+    if facts is None:
+        return None
+    return PowerRange(**facts)
 
 
 def memory_margin_mib() -> int:

@@ -71,7 +71,9 @@ def first(*numbers: int | None) -> int | None:
 
 def words(text: str | None) -> tuple[str, ...] | None:
     """Return the fields of a line; None stays None."""
-    return None if text is None else tuple(text.split())
+    if text is None:
+        return None
+    return tuple(text.split())
 
 
 def assignments(text: str) -> dict[str, str]:
@@ -117,7 +119,9 @@ def shm_mib(files: Files) -> int | None:
                 return None if total is None else total // 2048
             size = int(match[1])
             if match[2] == "%":
-                return None if total is None else total * size // 100 // 1024
+                if total is None:
+                    return None
+                return total * size // 100 // 1024
             return {"": size >> 20, "k": size >> 10, "m": size, "g": size << 10}[match[2]]
     return None
 

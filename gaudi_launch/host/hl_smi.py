@@ -219,7 +219,9 @@ class HlSmi:
         answer = self.ask(["-Q", "name", "-f", "csv"])
         rows = hl_smi_text.parse_csv(answer.text) if answer.problem is None else ()
         names = {row["name"] for row in rows if row.get("name", "").startswith("HL-")}
-        return names.pop() if len(names) == 1 else None
+        if len(names) != 1:
+            return None
+        return names.pop()
 
     def topo(self) -> tuple[Affinity, ...]:
         """Return CPU ranges and NUMA node by module."""

@@ -204,7 +204,9 @@ _KNOWN = frozenset(
 
 def _without_unit(cell: str) -> str:
     value = re.sub(r"\s+(?:MiB|W|C|%)$", "", cell)
-    return "" if value.upper() in ("N/A", "[N/A]") else value
+    if value.upper() in ("N/A", "[N/A]"):
+        return ""
+    return value
 
 
 def parse_topo(text: str) -> tuple[Affinity, ...]:

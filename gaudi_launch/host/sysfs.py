@@ -153,7 +153,9 @@ def read_meminfo(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
-        number = whole_number(value.split()[0]) if colon and value.split() else None
+        number = None
+        if colon and value.split():
+            number = whole_number(value.split()[0])
         if number is not None and name.split():
             found.setdefault(name.split()[-1], number)
     return found
