@@ -89,7 +89,10 @@ def needs_of(cards: int, host: Host, config: HostConfig, demand: PodDemand) -> P
     weights = demand.weights
     if weights is None:
         weights = _held(cards, host) * nodes
-    share = cards / len(host.cards) if cards and host.cards else 1 / 8
+    if cards and host.cards:
+        share = cards / len(host.cards)
+    else:
+        share = 1 / 8
     cpus = _cpus(cards, host, share)
     shm = shm_mib(cards)
     wanted = math.ceil(_MEMORY_FACTOR * weights / nodes / (1 << 30) + _MEMORY_BASE_GIB) * 1024 + shm

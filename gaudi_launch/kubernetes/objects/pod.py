@@ -60,7 +60,9 @@ def literal(text: str) -> str:
 
 def port_of(container: Container) -> int:
     """Return the port on which the engine listens inside its pod."""
-    return container.ports[0][1] if container.ports else 8000
+    if not container.ports:
+        return 8000
+    return container.ports[0][1]
 
 
 def knob(served: ServedModel, name: str, default: Any, form: Any = "block") -> Knob:
