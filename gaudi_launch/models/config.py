@@ -277,7 +277,9 @@ def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:
 def _layers(text: Mapping[str, Any]) -> int | None:
     """Return the number of layers. nemotron_h of 2026 lists their kinds only."""
     kinds = text.get("layers_block_type")
-    listed = len(kinds) if isinstance(kinds, list) and kinds else None
+    listed = None
+    if isinstance(kinds, list) and kinds:
+        listed = len(kinds)
     return _number(text, *_LAYER_KEYS) or listed
 
 

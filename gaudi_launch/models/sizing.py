@@ -231,7 +231,9 @@ def count_blocks(kv: float, block: int, rules: MemoryRules, step: int = BLOCK) -
     blocks = max(0, int(kv // block))
     if rules.spare_block:
         blocks = max(0, blocks - 1)
-    return blocks // step * step if rules.blocks_step else blocks
+    if rules.blocks_step:
+        return blocks // step * step
+    return blocks
 
 
 def concurrency(blocks: int, max_model_len: int, block: int = BLOCK) -> float:

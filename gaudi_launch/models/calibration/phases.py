@@ -350,7 +350,9 @@ def read_done(out: Path, now: Mapping[str, Any]) -> Done:
     except (OSError, ValueError, KeyError, TypeError) as error:
         _log.debug("the record of phases is not read: %s", error)
         return Done(now)
-    return done if done.about == dict(now) else Done(now)
+    if done.about == dict(now):
+        return done
+    return Done(now)
 
 
 def write_done(out: Path, done: Done) -> None:
