@@ -94,7 +94,9 @@ def unpack(pack: Path, target: Path, progress: Progress) -> None:
 
 def _first(tar: tarfile.TarFile, pack: Path) -> Manifest:
     member = tar.next()
-    content = tar.extractfile(member) if member is not None and member.isreg() else None
+    content = None
+    if member is not None and member.isreg():
+        content = tar.extractfile(member)
     if member is None or content is None or member.name != NAME or member.size > MOST_BYTES:
         raise LaunchError("offline.not_a_pack", ExitCode.USAGE, path=str(pack))
     return pack_manifest.read(content.read(), str(pack))
