@@ -62,7 +62,9 @@ class Load:
     @property
     def inside(self) -> int:
         """Return the sequences that run at once."""
-        return min(self.most, self.room) if self.room else self.most
+        if self.room:
+            return min(self.most, self.room)
+        return self.most
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,9 @@ def kind_of(shape: Shape, engine: Engine, batch: float) -> Kind:
         return Kind.MOE
     if engine != "static":
         return Kind.SERVED
-    return Kind.SMALL if batch <= SMALL_BATCH else Kind.DENSE
+    if batch <= SMALL_BATCH:
+        return Kind.SMALL
+    return Kind.DENSE
 
 
 @cache

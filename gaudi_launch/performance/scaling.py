@@ -176,4 +176,6 @@ def _parameters_of(name: str) -> float | None:
     """Return the number of parameters that a name such as QwQ-32B states."""
     words = name.replace("-", " ").replace("_", " ")
     found = re.search(r"(?<![\w.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![A-Za-z0-9])", words)
-    return float(found.group(1)) * 1e9 if found else None
+    if not found:
+        return None
+    return float(found.group(1)) * 1e9

@@ -279,7 +279,10 @@ class _Run:
                 now += self._prefill(batch)
                 self._spoke(batch, now)
             elif self.running:
-                until = arrivals[0][0] if arrivals and not self.closed else float("inf")
+                if arrivals and not self.closed:
+                    until = arrivals[0][0]
+                else:
+                    until = float("inf")
                 now = self._decode(now, until)
             else:
                 now = arrivals[0][0]

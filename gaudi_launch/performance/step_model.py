@@ -147,7 +147,9 @@ def rate_names(setup: Setup, shape: Shape) -> dict[str, str]:
     card, several = setup.generation, setup.cards > 1
     served = setup.engine != "static"
     latency = "latency.served" if served else "latency.static"
-    launch = f"launch.{card}" if setup.cards >= LAUNCH_CARDS and not served else ""
+    launch = ""
+    if setup.cards >= LAUNCH_CARDS and not served:
+        launch = f"launch.{card}"
     return {
         "peak": f"peak.{card}.{setup.math}",
         "peak_bf16": f"peak.{card}.bf16",
