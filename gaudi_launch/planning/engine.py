@@ -225,7 +225,9 @@ class Engine(ABC):
     @property
     def innermost(self) -> Engine:
         """Return the engine that runs the model: this one, or the inner one."""
-        return self if self.inner is None else self.inner.innermost
+        if self.inner is None:
+            return self
+        return self.inner.innermost
 
     def first(
         self, request: Request, placement: Placement, host: Host

@@ -360,7 +360,9 @@ def _full_name(name: str, table: OptionTable) -> str | None:
     if len(name) < 3:
         return None
     candidates = table.starting_with(name)
-    return candidates[0] if len(candidates) == 1 else None
+    if len(candidates) != 1:
+        return None
+    return candidates[0]
 
 
 def _find_short(word: str, table: OptionTable) -> Argument | None:

@@ -244,7 +244,9 @@ def _dtype(model: Model, decided: _DecidedOptions) -> str:
     if method:
         return method
     asked = decided.word("--dtype") or "auto"
-    return asked if asked in sizing.WEIGHT_BYTES else "bfloat16"
+    if asked not in sizing.WEIGHT_BYTES:
+        return "bfloat16"
+    return asked
 
 
 class _DecidedOptions:

@@ -22,7 +22,10 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 864
 def number(flag: str, text: str, least: int = 1, most: int = _MOST) -> int:
     """Return an integer within bounds. Raises LaunchError (USAGE)."""
     word = text.strip()
-    value = int(word) if word.isascii() and word.isdigit() and len(word) <= 10 else -1
+    if word.isascii() and word.isdigit() and len(word) <= 10:
+        value = int(word)
+    else:
+        value = -1
     if not least <= value <= most:
         raise LaunchError(
             "plan.number", ExitCode.USAGE, flag=flag, found=text, least=least, most=most

@@ -81,7 +81,9 @@ def _fits_file(argument: Argument, args: EngineArgs) -> bool:
 def _key(argument: Argument) -> str:
     """Return an option's name in a config file: ``model-loader-extra-config.key``."""
     name = argument.name.removeprefix("--")
-    return f"{name}.{argument.key}" if argument.key else name
+    if argument.key:
+        return f"{name}.{argument.key}"
+    return name
 
 
 def _as_yaml(entries: Mapping[str, str]) -> str:
