@@ -226,7 +226,9 @@ def _estimate(plan: Plan, use: cache_root.Use) -> Estimate | None:
 def _quant_config(plan: Plan) -> bytes | None:
     path = plan.command.env.get("QUANT_CONFIG")
     try:
-        return Path(path).read_bytes()[: 1 << 20] if path else None
+        if not path:
+            return None
+        return Path(path).read_bytes()[: 1 << 20]
     except OSError as error:
         _log.debug("the quantisation file is not read: %s", error)
         return None

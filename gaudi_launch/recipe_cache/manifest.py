@@ -118,7 +118,10 @@ def write_list(
         same = (
             before is not None and before[0] == status.st_size and before[2] == status.st_mtime_ns
         )
-        digest = before[1] if same and before is not None else checksum(folder / name)
+        if same and before is not None:
+            digest = before[1]
+        else:
+            digest = checksum(folder / name)
         lines.append(f"{name}\t{status.st_size}\t{digest}\t{status.st_mtime_ns}\n")
         total += status.st_size
         if progress is not None:

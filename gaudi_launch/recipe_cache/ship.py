@@ -346,6 +346,9 @@ def sync_command(root: Path, entry: CacheEntry, target: str) -> list[str]:
     if not host or host.startswith("-") or any(c.isspace() for c in target):
         raise LaunchError("cache.bad_target", ExitCode.USAGE, found=target)
     sources = [root / f"{entry.key}.json", root / f"{entry.key}.files", entry.folder]
-    destination = folder if colon and folder else str(root.absolute())
+    if colon and folder:
+        destination = folder
+    else:
+        destination = str(root.absolute())
     words = ["rsync", "-a", "--partial", "--mkpath", *(str(path.absolute()) for path in sources)]
     return [*words, f"{host}:{destination.rstrip('/')}/"]
