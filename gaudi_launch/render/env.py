@@ -88,4 +88,6 @@ def _fits_config(argument: Argument, args: EngineArgs) -> bool:
 def _vllm(interpreter: str) -> str:
     """Return vLLM's program, which is next to its interpreter."""
     folder = PurePosixPath(interpreter).parent
-    return "vllm" if str(folder) == "." else str(folder / "vllm")
+    if str(folder) == ".":
+        return "vllm"
+    return str(folder / "vllm")

@@ -173,7 +173,9 @@ def required(secrets: Sequence[str]) -> tuple[str, ...]:
 
 def container_name(service: str) -> str:
     """Return a service's name for docker and podman: two characters at least."""
-    return service if len(service) > 1 else f"service-{service}"
+    if len(service) > 1:
+        return service
+    return f"service-{service}"
 
 
 def visible(container: Container) -> dict[str, str]:

@@ -75,7 +75,9 @@ class UnitOptions:
         """Return the unit with which this one is started."""
         if self.target:
             return self.target
-        return "default.target" if self.user else "multi-user.target"
+        if self.user:
+            return "default.target"
+        return "multi-user.target"
 
     @property
     def owner(self) -> str:
