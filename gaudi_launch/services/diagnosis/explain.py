@@ -71,7 +71,9 @@ def _judged(service: ServiceRecord, exit_status: int | None) -> Explanation:
     if not written or outcome in ("not_started", "failed"):
         return _without_log(service, outcome)
     status = state.get("status") if exit_status is None else exit_status
-    known = status if isinstance(status, int) and not service.alive else exit_status
+    known = exit_status
+    if isinstance(status, int) and not service.alive:
+        known = status
     content = read_excerpt(path)
     found = diagnose(content.text, exit_status=known, outcome=outcome)
     found = _for_model(found, str(state.get("model") or "MODEL"))

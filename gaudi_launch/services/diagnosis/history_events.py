@@ -127,7 +127,9 @@ def _last_rise(
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    if not known:
+        return None
+    return sum(known) / len(known)
 
 
 def _largest(values: Sequence[float | None]) -> float | None:

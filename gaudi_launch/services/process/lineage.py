@@ -101,7 +101,9 @@ def _parent(pid: int) -> int | None:
     except OSError:
         return None
     fields = content.rpartition(b")")[2].split()
-    return int(fields[1]) if len(fields) > 1 else None
+    if len(fields) > 1:
+        return int(fields[1])
+    return None
 
 
 def _is_launcher(pid: int) -> bool:

@@ -103,7 +103,10 @@ class EngineProcess:
         write_files(self.command.files)
         adopt_orphans()
         prefix = bind_words(self.command) if self.bind else ()
-        cpus = usable_cpus(self.command) if self.bind and not prefix else ()
+        if self.bind and not prefix:
+            cpus = usable_cpus(self.command)
+        else:
+            cpus = ()
         environment = {**self.environment, **self.command.env}
         for name in self.command.unset:
             environment.pop(name, None)

@@ -72,7 +72,9 @@ class Recorder(Passing):
         answers = "ready_at" in self._state
         if answers:
             return log_phase if log_phase == "stopping" else "ready"
-        return "answering" if log_phase == "ready" else log_phase
+        if log_phase == "ready":
+            return "answering"
+        return log_phase
 
     def ready(self, readiness: Readiness) -> None:
         news = {"served": readiness.model, "answers": readiness.path, "no_chat": readiness.no_chat}
@@ -145,7 +147,9 @@ def remember(job: ServiceJob, progress: LaunchProgress) -> None:
     counted = sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_"))
     # TGI also numbers shapes that it skips, and reports at the end how many it warmed up
     logged = progress.facts.get("warmup_shapes", 0)
-    graphs = logged if isinstance(logged, int) and logged > 0 else counted
+    graphs = counted
+    if isinstance(logged, int) and logged > 0:
+        graphs = logged
     if not (isinstance(seconds, int | float) and seconds > 0 and graphs):
         return
     measured = Measured(
