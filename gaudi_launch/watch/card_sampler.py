@@ -168,7 +168,9 @@ class CardSampler:
     @property
     def files(self) -> Files | None:
         """Return the machine's files; None for a snapshot."""
-        return None if self._source is None else self._source.files()
+        if self._source is None:
+            return None
+        return self._source.files()
 
     @property
     def has_answer(self) -> bool:

@@ -286,7 +286,9 @@ def _ratio(percent: float | None) -> float | None:
 
 
 def _bytes(mib: int | None) -> float | None:
-    return None if mib is None else float(mib) * 2**20
+    if mib is None:
+        return None
+    return float(mib) * 2**20
 
 
 def _phase_seconds(phases: object) -> dict[str, float]:

@@ -58,7 +58,9 @@ class ServiceSampler:
     def counters(self, name: str) -> EngineCounters | None:
         """Return a service's counters; None when its engine does not answer."""
         engine = self._engines.get(name)
-        return None if engine is None else engine.now(self._clock())
+        if engine is None:
+            return None
+        return engine.now(self._clock())
 
     def _one(self, service: ServiceRecord) -> ServiceSample:
         base = from_record(service)
