@@ -130,7 +130,9 @@ class Mirrors:
         if not self.git:
             return {}
         before = environment.get("GIT_CONFIG_COUNT", "")
-        count = int(before) if before.isascii() and before.isdecimal() else 0
+        count = 0
+        if before.isascii() and before.isdecimal():
+            count = int(before)
         return {
             "GIT_CONFIG_COUNT": str(count + 1),
             f"GIT_CONFIG_KEY_{count}": f"url.{_with_slash(self.git)}.insteadOf",

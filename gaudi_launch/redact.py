@@ -101,7 +101,9 @@ def secret_kind(name: str) -> str:
         return "token"
     if last in ("auth", "masterauth"):
         return "auth"
-    return "signature" if last in ("signature", "sig") else ""
+    if last in ("signature", "sig"):
+        return "signature"
+    return ""
 
 
 def is_secret_name(name: str) -> bool:
@@ -128,7 +130,9 @@ def _token_kind(segments: list[str]) -> str:
             return "token"
         return ""
     if last.endswith("token"):
-        return "" if _MODEL_WORDS.intersection(others) else "token"
+        if _MODEL_WORDS.intersection(others):
+            return ""
+        return "token"
     if not any(segment.endswith("token") for segment in segments):
         return ""
     if last in ("id", "ids") or _MODEL_WORDS.intersection(others):
@@ -485,7 +489,9 @@ class _Scanner:
         quote = delimiter[-1]
         if delimiter in ('"', "'") and text.startswith(quote * 2, begin):
             end = text.find(quote * 3, begin + 2)
-            return (begin + 2, end) if end >= 0 else (begin + 2, last)
+            if end >= 0:
+                return (begin + 2, end)
+            return (begin + 2, last)
         if quote not in "\"'":
             end = text.find(delimiter, begin, last)
             return begin, end if end >= 0 else last
