@@ -148,7 +148,6 @@ def request_of(options: LaunchOptions) -> Request:
     """
     from gaudi_launch.app.options import to_request
     from gaudi_launch.planning.secret_args import with_secret_moved
-    from gaudi_launch.services.state import store
 
     for given, flag in ((options.modules, "-m"), (options.machine, "--machine")):
         if given is not None:
@@ -173,6 +172,7 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     from gaudi_launch.cluster.ssh import gather
     from gaudi_launch.cluster.steps import copies
     from gaudi_launch.planning.parse import number
+    from gaudi_launch.services.state import store
 
     request = request_of(options)
     hosts = members(words, request.python)
