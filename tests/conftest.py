@@ -12,7 +12,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.slow import SLOW
+from tests.support.slow import LONG_TESTS, SLOW
 from tests.support.turns import alone
 from tests.support.users import own_folders, plain_english
 
@@ -35,6 +35,15 @@ TESTS = Path(__file__).parent
 _ENGINE_BYTES = 8 << 30
 # the first of them installs vLLM: 150 s on an idle machine, 900 s have been seen on a busy one
 _ENGINE_SECONDS = 1500
+_SEVERAL_ATTEMPTS = pytest.mark.flaky(reruns=2, reruns_delay=2)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the modules alone that the short selection would only deselect."""
+    if config.option.markexpr != "quick" or not collection_path.is_relative_to(TESTS):
+        return None
+    inside = collection_path.relative_to(TESTS).as_posix()
+    return True if inside in SLOW or inside == "e2e" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,13 +56,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("e2e") is not None:
             item.add_marker(pytest.mark.timeout(_ENGINE_SECONDS))
-        elif item.path.relative_to(TESTS).as_posix() in SLOW:
+            item.add_marker(_SEVERAL_ATTEMPTS)
+        elif _module(item) in SLOW or item.get_closest_marker("slow") is not None:
             item.add_marker("slow")
-        elif item.get_closest_marker("slow") is None:
+            item.add_marker(_SEVERAL_ATTEMPTS)
+        elif f"{_module(item)}::{_function(item)}" in LONG_TESTS:
+            item.add_marker("slow")
+        else:
             item.add_marker("quick")
-        if item.get_closest_marker("quick") is None:
-            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=2))
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+
+
+def _module(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).as_posix()
+
+
+def _function(item: pytest.Item) -> str:
+    return item.name.partition("[")[0]
 
 
 @pytest.fixture(autouse=True)

@@ -1,16 +1,13 @@
-"""Test modules that take more than five seconds.
-
-They start processes or count a lot.
-
-All others, without those of e2e, are selected by `scripts/test.sh -m quick`.
-"""
+"""The tests that `scripts/test.sh -m quick` leaves out, beside those of e2e."""
 
 from __future__ import annotations
 
+# modules that take more than five seconds: they start processes or count a lot
 SLOW = frozenset(
     {
         "app/test_gateway.py",
         "app/test_model_setup.py",
+        "app/test_offline.py",
         "app/test_same_answers.py",
         "app/test_recommend.py",
         "app/test_saved_plan.py",
@@ -51,6 +48,7 @@ SLOW = frozenset(
         "cluster/test_ssh.py",
         "doctor/test_remedies.py",
         "engines/install/test_in_use.py",
+        "engines/install/test_switch.py",
         "engines/test_options_table.py",
         "engines/test_toy_engine.py",
         "engines/vllm_fork/test_reference.py",
@@ -78,5 +76,88 @@ SLOW = frozenset(
         "test_interrupt.py",
         "test_readme.py",
         "test_recorded_state.py",
+    }
+)
+
+# tests of other modules that count for more than half a second; they start no process that could
+# lose a race, so one attempt is enough
+LONG_TESTS = frozenset(
+    {
+        "app/test_engines_diff.py::test_the_same_version_has_no_difference",
+        "app/test_stack_goals.py::test_a_goal_gets_all_cards_that_other_models_leave",
+        "app/test_stack_goals.py::test_a_goal_that_cannot_be_met_names_its_line",
+        "app/test_stack_goals.py::test_a_rate_gets_the_fewest_cards_and_the_others_the_rest",
+        "app/test_stack_goals.py::test_goals_without_a_load_share_the_cards_alike",
+        "app/test_stack_render.py::test_a_gateway_whose_files_cannot_be_written_works_elsewhere",
+        "app/test_unknown_model.py::test_a_known_hub_id_is_not_warned_of",
+        "app/test_unknown_model.py::test_a_misspelled_hub_id_is_named_once_with_its_neighbour",
+        "bench/test_client.py::test_events_survive_any_cut",
+        "bench/test_client.py::test_no_json_ends_in_a_traceback",
+        "buckets/optimiser/test_goals.py::test_promises",
+        "buckets/test_bucket_file.py::test_the_plugin_keeps_every_line",
+        "capacity/test_latency_chart.py::test_every_figure_can_be_drawn",
+        "cli/commands/test_engines.py::test_the_plan_holds_the_bucket_file",
+        "cli/commands/test_inspect.py::test_what_the_hub_refuses_is_a_sentence",
+        "cli/commands/test_plan.py::test_a_plan_imports_nothing_that_runs_services",
+        "cli/commands/test_power.py::test_limits_are_set_and_restored",
+        "cli/commands/test_ray.py::test_a_config_names_no_file_that_only_serve_would_write",
+        "cli/commands/test_support.py::test_each_version_answers_with_its_evidence",
+        "cli/commands/test_support.py::test_fp8_weights_need_conversion_where_nothing_rescales_them",
+        "cli/views/test_doctor.py::test_the_screen_of_a_machine_with_failures",
+        "cli/views/test_plan.py::test_the_first_screen",
+        "cli/views/test_predicted.py::test_serve_prints_the_prediction_of_a_usual_load",
+        "cluster/test_steps.py::test_files_of_the_engine_lie_on_every_host",
+        "cluster/test_steps.py::test_wrong_input_is_a_sentence",
+        "doctor/test_checks.py::test_each_machine_gets_the_status_it_deserves",
+        "engines/ray_serve/test_engine.py::test_compiled_graphs_are_shared_with_the_engine_alone",
+        "engines/ray_serve/test_engine.py::test_no_set_of_two_or_four_crosses_a_link_group",
+        "engines/simulated/test_engine.py::test_a_folder_with_a_tokenizer_keeps_it_and_its_parsers",
+        "engines/simulated/test_engine.py::test_arguments_after_the_dashes_reach_the_executor",
+        "engines/simulated/test_engine.py::test_copies_need_the_cards_of_all",
+        "engines/simulated/test_engine.py::test_it_is_planned_as_vllm_gaudi",
+        "engines/simulated/test_engine.py::test_the_command_is_the_cpu_engines_server_with_our_executor",
+        "engines/test_engine_names.py::test_each_exception_is_still_one",
+        "engines/test_engine_names.py::test_no_engine_is_named_outside_its_package",
+        "engines/test_parsers.py::test_a_model_that_only_calls_tools_gets_no_reasoning_parser",
+        "engines/test_registry.py::test_plan_and_fit_take_the_same",
+        "engines/test_support.py::test_commands_refuse_with_exit_5",
+        "kubernetes/test_refusals.py::test_what_cannot_be_is_refused_before_a_file_is_written",
+        "models/fp8/test_measurements.py::test_no_document_is_a_traceback",
+        "planning/test_balanced_cards.py::test_a_large_model_gets_the_cards_on_which_users_do_not_wait",
+        "planning/test_balanced_cards.py::test_a_replica_of_ray_serve_gets_the_fewest_cards",
+        "planning/test_balanced_cards.py::test_a_small_model_gets_one_card",
+        "planning/test_balanced_cards.py::test_fp8_needs_fewer_cards",
+        "planning/test_balanced_cards.py::test_only_free_cards_are_chosen_from",
+        "planning/test_engine.py::test_no_module_reaches_a_member_of_an_engine_by_its_name",
+        "planning/test_exposure.py::test_an_open_address_without_a_key_is_reported_once",
+        "planning/test_fit.py::test_a_row_is_what_the_plan_says",
+        "planning/test_memory.py::test_a_shorter_context_is_named_when_it_helps",
+        "planning/test_memory.py::test_a_validated_model_that_is_not_here_has_its_memory",
+        "planning/test_memory.py::test_every_profile_fits_its_recommended_cards",
+        "planning/test_planner.py::test_the_same_input_gives_the_same_plan",
+        "planning/test_scale_out.py::test_more_cards_than_a_group_need_the_libraries",
+        "planning/test_secret_args.py::test_migrate_names_the_variable_and_never_the_value",
+        "planning/test_variable_table.py::test_an_exported_variable_that_the_engine_reads_is_a_setting",
+        "test_density.py::test_no_package_is_denser_than_recorded",
+        "test_layers.py::test_nothing_outside_cli_prints",
+        "test_logging.py::test_a_swallowed_failure_is_logged",
+        "test_logging.py::test_every_child_process_is_logged",
+        "test_man.py::test_groff_accepts_the_pages",
+        "test_messages.py::test_every_id_in_the_code_exists",
+        "test_profiles.py::test_a_plan_of_each_validated_model_knows_its_memory_without_the_hub",
+        "test_profiles.py::test_shipped_profile_is_good",
+        "test_redact.py::test_a_mebibyte_takes_seconds",
+        "test_redact.py::test_no_surrounding_text_lets_a_secret_through",
+        "test_reference.py::test_every_file_that_is_written_has_a_meaning",
+        "test_structure.py::test_every_public_class_has_a_name_of_its_own",
+        "test_structure.py::test_every_test_is_at_the_path_of_what_it_tests",
+        "test_structure.py::test_helpers_are_in_support",
+        "test_structure.py::test_no_module_has_the_name_of_another",
+        "test_structure.py::test_nothing_is_imported_from_a_test_or_a_conftest",
+        "test_words.py::test_docstrings_and_comments_use_plain_words",
+        "test_words.py::test_docstrings_open_with_a_noun_phrase_or_an_imperative",
+        "test_words.py::test_texts_in_the_code_use_plain_words",
+        "test_words.py::test_the_first_line_of_a_docstring_is_short_and_imperative",
+        "watch/test_exporter.py::test_a_page_of_a_thousand_services_takes_less_than_a_second",
     }
 )
