@@ -86,18 +86,17 @@ class BucketTable:
 
     def find(self, batch: int, query: int, context: int) -> Bucket | None:
         """Return the bucket of a shape, or None if no bucket is large enough."""
-        indices = [
-            bisect_left(axis, value)
-            for axis, value in zip(self._axes, (batch, query, context), strict=True)
-        ]
-        sizes = [len(axis) for axis in self._axes]
-        if any(index == size for index, size in zip(indices, sizes, strict=True)):
+        batches, queries, contexts = self._axes
+        i = bisect_left(batches, batch)
+        j = bisect_left(queries, query)
+        k = bisect_left(contexts, context)
+        if i == len(batches) or j == len(queries) or k == len(contexts):
             return None
-        if sizes[0] * sizes[1] * sizes[2] > _TABLE_CELLS:
-            return self._scan(batch, query, context)
         if self._cells is None:
-            self._cells = self._fill(sizes)
-        index = self._cells[(indices[0] * sizes[1] + indices[1]) * sizes[2] + indices[2]]
+            if len(batches) * len(queries) * len(contexts) > _TABLE_CELLS:
+                return self._scan(batch, query, context)
+            self._cells = self._fill([len(axis) for axis in self._axes])
+        index = self._cells[(i * len(queries) + j) * len(contexts) + k]
         if index < len(self.buckets):
             return self.buckets[index]
         return None
