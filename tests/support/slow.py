@@ -1,4 +1,4 @@
-"""The tests that `scripts/test.sh -m quick` leaves out, beside those of e2e."""
+"""Tests that `-m quick` leaves out, in addition to those of e2e."""
 
 from __future__ import annotations
 
