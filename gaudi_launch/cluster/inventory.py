@@ -21,6 +21,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 # would touch
 _TARGET = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9_][A-Za-z0-9._:-]*", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,14}", re.ASCII)
+# "a=simulated:hls2+busy=0" and what continues it: "1+hot=2"
+_MODULES_BEFORE = re.compile(r"[^=]*=simulated:.*=[0-9,]+", re.ASCII)
+_MORE_MODULES = re.compile(r"[0-9]+(\+.*)?", re.ASCII)
 _MOST_BYTES = 1 << 20
 _MOST_HOSTS = 1024
 _FIELDS = {"name", "ssh", "address", "interface", "snapshot", "python", "enter", "launcher"}
@@ -57,14 +60,27 @@ class Member:
 def parse_hosts(text: str, python: str | None = None, enter: str = "") -> tuple[Member, ...]:
     """Return the hosts of ``h1,user@h2``.
 
-    ``=SNAPSHOT`` after a host names the file of its facts. Raises LaunchError (USAGE).
+    ``=SNAPSHOT`` after a host names the file of its facts, or a simulated machine, whose modules
+    have commas, too. Raises LaunchError (USAGE).
     """
     common = {**({"python": python} if python else {}), **({"enter": enter} if enter else {})}
     rows = []
-    for word in text.split(","):
-        target, equals, snapshot = word.strip().partition("=")
+    for word in _host_words(text):
+        target, equals, snapshot = word.partition("=")
         rows.append({"ssh": target, **({"snapshot": snapshot} if equals else {}), **common})
     return _members(rows, "--hosts")
+
+
+def _host_words(text: str) -> list[str]:
+    """Return the hosts between commas; ``simulated:hls2+busy=0,1`` is one of them."""
+    found: list[str] = []
+    for word in text.split(","):
+        continues = bool(found) and _MODULES_BEFORE.fullmatch(found[-1]) is not None
+        if continues and _MORE_MODULES.fullmatch(word):
+            found[-1] += f",{word}"
+        else:
+            found.append(word.strip())
+    return found
 
 
 def read_inventory(path: Path, python: str | None = None, enter: str = "") -> tuple[Member, ...]:

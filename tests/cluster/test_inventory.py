@@ -31,6 +31,28 @@ def test_words() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=simulated:hls2+busy=0,1", [("a", "simulated:hls2+busy=0,1")]),
+        (
+            "a=simulated:hls2+busy=0,1+hot=2,b=simulated:gaudi2e-8",
+            [("a", "simulated:hls2+busy=0,1+hot=2"), ("b", "simulated:gaudi2e-8")],
+        ),
+        (
+            "a=simulated:hls2+hot=2+busy=0,1,7, 10.0.0.2",
+            [("a", "simulated:hls2+hot=2+busy=0,1,7"), ("10.0.0.2", None)],
+        ),
+        ("a=simulated:hls2,7", [("a", "simulated:hls2"), ("7", None)]),
+        ("a=file=1,7", [("a", "file=1"), ("7", None)]),
+    ],
+)
+def test_modules_of_a_simulated_machine_have_commas(
+    text: str, expected: list[tuple[str, str | None]]
+) -> None:
+    assert [(member.ssh, member.snapshot) for member in parse_hosts(text)] == expected
+
+
 def test_a_file(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text(

@@ -496,3 +496,12 @@ def test_the_logs_of_a_failed_ray_are_kept(
     for _ in range(4):
         start(1)
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_the_router_serves_the_paths_of_the_gateway() -> None:
+    """It runs alone inside Ray, so it has a copy of the list."""
+    from gaudi_ray_router import PATHS
+
+    from gaudi_launch.gateway import haproxy_config
+
+    assert haproxy_config.PATHS == PATHS
