@@ -21,9 +21,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 # would touch
 _TARGET = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9_][A-Za-z0-9._:-]*", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,14}", re.ASCII)
-# "a=simulated:hls2+busy=0" and what continues it: "1+hot=2"
-_MODULES_BEFORE = re.compile(r"[^=]*=simulated:.*=[0-9,]+", re.ASCII)
-_MORE_MODULES = re.compile(r"[0-9]+(\+.*)?", re.ASCII)
+# "a=simulated:hls2+busy=0,1", and with more variants after the last number
+_MODULES = re.compile(r"[^=]*=simulated:.*=[0-9,]+,[0-9]+(\+.*)?", re.ASCII)
 _MOST_BYTES = 1 << 20
 _MOST_HOSTS = 1024
 _FIELDS = {"name", "ssh", "address", "interface", "snapshot", "python", "enter", "launcher"}
@@ -73,11 +72,12 @@ def parse_hosts(text: str, python: str | None = None, enter: str = "") -> tuple[
 
 def _host_words(text: str) -> list[str]:
     """Return the hosts between commas; ``simulated:hls2+busy=0,1`` is one of them."""
-    found: list[str] = []
-    for word in text.split(","):
-        continues = bool(found) and _MODULES_BEFORE.fullmatch(found[-1]) is not None
-        if continues and _MORE_MODULES.fullmatch(word):
-            found[-1] += f",{word}"
+    first, *others = text.split(",")
+    found = [first.strip()]
+    for word in others:
+        joined = f"{found[-1]},{word}"
+        if _MODULES.fullmatch(joined):
+            found[-1] = joined
         else:
             found.append(word.strip())
     return found

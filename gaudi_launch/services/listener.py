@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
+import socket
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gaudi_launch.planning.engine_args import positional_model, split_argv
@@ -14,6 +16,7 @@ _log = logging.getLogger(__name__)
 
 _SERVED = "--served-model-name"
 _EVERYWHERE = ("0.0.0.0", "::")
+_CONNECT_SECONDS = 1.0
 
 
 def address(url: str) -> tuple[str, int]:
@@ -48,28 +51,65 @@ def other_service_at(host: str, port: int, folder: Path) -> str | None:
     Return None when none is known to. ``folder`` is that of the calling service. Sockets of other
     users, of containers and of other hosts are not visible.
     """
+    from gaudi_launch.services.state.orphans import is_of, service_of
+
+    others = []
+    for pid in _listeners((host, *_EVERYWHERE), port):
+        service = service_of(pid)
+        if service is None:
+            continue
+        if is_of(pid, service, folder):
+            return None
+        others.append(Path(service).name)
+    return next(iter(others), None)
+
+
+def stranger_at(host: str, port: int, folder: Path) -> str:
+    """Return the process that has taken the address of a service: ``command [pid]``.
+
+    Return "" while no process accepts connections there, or one of the service does. ``folder``
+    is that of the service, whose launcher calls this. An engine that has bound its address and does
+    not listen yet can lose it so (Linux 6.8:net/ipv4/inet_connection_sock.c
+    inet_csk_listen_start). Processes of other users are not visible.
+    """
     import psutil
 
     from gaudi_launch.services.state.orphans import is_of, service_of
+
+    if not _accepts(host, port):
+        return ""
+    found = ""
+    try:
+        mine = {child.pid for child in psutil.Process().children(recursive=True)}
+        # a socket for all addresses of IPv6 may leave those of IPv4 free
+        for pid in _listeners((host, "0.0.0.0"), port):
+            if pid in mine or is_of(pid, service_of(pid) or "/", folder):
+                return ""
+            found = f"{psutil.Process(pid).name()} [{pid}]"
+    except psutil.Error as error:
+        _log.debug("the process at the address is not known: %s", error)
+    return found
+
+
+def _accepts(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+        return True
+    return False
+
+
+def _listeners(hosts: Sequence[str], port: int) -> Iterator[int]:
+    """Yield the visible processes that listen on a port of one of these addresses."""
+    import psutil
 
     try:
         connections = psutil.net_connections(kind="tcp")
     except (psutil.Error, OSError) as error:
         _log.debug("the connections are not known: %s", error)
-        return None
-    others = []
+        return
     for connection in connections:
-        local = connection.laddr
         if connection.status != psutil.CONN_LISTEN or connection.pid is None:
             continue
-        if not local or local.port != port:
-            continue
-        if local.ip.removeprefix("::ffff:") not in (host, *_EVERYWHERE):
-            continue
-        service = service_of(connection.pid)
-        if service is None:
-            continue
-        if is_of(connection.pid, service, folder):
-            return None
-        others.append(Path(service).name)
-    return others[0] if others else None
+        local = connection.laddr
+        if local.port == port and local.ip.removeprefix("::ffff:") in hosts:
+            yield connection.pid

@@ -23,7 +23,7 @@ from gaudi_launch.services.containers import remover
 from gaudi_launch.services.diagnosis.diagnose import Diagnosis, diagnose
 from gaudi_launch.services.diagnosis.endings import ended
 from gaudi_launch.services.diagnosis.failure import judged_log
-from gaudi_launch.services.listener import address, other_service_at, served_names
+from gaudi_launch.services.listener import address, other_service_at, served_names, stranger_at
 from gaudi_launch.services.log import kernel_log
 from gaudi_launch.services.log.rotate import put_aside
 from gaudi_launch.services.process import sockets
@@ -138,6 +138,7 @@ class _Lives:
             tgi=job.api == "generate",
             names=served_names(job.command.argv),
             owner=partial(other_service_at, *address(job.url), folder),
+            stranger=_stranger(job, folder),
             warmup=warmup_items(folder),
             health_only=job.health_only,
         )
@@ -161,6 +162,16 @@ class _Lives:
         )
         self.recorder.again(self.restarts, seconds)
         self.signals.wait(seconds)
+
+
+def _stranger(job: ServiceJob, folder: Path) -> Callable[[], str]:
+    """Return what names another process at a job's address.
+
+    The socket of a container is that of the container engine's process.
+    """
+    if job.container:
+        return str
+    return partial(stranger_at, *address(job.url), folder)
 
 
 def warmup_items(folder: Path) -> dict[str, int]:

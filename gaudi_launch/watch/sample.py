@@ -45,6 +45,7 @@ class ServiceSample:
     Rates are over the last seconds; ``ttft_seconds`` and ``tpot_seconds`` are means over them.
     ``kv_use`` is a share from 0 to 1. ``tokens_per_second`` are generated ones. ``power_w`` is the
     sum of its cards, ``joules_per_token`` that sum divided by the generated tokens per second.
+    ``simulated``: its cards are.
     """
 
     name: str
@@ -72,6 +73,7 @@ class ServiceSample:
     power_w: float | None = None
     joules_per_token: float | None = None
     error: str | None = None
+    simulated: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class HostSample:
     """One host.
 
     ``at`` is the time of the sample (Unix seconds). ``problem`` is the reason for which the host,
-    or its hl-smi, does not answer; ``answers`` is False for a host that does not.
+    or its hl-smi, does not answer; ``answers`` is False for a host that does not. ``simulated``:
+    its cards and CPUs are.
     """
 
     host: str
@@ -114,6 +117,7 @@ class HostSample:
     services: tuple[ServiceSample, ...] = ()
     nodes: tuple[NodeSample, ...] = ()
     disks: tuple[DiskSample, ...] = ()
+    simulated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the sample for programs."""

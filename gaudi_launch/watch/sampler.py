@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from gaudi_launch.host.machine import SIMULATED
 from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.state.registry import ServiceRecord, services
 from gaudi_launch.watch.card_sampler import PATIENT_SECONDS, CardSampler
@@ -30,7 +31,7 @@ class Sampler:
         Raises LaunchError (USAGE) for an unknown name.
         """
         self._found = found
-        self._simulated = machine is not None
+        self._elsewhere = machine is not None
         self._cards = CardSampler(machine, clock, wait_seconds)
         self._services = ServiceSampler(clock)
         self._system = SystemSampler(clock)
@@ -52,7 +53,8 @@ class Sampler:
             services=tuple(with_power(service, cards) for service in known),
             nodes=self._system.nodes(files, host.numa_nodes) if files is not None else (),
             # disks are this machine's, whatever machine is simulated
-            disks=() if self._simulated else self._system.disks(),
+            disks=() if self._elsewhere else self._system.disks(),
+            simulated=host.origin.startswith(SIMULATED),
         )
 
     @property

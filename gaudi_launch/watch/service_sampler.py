@@ -146,6 +146,7 @@ def from_record(service: ServiceRecord) -> ServiceSample:
         restarts=_count(state, "restarts"),
         run_time_compiles=_count(state, "run_time_compiles"),
         error=None if service.alive else service.error or None,
+        simulated=state.get("simulated") is True,
     )
 
 

@@ -5,24 +5,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import card_locks
 from gaudi_launch.services import preflight
-from gaudi_launch.services.listener import other_service_at, served_names
+from gaudi_launch.services.listener import other_service_at, served_names, stranger_at
 from gaudi_launch.services.probe import port_free
 from gaudi_launch.services.state import registry, store
 from gaudi_launch.services.state.orphans import MARK
 from gaudi_launch.services.state.reservation import check_address, reserve_address
 from gaudi_launch.services.state.reservation import free_port as next_free
 from tests.support.processes import free_port
+from tests.support.waiting import until
 
 __all__ = ["free_port"]
 
@@ -99,6 +102,43 @@ def test_the_service_that_listens(two: tuple[Path, Path], free_port: int) -> Non
         assert other_service_at("127.0.0.1", free_port, mine) == "b"
         with listening(free_port + 1, mine):
             assert other_service_at("127.0.0.1", free_port, mine) == "b"
+
+
+def test_a_stranger_has_the_address_only_while_the_service_does_not(
+    two: tuple[Path, Path], free_port: int
+) -> None:
+    mine, _ = two
+    assert stranger_at("127.0.0.1", free_port, mine) == ""
+    with listening(free_port, mine):
+        assert stranger_at("127.0.0.1", free_port, mine) == ""
+    # a child of the launcher is the engine's, also without the mark
+    with listening(free_port, None):
+        assert stranger_at("127.0.0.1", free_port, mine) == ""
+    with orphan(free_port, "127.0.0.1") as pid:
+        assert stranger_at("127.0.0.1", free_port, mine).endswith(f" [{pid}]")
+        assert stranger_at("127.0.0.2", free_port, mine) == ""
+    with orphan(free_port, "0.0.0.0") as pid:
+        assert stranger_at("127.0.0.1", free_port, mine).endswith(f" [{pid}]")
+
+
+@contextmanager
+def orphan(port: int, host: str) -> Iterator[int]:
+    """A process that listens and is no child of this one."""
+    start = (
+        "import os, subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, *sys.argv[1:]], stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()\n"
+        "print(child.pid, flush=True)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    words = [sys.executable, "-c", start, "-c", LISTEN, host, str(port)]
+    done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    pid = int(done.stdout)
+    try:
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not psutil.pid_exists(pid), "the end of the process")
 
 
 def test_an_address_is_reserved_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ def run_line(run: Mapping[str, Any]) -> str:
     ``run`` is the object of `services.run_record.RunRecord`.
     """
     behind, busy = run["behind_seconds"], run["busy_seconds"]
-    host = "-"
+    host = text("simulated.host_unknown")
     if run["host_ms_per_step"] is not None:
         host = text("simulated.host", ms=f"{run['host_ms_per_step']:.1f}", batch=run["batch"])
     return text(

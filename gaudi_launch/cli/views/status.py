@@ -43,6 +43,7 @@ def to_json(status: ServiceStatus) -> dict[str, Any]:
             key: plan.get(key)
             for key in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")
         },
+        "simulated": service.state.get("simulated") is True,
         "simulated_run": status.run.to_json() if status.run is not None else None,
         "folder": str(service.folder),
         **found,
@@ -108,9 +109,12 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
         if estimated:
             expected = f"{clock(estimated['low'])} - {clock(estimated['high'])}"
         measured = "-" if warmup["seconds"] is None else clock(warmup["seconds"])
+        id = "services.warmup"
+        if document["simulated"]:
+            id = "services.warmup_simulated"
         say(
             "warmup",
-            text("services.warmup", graphs=warmup["graphs"], measured=measured, estimated=expected),
+            text(id, graphs=warmup["graphs"], measured=measured, estimated=expected),
         )
     say("compiles", document["run_time_compiles"] or None)
     if document["simulated_run"]:

@@ -17,7 +17,6 @@ from gaudi_launch.cli.views.top_columns import (
     DIM,
     HOSTS,
     PLAIN,
-    SERVICES,
     TITLE,
     WARN,
     Cell,
@@ -31,6 +30,7 @@ from gaudi_launch.cli.views.top_columns import (
     number,
     phase_of,
     seconds,
+    service_columns,
     shown_columns,
     title_of,
 )
@@ -69,6 +69,8 @@ def _title(state: TopState, width: int) -> Line:
         name = text("watch.reading")
     elif len(hosts) == 1:
         name = " ".join(part for part in (hosts[0].host, hosts[0].product) if part)
+        if hosts[0].simulated:
+            name = text("watch.simulated_name", name=name)
     else:
         name = text(
             "watch.hosts_count", count=len(hosts), silent=sum(not host.answers for host in hosts)
@@ -175,12 +177,11 @@ def _sections(state: TopState, width: int, height: int, look: Look) -> list[Line
             HOSTS, [Row(host, host) for host in state.hosts], width, look, several=True
         )
     cards = [Row(*pair) for pair in state.cards()]
-    parts["cards"] = _table(CARDS, cards, width, look, several=several) or [
-        [Cell(text("watch.no_cards"), DIM)]
-    ]
+    parts["cards"] = _table(CARDS, cards, width, look, several=several) or _nothing(state, "cards")
     services = [Row(*pair) for pair in state.services()]
-    table = _table(SERVICES, services, width, look, several=several)
-    parts["services"] = table or [[Cell(text("watch.no_services"), DIM)]]
+    columns = service_columns(row.item for row in services)
+    table = _table(columns, services, width, look, several=several)
+    parts["services"] = table or _nothing(state, "services")
     if services:
         state.chosen()
         chosen = parts["services"][state.selected + 1]
@@ -195,6 +196,13 @@ def _sections(state: TopState, width: int, height: int, look: Look) -> list[Line
         first = state.selected if name == "services" else 0
         found += [*([[Cell("")]] if found else []), *_cut(part, size, first)]
     return found
+
+
+def _nothing(state: TopState, section: str) -> list[Line]:
+    """Return the only line of a section without rows."""
+    if state.filter:
+        return [[Cell(text(f"watch.no_{section}_match", filter=state.filter), DIM)]]
+    return [[Cell(text(f"watch.no_{section}"), DIM)]]
 
 
 def shares(needs: Sequence[int], room: int) -> list[int]:
@@ -341,6 +349,7 @@ def _host_parts(host: HostSample) -> Iterable[tuple[str, str]]:
         yield "hugepages_free", _sum([node.hugepages_free for node in host.nodes])
     for disk in host.disks:
         yield f"{disk.use}_free", f"{disk.free_bytes / 2**30:.0f}GiB"
+    yield "simulated", _yes_no(host.simulated)
 
 
 def _card_parts(card: CardSample) -> Iterable[tuple[str, str]]:
@@ -365,6 +374,11 @@ def _service_parts(service: ServiceSample) -> Iterable[tuple[str, str]]:
     yield "compiles", number(service.run_time_compiles)
     yield "restarts", number(service.restarts)
     yield "power", number(service.power_w, "{:.0f}W")
+    yield "simulated", _yes_no(service.simulated)
+
+
+def _yes_no(value: bool) -> str:
+    return ("no", "yes")[value]
 
 
 def painted(line: Line, codes: Callable[[str], str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -302,9 +302,23 @@ def _left(row: Row[ServiceSample], look: Look, width: int) -> Cell:
     return Cell(text("watch.left", minutes=f"{int(left) // 60}:{int(left) % 60:02}"))
 
 
+def service_columns(services: Iterable[ServiceSample]) -> tuple[Column[ServiceSample], ...]:
+    """Return the columns of services: one more where cards of some are simulated."""
+    if any(service.simulated for service in services):
+        return SERVICES
+    return tuple(column for column in SERVICES if column.title != "simulated")
+
+
+def _simulated(row: Row[ServiceSample], look: Look, width: int) -> Cell:
+    if not row.item.simulated:
+        return Cell("")
+    return Cell(title_of("simulated"), WARN)
+
+
 SERVICES: tuple[Column[ServiceSample], ...] = (
     Column("host", 10, lambda row, look, width: Cell(row.host.host), right=False),
     Column("service", 11, lambda row, look, width: Cell(row.item.name), right=False, grow=True),
+    Column("simulated", 3, _simulated, right=False),
     Column("phase", 14, lambda row, look, width: phase_of(row.item), right=False),
     Column("left", 6, _left, from_width=100),
     Column("requests", 6, _requests),
@@ -349,7 +363,14 @@ def faults(host: HostSample) -> int:
 
 
 def host_state(host: HostSample) -> Cell:
-    """Return whether a host answers, and its faults."""
+    """Return whether a host answers, whether it is simulated, and its faults."""
+    state = _host_state(host)
+    if not host.simulated:
+        return state
+    return Cell(text("watch.simulated_state", state=state.text), state.style)
+
+
+def _host_state(host: HostSample) -> Cell:
     if not host.answers:
         return Cell(host.problem or text("watch.host_off"), BAD)
     count = faults(host)

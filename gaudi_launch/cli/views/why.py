@@ -26,6 +26,7 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
         "note": explanation.note.render() if explanation.note else None,
         "causes": _documents(found.causes, explanation.content),
         "findings": _documents(found.findings, explanation.content),
+        "simulated": explanation.simulated,
         "history": [{"id": event.id, "message": event.render()} for event in explanation.history],
     }
 
@@ -68,6 +69,8 @@ def _put_history(explanation: Explanation, say: Callable[[str], None]) -> None:
 def _put(explanation: Explanation, say: Callable[[str], None]) -> None:
     found, content = explanation.found, explanation.content
 
+    if explanation.simulated:
+        say(text("diagnose.simulated"))
     if explanation.note is not None:
         say(explanation.note.render())
     phase = text(f"serve.phase_{found.phase}")

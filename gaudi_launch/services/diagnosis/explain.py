@@ -28,7 +28,8 @@ _NOTHING = Excerpt("", 0)
 class Explanation:
     """A judged log. ``note`` is a service's own record, ``content`` the log.
 
-    ``history`` states what began in the service's last day, and when.
+    ``history`` states what began in the service's last day, and when. ``simulated``: the service's
+    cards are.
     """
 
     log: str
@@ -36,6 +37,7 @@ class Explanation:
     content: Excerpt
     note: Message | None = None
     history: tuple[Message, ...] = ()
+    simulated: bool = False
 
 
 def explain_log(path: Path | None, exit_status: int | None) -> Explanation:
@@ -60,7 +62,9 @@ def explain_service(service: ServiceRecord, exit_status: int | None = None) -> E
     explained = _judged(service, exit_status)
     began = service.state.get("began")
     since = float(began) if isinstance(began, int | float) else 0.0
-    return replace(explained, history=tuple(events(points(read_rows(service.folder, since)))))
+    history = tuple(events(points(read_rows(service.folder, since))))
+    simulated = service.state.get("simulated") is True
+    return replace(explained, history=history, simulated=simulated)
 
 
 def _judged(service: ServiceRecord, exit_status: int | None) -> Explanation:

@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 _TURN_SECONDS = 0.1
 _CALM_SECONDS = 1.0
 _PROBE_EVERY_SECONDS = 1.0
+# all sockets of the machine are read for it
+_STRANGER_EVERY_SECONDS = 5.0
 _MOST_READ_BYTES = 1 << 20
 _MOST_PIECES = 16
 
@@ -53,7 +55,8 @@ class EngineJob:
     ``environment`` is what the engine inherits. ``after`` is called once with the engine's exit
     status when its processes are gone: it removes what they left. ``tgi``: the server has TGI's
     API. ``names`` are those that the engine answers under, where they are known; ``owner`` names
-    another service that listens at its address; ``warmup`` are the planned items of each warm-up
+    another service that listens at its address, ``stranger`` another process that does while none
+    of the service does; ``warmup`` are the planned items of each warm-up
     phase. ``health_only``: it is ready when /health answers.
     """
 
@@ -69,6 +72,7 @@ class EngineJob:
     tgi: bool = False
     names: tuple[str, ...] = ()
     owner: Callable[[], str | None] = lambda: None
+    stranger: Callable[[], str] = lambda: ""
     warmup: Mapping[str, int] = field(default_factory=dict)
     health_only: bool = False
 
@@ -177,6 +181,8 @@ class Supervisor:
                 return EngineOutcome("stuck", status, progress, detail=f"{now - last:.0f}")
             if not self._ready:
                 self._look_ready(now)
+            if self._prober.stranger:
+                return self._displaced(self._prober.stranger, now - last)
             # an engine that answers is followed at a small share of one CPU for days
             self._signals.wait(_CALM_SECONDS if self._ready else _TURN_SECONDS)
 
@@ -196,14 +202,22 @@ class Supervisor:
             return
         self._noted = found
         names = ", ".join(self._job.names) or "-"
+        self._log(f"{self._job.url} is answered by another server ({found}); expected {names}")
+
+    def _displaced(self, stranger: str, seconds: float) -> EngineOutcome:
+        """End an engine whose address another process has: it would wait for ever."""
+        self._log(f"[Errno 98] Address already in use: {self._job.url} is that of {stranger}")
+        self._watcher.ending(None)
+        status = self._end()
+        self._read()
+        return EngineOutcome("stuck", status, self._follower.progress, detail=f"{seconds:.0f}")
+
+    def _log(self, line: str) -> None:
         with (
             best_effort(_log, "write a note into the log of the engine"),
             self._job.log.open("a", encoding="utf-8") as log,
         ):
-            log.write(
-                f"gaudi-launch: {self._job.url} is answered by another server ({found}); "
-                f"expected {names}\n"
-            )
+            log.write(f"gaudi-launch: {line}\n")
 
     def _stop(self) -> EngineOutcome:
         number = self._signals.take()
@@ -278,10 +292,15 @@ def _unfinished(content: bytes) -> int:
 
 
 class _Prober:
-    """Probes the engine in a thread: a slow answer must not delay signals."""
+    """Probes the engine in a thread: a slow answer must not delay signals.
+
+    ``stranger`` is the process that has the engine's address, "" while none is known.
+    """
 
     def __init__(self, job: EngineJob) -> None:
         self._job = job
+        self.stranger = ""
+        self._next_stranger = 0.0
         self._thread: threading.Thread | None = None
         self._answer: Readiness | None = None
         self._next = 0.0
@@ -307,4 +326,8 @@ class _Prober:
         other = job.owner() if answer.ready else None
         if other is not None:
             answer = Readiness(False, OTHER, f"service {other}", answer.model)
-        self._answer = answer
+        if answer.ready or time.monotonic() >= self._next_stranger:
+            self._next_stranger = time.monotonic() + _STRANGER_EVERY_SECONDS
+            self.stranger = job.stranger()
+        if not self.stranger:
+            self._answer = answer

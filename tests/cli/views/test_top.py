@@ -125,7 +125,7 @@ def test_a_pipe_gets_a_line_for_each_thing() -> None:
     shown = plain_lines([HOST, SILENT])
     assert shown[0] == (
         "08:00:00 gaudi-7 host state=4_cards_with_faults cpu0=31% cpu1=- hugepages_free=14900 "
-        "recipes_free=40GiB state_free=8GiB"
+        "recipes_free=40GiB state_free=8GiB simulated=no"
     )
     assert shown[1] == (
         "08:00:00 gaudi-7 card 0 use=87% hbm=88473/98304MiB power=480/600W temperature=64C "
@@ -137,9 +137,36 @@ def test_a_pipe_gets_a_line_for_each_thing() -> None:
     )
     assert shown[9] == (
         "08:00:00 gaudi-7 service qwen phase=ready running=24 waiting=3 tokens/s=612.4 "
-        "ttft=384ms tpot=27ms kv=97% preemptions=12 compiles=0 restarts=1 power=960W"
+        "ttft=384ms tpot=27ms kv=97% preemptions=12 compiles=0 restarts=1 power=960W simulated=no"
     )
-    assert shown[-1] == "08:00:00 gaudi-9 host state=no_answer_for_5_s"
+    assert shown[-1] == "08:00:00 gaudi-9 host state=no_answer_for_5_s simulated=no"
+
+
+@pytest.mark.parametrize("width", [79, 120])
+def test_simulated_cards_never_pass_for_cards(width: int) -> None:
+    services = (replace(HOST.services[0], simulated=True), HOST.services[1])
+    host = replace(HOST, simulated=True, services=services)
+    shown = screen(state_of(host), width, 24).splitlines()
+    assert shown[0].startswith("gaudi-launch top  gaudi-7 gaudi2 (simulated)")
+    (titles,) = (line.split() for line in shown if line.startswith("service "))
+    (row,) = (line.split() for line in shown if line.startswith("qwen "))
+    assert titles[1] == row[1] == "sim"
+    table = screen(state_of(host, SILENT), width, 24).splitlines()
+    assert next(line for line in table if line.startswith("gaudi-7 ")).count("simulated: ") == 1
+    piped = plain_lines([host])
+    assert [line.rpartition(" ")[2] for line in (piped[0], *piped[9:11])] == [
+        "simulated=yes",
+        "simulated=yes",
+        "simulated=no",
+    ]
+
+
+def test_a_filter_that_shows_nothing_is_named() -> None:
+    state = state_of(HOST)
+    state.filter = "zz"
+    shown = screen(state, 80, 24).splitlines()
+    assert "No card matches the filter zz." in shown
+    assert "No service matches the filter zz." in shown
 
 
 def test_the_json_has_every_field() -> None:

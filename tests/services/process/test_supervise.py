@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.planning.plan import Command
+from gaudi_launch.services.diagnosis.diagnose import diagnose
 from gaudi_launch.services.log.follow import LaunchProgress
 from gaudi_launch.services.probe import Readiness
 from gaudi_launch.services.process.process import StopTimeouts, bind_words, usable_cpus
@@ -267,3 +268,16 @@ def test_answers_of_another_server_make_nothing_ready(
     assert noted == [
         f"gaudi-launch: {hangs.url} is answered by another server ({found}); expected {expected}"
     ]
+
+
+def test_an_engine_that_lost_its_address_is_ended_with_the_reason(
+    tmp_path: Path, free_port: int, pids: Path
+) -> None:
+    """An engine that has bound its address and does not listen yet can lose it."""
+    hangs = replace(job(tmp_path, free_port, pids, "hang"), stranger=lambda: "nc [4711]")
+    outcome = Supervisor(hangs, Recorder()).run()
+    assert (outcome.kind, outcome.was_ready) == ("stuck", False)
+    found = diagnose(hangs.log.read_text(), exit_status=outcome.status, outcome=outcome.kind)
+    assert found.causes[0].id == "port_in_use"
+    assert found.causes[0].evidence[-1][1].endswith(f"{hangs.url} is that of nc [4711]")
+    assert not found.permanent
