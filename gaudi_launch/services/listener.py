@@ -108,8 +108,8 @@ def _listeners(hosts: Sequence[str], port: int) -> Iterator[int]:
         _log.debug("the connections are not known: %s", error)
         return
     for connection in connections:
-        if connection.status != psutil.CONN_LISTEN or connection.pid is None:
-            continue
         local = connection.laddr
-        if local.port == port and local.ip.removeprefix("::ffff:") in hosts:
+        if connection.status != psutil.CONN_LISTEN or not local or local.port != port:
+            continue
+        if connection.pid and local.ip.removeprefix("::ffff:") in hosts:
             yield connection.pid
