@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _TARGET = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9_][A-Za-z0-9._:-]*", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,14}", re.ASCII)
 # "a=simulated:hls2+busy=0,1", and with more variants after the last number
-_MODULES = re.compile(r"[^=]*=simulated:.*=[0-9,]+,[0-9]+(\+.*)?", re.ASCII)
+_MODULES = re.compile(r"[^=]*=simulated:.*=[0-9,]+,[0-9]+(\+[^,]*)?", re.ASCII)
 _MOST_BYTES = 1 << 20
 _MOST_HOSTS = 1024
 _FIELDS = {"name", "ssh", "address", "interface", "snapshot", "python", "enter", "launcher"}
