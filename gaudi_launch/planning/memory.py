@@ -87,11 +87,6 @@ def memory_for(
     fits, reason = card_memory.verdict(found, ask)
     if fixed:
         fits, reason = found.weights < found.card, message("fit.blocks_fixed", blocks=fixed)
-    # the engines quantise full weights only: -d fp8 is refused for weights that are quantised on
-    # disk
-    may_quantise = accelerator.has_fp8 and model.quantization is None
-    # another number of cards or data type makes a plan with a separate decode step
-    other = replace(ask, blocks_step=limits.block_size)
     parts = {
         "weights": found.weights,
         "activations": found.activations,
@@ -101,29 +96,31 @@ def memory_for(
         "free": found.unused,
         "card": found.card,
     }
-    return MemoryPlan(
+    made = MemoryPlan(
         gib={name: round(size / GIB, 2) for name, size in parts.items()},
-        num_blocks=(fixed or found.blocks or None) if fits else None,
-        lost_blocks=found.lost if fits and not fixed else 0,
         blocks_step=ask.blocks_step,
         block_bytes=found.block,
         fits=fits,
         message=reason,
-        tight=card_memory.too_tight(found, ask) if fits else None,
-        remedies=()
-        if fits
-        else _remedies(
-            model,
-            replace(card_set, most=card_set.most or accelerator.cards),
-            found,
-            (dtype, other),
-            # the KV cache type of calibrated weights, where the card has 8-bit floats
-            ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration)))
-            if may_quantise
-            else None,
-            rules,
-        ),
     )
+    if fits:
+        return replace(
+            made,
+            num_blocks=fixed or found.blocks or None,
+            lost_blocks=0 if fixed else found.lost,
+            tight=card_memory.too_tight(found, ask),
+        )
+    # another number of cards or data type makes a plan with a separate decode step
+    other = replace(ask, blocks_step=limits.block_size)
+    in_fp8 = None
+    # the engines quantise full weights only: -d fp8 is refused for weights that are quantised on
+    # disk
+    if accelerator.has_fp8 and model.quantization is None:
+        # the KV cache type of calibrated weights, where the card has 8-bit floats
+        in_fp8 = ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration)))
+    most = replace(card_set, most=card_set.most or accelerator.cards)
+    remedies = _remedies(model, most, found, (dtype, other), in_fp8, rules)
+    return replace(made, remedies=remedies)
 
 
 def type_on_card(
