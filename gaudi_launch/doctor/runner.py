@@ -110,19 +110,20 @@ def applies(check: Check, facts: DoctorFacts, named: Collection[str] = ()) -> bo
 
 def _barred(check: Check, facts: DoctorFacts) -> Verdict | None:
     """Return why a probe may not run."""
+    has = {
+        "gaudi": facts.gaudi,
+        "cards": bool(facts.host.cards),
+        "engine": facts.engine is not None,
+        "weights": facts.weights is not None,
+        "image": facts.wants.image is not None,
+        "port": facts.wants.port is not None,
+    }
     for need in check.needs:
-        if need == "gaudi" and not facts.gaudi:
+        if has.get(need, True):
+            continue
+        if need == "cards" and not facts.gaudi:
             return skip("doctor.needs.gaudi")
-        if need == "cards" and not facts.host.cards:
-            return skip("doctor.needs.cards" if facts.gaudi else "doctor.needs.gaudi")
-        if need == "engine" and facts.engine is None:
-            return skip("doctor.needs.engine")
-        if need == "weights" and facts.weights is None:
-            return skip("doctor.needs.weights")
-        if need == "image" and facts.wants.image is None:
-            return skip("doctor.needs.image")
-        if need == "port" and facts.wants.port is None:
-            return skip("doctor.needs.port")
+        return skip(f"doctor.needs.{need}")
     return None
 
 
