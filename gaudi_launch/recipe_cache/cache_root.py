@@ -63,6 +63,11 @@ class CacheEntry:
     trouble: str = ""
     in_use: bool = False
 
+    @property
+    def last_used(self) -> float:
+        """Return when it was used last, in seconds since the epoch; 0.0 if unknown."""
+        return self.ledger.last_used if self.ledger else 0.0
+
 
 @dataclass(frozen=True)
 class Use:
@@ -110,24 +115,27 @@ def entries(root: Path, *, sizes: bool = True) -> list[CacheEntry]:
     keys = sorted(
         {name.split(".")[0] for name in names if is_ours(name) and not name.startswith(".")}
     )
-    found = []
-    for key in keys:
-        trouble = ""
-        ledger = None
-        try:
-            ledger = read_ledger(root, key)
-        except LedgerError as error:
-            trouble = str(error)
-        folder = folder_of(root, ledger, key)
-        if ledger is None and not folder.is_dir():
-            if not trouble:
-                continue  # a lock or a list without anything else
-        elif ledger is None and not trouble:
-            trouble = "it has no ledger"
-        skip = is_ours if folder == root else None
-        files, total = size_of(folder, skip) if sizes else (0, 0)
-        found.append(CacheEntry(key, folder, ledger, files, total, trouble, in_use(root, key)))
-    return sorted(found, key=lambda e: -(e.ledger.last_used if e.ledger else 0.0))
+    found = [entry for key in keys if (entry := _entry(root, key, sizes=sizes)) is not None]
+    return sorted(found, key=lambda entry: -entry.last_used)
+
+
+def _entry(root: Path, key: str, *, sizes: bool) -> CacheEntry | None:
+    """Return the entry of a key, None for a lock or a list without anything else."""
+    trouble = ""
+    ledger = None
+    try:
+        ledger = read_ledger(root, key)
+    except LedgerError as error:
+        trouble = str(error)
+    folder = folder_of(root, ledger, key)
+    if ledger is None and not trouble:
+        if not folder.is_dir():
+            return None
+        trouble = "it has no ledger"
+    files, total = 0, 0
+    if sizes:
+        files, total = size_of(folder, is_ours if folder == root else None)
+    return CacheEntry(key, folder, ledger, files, total, trouble, in_use(root, key))
 
 
 def find(root: Path, key: str) -> CacheEntry:

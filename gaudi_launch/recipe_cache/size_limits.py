@@ -71,23 +71,17 @@ def to_prune(
 
     ``here`` has the product and driver of this machine: keys of another one are stale.
     """
-    candidates = sorted(
-        (entry for entry in found if not entry.in_use),
-        key=lambda e: e.ledger.last_used if e.ledger else 0.0,
-    )
+    candidates = sorted((entry for entry in found if not entry.in_use), key=lambda e: e.last_used)
     doomed: dict[str, Doomed] = {}
     for entry in candidates:
-        used = entry.ledger.last_used if entry.ledger else 0.0
-        if older_seconds is not None and now - used > older_seconds:
-            doomed[entry.key] = Doomed(
-                entry, message("cache.prune_old", days=round((now - used) / 86400))
-            )
-        elif (
-            here is not None
-            and entry.ledger is not None
-            and (why := _stale(entry.ledger.parts, here))
-        ):
+        age = now - entry.last_used
+        if older_seconds is not None and age > older_seconds:
+            why = message("cache.prune_old", days=round(age / 86400))
             doomed[entry.key] = Doomed(entry, why)
+        elif here is not None and entry.ledger is not None:
+            stale = _stale(entry.ledger.parts, here)
+            if stale is not None:
+                doomed[entry.key] = Doomed(entry, stale)
     if max_bytes is not None:
         total = sum(entry.bytes for entry in candidates if entry.key not in doomed)
         for entry in candidates:
