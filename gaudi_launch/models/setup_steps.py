@@ -103,18 +103,7 @@ def steps(facts: SetupFacts) -> tuple[SetupStep, ...]:
     """
     found = [_disk(room) for room in facts.rooms]
     if facts.repo:
-        done = facts.folder is not None or (facts.converts and facts.converted)
-        where = facts.folder or (facts.converted_target if done else facts.target)
-        size = f"{facts.weight_bytes / 1e9:.0f}" if facts.weight_bytes else "?"
-        if done:
-            what = message("prepare.pulled", path=str(where))
-        else:
-            what = message("prepare.pull", model=facts.repo, path=str(where), size=size)
-        found.append(
-            SetupStep(
-                "pull", done, what, ("gaudi-launch", "pull", facts.repo, "--to", str(facts.target))
-            )
-        )
+        found.append(_pull(facts))
     if facts.converts:
         source = facts.folder or facts.target
         id = "prepare.converted" if facts.converted else "prepare.convert"
@@ -134,6 +123,18 @@ def steps(facts: SetupFacts) -> tuple[SetupStep, ...]:
         id = "prepare.engine" if facts.installed else "prepare.no_engine"
         found.append(SetupStep("engine", facts.installed, message(id, engine=facts.engine)))
     return tuple(found)
+
+
+def _pull(facts: SetupFacts) -> SetupStep:
+    command = ("gaudi-launch", "pull", facts.repo, "--to", str(facts.target))
+    there = facts.folder
+    if there is None and facts.converts and facts.converted:
+        there = facts.converted_target
+    if there is not None:
+        return SetupStep("pull", True, message("prepare.pulled", path=str(there)), command)
+    size = f"{facts.weight_bytes / 1e9:.0f}" if facts.weight_bytes else "?"
+    what = message("prepare.pull", model=facts.repo, path=str(facts.target), size=size)
+    return SetupStep("pull", False, what, command)
 
 
 def _disk(room: Room) -> SetupStep:
