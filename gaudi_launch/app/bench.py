@@ -16,6 +16,7 @@ from gaudi_launch.bench import external_tools
 from gaudi_launch.bench.external_tools import ToolLoad
 from gaudi_launch.bench.run_file import BenchRun, BenchWorkload, check_writable, load, save
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import Message, message, text
 from gaudi_launch.services.endpoint import Target, api_key, target
 
@@ -356,7 +357,7 @@ def tool_load(case: BenchCase) -> ToolLoad:
         except ServerError as error:
             raise problem(error, found.url) from None
     planned = found.plan.get("model")
-    path = planned.get("path") if isinstance(planned, dict) else None
+    path = mapping(planned).get("path")
     folder = path if isinstance(path, str) and path else name
     return ToolLoad(
         found.url,

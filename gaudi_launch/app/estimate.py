@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gaudi_launch.app.fields import switch, text
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import array
 from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
@@ -473,7 +474,7 @@ def _batched_tokens(plan: Mapping[str, Any]) -> int:
     from gaudi_launch.bench.run_file import BATCHED_TOKENS
 
     settings = plan.get("settings")
-    for setting in settings if isinstance(settings, list) else ():
+    for setting in array(settings):
         if isinstance(setting, Mapping) and setting.get("name") == BATCHED_TOKENS:
             value = str(setting.get("value"))
             return int(value) if value.isdecimal() else 0

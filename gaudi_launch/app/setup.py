@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 
 if TYPE_CHECKING:
     from gaudi_launch.engines.install.environment import Recipe
@@ -196,7 +197,7 @@ def _services_from(folder: Path) -> tuple[str, ...]:
         engine = None
         if service.alive:
             engine = (store.read(service.folder, "plan.json") or {}).get("engine")
-        python = engine.get("python") if isinstance(engine, dict) else None
+        python = mapping(engine).get("python")
         if isinstance(python, str) and folder.resolve() in Path(python).parent.resolve().parents:
             names.append(service.name)
     return tuple(names)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 
 if TYPE_CHECKING:
     from gaudi_launch.engines.detect import Installed
@@ -78,7 +79,7 @@ def _installed(service: ServiceRecord | None) -> Installed | None:
 
     plan = (store.read(service.folder, "plan.json") or {}) if service else {}
     engine = plan.get("engine")
-    python = engine.get("python") if isinstance(engine, dict) else None
+    python = mapping(engine).get("python")
     if service is not None and not python:
         # an engine in a container is in no interpreter
         return None

@@ -11,6 +11,7 @@ from gaudi_launch.bench import pooled_rows, protocols, server
 from gaudi_launch.bench.check_rows import CheckRow, failed
 from gaudi_launch.bench.client import Client, ServerError
 from gaudi_launch.errors import ExitCode
+from gaudi_launch.json_values import array, mapping
 from gaudi_launch.messages import Message, message
 from gaudi_launch.services.endpoint import Target, option
 from gaudi_launch.services.probe import POOLED
@@ -239,18 +240,15 @@ def edge(target: Target, served: server.ServerFacts, answer: int = _ANSWER) -> t
     planned = option(target.plan, "--max-model-len")
     if limit is None and planned is not None and planned.isdigit():
         limit = int(planned)
-    most = limit - answer if limit is not None else None
+    bounds = []
+    if limit is not None:
+        bounds.append(limit - answer)
     if served.longest_input is not None:
-        if most is not None:
-            most = min(served.longest_input, most)
-        else:
-            most = served.longest_input
-    if most is not None:
-        most = max(1, most)
+        bounds.append(served.longest_input)
+    most = max(1, min(bounds)) if bounds else None
     top = _top_bucket(target.plan)
     if top is not None:
-        tokens = min(top, most) if most is not None else top
-        return tokens, message("measure.edge_bucket", bucket=top)
+        return min(top, most or top), message("measure.edge_bucket", bucket=top)
     if most is not None and (target.plan or most <= _LONG_UNKNOWN):
         by_input = served.longest_input is not None and most == served.longest_input
         return most, message("measure.edge_limit", limit=most if by_input else limit)
@@ -259,10 +257,10 @@ def edge(target: Target, served: server.ServerFacts, answer: int = _ANSWER) -> t
 
 def _top_bucket(plan: Mapping[str, Any]) -> int | None:
     buckets = plan.get("buckets")
-    prompt = buckets.get("prompt") if isinstance(buckets, dict) else None
+    prompt = mapping(buckets).get("prompt")
     tops = [
         row[1]
-        for row in (prompt if isinstance(prompt, list) else [])
+        for row in array(prompt)
         if isinstance(row, list) and len(row) == 3 and isinstance(row[1], int) and row[2] == 0
     ]
     return max(tops, default=None)

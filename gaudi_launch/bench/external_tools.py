@@ -25,6 +25,7 @@ from typing import Any, TypeGuard
 
 from gaudi_launch import interrupt
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 
 _log = logging.getLogger(__name__)
 
@@ -263,15 +264,15 @@ def guidellm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
     else:
         first = {}
     metrics = first.get("metrics")
-    metrics = metrics if isinstance(metrics, dict) else {}
+    metrics = mapping(metrics)
 
     def part(name: str, kind: str = "successful") -> dict[str, Any]:
         spread = metrics.get(name)
-        inner = spread.get(kind) if isinstance(spread, dict) else None
-        return inner if isinstance(inner, dict) else {}
+        inner = mapping(spread).get(kind)
+        return mapping(inner)
 
     totals = metrics.get("request_totals")
-    totals = totals if isinstance(totals, dict) else {}
+    totals = mapping(totals)
     found: dict[str, Any] = {
         "requests": totals.get("total", 0),
         "completed": totals.get("successful", 0),
@@ -290,7 +291,7 @@ def guidellm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
     ):
         figure = part(theirs)
         cuts = figure.get("percentiles")
-        cuts = cuts if isinstance(cuts, dict) else {}
+        cuts = mapping(cuts)
         parts = {"mean": figure.get("mean"), **{f"p{p}": cuts.get(f"p{p}") for p in _PERCENTILES}}
         found[ours] = _seconds({**parts, "max": figure.get("max")}, unit)
     return {

@@ -12,6 +12,7 @@ from typing import Any
 
 from gaudi_launch.bench.client import Client, ServerError
 from gaudi_launch.bench.protocols import count_of, refused, shown
+from gaudi_launch.json_values import mapping
 from gaudi_launch.services.probe import POOLED, not_served, pooled_question
 
 # fields of an answer for its entries, and of an entry for its numbers
@@ -64,7 +65,7 @@ async def pooled(client: Client, task: str, texts: Sequence[str], model: str) ->
         raise refused(reply)
     found = reply.document
     entries, value = _LISTS[task]
-    listed = found.get(entries) if isinstance(found, dict) else None
+    listed = mapping(found).get(entries)
     if not isinstance(listed, list):
         raise ServerError("protocol", shown(reply.body))
     by_place = {
@@ -74,7 +75,7 @@ async def pooled(client: Client, task: str, texts: Sequence[str], model: str) ->
     }
     places = range(len(texts) - (task == "rerank"))
     usage = found.get("usage")
-    counted = count_of(usage if isinstance(usage, dict) else {}, "prompt_tokens")
+    counted = count_of(mapping(usage), "prompt_tokens")
     return Pooled(
         tuple(tuple(_flat(by_place.get(place))) for place in places), counted, reply.seconds
     )

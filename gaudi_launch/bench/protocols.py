@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from gaudi_launch.bench.client import Client, Reply, ServerError
 from gaudi_launch.bench.server_sent_events import Events, TooLong
+from gaudi_launch.json_values import array, mapping
 
 Form = Literal["chat", "completions", "generate"]
 FORMS: tuple[Form, ...] = ("chat", "completions", "generate")
@@ -242,7 +243,7 @@ def _read(form: Form, document: Any, piece: bool = False) -> _Event | None:
 
 def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event | None:
     usage = document.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
+    counts = mapping(usage)
     choices = document.get("choices")
     if not isinstance(choices, list):
         return None
@@ -273,7 +274,7 @@ def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event
 
 def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
     details = document.get("details")
-    facts = details if isinstance(details, dict) else {}
+    facts = mapping(details)
     tokens, ended = count_of(facts, "generated_tokens"), str(facts.get("finish_reason") or "")
     input_tokens = count_of(facts, "input_length")
     if not piece:
@@ -332,8 +333,8 @@ def shown(data: bytes) -> str:
 
 def first_model(document: Any) -> Mapping[str, Any] | None:
     """Return the first entry of /v1/models; None when there is none."""
-    data = document.get("data") if isinstance(document, dict) else None
-    models: Sequence[Any] = data if isinstance(data, list) else []
+    data = mapping(document).get("data")
+    models: Sequence[Any] = array(data)
     return next(
         (entry for entry in models if isinstance(entry, dict) and isinstance(entry.get("id"), str)),
         None,

@@ -21,6 +21,7 @@ from gaudi_launch.bench.run_file import BATCHED_TOKENS, BenchRun, BenchWorkload
 from gaudi_launch.bench.workload import within
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services.endpoint import Target
 
@@ -120,7 +121,7 @@ def _allow_connections() -> None:
 def server_facts(target: Target, model: str | None) -> dict[str, Any]:
     """Return a saved run's facts of the server: no key, no environment."""
     engine = target.plan.get("engine")
-    named: Mapping[str, Any] = engine if isinstance(engine, dict) else {}
+    named: Mapping[str, Any] = mapping(engine)
     return {
         "url": target.url,
         "service": target.name,

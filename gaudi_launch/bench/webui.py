@@ -16,6 +16,7 @@ from typing import Any
 from gaudi_launch.bench import protocols
 from gaudi_launch.bench.client import ServerError
 from gaudi_launch.bench.conversation import Conversation
+from gaudi_launch.json_values import array
 from gaudi_launch.messages import text
 
 # before gradio is imported: it reads this once, and would report its launch and look for its newest
@@ -50,7 +51,7 @@ def messages(history: object) -> list[protocols.Message]:
     Their contents are texts, or lists of parts with texts.
     """
     found: list[protocols.Message] = []
-    for entry in history if isinstance(history, list) else []:
+    for entry in array(history):
         role, content = (
             (entry.get("role"), entry.get("content")) if isinstance(entry, dict) else (None, None)
         )
@@ -89,9 +90,10 @@ async def respond(
     thought, answered = "", ""
     try:
         while (piece := await news.get()) is not None:
-            thought, answered = (
-                (thought + piece[0], answered) if piece[1] else (thought, answered + piece[0])
-            )
+            if piece[1]:
+                thought += piece[0]
+            else:
+                answered += piece[0]
             yield _shown(thought, answered)
         try:
             await task

@@ -10,6 +10,7 @@ from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.parts import Cluster, join
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.snapshot import read_record, write_record
+from gaudi_launch.json_values import mapping
 
 FILE_NAME = "cluster.json"
 
@@ -106,7 +107,7 @@ def remembered(folder: Path) -> RunningCluster:
         raise LaunchError(
             "cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why=str(error)
         ) from None
-    found = document.get("cluster") if isinstance(document, dict) else None
+    found = mapping(document).get("cluster")
     running: RunningCluster = read_record(RunningCluster, found, "cluster")
     if not running.parts or not all(part.places for part in running.parts):
         raise LaunchError(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from gaudi_launch.json_values import array
 from gaudi_launch.messages import Message, message
 
 INSTANCE = "app.kubernetes.io/instance"
@@ -282,7 +283,7 @@ def _at(item: Any, *path: str) -> Any:
 
 def _list(item: Any, *path: str) -> list[Any]:
     found = _at(item, *path)
-    return found if isinstance(found, list) else []
+    return array(found)
 
 
 def _number(item: Any, otherwise: int, *path: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 from gaudi_launch.models.config_dialects import in_usual_names, text_type
 from gaudi_launch.models.model import Model
 
@@ -207,7 +208,7 @@ def text_part(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = document.get(name)
-    return part if isinstance(part, dict) else {}
+    return mapping(part)
 
 
 def _number(document: Mapping[str, Any], *names: str) -> int | None:

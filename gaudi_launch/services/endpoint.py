@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.services.state import registry, store
 
@@ -45,7 +46,7 @@ class Target:
     def python(self) -> str | None:
         """Return the engine's interpreter."""
         engine = self.plan.get("engine")
-        found = engine.get("python") if isinstance(engine, dict) else None
+        found = mapping(engine).get("python")
         if isinstance(found, str) and found:
             return found
         return None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 from gaudi_launch.services.containers import remover
 from gaudi_launch.services.metrics import requests_of
 from gaudi_launch.services.process.sockets import remove_dead
@@ -109,7 +110,7 @@ def tidy(folder: Path, patient: bool = True) -> None:
         return
     for pause in _LET_GO_SECONDS if patient else (0.0,):
         time.sleep(pause)
-        if remove_dead(began, environment if isinstance(environment, dict) else {}):
+        if remove_dead(began, mapping(environment)):
             return
 
 

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import machine as host_machine
+from gaudi_launch.json_values import array, mapping
 from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.log.follow import Follower
 from gaudi_launch.services.state.record_cache import RecordCache
@@ -216,7 +217,7 @@ def _add_state(families: Families, service: ServiceRecord) -> None:
     families.add("service_up", service.alive, name)
     families.add("service_phase", 1.0, name, service.phase)
     facts = state.get("facts")
-    known: Mapping[str, Any] = facts if isinstance(facts, dict) else {}
+    known: Mapping[str, Any] = mapping(facts)
     families.add("service_phase_items_done", _number(state.get("done")), name)
     families.add("service_phase_items", _number(state.get("total") or None), name)
     families.add("service_warmup_seconds", _number(known.get("warmup_seconds")), name)
@@ -294,7 +295,7 @@ def _bytes(mib: int | None) -> float | None:
 def _phase_seconds(phases: object) -> dict[str, float]:
     """Return seconds of the ended phases by name, summed: a phase can come twice."""
     found: dict[str, float] = {}
-    for entry in phases if isinstance(phases, list) else []:
+    for entry in array(phases):
         begin, end = (
             (entry.get("begin"), entry.get("end")) if isinstance(entry, dict) else (None, None)
         )

@@ -19,6 +19,7 @@ from gaudi_launch import interrupt
 from gaudi_launch.debug_log import ChildLog
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.machine import SIMULATED
+from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import text
 from gaudi_launch.watch.sample import HostSample, from_json
 from gaudi_launch.watch.sampler import Sampler
@@ -240,7 +241,7 @@ def _hosts_of(output: str) -> list[HostSample]:
 
     Raises ValueError for anything else."""
     document = json.loads(output)
-    hosts = document.get("hosts") if isinstance(document, dict) else None
+    hosts = mapping(document).get("hosts")
     if not isinstance(hosts, list) or not hosts:
         raise ValueError("no hosts")
     return [from_json(each) for each in hosts]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gaudi_launch.json_values import array, mapping
 from gaudi_launch.messages import Message, message
 
 _NUMBER = (int, float)
@@ -144,7 +145,7 @@ def check(document: Any) -> list[Message]:
     applications = document.get("applications")
     if not applications:
         found.append(message("ray.no_applications"))
-    for number, application in enumerate(applications if isinstance(applications, list) else []):
+    for number, application in enumerate(array(applications)):
         _application(f"applications[{number}]", application, found)
     return found
 
@@ -206,7 +207,7 @@ def _application(path: str, value: Any, found: list[Message]) -> None:
     if not (isinstance(imported, str) and _IMPORT_PATH.match(imported)):
         found.append(message("ray.import_path", path=f"{path}.import_path", found=str(imported)))
     deployments = value.get("deployments")
-    for number, deployment in enumerate(deployments if isinstance(deployments, list) else []):
+    for number, deployment in enumerate(array(deployments)):
         _deployment(f"{path}.deployments[{number}]", deployment, found)
 
 
@@ -243,8 +244,8 @@ def _deployment(path: str, value: Any, found: list[Message]) -> None:
         if not _in_order(scaling):
             found.append(message("ray.replica_order", path=f"{path}.autoscaling_config"))
     options = value.get("ray_actor_options")
-    resources = options.get("resources") if isinstance(options, dict) else None
-    for name, amount in (resources if isinstance(resources, dict) else {}).items():
+    resources = mapping(options).get("resources")
+    for name, amount in mapping(resources).items():
         if name == "HPU" and not (isinstance(amount, _NUMBER) and float(amount).is_integer()):
             found.append(
                 message(

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Context
@@ -106,7 +107,7 @@ def full_references(model: Model) -> bool:
     (hpu_model_runner.py warmup_model, skip_decode_block_clamp).
     """
     text = model.config.get("text_config", model.config)
-    kinds = text.get("layer_types") if isinstance(text, dict) else None
+    kinds = mapping(text).get("layer_types")
     mixed = (
         isinstance(kinds, list) and "sliding_attention" in kinds and len(set(map(str, kinds))) > 1
     )

@@ -7,6 +7,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.json_values import mapping
+
 _log = logging.getLogger(__name__)
 
 RECORD = ".gaudi-launch.json"
@@ -24,7 +26,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         _log.debug("the record of a conversion is not read: %s", error)
         return {}
-    return document if isinstance(document, dict) else {}
+    return mapping(document)
 
 
 def is_recorded(folder: Path) -> bool:

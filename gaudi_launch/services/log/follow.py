@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from gaudi_launch.json_values import mapping
+
 _MOST_LINE = 65_536
 _MOST_WARNINGS = 200
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{0,512}\x07")
@@ -104,7 +106,7 @@ def _said(line: str) -> str:
     except (ValueError, RecursionError):
         return line
     fields = document.get("fields", document) if isinstance(document, dict) else None
-    message = fields.get("message") if isinstance(fields, dict) else None
+    message = mapping(fields).get("message")
     # a message may contain several lines; the first states its subject
     if isinstance(message, str):
         return message.strip().split("\n")[0]
