@@ -390,7 +390,8 @@ def best(goal: Goal, trials: Iterable[Trial]) -> Trial | None:
     """Return the best trial that meets the targets.
 
     Of those that are alike the one that `goal.second` prefers. One with pipeline stages on a server
-    only where no other meets the targets.
+    only where no other meets the targets. Where a model needs several servers, each layer stays in
+    one if that is alike (vLLM 0.8.4, docs/serving/distributed_serving.md).
     """
     able = [trial for trial in trials if trial.meets]
     if not able:
@@ -399,7 +400,8 @@ def best(goal: Goal, trials: Iterable[Trial]) -> Trial | None:
     able = [trial for trial in able if not trial.candidate.needs_cluster] or able
     top = max(trial.score for trial in able)
     close = [trial for trial in able if trial.score >= (1 - _ALIKE) * top]
-    return max(close, key=lambda trial: trial.second)
+    inside = [trial for trial in close if not trial.candidate.splits_layers] or close
+    return max(inside, key=lambda trial: trial.second)
 
 
 def _settled(simulation: Simulation, ranked: list[Trial]) -> Trial | None:

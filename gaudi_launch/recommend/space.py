@@ -73,6 +73,11 @@ class Candidate:
         """Return True for stages or several servers, which ``cluster`` starts."""
         return max(self.pipeline, self.hosts) > 1
 
+    @property
+    def splits_layers(self) -> bool:
+        """Return True if each layer is divided over several servers."""
+        return self.cards > self.world // self.hosts
+
 
 def layout_name(cards: int, stages: int) -> str:
     """Return the name of a layout.

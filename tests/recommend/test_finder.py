@@ -10,8 +10,9 @@ from gaudi_launch.capacity.search import Targets
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.recommend.analytic import fitting
 from gaudi_launch.recommend.finder import best, find
-from gaudi_launch.recommend.goal import GoalName
-from gaudi_launch.recommend.trial import Simulation
+from gaudi_launch.recommend.goal import GoalName, Served
+from gaudi_launch.recommend.space import Candidate
+from gaudi_launch.recommend.trial import Simulation, Trial
 from tests.support.recommend import goal, search_case
 
 
@@ -71,3 +72,20 @@ def test_a_model_that_fits_nowhere_is_refused() -> None:
     with pytest.raises(LaunchError) as error:
         find(case, goal("balanced"))
     assert error.value.id == "recommend.nothing_fits"
+
+
+def _trial(cards: int, stages: int, score: float, second: float) -> Trial:
+    candidate = Candidate(
+        *("vllm-fork@1.21", "bfloat16", cards, 8, 1, 2048, 2048, False),
+        pipeline=stages,
+        hosts=2,
+    )
+    served = Served(1, cards * stages, 2, 1.0, 0.05, 10.0, 100.0, 100.0, 2048, 1.0)
+    return Trial(candidate, served, score=score, second=second, miss=0.0)
+
+
+def test_of_alike_layouts_over_servers_each_layer_stays_in_one() -> None:
+    divided, stages = _trial(16, 1, score=1.0, second=9.0), _trial(8, 2, score=0.996, second=1.0)
+    assert best(goal("balanced"), [divided, stages]) is stages
+    slower = replace(stages, score=0.9)
+    assert best(goal("balanced"), [divided, slower]) is divided

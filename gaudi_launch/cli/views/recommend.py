@@ -289,9 +289,10 @@ def show(answer: Recommended, plot: Path | None) -> None:
     sizes = compared(found.case)
     say("recommend.layouts", layouts=", ".join(sizes.layouts))
     warnings = answer.plan.warnings if answer.plan is not None else ()
-    notes = [*sizes.notes, *found.case.notes, *warnings]
-    for note in notes:
-        say("recommend.note", what=note.render())
+    notes = [note.render() for note in (*sizes.notes, *found.case.notes, *warnings)]
+    # the search and the plan of its answer may say the same
+    for note in dict.fromkeys(notes):
+        say("recommend.note", what=note)
     if plot is not None:
         say("capacity.drawn", path=str(plot))
 
@@ -503,6 +504,8 @@ def _why_lost(answer: Recommended) -> str:
         return text("recommend.lost_target", names=", ".join(_target_names(other)))
     share = other.score / winner.score
     if share > 1 - _NOTABLE / 4:
+        if other.candidate.splits_layers and not winner.candidate.splits_layers:
+            return text("recommend.lost_split")
         return text("recommend.lost_alike")
     if goal.name == "cost" and goal.demand:
         return text("recommend.lost_cards", factor=_number(1 / share))

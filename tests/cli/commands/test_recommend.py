@@ -114,3 +114,11 @@ def test_the_page_lists_the_layouts_and_why_others_are_not_compared() -> None:
     code, page = run("--json")
     compared = json.loads(page)["compared"]
     assert (compared["layouts"], compared["expert_parallel"]) == (["1"], [])
+
+
+def test_what_the_search_and_the_plan_note_is_printed_once() -> None:
+    words = ["recommend", "deepseek-ai/DeepSeek-V3", "--machine", "simulated:hls2", "-b", "16"]
+    page = CliRunner().invoke(app, words).stdout
+    notes = [line for line in page.splitlines() if line.startswith("note: ")]
+    assert sum("is not a local folder" in line for line in notes) == 1
+    assert sorted(set(notes)) == sorted(notes)
