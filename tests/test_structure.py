@@ -58,6 +58,7 @@ ABOUT_SEVERAL = {
     "test_layers.py": "the layers of packages",
     "test_logging.py": "the log lines of every module",
     "test_man.py": "the manual pages of every command",
+    "test_mutation.py": "the mutants of every module",
     "test_readme.py": "the commands of the README and of docs/",
     "test_recorded_state.py": "state that earlier versions wrote",
     "test_oldest_python.py": "the oldest Python that the package declares",

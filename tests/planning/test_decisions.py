@@ -125,3 +125,73 @@ def test_a_decided_setting_takes_another_reason() -> None:
     decisions.explain("option", "--x", other)
     decisions.explain("option", "--y", other)
     assert only(decisions).reason == other
+
+
+def test_a_variable_of_a_rule_keeps_its_reason_and_its_origin() -> None:
+    decisions = decided({"X": "mine"})
+    decisions.env("X", "rule", WHY, source="flag", origin="a file")
+    decisions.env("Y", "1", WHY)
+    beaten = (Overridden("mine", "environment"),)
+    assert decisions.settings() == (
+        Setting("X", "rule", "env", "flag", WHY, "a file", beaten),
+        Setting("Y", "1", "env", "computed", WHY, "", ()),
+    )
+
+
+def test_an_exported_variable_has_its_own_reason_and_no_origin() -> None:
+    decisions = decided({"X": "mine"})
+    decisions.env("X", "rule", message("quant.kv_dtype"), origin="a file")
+    beaten = (Overridden("rule", "computed"),)
+    exported = Setting("X", "mine", "env", "environment", message("plan.exported"), "", beaten)
+    assert only(decisions) == exported
+
+
+def test_an_export_of_the_same_value_beats_nothing() -> None:
+    decisions = decided({"X": "1"})
+    decisions.env("X", "1", WHY)
+    assert only(decisions) == Setting("X", "1", "env", "environment", WHY, "", ())
+
+
+def test_an_option_keeps_its_reason_and_its_origin() -> None:
+    decisions = decided()
+    decisions.option("--x", "1", WHY, origin="a file")
+    decisions.option("--y", None, WHY)
+    assert decisions.settings() == (
+        Setting("--x", "1", "option", "computed", WHY, "a file", ()),
+        Setting("--y", None, "option", "computed", WHY, "", ()),
+    )
+
+
+def test_an_equal_value_keeps_what_the_other_had_beaten() -> None:
+    decisions = decided()
+    decisions.option("--x", "1", WHY, source="engine")
+    decisions.option("--x", "2", WHY, source="computed")
+    decisions.option("--x", "2", WHY, source="flag")
+    decisions.option("--x", "2", WHY, source="profile")
+    assert only(decisions).beaten == (Overridden("1", "engine"),)
+
+
+def test_the_decided_value_is_returned_by_kind_and_name() -> None:
+    decisions = decided()
+    decisions.env("x", "1", WHY)
+    decisions.option("x", "2", WHY)
+    assert (decisions.get("env", "x"), decisions.get("option", "x")) == ("1", "2")
+    assert decisions.get("env", "y") is None
+
+
+def test_a_drop_of_what_nothing_proposed_changes_nothing() -> None:
+    decisions = decided()
+    decisions.option("--x", "1", WHY)
+    decisions.drop("option", "--y")
+    assert only(decisions).name == "--x"
+
+
+def test_warnings_are_kept_in_order_with_their_values() -> None:
+    decisions = decided()
+    assert decisions.warnings == []
+    decisions.warn("placement.large", cards=16, most=8)
+    decisions.warn("placement.no_cpus")
+    assert decisions.warnings == [
+        message("placement.large", cards=16, most=8),
+        message("placement.no_cpus"),
+    ]

@@ -74,6 +74,7 @@ SLOW = frozenset(
         "watch/test_watched_hosts.py",
         "test_interface.py",
         "test_interrupt.py",
+        "test_mutation.py",
         "test_readme.py",
         "test_recorded_state.py",
     }
