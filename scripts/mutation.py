@@ -22,6 +22,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -135,7 +136,8 @@ def judge(mutants: Sequence[Mutant], options: argparse.Namespace) -> tuple[list[
     notes: list[str] = []
 
     def say(text: str) -> None:
-        notes.append(text)
+        if not text.startswith("\n"):
+            notes.append(text)
         print(text, flush=True)
 
     say(f"{len(mutants)} mutants")
@@ -174,12 +176,7 @@ def judge(mutants: Sequence[Mutant], options: argparse.Namespace) -> tuple[list[
 
 
 def report(judged: Sequence[Judged]) -> float:
-    """Print the survivors and the counts; return the score in percent."""
-    for each in judged:
-        if each.outcome in ("survived", "untested"):
-            place = each.mutant.path.relative_to(PACKAGE)
-            print(f"\n{place}:{each.mutant.start[0]} {each.outcome}, {each.tests} tests")
-            print(each.mutant.diff)
+    """Print the counts; return the score in percent."""
     counts = Counter(each.outcome for each in judged)
     noticed = counts["killed"] + counts["timeout"]
     score = 100.0 * noticed / max(1, len(judged))
@@ -226,9 +223,15 @@ def _in_namespaces(results: Path) -> int:
     with results.open("w", encoding="utf-8") as file:
         environment = {**os.environ, _INSIDE: str(file.fileno())}
         command = [*words, sys.executable, *sys.argv]
-        done = subprocess.run(command, env=environment, pass_fds=[file.fileno()], check=False)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        with subprocess.Popen(command, env=environment, pass_fds=[file.fileno()]) as inside:
+            try:
+                status = inside.wait()
+            finally:
+                # its first process ignores SIGTERM, as the first of any machine does
+                inside.kill()
     print(f"{time.monotonic() - begun:.0f} s, {results}")
-    return done.returncode
+    return status
 
 
 def _only_read() -> None:

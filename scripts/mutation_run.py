@@ -43,6 +43,7 @@ _TIMES_LONGER = 3
 _LEAST_SECONDS = 5.0
 _TIMES_WAITING = 20
 _BASELINE_SECONDS = 600.0
+NOT_NOTICED = ("survived", "untested")
 _OURS = ("gaudi_launch", "tests")
 
 
@@ -58,6 +59,13 @@ class Judged:
     by: str
     tests: int
     seconds: float
+
+
+def described(judged: Judged) -> str:
+    """Return a mutant that no test notices: its place, the number of tests, the change."""
+    mutant = judged.mutant
+    place = f"{mutant.path.parent.name}/{mutant.path.name}:{mutant.start[0]}"
+    return f"\n{place} {judged.outcome}, {judged.tests} tests\n{mutant.diff}"
 
 
 @dataclass
@@ -107,6 +115,8 @@ class Judge:
         )
         for number, mutant in enumerate(self.mutants, start=1):
             self.judged.append(self._judge(mutant, session.items))
+            if self.judged[-1].outcome in NOT_NOTICED:
+                self.say(described(self.judged[-1]))
             if number % 50 == 0:
                 self.say(
                     f"{number} of {len(self.mutants)} mutants, {time.monotonic() - begun:.0f} s"
