@@ -13,16 +13,20 @@ from hypothesis import strategies as st
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus, parse_cpus
-from gaudi_launch.host.hardware import Card, Host, NumaNode
+from gaudi_launch.host.hardware import Card, Holder, Host, NumaNode
 from gaudi_launch.host.machine import load
-from gaudi_launch.messages import catalogue
+from gaudi_launch.messages import Message, catalogue, message
 from gaudi_launch.planning.placement import (
     choose,
+    choose_for,
     documented_sets,
+    holders,
     parse_modules,
     parse_visible,
     share_cpus,
+    spans_groups,
 )
+from gaudi_launch.planning.request import Request
 from tests.support.machines import make_recorded, recorded_hosts, use
 from tests.support.places import DATA
 
@@ -362,3 +366,257 @@ def test_the_cores_are_those_of_the_start_scripts_and_their_siblings(
     assert set(placement.cpus) == siblings
     # the scripts lose the node of a machine without SMT and leave `-p` bare
     assert node in ("", str(placement.memory_node))
+
+
+@pytest.mark.parametrize(
+    ("machine", "cards", "modules", "visible", "values"),
+    [
+        ("hls2", 0, None, None, {"found": 0}),
+        ("hls2", None, (), None, {"cards": 1, "count": 0, "modules": "-"}),
+        ("hls2", 9, None, None, {"cards": 9, "count": 8, "known": "0,1,2,3,4,5,6,7"}),
+        (
+            "hls2+failed=3,5",
+            8,
+            None,
+            None,
+            {
+                "cards": 8,
+                "count": 6,
+                "free": "0,1,2,4,6,7",
+                "holders": "3: status Disabled; 5: status Disabled",
+            },
+        ),
+        ("hls2", 2, (0, 1, 2), None, {"cards": 2, "count": 3, "modules": "0,1,2"}),
+        ("hls2", 2, (1, 1), None, {"name": "-m", "found": "1,1"}),
+        ("hls2", 2, (3, 8), None, {"modules": "8", "known": "0,1,2,3,4,5,6,7"}),
+        (
+            "hls2+failed=3",
+            2,
+            (3, 4),
+            None,
+            {"modules": "3", "free": "0,1,2,4,5,6,7", "holders": "3: status Disabled"},
+        ),
+        (
+            "hls2",
+            4,
+            None,
+            (0, 1),
+            {"cards": 4, "visible": "0,1", "known": "0,1,2,3,4,5,6,7"},
+        ),
+        (
+            "gaudi2e-8+failed=0,5",
+            4,
+            None,
+            None,
+            {
+                "cards": 4,
+                "free": "1,2,3,4,6,7",
+                "groups": "0,1,2,3; 4,5,6,7",
+                "holders": "0: status Disabled; 5: status Disabled",
+            },
+        ),
+    ],
+)
+def test_a_refusal_names_what_was_found_and_what_is_free(
+    machine: str,
+    cards: int | None,
+    modules: tuple[int, ...] | None,
+    visible: tuple[int, ...] | None,
+    values: dict[str, object],
+) -> None:
+    with pytest.raises(LaunchError) as caught:
+        choose(load(f"simulated:{machine}"), cards, modules, visible)
+    assert caught.value.text.values == values
+
+
+def refused(host: Host) -> tuple[str, ExitCode, dict[str, object]]:
+    with pytest.raises(LaunchError) as caught:
+        choose(host, 1)
+    return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
+
+
+def test_a_machine_without_cards_gives_its_notes() -> None:
+    notes = {"hl-smi": "not on PATH", "driver": "none"}
+    why = "hl-smi: not on PATH; driver: none"
+    assert refused(Host(notes=notes)) == ("placement.no_cards", ExitCode.MACHINE, {"why": why})
+    assert refused(Host(origin="a.json")) == (
+        "placement.no_cards_of",
+        ExitCode.MACHINE,
+        {"machine": "a.json", "why": "-"},
+    )
+    nameless = Host(cards=(Card(index=0, module=None),), notes=notes)
+    assert refused(nameless) == (
+        "placement.no_modules",
+        ExitCode.MACHINE,
+        {"cards": 1, "why": why},
+    )
+
+
+@pytest.mark.parametrize("name", ["HABANA_VISIBLE_MODULES", "-m"])
+def test_a_refused_list_is_named_with_its_variable_or_option(name: str) -> None:
+    read = parse_visible if name != "-m" else parse_modules
+    for text, id in (("0-3", "placement.bad_modules"), ("1,1", "placement.doubled")):
+        with pytest.raises(LaunchError) as caught:
+            read(text)
+        assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.USAGE)
+        assert caught.value.text.values == {"name": name, "found": text}
+    assert read("1234,0") == (1234, 0)
+
+
+def reasons_of(
+    machine: str,
+    cards: int | None = None,
+    modules: tuple[int, ...] | None = None,
+    visible: tuple[int, ...] | None = None,
+) -> list[Message]:
+    placement = choose(load(f"simulated:{machine}"), cards, modules, visible)
+    return [reason for reason in placement.reasons if reason.id != "placement.cpus"]
+
+
+def test_the_reasons_name_the_modules_and_what_they_leave() -> None:
+    every = "0,1,2,3,4,5,6,7"
+    leaves = message("placement.leaves", sets="4,5,6,7; 2,3; 4,5; 6,7")
+    pair = [
+        message("placement.chosen", modules="0,1", free=every),
+        message("placement.together"),
+        message("placement.documented"),
+        leaves,
+    ]
+    assert reasons_of("hls2") == [message("placement.chosen", modules="0", free=every), leaves]
+    assert reasons_of("hls2", 2) == pair
+    assert reasons_of("hls2", 8) == [message("placement.all_free", modules=every)]
+    assert reasons_of("hls2", 2, (2, 1)) == [message("placement.as_asked", modules="2,1")]
+    assert reasons_of("hls2", 2, None, (5, 4)) == [
+        message("placement.visible", visible="5,4"),
+        message("placement.all_free", modules="4,5"),
+    ]
+
+
+def test_of_the_sets_that_stay_free_four_are_named() -> None:
+    host = box([0] * 16, ["0-15"] * 16)
+    assert choose(host, 1).reasons == (
+        message("placement.chosen", modules="0", free=",".join(map(str, range(16)))),
+        message("placement.leaves", sets="4,5,6,7; 8,9,10,11; 12,13,14,15; 2,3"),
+        message("placement.cpus", cpus="0"),
+    )
+
+
+def test_cards_of_two_nodes_or_two_groups_are_not_called_near() -> None:
+    across_nodes = replace(box([0, 1, 0], ["0", "1", "2"], busy=(2,)), groups=((0, 1, 2),))
+    both = [reason.id for reason in choose(across_nodes, 2).reasons]
+    assert both == ["placement.all_free", "placement.cpus"]
+    across_groups = replace(box([0] * 4, ["0-3"] * 4), groups=((0, 1), (2, 3)))
+    three = [reason.id for reason in choose(across_groups, 3).reasons]
+    assert three == ["placement.chosen", "placement.cpus"]
+    two_nodes = box([0, 1, 2], ["0", "1", "2"])
+    assert [reason.id for reason in choose(two_nodes, 2).reasons] == [
+        "placement.chosen",
+        "placement.documented",
+        "placement.cpus",
+    ]
+
+
+def test_the_warnings_name_cards_sets_groups_and_nodes() -> None:
+    def found(
+        machine: str, modules: tuple[int, ...], visible: tuple[int, ...] | None = None
+    ) -> list[Message]:
+        return list(choose(load(f"simulated:{machine}"), None, modules, visible).warnings)
+
+    pairs, fours = "0,1; 2,3; 4,5; 6,7", "0,1,2,3; 4,5,6,7"
+    assert found("hls2", (1, 2), (0, 1)) == [
+        message("placement.outside_visible", modules="2", visible="0,1"),
+        message("placement.not_documented", modules="1,2", sets=pairs),
+    ]
+    assert found("hls2", (0, 1), ()) == [
+        message("placement.outside_visible", modules="0,1", visible="-")
+    ]
+    assert found("hls2", (4, 0)) == [
+        message("placement.not_documented", modules="4,0", sets=pairs),
+        message("placement.nodes", modules="4,0", nodes="0,1"),
+    ]
+    assert found("hls2", (2, 3, 4, 5)) == [
+        message("placement.not_documented", modules="2,3,4,5", sets=fours),
+        message("placement.nodes", modules="2,3,4,5", nodes="0,1"),
+    ]
+    assert found("gaudi2e-8", (2, 3, 4, 5)) == [
+        message("placement.crossing_asked", modules="2,3,4,5", groups=fours),
+        message("placement.nodes", modules="2,3,4,5", nodes="0,1"),
+    ]
+    assert found("hls2", (0, 1, 2)) == [message("placement.unusual_count", cards=3)]
+
+
+def test_a_card_whose_use_is_unknown_and_a_large_job_are_warned_about() -> None:
+    host = box([0] * 10, ["0-9"] * 10)
+    cards = tuple(replace(card, busy=None if card.module == 4 else False) for card in host.cards)
+    assert choose(replace(host, cards=cards), 9, tuple(range(9))).warnings == (
+        message("placement.unusual_count", cards=9),
+        message("placement.large", cards=9, most=8),
+        message("placement.not_sure", modules="4"),
+    )
+
+
+def test_the_cpus_of_the_chosen_cards_are_named() -> None:
+    assert choose(load("simulated:hls2"), 2).reasons[-1] == message(
+        "placement.cpus", cpus="0-19,80-99"
+    )
+
+
+def test_a_card_without_cpus_takes_none_from_the_others() -> None:
+    assert share_cpus(box([None, 0], ["", "0-1"])) == {1: (0, 1)}
+
+
+def test_neighbours_are_compared_where_all_sets_would_be_too_many() -> None:
+    host = box([0] * 32, ["0-31"] * 32, busy=tuple(range(16)))
+    # 12870 sets of 8 among 16 are compared, 24310 among 17 are not
+    assert choose(host, 8).modules == tuple(range(16, 24))
+    last = box([m % 2 for m in range(60)] + [0] * 4, ["0-63"] * 64)
+    assert choose(last, 4).modules == (60, 61, 62, 63)
+
+
+@pytest.mark.parametrize(
+    ("card", "shown"),
+    [
+        (Card(0, 0, holders=(Holder(12, "vllm", "ann"),)), "0: vllm (pid 12, ann)"),
+        (Card(0, 0, holders=(Holder(12), Holder(13, "sh"))), "0: ? (pid 12), sh (pid 13)"),
+        (
+            Card(0, 0, holders=tuple(Holder(n) for n in range(4))),
+            "0: ? (pid 0), ? (pid 1), ? (pid 2)",
+        ),
+        (Card(0, 0, busy_because="memory", memory_used_mib=700), "0: memory 700 MiB"),
+        (Card(0, 0, busy_because="memory"), "0: memory"),
+        (Card(0, 0, busy_because="reserved", memory_used_mib=700, status="Up"), "0: reserved"),
+        (Card(0, 0, busy_because="status"), "0: status"),
+        (Card(0, 0), "0: ?"),
+    ],
+)
+def test_what_uses_a_card_is_shown_by_process_memory_or_status(card: Card, shown: str) -> None:
+    assert holders(Host(cards=(card,)), (0,)) == shown
+
+
+def test_a_module_that_is_not_there_has_no_holder() -> None:
+    host = Host(cards=(Card(0, 0, busy_because="reserved"),))
+    assert holders(host, (9, 0)) == "0: reserved"
+    assert holders(host, ()) == "-"
+
+
+def test_reference_tuning_refuses_a_visible_list_with_a_busy_card() -> None:
+    host = load("simulated:hls2+busy=3")
+    request = Request("m", environment={"HABANA_VISIBLE_MODULES": "2,3,4"}, tuning="reference")
+    with pytest.raises(LaunchError) as caught:
+        choose_for(request, host, 1)
+    assert (caught.value.id, caught.value.exit_code) == ("plan.visible_busy", ExitCode.MACHINE)
+    assert caught.value.text.values == {"found": "2,3,4", "busy": "3"}
+    # automatic tuning takes a free one of them; -m is the user's own choice
+    assert choose_for(replace(request, tuning="auto"), host, 2) == choose(host, 2, None, (2, 3, 4))
+    named = replace(request, modules=(4, 2))
+    assert choose_for(named, host, 2) == choose(host, 2, (4, 2), (2, 3, 4))
+    free = replace(request, environment={"HABANA_VISIBLE_MODULES": "2,4"})
+    assert choose_for(free, host, None).modules == (2,)
+    unset = replace(request, environment={})
+    assert choose_for(unset, host, 2) == choose(host, 2)
+
+
+def test_only_cards_of_several_link_groups_span_groups() -> None:
+    host = load("simulated:gaudi2e-8")
+    assert spans_groups(host, (3, 4))
+    assert not spans_groups(host, (0, 1, 2, 3))
