@@ -569,7 +569,7 @@ def test_neighbours_are_compared_where_all_sets_would_be_too_many() -> None:
     host = box([0] * 32, ["0-31"] * 32, busy=tuple(range(16)))
     # 12870 sets of 8 among 16 are compared, 24310 among 17 are not
     assert choose(host, 8).modules == tuple(range(16, 24))
-    last = box([m % 2 for m in range(60)] + [0] * 4, ["0-63"] * 64)
+    last = box([*(m % 2 for m in range(60)), 0, 0, 0, 0], ["0-63"] * 64)
     assert choose(last, 4).modules == (60, 61, 62, 63)
 
 
