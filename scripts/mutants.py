@@ -5,7 +5,7 @@ another number, None for an argument or a value, one argument fewer, another tex
 mutmut itself mutates neither decorated functions (properties, cached functions) nor constants, and
 it starts an interpreter for each mutant; so only its operators are used.
 
-Left out by rule, as no test of behaviour can tell them from the original:
+Left out by rule, as no test of behaviour shows them:
 
 - docstrings, annotations, aliases of types, `if TYPE_CHECKING:`, `if __name__ == "__main__":`
 - arguments of `cast`, `TypeVar` and `NewType`

@@ -10,8 +10,8 @@ states the operators and what is left out, scripts/mutation_run.py how a mutant 
 is killed and timed out of all. Survivors are printed with their change, and everything is written
 as JSON outside of the project.
 
-A mutant may end any process or delete any file, so all of it runs in namespaces of its own
-(unshare(1)): its own processes and network, every file system read-only, an empty /tmp.
+A mutant may end any process or delete any file, so all of it runs in separate namespaces
+(unshare(1)): separate processes and network, every file system read-only, an empty /tmp.
 `--no-sandbox` is for modules whose tests start nothing and delete nothing.
 """
 
@@ -132,7 +132,7 @@ def drawn(mutants: Sequence[Mutant], options: argparse.Namespace) -> list[Mutant
 
 
 def judge(mutants: Sequence[Mutant], options: argparse.Namespace) -> tuple[list[Judged], list[str]]:
-    """Return the judged mutants, and what was said on the way."""
+    """Return the judged mutants, and the notes about the run."""
     notes: list[str] = []
 
     def say(text: str) -> None:
@@ -212,7 +212,7 @@ def _write(document: dict[str, Any], results: Path) -> None:
 
 
 def _in_namespaces(results: Path) -> int:
-    """Run this program again in namespaces of its own; return its exit status."""
+    """Run this program again in separate namespaces; return its exit status."""
     if shutil.which("unshare") is None:
         raise SystemExit("unshare is not found: install util-linux, or add --no-sandbox")
     results.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Judge mutants inside one pytest process: each in a child that was forked after the collection.
 
 The tests run once in a child that records which lines each of them executes. Then each mutant gets
-a child of its own: the changed function takes the place of the original's code, caches are emptied,
+a separate child: the changed function takes the place of the original's code, caches are emptied,
 and the tests that execute the changed lines run until one fails, the module's own first, then the
 fast ones. A mutant of code that runs at the import makes its child forget the package and the tests
 and import them again.
@@ -70,7 +70,7 @@ def described(judged: Judged) -> str:
 
 @dataclass
 class Executed:
-    """What one test executes: seconds of a processor, and lines by file."""
+    """The code that one test executes: seconds of a processor, and lines by file."""
 
     seconds: float
     lines: Mapping[str, set[int]]
