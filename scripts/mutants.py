@@ -44,7 +44,7 @@ _ELSEWHERE = {"runtime", "pods"}
 
 @dataclass(frozen=True)
 class Function:
-    """The outermost function around a mutant: its name in the module, the line of its code."""
+    """The outermost function around a mutant: name and first line."""
 
     name: str
     line: int
@@ -69,7 +69,7 @@ class Mutant:
 
     @cached_property
     def text(self) -> str:
-        """The text of the changed module."""
+        """Return the text of the changed module."""
         (first, first_column), (last, last_column) = self.start, self.end
         lines = self.source.splitlines(keepends=True)
         before = "".join(lines[: first - 1]) + lines[first - 1][:first_column]
@@ -82,7 +82,7 @@ class Mutant:
 
     @property
     def lines(self) -> range:
-        """The lines of the changed code, from 1."""
+        """Return the lines of the changed code, from 1."""
         return range(self.start[0], self.end[0] + 1)
 
     @property
@@ -96,7 +96,7 @@ class Mutant:
 
     @property
     def diff(self) -> str:
-        """The changed lines, before and after."""
+        """Return the changed lines, before and after."""
         lines = difflib.unified_diff(
             self.source.splitlines(), self.text.splitlines(), lineterm="", n=0
         )
@@ -104,7 +104,10 @@ class Mutant:
 
 
 def modules_of(path: Path) -> list[Path]:
-    """Return the modules of a package, or the module; none that another interpreter runs."""
+    """Return the modules of a package, or the module.
+
+    Those that another interpreter runs are left out.
+    """
     if path.is_file():
         return [path]
     found = sorted(path.rglob("*.py"))
@@ -165,13 +168,15 @@ class _Reader:
                 )
 
     def _first_line(self, function: Any) -> int:
-        """Return the line that Python records for a function's code: that of its decorators."""
+        """Return the line that Python records for a function: its first decorator."""
         first = function.decorators[0] if function.decorators else function
         return int(self.positions[first].start.line)
 
 
 def _written(module: Any, old: Any, new: Any) -> Iterator[tuple[str, str]]:
-    """Yield the code before and after: as it is, without spaces around, without parentheses.
+    """Yield the code before and after, in three forms.
+
+    They are as written, without spaces around, and without parentheses.
 
     libcst's positions leave out the parentheses around an expression and the spaces around an
     operator, and its code has both.
@@ -234,7 +239,7 @@ def _name(node: Any) -> str:
 
 
 def _changed_name(call: Any, changed: Any) -> str:
-    """Return the name of the argument that an operator changed or removed; "" without one."""
+    """Return the name of the argument that changed or is removed; "" for none."""
     kept = {id(argument) for argument in changed.args}
     for argument in call.args:
         if id(argument) not in kept:

@@ -55,7 +55,7 @@ class Target:
 
     @property
     def path(self) -> Path:
-        """The module's file or the package's folder."""
+        """Return the module's file or the package's folder."""
         for path in (PACKAGE / f"{self.name}.py", PACKAGE / self.name):
             if path.exists():
                 return path
@@ -63,7 +63,7 @@ class Target:
 
     @property
     def tests(self) -> list[Path]:
-        """The test file of a module, the folder of a package; none where there is none."""
+        """Return the test file of a module or the folder of a package, if any."""
         path = TESTS / self.name
         if self.path.is_file():
             path = path.with_name(f"test_{path.name}.py")
@@ -71,7 +71,10 @@ class Target:
 
 
 def main() -> int:
-    """Read the options, run, print and record. Return 1 if the score is below `--at-least`."""
+    """Read the options, run, print and record.
+
+    Return 1 if the score is below `--at-least`.
+    """
     reader = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -117,7 +120,7 @@ def all_of(target: Target) -> Iterator[Mutant]:
 
 
 def drawn(mutants: Sequence[Mutant], options: argparse.Namespace) -> list[Mutant]:
-    """Return the mutants that compile: all, or as many as are drawn, in the order of the code."""
+    """Return the mutants that compile, in the order of the code: all, or a draw."""
     if options.draw is None:
         return [mutant for mutant in mutants if mutant.differs]
     order = list(range(len(mutants)))
@@ -201,7 +204,10 @@ def _row(each: Judged) -> dict[str, Any]:
 
 
 def _write(document: dict[str, Any], results: Path) -> None:
-    """Write the results; inside of the sandbox through the file that was opened before."""
+    """Write the results.
+
+    In the sandbox the file was opened before.
+    """
     text = json.dumps(document, indent=1) + "\n"
     if _INSIDE in os.environ:
         with os.fdopen(int(os.environ[_INSIDE]), "w", encoding="utf-8") as file:

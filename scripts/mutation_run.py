@@ -1,4 +1,6 @@
-"""Judge mutants inside one pytest process: each in a child that was forked after the collection.
+"""Judge mutants inside one pytest process.
+
+Each has a child that was forked after the collection.
 
 The tests run once in a child that records which lines each of them executes. Then each mutant gets
 a separate child: the changed function takes the place of the original's code, caches are emptied,
@@ -49,7 +51,9 @@ _OURS = ("gaudi_launch", "tests")
 
 @dataclass(frozen=True)
 class Judged:
-    """A mutant with its outcome: killed, timeout, survived, or untested (no test executes it).
+    """A mutant with its outcome: killed, timeout, survived or untested.
+
+    No test executes one that is untested.
 
     One that crashes or takes all memory counts as a timeout: nothing is heard of it.
     """
@@ -62,7 +66,7 @@ class Judged:
 
 
 def described(judged: Judged) -> str:
-    """Return a mutant that no test notices: its place, the number of tests, the change."""
+    """Return a mutant that no test notices as text: place, tests, change."""
     mutant = judged.mutant
     place = f"{mutant.path.parent.name}/{mutant.path.name}:{mutant.start[0]}"
     return f"\n{place} {judged.outcome}, {judged.tests} tests\n{mutant.diff}"
@@ -166,7 +170,7 @@ class Judge:
         return Judged(mutant, outcome, answer["by"], len(chosen), seconds)
 
     def _tests_of(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-        """Return the tests that execute the changed lines, in the order in which they run.
+        """Return the tests that execute the changed lines, in order of execution.
 
         For code that runs at the import: all that execute anything of the module, or are its own.
         """
@@ -202,7 +206,7 @@ class Judge:
         return {"by": ""}
 
     def _exchange(self, mutant: Mutant, code: CodeType) -> bool:
-        """Give the functions in memory the changed code; return False where that cannot be."""
+        """Give the functions in memory the changed code, where that is possible."""
         assert mutant.function is not None
         known = self.functions.get((str(mutant.path), mutant.function), [])
         fresh = _code_of(code, mutant.function)
@@ -228,7 +232,9 @@ def _code_of(code: CodeType, function: Function) -> CodeType | None:
 
 
 def _in_child(work: Callable[[], Mapping[str, Any]], seconds: float) -> dict[str, Any] | None:
-    """Return what a forked child finds; None if it takes longer or ends without an answer.
+    """Return what a forked child finds.
+
+    None: it takes longer or ends without an answer.
 
     ``seconds`` are of a processor.
     """
@@ -269,7 +275,10 @@ def _answer(work: Callable[[], Mapping[str, Any]], writing: int, folder: str) ->
 
 
 def _read(reading: int, until: float) -> dict[str, Any] | None:
-    """Return the line of JSON that a child writes; a process that it started may outlive it."""
+    """Return the line of JSON that a child writes.
+
+    A process that the child started may outlive it.
+    """
     parts = bytearray()
     while not parts.endswith(b"\n"):
         left = until - time.monotonic()
@@ -351,7 +360,7 @@ def _record(
 
 
 def _shared_fixtures(item: pytest.Item) -> list[tuple[str, str]]:
-    """Return a key for each fixture of this test that other tests of its file may share."""
+    """Return a key for each fixture that tests of this file may share."""
     information = getattr(item, "_fixtureinfo", None)
     if information is None:
         return []
@@ -386,7 +395,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def _imported_again(mutant: Mutant, code: CodeType, chosen: Sequence[pytest.Item]) -> str:
-    """Return what fails after an import of the package with the changed code, "" for nothing."""
+    """Return what fails after an import of the changed code, "" for nothing."""
     top = chosen[0].config.rootpath
     parts = list(mutant.path.relative_to(top).with_suffix("").parts)
     name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
