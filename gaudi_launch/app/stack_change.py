@@ -146,6 +146,7 @@ class _Change:
                 self._route()
                 return "renewed"
             self._end_services((name,))
+            self._started.append(name)
             done = "moved"
         self._routes = self._backends()
         gateway.start(name, self._routes, settings)

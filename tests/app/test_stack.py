@@ -21,8 +21,11 @@ from gaudi_launch.app.report import Silent
 from gaudi_launch.app.stack_change import ChangedStack, ChangeOptions
 from gaudi_launch.app.stack_plan import StackChanges
 from gaudi_launch.app.stop import end
+from gaudi_launch.app.why import why
+from gaudi_launch.cli.main import run
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.services.probe import port_free
 from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.registry import find, services
 from gaudi_launch.stack.stack_file import GoalChoice, ModelOption
@@ -356,6 +359,22 @@ def test_replicas_change_one_by_one_and_gateway_settings_without_a_restart(
     # fewer replicas
     write(new.replace("replicas: 2", "replicas: 1"))
     assert apply(path)[0] == ChangedStack((), ("stack-a.v3",), "renewed")
+
+
+def test_a_gateway_moves_to_another_address_and_the_engines_stay(write: Write) -> None:
+    path = write(ONE)
+    up(path)
+    port, engine = port_of(path), begun("stack-a")
+    other = unused_port()
+    write(ONE.replace("PORT", str(other)))
+    assert run(["stack", "apply", str(path)]) == ExitCode.USAGE
+    assert call(port, chat("a", stream=False)).status == 200
+    done, asked = apply(path, agree=True)
+    assert (done, len(asked)) == (ChangedStack(("stack-gateway",), ("stack-gateway",), "moved"), 1)
+    assert call(other, chat("a", stream=False)).status == 200
+    assert (port_free("127.0.0.1", port), begun("stack-a")) == (True, engine)
+    explained = why("stack-gateway", None)
+    assert (explained.found.failed, explained.found.phase) == (False, "ready")
 
 
 def test_an_interrupted_change_is_mended_by_the_next_one(

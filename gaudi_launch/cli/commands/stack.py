@@ -182,7 +182,10 @@ def _agrees(changes: StackChanges, yes: bool) -> bool:
         return True
     path = str(changes.stack.path)
     if not sys.stdin.isatty():
-        models = ", ".join(each.model for each in changes.downtimes) or "-"
+        # a gateway that moves ends the requests to all models
+        models = (
+            ", ".join(each.model for each in changes.downtimes) or changes.stack.gateway_service
+        )
         raise LaunchError("stack.apply_yes", ExitCode.USAGE, path=path, models=models)
     return typer.confirm(text("stack.apply_ask", path=path), err=True)
 

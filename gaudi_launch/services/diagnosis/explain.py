@@ -85,6 +85,9 @@ def _judged(service: ServiceRecord, exit_status: int | None) -> Explanation:
     if service.phase == "lost" and not found.failed:
         # the log ends with the termination that the kernel requested when the launcher ended
         found = replace(found, failed=True, phase=str(state.get("phase") or "start"))
+    if (service.phase, found.failed) == ("ready", False):
+        # its launcher has the answer; a gateway logs none
+        found = replace(found, phase="ready")
     return Explanation(service.name, found, content, note)
 
 

@@ -24,6 +24,7 @@ from gaudi_ray_openai import Shape, events, job_of
 from gaudi_ray_router import KEY_HEADERS, PATHS, Asked, Users, model_of, refused
 from gaudi_ray_slots import claim, folder
 from ray import serve
+from ray.exceptions import RayError
 
 # connection-level headers belong to one hop only (RFC 9110, 7.6.1); the length is set again
 _HOP = {
@@ -36,6 +37,7 @@ _HOP = {
     "host",
     "content-length",
 }
+GONE = "The engine of this model does not answer; it is started again. Repeat the request later."
 _METHODS = ["GET", "POST", "PUT", "DELETE", "OPTIONS"]
 
 # Serve pickles the classes below where they are decorated: what they use must be defined above them
@@ -44,6 +46,11 @@ _METHODS = ["GET", "POST", "PUT", "DELETE", "OPTIONS"]
 
 def refusal(text: str, status: int) -> Response:
     return Response(refused(text, status), status, media_type="application/json")
+
+
+def entry(name: str) -> dict[str, str]:
+    """Return a model of the list of models."""
+    return {"id": name, "object": "model", "owned_by": "gaudi-launch"}
 
 
 async def asked_of(request: Request, path: str, hidden: Collection[str] = ()) -> Asked:
@@ -61,9 +68,17 @@ async def streamed(answer: Any) -> Response:
     return StreamingResponse(pieces, status_code=status, headers=headers)
 
 
-engine_api = FastAPI()
-model_api = FastAPI()
-stack_api = FastAPI()
+def own_api() -> FastAPI:
+    """Return an application without FastAPI's own pages.
+
+    They need no key, and hide the engine's.
+    """
+    return FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+
+engine_api = own_api()
+model_api = own_api()
+stack_api = own_api()
 
 
 class EngineBehind:
@@ -118,9 +133,9 @@ class EngineBehind:
 
         try:
             found = await self.ask(asked)
-        except aiohttp.ClientError as error:
+        except aiohttp.ClientError:
             yield 502, {"content-type": "application/json"}
-            yield refused(f"the engine is gone: {error}", 502)
+            yield refused(GONE, 502)
             return
         yield found.status, {k: v for k, v in found.headers.items() if k.lower() not in _HOP}
         try:
@@ -171,17 +186,23 @@ class Router:
     async def models(self, request: Request) -> Response:
         if not self._users.know(request.headers):
             return refusal("The API key is missing or wrong.", 401)
-        data = [
-            {"id": name, "object": "model", "owned_by": "gaudi-launch"} for name in self._handles
-        ]
+        data = [entry(name) for name in self._handles]
         return JSONResponse({"object": "list", "data": data})
 
-    @stack_api.post("/{path:path}")
+    @stack_api.get("/v1/models/{name:path}")
+    async def model(self, request: Request, name: str) -> Response:
+        if not self._users.know(request.headers):
+            return refusal("The API key is missing or wrong.", 401)
+        if name not in self._handles:
+            return refusal(f"The model `{name}` does not exist.", 404)
+        return JSONResponse(entry(name))
+
+    @stack_api.api_route("/{path:path}", methods=_METHODS)
     async def forward(self, request: Request, path: str) -> Response:
         """Pass a request to an engine of its model; no engine gets the key."""
         if not self._users.know(request.headers):
             return refusal("The API key is missing or wrong.", 401)
-        if f"/{path}" not in PATHS:
+        if request.method != "POST" or f"/{path}" not in PATHS:
             return refusal("This path is not served.", 404)
         asked = await asked_of(request, path, hidden=KEY_HEADERS)
         model = model_of(asked)
@@ -189,7 +210,11 @@ class Router:
             return refusal("The request names no model.", 400)
         if model not in self._handles:
             return refusal(f"The model `{model}` does not exist.", 404)
-        return await streamed(self._handles[model].answer.remote(asked))
+        try:
+            return await streamed(self._handles[model].answer.remote(asked))
+        except RayError:
+            # its replica ended before the first piece
+            return refusal(GONE, 503)
 
 
 @serve.deployment(name="Generator")
