@@ -106,8 +106,7 @@ def replica(asked: ReplicaQuestion) -> Replica | Unfit:
 
 def _limits(asked: ReplicaQuestion, blocks: int) -> EngineLimits:
     demand, length = asked.demand, asked.demand.max_model_len
-    inputs = [min(tokens, length) for _, tokens, _ in asked.traffic.requests]
-    outputs = [min(output, length) for _, _, output in asked.traffic.requests]
+    inputs, outputs = asked.traffic.input_range, asked.traffic.output_range
     mixed = asked.scheduling == "v1"
     budget = demand.max_num_batched_tokens
     if not (mixed and budget):
@@ -119,10 +118,10 @@ def _limits(asked: ReplicaQuestion, blocks: int) -> EngineLimits:
         max_num_batched_tokens=budget,
         max_model_len=length,
         num_blocks=blocks,
-        input_min=min(inputs),
-        input_max=max(inputs),
-        output_min=min(outputs),
-        output_max=max(outputs),
+        input_min=min(inputs[0], length),
+        input_max=min(inputs[1], length),
+        output_min=min(outputs[0], length),
+        output_max=min(outputs[1], length),
         mixed_steps=mixed,
     )
 

@@ -75,6 +75,18 @@ class Traffic:
         return sum(self.cached) / len(self.requests)
 
     @cached_property
+    def input_range(self) -> tuple[int, int]:
+        """Return the shortest and the longest prompt in tokens."""
+        found = [tokens for _, tokens, _ in self.requests]
+        return min(found), max(found)
+
+    @cached_property
+    def output_range(self) -> tuple[int, int]:
+        """Return the shortest and the longest answer in tokens."""
+        found = [output for _, _, output in self.requests]
+        return min(found), max(found)
+
+    @cached_property
     def mean_input(self) -> float:
         return sum(tokens for _, tokens, _ in self.requests) / len(self.requests)
 

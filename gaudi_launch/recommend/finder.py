@@ -46,8 +46,8 @@ _ALIKE = 0.005
 _MOST_PLANNED = 14
 # as many processes as work on one search
 _TOGETHER = 2
-# what a short simulation may miss a target by
-_NEARLY = 1.1
+# what a short simulation may miss a target by, and by how much plans miss one in vain
+_NEARLY, _FAR = 1.1, 2.0
 _MOST_SHRUNKEN = 12
 # without stages in both a difference of layouts is one of cards
 _NAMES = {("layout", 1): "cards"}
@@ -199,8 +199,11 @@ def _climbed(
 
 
 def _best_of_cards(ranked: Sequence[Trial]) -> list[Candidate]:
-    """Return the best of each layout, of those that are not far behind."""
-    top = max(trial.score for trial in ranked)
+    """Return the best of each layout, of those that are not far behind.
+
+    All of them while none meets the targets: any may be the nearest.
+    """
+    top = max((trial.score for trial in ranked if trial.meets), default=-math.inf)
     found: dict[str, Candidate] = {}
     for trial in ranked:
         if trial.score >= _CLOSE * top:
@@ -284,11 +287,16 @@ def _planned(
     found = simulation.exact(list(chosen), show)
     if simulation.one.goal.most_start is not None and not any(trial.meets for trial in found):
         found += _with_short_start(simulation, quick, able, found)
-    while rest and len(found) < _MOST_PLANNED and not any(trial.meets for trial in found):
+    while rest and len(found) < _MOST_PLANNED and _is_open(found):
         next_ones = [trial.candidate for trial in rest[:_TOGETHER]]
         found += simulation.exact(next_ones)
         del rest[:_TOGETHER]
     return found
+
+
+def _is_open(found: Sequence[Trial]) -> bool:
+    """Return True while none meets the targets and one is near enough that another may."""
+    return not any(trial.meets for trial in found) and min(t.miss for t in found) < _FAR
 
 
 def _with_short_start(
