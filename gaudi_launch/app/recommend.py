@@ -596,9 +596,11 @@ def _other_engines(
 
 def _cards_given(options: LaunchOptions) -> int:
     from gaudi_launch.app.options import to_request
+    from gaudi_launch.planning.placement import check_named
 
     request = to_request(options)
     if request.modules is not None:
+        check_named(request.modules, request.cards or len(request.modules))
         return len(request.modules)
     assert request.cards is not None, "one of both was given"
     return request.cards
@@ -694,9 +696,35 @@ def _load(
     if past is None:
         return _Load(traffic, (longest_input, longest_output), 0, demand)
     longest = max(tokens + output for _, tokens, output in past)
-    if model.max_position_embeddings:
-        longest = min(longest, model.max_position_embeddings)
+    allowed = _allowed_length(options, model) or longest
+    notes += _refused(traffic, allowed)
+    longest = min(longest, allowed)
     return _Load(traffic, (min(longest_input, longest - 1), longest_output), longest, demand)
+
+
+def _allowed_length(options: LaunchOptions, model: Model) -> int:
+    """Return the longest input and output together: of -l, else of the model; 0 if unknown."""
+    from gaudi_launch.app.options import to_request
+
+    return to_request(options).max_model_len or model.max_position_embeddings or 0
+
+
+def _refused(traffic: Traffic, length: int) -> list[Message]:
+    """Return the note about prompts that this length refuses.
+
+    Raises LaunchError (MODEL) where it refuses all.
+    """
+    requests = traffic.requests
+    refused = sum(tokens >= length for _, tokens, _ in requests)
+    if refused == len(requests):
+        shortest = traffic.input_range[0]
+        raise LaunchError(
+            "recommend.all_too_long", ExitCode.MODEL, length=length, shortest=shortest
+        )
+    if not refused:
+        return []
+    percent = f"{100 * refused / len(requests):.1f}"
+    return [message("capacity.refused", percent=percent, length=length)]
 
 
 def _ranges(options: LaunchOptions, notes: list[Message]) -> TypedLengths:

@@ -125,6 +125,7 @@ def find(
     )
     show(total, total)
     ranked = sorted(exact, key=place)
+    _check_planned(ranked[0])
     winner = _settled(simulation.one, ranked)
     shown = winner or ranked[0]
     evidence = _evidence(case, shown)
@@ -144,6 +145,13 @@ def find(
         limit=limit_of(case, shown, ranked),
         cards=simulation.one.cards_between(shown, evidence) if evidence is not None else None,
     )
+
+
+def _check_planned(first: Trial) -> None:
+    """Raise LaunchError where even the first trial is an error: given options contradict."""
+    if first.code is not None:
+        assert first.why_not is not None, "a code is that of a reason"
+        raise LaunchError(first.why_not.id, first.code, **dict(first.why_not.values))
 
 
 def _nothing_shown(done: int) -> None:
@@ -246,7 +254,9 @@ def _nothing_fits(case: SearchCase) -> LaunchError:
     pool = case.pool
     cards = ", ".join(map(str, case.cards))
     is_spread = any(each.spreads for each in case.engines)
-    if min(case.cards) > pool.cards_per_node and not is_spread:
+    # over servers any number is possible
+    most = max(pool.cards_per_node, max(case.cards) * is_spread)
+    if min(case.cards) > most:
         return LaunchError(
             "recommend.few_cards",
             ExitCode.MACHINE,
@@ -296,7 +306,7 @@ def _planned(
 
 def _is_open(found: Sequence[Trial]) -> bool:
     """Return True while none meets the targets and one is near enough that another may."""
-    return not any(trial.meets for trial in found) and min(t.miss for t in found) < _FAR
+    return 1 < min(trial.miss for trial in found) < _FAR
 
 
 def _with_short_start(

@@ -45,8 +45,8 @@ class Trial:
 
     ``second`` decides where ``score`` is alike. ``miss`` is by how much the worst target is missed,
     as a factor, and ``missed`` names them: ttft, tpot, e2e, cards, start. ``start`` is the time of
-    the warm-up with ``graphs`` buckets. ``why_not`` is the reason why there is nothing to simulate.
-    ``curve`` are the loads of one replica.
+    the warm-up with ``graphs`` buckets. ``why_not`` is the reason why there is nothing to simulate,
+    ``code`` the exit code where that is an error. ``curve`` are the loads of one replica.
     """
 
     candidate: Candidate
@@ -59,6 +59,7 @@ class Trial:
     graphs: int = 0
     start: Span | None = None
     why_not: Message | None = None
+    code: ExitCode | None = None
     curve: LoadCurve | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -111,7 +112,7 @@ class Simulation:
         except LaunchError as error:
             if error.exit_code == ExitCode.FAILED:
                 raise
-            return Trial(candidate, why_not=error.text)
+            return Trial(candidate, why_not=error.text, code=error.exit_code)
         if isinstance(made, Unfit):
             return Trial(candidate, why_not=made.reason)
         graphs = made.buckets.graphs if made.buckets is not None else 0

@@ -309,3 +309,40 @@ def test_what_no_servers_can_run_is_refused(
     with pytest.raises(LaunchError) as error:
         large_case({"nodes": nodes}, **launch)
     assert (error.value.id, error.value.exit_code) == (id, code)
+
+
+def _trace_of(folder: Path, inputs: list[int]) -> str:
+    file = folder / "lengths.csv"
+    rows = [f"{at},{tokens},50" for at, tokens in enumerate(inputs)]
+    file.write_text("\n".join(["t_seconds,input_tokens,output_tokens", *rows]), encoding="utf-8")
+    return str(file)
+
+
+def test_prompts_longer_than_the_model_are_counted(tmp_path: Path) -> None:
+    case = case_of(None, trace=_trace_of(tmp_path, [500] * 9 + [300_000]))
+    (refused,) = [note for note in case.search.notes if note.id == "capacity.refused"]
+    assert dict(refused.values) == {"percent": "10.0", "length": 131072}
+
+
+@pytest.mark.parametrize("launch", [{}, {"max_model_len": "400"}])
+def test_a_trace_without_a_prompt_that_fits_is_refused(
+    launch: dict[str, str], tmp_path: Path
+) -> None:
+    shortest = 500 if launch else 200_000
+    with pytest.raises(LaunchError) as error:
+        case_of(launch, trace=_trace_of(tmp_path, [shortest, 300_000]))
+    assert (error.value.id, error.value.exit_code) == ("recommend.all_too_long", ExitCode.MODEL)
+
+
+def test_cards_and_modules_that_differ_are_refused() -> None:
+    options = {"machine": "simulated:hls2", "modules": "0,1", "cards": "4"}
+    with pytest.raises(LaunchError) as error:
+        case_of(options, accelerator="")
+    assert (error.value.id, error.value.exit_code) == ("placement.count_differs", ExitCode.USAGE)
+
+
+def test_given_options_that_contradict_are_an_error() -> None:
+    options = {"max_num_seqs": "512", "max_num_batched_tokens": "256", "cards": "1"}
+    with pytest.raises(LaunchError) as error:
+        solve(case_of({**options, "dtype": "bf16"}))
+    assert error.value.exit_code == ExitCode.USAGE
