@@ -703,7 +703,10 @@ def _load(
 
 
 def _allowed_length(options: LaunchOptions, model: Model) -> int:
-    """Return the longest input and output together: of -l, else of the model; 0 if unknown."""
+    """Return the longest input and output together; 0 if unknown.
+
+    That of -l, else of the model.
+    """
     from gaudi_launch.app.options import to_request
 
     return to_request(options).max_model_len or model.max_position_embeddings or 0
