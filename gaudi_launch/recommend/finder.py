@@ -148,7 +148,7 @@ def find(
 
 
 def _check_planned(first: Trial) -> None:
-    """Raise LaunchError where even the first trial is an error: given options contradict."""
+    """Raise LaunchError where even the first trial is an error."""
     if first.code is not None:
         assert first.why_not is not None, "a code is that of a reason"
         raise LaunchError(first.why_not.id, first.code, **dict(first.why_not.values))
@@ -305,7 +305,7 @@ def _planned(
 
 
 def _is_open(found: Sequence[Trial]) -> bool:
-    """Return True while none meets the targets and one is near enough that another may."""
+    """Return True while none meets the targets, but one nearly does."""
     return 1 < min(trial.miss for trial in found) < _FAR
 
 
