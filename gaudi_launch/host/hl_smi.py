@@ -63,6 +63,11 @@ class HlSmiOutput:
     problem: str | None = None
     timed_out: bool = False
 
+    @property
+    def content(self) -> str:
+        """Return the output, "" where there was a problem."""
+        return self.text if self.problem is None else ""
+
 
 Ask = Callable[[Sequence[str]], HlSmiOutput]
 
@@ -186,7 +191,7 @@ class HlSmi:
                 continue
             answer = self.ask(["-Q", ",".join(fields), "-f", "csv"])
             timed_out = answer.timed_out
-            rows = hl_smi_text.parse_csv(answer.text) if answer.problem is None else ()
+            rows = hl_smi_text.parse_csv(answer.content)
             rows = tuple(row for row in rows if row.get("index", "").isdecimal())
             if any(row.get("module_id", "").isdecimal() for row in rows):
                 self.problems.pop("hl-smi -Q", None)
@@ -199,17 +204,11 @@ class HlSmi:
 
     def log(self) -> tuple[LogCard, ...]:
         """Return the long list of each card: module, serial, status, firmware, PCIe link."""
-        answer = self.ask(["-L"])
-        if answer.problem is not None:
-            return ()
-        return hl_smi_text.parse_log(answer.text)
+        return hl_smi_text.parse_log(self.ask(["-L"]).content)
 
     def links(self, bus: str) -> dict[int, str]:
         """Return UP or DOWN by port of one card; empty when unknown."""
-        answer = self.ask(["-n", "link", "-i", bus])
-        if answer.problem is not None:
-            return {}
-        return hl_smi_text.parse_links(answer.text)
+        return hl_smi_text.parse_links(self.ask(["-n", "link", "-i", bus]).content)
 
     def name(self) -> str | None:
         """Return the product name that all cards share, by ``-Q name``.
@@ -217,7 +216,7 @@ class HlSmi:
         Its rows do not say which card they mean.
         """
         answer = self.ask(["-Q", "name", "-f", "csv"])
-        rows = hl_smi_text.parse_csv(answer.text) if answer.problem is None else ()
+        rows = hl_smi_text.parse_csv(answer.content)
         names = {row["name"] for row in rows if row.get("name", "").startswith("HL-")}
         if len(names) != 1:
             return None
@@ -226,7 +225,7 @@ class HlSmi:
     def topo(self) -> tuple[Affinity, ...]:
         """Return CPU ranges and NUMA node by module."""
         answer = self.ask(["topo", "-c", "-N"])
-        rows = hl_smi_text.parse_topo(answer.text) if answer.problem is None else ()
+        rows = hl_smi_text.parse_topo(answer.content)
         if not rows:
             self.problems["hl-smi topo"] = answer.problem or "'hl-smi topo -c -N' listed no module"
         return rows

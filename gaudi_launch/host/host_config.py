@@ -21,7 +21,7 @@ from gaudi_launch import paths
 from gaudi_launch.host import config_files as settings
 from gaudi_launch.host.cpus import parse_cpus
 from gaudi_launch.host.files import Files, FolderFiles, first_line, whole_number
-from gaudi_launch.host.sysfs import read_meminfo
+from gaudi_launch.host.sysfs import mib_of, read_meminfo
 
 _DISK_SECONDS = 2.0  # statvfs on a dead network mount never returns
 # only names that a check reads; values of other variables may be private
@@ -213,7 +213,7 @@ def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
         os_like=tuple(release.get("ID_LIKE", "").split()),
         os_version=release.get("VERSION_ID"),
         numa_balancing=whole_number(first_line(files, "proc/sys/kernel/numa_balancing")),
-        swap_total_mib=None if swap is None else swap // 1024,
+        swap_total_mib=mib_of(swap),
         swap_used_mib=None if swap is None else (swap - memory.get("SwapFree", swap)) // 1024,
         # the setting itself, which is what a change of it shows first; the kernel keeps both alike
         hugepages_total=settings.first(
@@ -269,10 +269,11 @@ def _disks(files: Files, space: Space | None) -> dict[str, Disk]:
 
 def _disk(files: Files, path: str, space: Space | None) -> Disk:
     measured = space(path.lstrip("/")) if space else None
+    free, writable = measured or (None, None)
     kind = settings.mount_kind(
         files.text("proc/mounts") or files.text("proc/self/mounts") or "", path
     )
-    return Disk(path, measured[0] if measured else None, kind, measured[1] if measured else None)
+    return Disk(path, free, kind, writable)
 
 
 def read_disk(root: Path, path: Path) -> Disk:

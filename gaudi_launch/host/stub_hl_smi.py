@@ -63,12 +63,14 @@ def _csv(cards: list[dict[str, Any]], fields: list[str], options: list[str]) -> 
         lines.append(", ".join(f"{f} [{_UNITS[f]}]" if f in _UNITS else f for f in fields))
     for card in cards:
         units = {} if "nounits" in options else _UNITS
-        cells = (
-            "N/A" if card[f] is None else f"{card[f]} {units[f]}" if f in units else str(card[f])
-            for f in fields
-        )
-        lines.append(", ".join(cells))
+        lines.append(", ".join(_cell(card[field], units.get(field)) for field in fields))
     return "\n".join(lines) + "\n", 0
+
+
+def _cell(value: Any, unit: str | None) -> str:
+    if value is None:
+        return "N/A"
+    return str(value) if unit is None else f"{value} {unit}"
 
 
 def _log(cards: list[dict[str, Any]]) -> str:

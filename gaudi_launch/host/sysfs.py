@@ -113,8 +113,8 @@ def read_numa_nodes(files: Files) -> tuple[NumaNode, ...]:
             NumaNode(
                 id=number,
                 cpus=parse_cpus(first_line(files, f"{folder}/cpulist") or ""),
-                memory_total_mib=_mib(memory.get("MemTotal")),
-                memory_free_mib=_mib(memory.get("MemFree")),
+                memory_total_mib=mib_of(memory.get("MemTotal")),
+                memory_free_mib=mib_of(memory.get("MemFree")),
                 hugepages_total=whole_number(first_line(files, f"{pages}/nr_hugepages")),
                 hugepages_free=whole_number(first_line(files, f"{pages}/free_hugepages")),
             )
@@ -161,5 +161,6 @@ def read_meminfo(text: str) -> dict[str, int]:
     return found
 
 
-def _mib(kib: int | None) -> int | None:
+def mib_of(kib: int | None) -> int | None:
+    """Return KiB of /proc as MiB."""
     return None if kib is None else kib // 1024

@@ -9,7 +9,7 @@ from typing import Any
 
 from gaudi_launch.host.files import Files, first_line, whole_number
 from gaudi_launch.host.hardware import Interface
-from gaudi_launch.host.sysfs import read_meminfo
+from gaudi_launch.host.sysfs import mib_of, read_meminfo
 
 _VIRTUAL = re.compile(
     r"qemu|kvm|vmware|virtualbox|xen|amazon ec2|google compute|openstack|bochs|parallels", re.I
@@ -27,15 +27,11 @@ def read_system(files: Files) -> dict[str, Any]:
         "os_name": _os_name(files.text("etc/os-release") or ""),
         "cpu_model": _cpu_field(files, "model name"),
         "driver_version": first_line(files, "sys/module/habanalabs/version"),
-        "memory_total_mib": _mib(memory.get("MemTotal")),
-        "memory_available_mib": _mib(memory.get("MemAvailable")),
+        "memory_total_mib": mib_of(memory.get("MemTotal")),
+        "memory_available_mib": mib_of(memory.get("MemAvailable")),
         "in_container": in_container(files),
         "virtual_machine": virtual_machine(files),
     }
-
-
-def _mib(kib: int | None) -> int | None:
-    return None if kib is None else kib // 1024
 
 
 def _os_name(text: str) -> str | None:
