@@ -4,6 +4,7 @@ nothing is wrong."""
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 
 import pytest
 
@@ -848,3 +849,106 @@ def test_recorded_failures(log: str, first: str) -> None:
     found = diagnose(gzip.decompress(path.read_bytes()).decode(), exit_status=1, outcome="died")
     assert found.causes[0].id == first
     assert not {"low_nofile", "exception"}.intersection(cause.id for cause in found.causes)
+
+
+OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::1073741824 (1024)MB"
+NO_BLOCKS = "ValueError: No available memory for the cache blocks."
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("load", "device_oom_weights"),
+        ("profile", "device_oom_profile"),
+        ("kv_cache", "device_oom_kv"),
+        ("warmup_prompt", "device_oom_graphs"),
+        ("warmup_decode", "device_oom_graphs"),
+        ("graph_prompt", "device_oom_graphs"),
+        ("graph_decode", "device_oom_graphs"),
+        ("multimodal", "device_oom_graphs"),
+        ("sampler", "device_oom_graphs"),
+        ("ready", "device_oom_requests"),
+        ("start", "device_oom"),
+    ],
+)
+def test_the_phase_in_which_memory_ran_out_decides_the_remedy(phase: str, words: str) -> None:
+    found = diagnose(OOM, exit_status=1, phase=phase)
+    (cause,) = found.causes
+    assert (cause.id, cause.title.id, cause.remedy.id, found.phase) == (
+        "device_oom",
+        f"diagnose.{words}",
+        f"diagnose.{words}_fix",
+        phase,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "ids"),
+    [
+        (-9, "died", ["killed"]),
+        (137, "", ["killed"]),
+        (-7, "died", ["shared_memory"]),
+        (-4, "died", ["crashed"]),
+        (-6, "died", ["crashed"]),
+        (134, "died", ["crashed"]),
+        (-8, "died", ["crashed"]),
+        (-11, "died", ["crashed"]),
+        (-1, "died", ["terminated"]),
+        (-2, "died", ["terminated"]),
+        (129, "", ["terminated"]),
+        (-15, "died", ["terminated"]),
+        (0, "died", ["quit"]),
+        (1, "died", []),
+        (128, "died", []),
+        # its supervisor sent the signal
+        (-9, "stuck", ["stuck"]),
+        (-9, "stopped", []),
+    ],
+)
+def test_without_a_log_the_status_alone_explains_the_end(
+    status: int, outcome: str, ids: list[str]
+) -> None:
+    found = diagnose("", exit_status=status, outcome=outcome)
+    assert [cause.id for cause in found.causes] == ids
+    assert found.failed is (outcome != "stopped")
+    assert (found.came_up, found.at, found.findings) == (False, (0, 0), ())
+
+
+def test_a_cause_is_written_with_its_evidence() -> None:
+    (cause,) = diagnose(f"{NO_BLOCKS}\n" * 5, exit_status=1).causes
+    assert cause.to_json() == {
+        "id": "no_kv_blocks",
+        "title": cause.title.render(),
+        "remedy": cause.remedy.render(),
+        "commands": list(cause.commands),
+        # the first three are enough
+        "evidence": [{"line": number, "text": NO_BLOCKS} for number in (1, 2, 3)],
+        "permanent": cause.permanent,
+        "source": cause.source,
+    }
+
+
+def test_the_commands_are_for_the_model_that_is_named() -> None:
+    (cause,) = diagnose(OOM, exit_status=1).causes
+    made = replace(cause, commands=("gaudi-launch fit MODEL", "top"))
+    assert made.for_model("/my models/m").commands == ("gaudi-launch fit '/my models/m'", "top")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        OOM,
+        "Out of memory: Killed process 12",
+        "Segmentation fault",
+        "(Pdb) ",
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
+        "Engine process (pid 12) died",
+    ],
+)
+def test_an_engine_that_was_up_has_failed_after_a_deadly_line(line: str) -> None:
+    up = f"INFO:     Application startup complete.\n{line}"
+    found = diagnose(up)
+    assert (found.failed, found.came_up, found.permanent) == (True, True, False)
+    # the failure of one request is none of the engine
+    survived = diagnose(f"INFO:     Application startup complete.\n{NO_BLOCKS}")
+    assert (survived.failed, [cause.id for cause in survived.causes]) == (False, ["no_kv_blocks"])

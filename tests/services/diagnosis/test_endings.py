@@ -1,0 +1,24 @@
+"""The sentence for the end of an engine: its kind, and its status or signal."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaudi_launch.messages import text
+from gaudi_launch.services.diagnosis.endings import ended, status_words
+
+
+@pytest.mark.parametrize(
+    ("status", "shown"), [(None, "-"), (0, "0"), (1, "1"), (137, "137"), (-1, None), (-9, None)]
+)
+def test_a_negative_status_is_shown_as_its_signal(status: int | None, shown: str | None) -> None:
+    if shown is None:
+        assert status is not None
+        shown = text("serve.by_signal", number=abs(status))
+    assert status_words(status) == shown
+
+
+@pytest.mark.parametrize("status", [3, -15])
+def test_an_end_names_its_kind_and_its_status(status: int) -> None:
+    assert ended("died", status) == text("services.ended_died", status=status_words(status))
+    assert status_words(status) in ended("died", status)
