@@ -12,11 +12,19 @@ from gaudi_launch import profiles
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.machine import load
-from gaudi_launch.messages import message
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.card_memory import ServingDemand
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Limits
-from gaudi_launch.planning.engine_args import engine_args
-from gaudi_launch.planning.memory import CardSet, ChosenSettings, MemoryPlan, memory_for
+from gaudi_launch.planning.engine_args import NO_ARGS, engine_args
+from gaudi_launch.planning.memory import (
+    CardSet,
+    ChosenSettings,
+    MemoryPlan,
+    division,
+    memory_for,
+    type_on_card,
+)
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
@@ -372,3 +380,145 @@ def test_a_validated_model_that_is_not_here_has_its_memory(
     found = plan(model, engine="vllm-gaudi@0.26.0", cards=cards).memory
     assert round(found["weights"], 1) == weights
     assert found["kv"] > 0
+
+
+FORK = find("vllm-fork@1.22")
+
+
+def divided_by(*pairs: tuple[str, str | None], limits: Limits = LIMITS) -> ServingDemand:
+    ask, _ = division(LLAMA, limits, [setting(name, value) for name, value in pairs], FORK)
+    return ask
+
+
+def test_without_settings_a_card_is_divided_by_the_engines_defaults() -> None:
+    ask, rules = division(LLAMA, LIMITS, [], FORK)
+    assert ask == ServingDemand(
+        max_model_len=2048,
+        max_num_seqs=4,
+        max_num_batched_tokens=4096,
+        longest_prompt=1024,
+        utilization=0.9,
+        reserved=0.1,
+        eager=False,
+        kv_dtype="auto",
+        blocks_step=128,
+        pools=False,
+        cache=FORK.support(LLAMA, NO_ARGS, {}).cache_rules,
+    )
+    assert rules == FORK.memory_rules({})
+
+
+def test_settings_decide_how_a_card_is_divided() -> None:
+    ask = divided_by(
+        ("VLLM_PROMPT_SEQ_BUCKET_MAX", "512"),
+        ("--gpu-memory-utilization", "0.5"),
+        ("VLLM_GRAPH_RESERVED_MEM", "0.4"),
+        ("--enforce-eager", None),
+        ("--kv-cache-dtype", "fp8_inc"),
+        ("VLLM_DECODE_BLOCK_BUCKET_STEP", "256"),
+    )
+    assert ask == replace(
+        divided_by(),
+        longest_prompt=512,
+        utilization=0.5,
+        reserved=0.4,
+        eager=True,
+        kv_dtype="fp8_inc",
+        blocks_step=256,
+    )
+
+
+def test_the_longest_prompt_is_no_longer_than_the_context() -> None:
+    longer = replace(LIMITS, input_max=9000, block_size=64)
+    assert divided_by(limits=longer) == replace(
+        divided_by(), longest_prompt=LIMITS.max_model_len, blocks_step=64
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "eager"),
+    [(None, True), ("", True), ("1", True), ("0", False), ("false", False), ("False", False)],
+)
+def test_an_option_that_is_off_is_not_in_force(value: str | None, eager: bool) -> None:
+    assert divided_by(("--enforce-eager", value)).eager is eager
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("0", 0.0), ("1", 1.0), ("1.01", 0.9), ("-0.1", 0.9), ("", 0.9)]
+)
+def test_a_share_is_between_nothing_and_all(text: str, share: float) -> None:
+    assert divided_by(("--gpu-memory-utilization", text)).utilization == share
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [("512", 512), ("0", 1024), ("1.5", 1024), ("٣", 1024), ("9" * 11, int("9" * 11)),
+     ("9" * 12, 1024)],
+)  # fmt: skip
+def test_a_number_that_is_not_whole_is_not_used(text: str, tokens: int) -> None:
+    assert divided_by(("VLLM_PROMPT_SEQ_BUCKET_MAX", text)).longest_prompt == tokens
+
+
+@pytest.mark.parametrize(
+    ("stored", "pairs", "dtype"),
+    [
+        (None, (), "bfloat16"),
+        (None, (("--dtype", "float32"),), "float32"),
+        (None, (("--dtype", "half"),), "bfloat16"),
+        (None, (("--quantization", "inc"),), "fp8"),
+        (None, (("--quantize", "fp8"),), "fp8"),
+        (None, (("--quantization", "awq_hpu"), ("--dtype", "float32")), "awq"),
+        (None, (("QUANT_CONFIG", "/q.json"),), "fp8"),
+        (None, (("QUANT_CONFIG", ""),), "bfloat16"),
+        ("gptq", (), "gptq"),
+        ("fp8", (("--dtype", "bfloat16"),), "fp8"),
+        ("awq", (("QUANT_CONFIG", "/q.json"),), "fp8"),
+    ],
+)
+def test_the_type_of_the_weights_on_the_card(
+    stored: str | None, pairs: tuple[tuple[str, str], ...], dtype: str
+) -> None:
+    model = replace(LLAMA, quantization=stored)
+    settings = [setting(name, value) for name, value in pairs]
+    assert type_on_card(model, settings, FORK) == dtype
+    assert type_on_card(model, settings, FORK, fp8=True) == "fp8"
+
+
+def test_blocks_that_the_user_fixed_fit_where_the_weights_do() -> None:
+    fixed = planned(("--num-gpu-blocks-override", "77"))
+    assert (fixed.fits, fixed.num_blocks, fixed.lost_blocks) == (True, 77, 0)
+    assert fixed.message == message("fit.blocks_fixed", blocks=77)
+    large = replace(LLAMA, parameters=60_000_000_000)
+    refused = planned(("--num-gpu-blocks-override", "77"), model=large)
+    assert (refused.fits, refused.num_blocks, refused.tight) == (False, None, None)
+
+
+def test_a_model_that_fits_nowhere_has_no_remedy_on_this_machine() -> None:
+    full = replace(LLAMA, parameters=60_000_000_000)
+
+    def remedies(model: Model, most: int | None, count: int = 1) -> tuple[Message, ...]:
+        cards = CardSet(count, "HL-225", most)
+        return memory_for(model, LIMITS, cards, FORK, ChosenSettings([])).remedies
+
+    dtype = message("fit.would_dtype")
+    assert remedies(full, None) == (message("fit.would_cards", n=2), dtype)
+    assert remedies(full, 1) == (dtype,)
+    larger = replace(LLAMA, parameters=250_000_000_000)
+    assert remedies(larger, 8) == (message("fit.would_cards", n=8),)
+    assert remedies(larger, 4) == (message("fit.would_both", n=4),)
+    assert remedies(larger, 2) == (message("fit.would_nothing"),)
+    assert remedies(larger, 8, 4) == (message("fit.would_cards", n=8), dtype)
+
+
+def test_a_plan_of_an_unknown_size_is_empty() -> None:
+    assert MemoryPlan() == MemoryPlan(
+        gib={},
+        num_blocks=None,
+        lost_blocks=0,
+        blocks_step=128,
+        block_bytes=0,
+        fits=None,
+        message=None,
+        tight=None,
+        remedies=(),
+    )
