@@ -8,44 +8,24 @@ JSON object; the exit status is 0 when everything was as stated and nothing rema
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import json
 import os
 import shutil
 import stat
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.support.acceptance import Suite, Unexpected, check_shown
 from tests.support.other_users import Ended, OtherUsers, missing
 from tests.support.waiting import unused_port
 
 
-@dataclass(frozen=True)
-class Result:
-    """One case: what was not as stated ("" when all was)."""
-
-    case: str
-    seconds: float
-    wrong: str
-
-
-class Unexpected(Exception):
-    """Something that is not as stated."""
-
-
 def expect(found: Ended, code: int, *texts: str) -> None:
     """Compare the end of a command. Raises Unexpected."""
-    if found.code != code:
-        raise Unexpected(f"exit code {found.code}, expected {code}: {found.shown[-700:]}")
-    absent = [text for text in texts if text not in found.shown]
-    if absent:
-        raise Unexpected(f"not in the output: {absent}: {found.shown[-900:]}")
-    if "Traceback" in found.shown:
-        raise Unexpected(f"a traceback: {found.shown[-900:]}")
+    check_shown(found.shown, found.code, code, texts)
 
 
 def services_of_root(users: OtherUsers) -> None:
@@ -189,48 +169,31 @@ CASES: tuple[Callable[[OtherUsers], None], ...] = (
 )
 
 
-def run(users: OtherUsers, case: Callable[[OtherUsers], None]) -> Result:
+def run(users: OtherUsers, case: Callable[[OtherUsers], None]) -> None:
     """Run one case; what it left running is ended."""
-    began = time.monotonic()
-    wrong = ""
     try:
         case(users)
         left = users.processes()
         if left:
-            wrong = f"left: {left}"
-    except Unexpected as error:
-        wrong = str(error)
-    if wrong:
+            raise Unexpected(f"left: {left}")
+    except Unexpected:
         users.end_all()
-    result = Result(case.__name__, round(time.monotonic() - began, 1), wrong)
-    print(f"{result.case}: {result.seconds} s {result.wrong or 'ok'}", file=sys.stderr)
-    return result
+        raise
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true")
-    parser.add_argument("cases", nargs="*")
-    given = parser.parse_args()
-    why = missing()
-    if why:
-        print(why, file=sys.stderr)
-        return 3
-    chosen = [case for case in CASES if case.__name__ in given.cases]
-    if not chosen:
-        chosen = list(SHORT if given.short else CASES)
+@contextlib.contextmanager
+def users_of_one_machine(short: bool, left: list[str]) -> Iterator[OtherUsers]:
+    """Yield the users, real accounts unless ``short``; ``left`` gets what remains of them."""
     folder = Path(tempfile.mkdtemp(prefix="gl-users-"))
-    users = OtherUsers(folder, real=not given.short)
+    users = OtherUsers(folder, real=not short)
     try:
         users.make()
-        results = [run(users, case) for case in chosen]
+        yield users
     finally:
         users.clear()
         shutil.rmtree(folder)
-    left = users.left()
-    print(json.dumps({"results": [asdict(result) for result in results], "left": left}))
-    return 0 if not left and not any(result.wrong for result in results) else 1
+    left += users.left()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(Suite(__doc__, missing, users_of_one_machine, run, CASES, SHORT).main())

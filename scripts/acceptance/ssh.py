@@ -9,15 +9,16 @@ the exit status is 0 when everything was as stated. The short form takes 25 seco
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.acceptance import Suite, Unexpected, check_shown
 from tests.support.ssh_hosts import Ended, SshHosts, ended, missing
 
 PLAN = ("cluster", "plan", "--ask")
@@ -33,15 +34,6 @@ _LOST_SECONDS = 5 * (_CONNECT_SECONDS + 3.0)
 
 
 @dataclass(frozen=True)
-class Result:
-    """One case: what it did, and what was not as stated ("" when all was)."""
-
-    case: str
-    seconds: float
-    wrong: str
-
-
-@dataclass(frozen=True)
 class Wanted:
     """The end of a command: exit code, parts of its output, longest time in seconds."""
 
@@ -50,21 +42,11 @@ class Wanted:
     seconds: float = _STARTUP_SECONDS
 
 
-class Unexpected(Exception):
-    """Something that is not as stated."""
-
-
 def expect(found: Ended, began: float, wanted: Wanted) -> None:
     """Compare the end of a command. Raises Unexpected."""
     took = time.monotonic() - began
     shown = " ".join((found.output + found.errors).split())
-    if found.code != wanted.code:
-        raise Unexpected(f"exit code {found.code}, expected {wanted.code}: {shown[-600:]}")
-    absent = [text for text in wanted.texts if text not in shown]
-    if absent:
-        raise Unexpected(f"not in the output: {absent}: {shown[-900:]}")
-    if "Traceback" in shown:
-        raise Unexpected(f"a traceback: {shown[-900:]}")
+    check_shown(shown, found.code, wanted.code, wanted.texts)
     if took > wanted.seconds:
         raise Unexpected(f"{took:.0f} s, expected at most {wanted.seconds:.0f} s")
 
@@ -303,45 +285,26 @@ CASES: tuple[Callable[[SshHosts], None], ...] = (
 )
 
 
-def run(hosts: SshHosts, case: Callable[[SshHosts], None]) -> Result:
+def run(hosts: SshHosts, case: Callable[[SshHosts], None]) -> None:
     """Run one case on hosts in order."""
     hosts.serve("a")
     hosts.serve("b")
     hosts.configure()
-    began = time.monotonic()
-    wrong = ""
-    try:
-        case(hosts)
-    except (Unexpected, AssertionError) as error:
-        wrong = str(error) or type(error).__name__
-    result = Result(case.__name__, round(time.monotonic() - began, 1), wrong)
-    print(f"{result.case}: {result.seconds} s {result.wrong or 'ok'}", file=sys.stderr)
-    return result
+    case(hosts)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true")
-    parser.add_argument("cases", nargs="*")
-    given = parser.parse_args()
-    why = missing()
-    if why:
-        print(why, file=sys.stderr)
-        return 3
-    chosen = [case for case in CASES if case.__name__ in given.cases]
-    if not chosen:
-        chosen = list(SHORT if given.short else CASES)
+@contextlib.contextmanager
+def two_hosts(short: bool, left: list[str]) -> Iterator[SshHosts]:
+    """Yield the hosts; ``left`` gets what remains on them."""
     with tempfile.TemporaryDirectory(prefix="gl-ssh-") as folder:
         hosts = SshHosts(Path(folder))
         try:
             hosts.make()
-            results = [run(hosts, case) for case in chosen]
-            left = hosts.left()
+            yield hosts
+            left += hosts.left()
         finally:
             hosts.clear()
-    print(json.dumps({"results": [asdict(result) for result in results], "left": left}))
-    return 0 if not left and not any(result.wrong for result in results) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(Suite(__doc__, missing, two_hosts, run, CASES, SHORT).main())
