@@ -6,6 +6,7 @@ Wheels, weights and recipes are compressed already.
 from __future__ import annotations
 
 import hashlib
+import logging
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ from typing import IO
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.offline import pack_manifest
-from gaudi_launch.offline.pack_manifest import MOST_BYTES, NAME, Manifest, Progress
+from gaudi_launch.offline.pack_manifest import MOST_BYTES, NAME, Manifest, PackFile, Progress
+
+_log = logging.getLogger(__name__)
 
 _BLOCK = 1 << 20
 
@@ -60,19 +63,28 @@ def verify(pack: Path, progress: Progress) -> Manifest:
     with _opened(pack) as tar:
         manifest = _first(tar, pack)
         wanted = {file.path: file for file in manifest.files}
-        while (member := tar.next()) is not None:
-            known = wanted.get(member.name)
-            if known is None or not member.isreg() or member.name in here:
-                pack_manifest.check_names(str(pack), manifest, {*wanted, repr(member.name)})
-                raise pack_manifest.damaged(str(pack), member.name)
-            content = tar.extractfile(member)
-            if content is None or member.size != known.size:
-                raise pack_manifest.damaged(str(pack), member.name)
-            if _sha256(content, progress) != known.sha256:
-                raise pack_manifest.damaged(str(pack), member.name)
-            here.add(member.name)
+        try:
+            while (member := tar.next()) is not None:
+                if member.name not in wanted or not member.isreg() or member.name in here:
+                    pack_manifest.check_names(str(pack), manifest, {*wanted, repr(member.name)})
+                    raise pack_manifest.damaged(str(pack), member.name)
+                _check_content(tar, member, wanted[member.name], progress)
+                here.add(member.name)
+        except (tarfile.TarError, EOFError) as error:
+            # the file ends too early: what was not read yet is missing
+            _log.debug("the rest of a pack is not read: %s", error)
     pack_manifest.check_names(str(pack), manifest, here)
     return manifest
+
+
+def _check_content(
+    tar: tarfile.TarFile, member: tarfile.TarInfo, known: PackFile, progress: Progress
+) -> None:
+    """Compare a file with the list. Raises LaunchError (FAILED), TarError."""
+    content = tar.extractfile(member)
+    assert content is not None, "a regular file"
+    if PackFile(member.name, member.size, _sha256(content, progress)) != known:
+        raise pack_manifest.damaged(str(tar.name), member.name)
 
 
 def unpack(pack: Path, target: Path, progress: Progress) -> None:

@@ -150,7 +150,8 @@ def read(content: bytes, pack: str) -> Manifest:
     except (KeyError, TypeError) as error:
         _log.debug("the list of a pack is not read: %s", error)
         raise _damaged(pack, NAME) from None
-    for path in (*(file.path for file in files), manifest.model.folder, manifest.engine.image_file):
+    named = (manifest.model.folder, manifest.engine.image_file, *manifest.recipes)
+    for path in (*(file.path for file in files), *named):
         if not _is_inside(path):
             raise _damaged(pack, repr(path))
     return manifest

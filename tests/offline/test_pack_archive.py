@@ -99,9 +99,12 @@ def test_another_file_is_not_a_pack(tmp_path: Path, content: bytes) -> None:
     assert caught.value.id == "offline.not_a_pack"
 
 
-def test_a_cut_file_is_refused(archive: Path) -> None:
+@pytest.mark.parametrize(
+    ("kept", "first"), [(0, "model/weights"), (4, "model/weights"), (9, "wheels/a.whl")]
+)
+def test_the_files_after_a_cut_are_missing(archive: Path, kept: int, first: str) -> None:
     content = archive.read_bytes()
-    archive.write_bytes(content[: content.index(b"123456789") + 4])
+    archive.write_bytes(content[: content.index(b"123456789") + kept])
     with pytest.raises(LaunchError) as caught:
         pack_archive.verify(archive, silent)
-    assert caught.value.id in ("offline.not_a_pack", "offline.damaged", "offline.missing")
+    assert (caught.value.id, caught.value.text.values["first"]) == ("offline.missing", first)
