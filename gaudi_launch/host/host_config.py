@@ -190,7 +190,10 @@ def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
     Never raises, whatever the files contain.
     """
     memory = read_meminfo(files.text("proc/meminfo") or "")
-    release = settings.assignments(files.text("etc/os-release") or "")
+    os_release = files.text("etc/os-release") or ""
+    release = settings.assignments(os_release)
+    # os-release(5): IDs are in lower case, but openEuler's has a capital letter
+    lower = settings.assignments(os_release.lower())
     swap = memory.get("SwapTotal")
     known = _environment(live.environment)
     runtimes, problem = settings.docker_runtimes(files)
@@ -209,8 +212,8 @@ def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
         max_cstate=whole_number(first_line(files, "sys/module/intel_idle/parameters/max_cstate")),
         command_line=settings.words(first_line(files, "proc/cmdline")),
         grub=settings.grub(files),
-        os_id=release.get("ID"),
-        os_like=tuple(release.get("ID_LIKE", "").split()),
+        os_id=lower.get("id"),
+        os_like=tuple(lower.get("id_like", "").split()),
         os_version=release.get("VERSION_ID"),
         numa_balancing=whole_number(first_line(files, "proc/sys/kernel/numa_balancing")),
         swap_total_mib=mib_of(swap),

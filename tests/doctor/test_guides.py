@@ -16,6 +16,8 @@ from tests.support import doctor_machines as m
         ("rhel", ("fedora",), 'sudo grubby --update-kernel=ALL --args="intel_iommu=on iommu=pt"'),
         ("rocky", ("rhel", "centos", "fedora"), "grubby"),
         ("opencloudos", (), "sudo grub2-mkconfig -o /boot/grub2/grub.cfg"),
+        ("openeuler", (), "grub2-mkconfig"),
+        ("kylin", (), "grub2-mkconfig"),
         ("anolis", ("rhel", "fedora", "centos"), "grub2-mkconfig"),
     ],
 )

@@ -34,6 +34,12 @@ def test_nothing_is_unknown_and_not_no() -> None:
     assert (config.governors, config.docker_runtimes) == ({}, {})
 
 
+def test_the_id_of_a_distribution_is_read_in_lower_case() -> None:
+    """openEuler 22.03 and 24.03 write ID="openEuler" (canonical/cloud-init: tests/unittests)."""
+    config = read(**{"etc__os-release": 'ID="openEuler"\nVERSION_ID="22.03"\n'})
+    assert (config.os_id, config.os_version, config.os_like) == ("openeuler", "22.03", ())
+
+
 def test_a_folder_and_its_memory_image_are_the_same(tmp_path: Path) -> None:
     simulated.write_tree("gaudi2e-4+bad-tuning", tmp_path)
     folder, memory = read_live(tmp_path), load_config("simulated:gaudi2e-4+bad-tuning")
