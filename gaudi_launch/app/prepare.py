@@ -460,6 +460,7 @@ def _demo(request: Request, reporter: Reporter | None, *, in_image: bool) -> Req
     if in_image and not cpu_install.demo_is_ready():
         raise LaunchError("render.demo_missing", ExitCode.MODEL)
     if reporter is not None and request.python is None and not in_image:
+        cpu_install.check_shared_memory()
         if ray and not ray_install.is_ready():
             ray_install.setup(reporter.say)
         if not (cpu_install.engine_is_ready() and cpu_install.demo_is_ready()):

@@ -143,7 +143,10 @@ def by_pip(python: str, wheel: Path, folder: Path) -> None:
 
 
 def with_packages_here(wheel: Path, folder: Path) -> None:
-    """Do the same with this Python and the packages of this environment: seconds, not minutes."""
+    """Install for this Python, plan, and remove again; seconds, not minutes.
+
+    Other packages are those of the environment of this Python.
+    """
     home, place = folder / "home", folder / "environment"
     home.mkdir(parents=True)
     run(sys.executable, "-m", "venv", "--without-pip", str(place))

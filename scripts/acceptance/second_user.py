@@ -183,7 +183,10 @@ def run(users: OtherUsers, case: Callable[[OtherUsers], None]) -> None:
 
 @contextlib.contextmanager
 def users_of_one_machine(short: bool, left: list[str]) -> Iterator[OtherUsers]:
-    """Yield the users, real accounts unless ``short``; ``left`` gets what remains of them."""
+    """Yield the users, who are real accounts unless ``short``.
+
+    ``left`` gets what remains of them.
+    """
     folder = Path(tempfile.mkdtemp(prefix="gl-users-"))
     users = OtherUsers(folder, real=not short)
     try:

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaudi_launch import interrupt, paths
@@ -133,6 +133,8 @@ def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> Bu
     with alone():
         if base_of(request.program) == request.base and (demo_is_ready() or not request.demo):
             return BuiltImage(IMAGE, 0, log)
+        # a complete demo model stays: a service may read it
+        request = replace(request, demo=request.demo and not demo_is_ready())
         folder.mkdir(parents=True, exist_ok=True)
         say(text("setup.log", path=log))
         if request.demo:

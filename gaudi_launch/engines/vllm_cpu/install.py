@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -30,6 +31,8 @@ from gaudi_launch.mirrors import NONE, Mirrors, read
 from gaudi_launch.paths import engines_dir
 from gaudi_launch.redact import redact_text
 
+_log = logging.getLogger(__name__)
+
 VLLM = "0.32.0"
 TORCH = "2.13.0+cpu"
 _TORCH_WANTED = f"torch=={TORCH}"
@@ -42,6 +45,10 @@ _PIP_VERBS = ("install", "download", "wheel")
 EXTRA_PACKAGES = ("gguf", "accelerate")
 _LIBRARY = "libnuma.so.1"
 LIBRARY_PACKAGE = "libnuma1"
+_SHARED_MEMORY = Path("/dev/shm")
+# vllm 0.32.0: vllm/distributed/device_communicators/shm_broadcast.py, MessageQueue: 10 chunks of
+# 24 MiB, which must be free when the engine starts
+_SHARED_MIB = 241
 _UNWANTED = ("torch", "torchvision", "torchaudio", "torchcodec", "triton")
 
 Say = Callable[[str], None]
@@ -130,6 +137,26 @@ def check_library() -> None:
             package=LIBRARY_PACKAGE,
             why=str(error),
         ) from None
+
+
+def check_shared_memory() -> None:
+    """Raise LaunchError (MACHINE) where /dev/shm is too small for this engine.
+
+    A container has 64 MiB by default: the engine would be installed and then end at its start.
+    """
+    try:
+        free = shutil.disk_usage(_SHARED_MEMORY).free >> 20
+    except OSError as error:
+        _log.debug("the size of %s is unknown: %s", _SHARED_MEMORY, error)
+        return
+    if free < _SHARED_MIB:
+        raise LaunchError(
+            "serve.shared_memory",
+            ExitCode.MACHINE,
+            path=str(_SHARED_MEMORY),
+            free=free,
+            needed=_SHARED_MIB,
+        )
 
 
 def engine_steps(folder: Path | None = None) -> list[InstallStep]:

@@ -109,3 +109,14 @@ def test_the_base_image_is_an_option_a_variable_or_the_default() -> None:
     with pytest.raises(LaunchError) as error:
         base_image("--privileged", {})
     assert error.value.exit_code == ExitCode.USAGE
+
+
+def test_a_complete_demo_model_is_not_made_again(asked: Path) -> None:
+    request = ImageRequest("podman", "base:1")
+    build(request, os.environ, lambda line: None)
+    before = install.demo_dir().stat().st_ino
+    (asked.parent / "base").unlink()
+    assert build(request, os.environ, lambda line: None).steps_run == 3
+    runs = [json.loads(line) for line in asked.read_text().splitlines() if '"run"' in line]
+    mounted = [any(word.endswith("/demo") for word in words) for words in runs]
+    assert (mounted, install.demo_dir().stat().st_ino) == ([True, False], before)

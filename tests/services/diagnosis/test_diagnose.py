@@ -144,6 +144,11 @@ TEXTS = [
     ("no_module", "ModuleNotFoundError: No module named 'habana_frameworks'"),
     ("disk_full", "OSError: [Errno 28] No space left on device"),
     ("shared_memory", "RuntimeError: DataLoader worker is killed by signal: Bus error."),
+    (
+        "shared_memory",
+        "RuntimeError: Insufficient space in /dev/shm for shared-memory allocation: 160 MiB "
+        "required, 62 MiB free. Increase /dev/shm (e.g. --shm-size or --ipc=host).",
+    ),
     ("nofile", "OSError: [Errno 24] Too many open files"),
     (
         "host_oom",
