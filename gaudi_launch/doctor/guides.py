@@ -27,6 +27,14 @@ def family(facts: DoctorFacts) -> str | None:
     return None
 
 
+def distribution(facts: DoctorFacts) -> str:
+    """Return the name that support matrices have, such as ``ubuntu-22.04``.
+
+    A distribution without a version has its ID alone: ``arch``.
+    """
+    return "-".join(filter(None, (facts.config.os_id, facts.config.os_version)))
+
+
 def boot(
     facts: DoctorFacts, text: str, arguments: tuple[str, ...], bios: str | None = None
 ) -> Remedy:

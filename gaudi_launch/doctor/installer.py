@@ -95,7 +95,7 @@ def _notes(facts: DoctorFacts) -> tuple[Message, ...]:
     if config.os_id == "opencloudos":
         # docs: Driver and Software Installation 1.23.0
         notes.append(message("doctor.driver.release_dkms"))
-    name = f"{config.os_id}-{config.os_version}" if config.os_id else ""
+    name = guides.distribution(facts)
     if name and name not in known:
         notes.append(message("doctor.driver.release_unlisted", name=name, known=", ".join(known)))
     return tuple(notes)

@@ -121,7 +121,7 @@ def _version(facts: DoctorFacts) -> Verdict:
     table = releases()
     installed = _installed(facts)
     known = table.kernels.get(installed, {}) if installed else {}
-    wanted = known.get(f"{facts.config.os_id}-{facts.config.os_version}") or min(
+    wanted = known.get(guides.distribution(facts)) or min(
         known.values(), default=table.oldest_kernel
     )
     shown, expected = str(facts.host.kernel), f">= {dotted(wanted)}"
@@ -136,9 +136,9 @@ def _os(facts: DoctorFacts) -> Verdict:
     config, table = facts.config, releases()
     if config.os_id is None:
         return unreadable("/etc/os-release")
-    shown = facts.host.os_name or f"{config.os_id} {config.os_version}"
+    shown = facts.host.os_name or guides.distribution(facts)
     expected = ", ".join(sorted(table.distributions))
-    if f"{config.os_id}-{config.os_version}" in table.distributions:
+    if guides.distribution(facts) in table.distributions:
         return ok(shown, expected)
     known = [
         release_of(name) for name in table.distributions if name.startswith(f"{config.os_id}-")

@@ -3,13 +3,13 @@
 `containers.py --base-image IMAGE [--short]`
 
 As root, with podman and a base image of this machine (for example of mmdebstrap with python3,
-python3-venv and libnuma1, by `podman import`). The image is built by `setup cpu --in podman`, and
-searched for the addresses of pip's index. Then the demo model is served in podman, and by the
-docker client through podman's socket: ready, an answer, Ctrl-C, and SIGKILL of the engine, the
-client and the launcher. Compose starts the rendered file and stops it. After each part no container
-may remain. ``--short`` leaves out the kills. What is needed of podman (runc, limits) comes from
-CONTAINERS_CONF. The exit status is 0 when all passed. The rules of the Gaudi runtime are tested by
-tests/cli/commands/test_serve_in_podman.py with a stand-in.
+python3-venv and libnuma1, by `podman import`). An image is built from an index of stand-ins, and
+searched for its address; the real one is built by `setup cpu --in podman`. Then the demo model is
+served in podman, and by the docker client through podman's socket: ready, an answer, Ctrl-C, and
+SIGKILL of the engine, the client and the launcher. Compose starts the rendered file and stops it.
+After each part no container may remain. ``--short`` leaves out the kills. What is needed of podman
+(runc, limits) comes from CONTAINERS_CONF. The exit status is 0 when all passed. The rules of the
+Gaudi runtime are tested by tests/cli/commands/test_serve_in_podman.py with a stand-in.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
-from gaudi_launch.engines.install.pip_settings import read_settings
 from gaudi_launch.engines.vllm_cpu.image import IMAGE
 from gaudi_launch.services.state import store
+from tests.support.packs import stand_in_index
 
 NAME = "acceptance-container"
 _START_SECONDS = 240.0
 _END_SECONDS = 60.0
-_HOST = re.compile(r"\w+://(?:[^/@\s]*@)?([^/:\s]+)")
 
 
 def unused_port() -> int:
@@ -187,20 +188,58 @@ def compose(environment: dict[str, str], folder: Path) -> None:
     print("compose: up, answered, down, no container remains", flush=True)
 
 
-def check_addresses() -> None:
-    """Check that neither the image nor the log of its build names pip's indexes."""
-    hosts = set(_HOST.findall(read_settings(os.environ, "/none").config))
-    hosts = {host for host in hosts if "." in host}
-    made = podman("create", IMAGE)
+@contextlib.contextmanager
+def index_of_stand_ins(folder: Path) -> Iterator[str]:
+    """Serve small wheels with the names of the real ones; yield the address of the index."""
+    stand_in_index(folder)
+    handler = partial(QuietFiles, directory=str(folder))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        listing = subprocess.run(["podman", "export", made], capture_output=True, check=True).stdout
+        yield f"127.0.0.1:{server.server_port}"
     finally:
-        podman("rm", made)
-    found = [host for host in hosts if host.encode() in listing]
-    found += [host for host in hosts if host in podman("image", "inspect", IMAGE)]
-    if found:
-        sys.exit("the image has the address of an index")
-    print(f"the image has none of the {len(hosts)} configured index hosts", flush=True)
+        server.shutdown()
+
+
+class QuietFiles(SimpleHTTPRequestHandler):
+    """Files of a folder; counts the requests for wheels."""
+
+    wheels = 0
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Count instead of printing."""
+        QuietFiles.wheels += self.path.endswith(".whl")
+
+
+def check_addresses(base: str, environment: Mapping[str, str], folder: Path) -> None:
+    """Build an image from an index, and check that nothing names the index.
+
+    Neither files, variables, labels and history of the image may, nor the log of the build.
+    """
+    kept = f"{IMAGE}-kept"
+    had = subprocess.run(["podman", "tag", IMAGE, kept], capture_output=True, check=False)
+    plain = {name: value for name, value in environment.items() if not name.startswith("PIP_")}
+    plain |= {"XDG_DATA_HOME": str(folder / "data"), "PIP_CONFIG_FILE": os.devnull}
+    plain.pop("GAUDI_LAUNCH_ENGINES_DIR", None)
+    subprocess.run(["podman", "untag", IMAGE, IMAGE], capture_output=True, check=False)
+    with index_of_stand_ins(folder / "index") as address:
+        plain["PIP_INDEX_URL"] = f"http://{address}"
+        words = ("setup", "cpu", "--in", "podman", "--base-image", base, "--no-demo")
+        subprocess.run(launcher(*words), env=plain, check=True)
+    made = podman("create", IMAGE)
+    content = subprocess.run(["podman", "export", made], capture_output=True, check=True).stdout
+    podman("rm", made)
+    log = (folder / "data/gaudi-launch/engines/cpu-image/setup.log").read_bytes()
+    shown = podman("image", "inspect", IMAGE) + podman("image", "history", "--no-trunc", IMAGE)
+    places = {"files": content, "log": log, "configuration": shown.encode()}
+    podman("rmi", IMAGE)
+    if had.returncode == 0:
+        podman("tag", kept, IMAGE)
+        podman("untag", kept, kept)
+    found = [place for place, text in places.items() if address.encode() in text]
+    if found or not QuietFiles.wheels:
+        sys.exit(f"the index is named in {found}; {QuietFiles.wheels} wheels were taken from it")
+    print(f"{QuietFiles.wheels} wheels from an index that nothing names", flush=True)
 
 
 def main() -> None:
@@ -210,9 +249,10 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="leave out the kills")
     given = parser.parse_args()
     environment = dict(os.environ)
+    with tempfile.TemporaryDirectory() as temporary:
+        check_addresses(given.base_image, environment, Path(temporary))
     words = ("setup", "cpu", "--in", "podman", "--base-image", given.base_image)
     subprocess.run(launcher(*words), env=environment, check=True)
-    check_addresses()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         place = folder / "podman.sock"
