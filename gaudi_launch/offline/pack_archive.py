@@ -68,7 +68,8 @@ def verify(pack: Path, progress: Progress) -> Manifest:
                 if member.name not in wanted or not member.isreg() or member.name in here:
                     pack_manifest.check_names(str(pack), manifest, {*wanted, repr(member.name)})
                     raise pack_manifest.damaged(str(pack), member.name)
-                _check_content(tar, member, wanted[member.name], progress)
+                if _as_listed(tar, member, progress) != wanted[member.name]:
+                    raise pack_manifest.damaged(str(pack), member.name)
                 here.add(member.name)
         except (tarfile.TarError, EOFError) as error:
             # the file ends too early: what was not read yet is missing
@@ -77,14 +78,11 @@ def verify(pack: Path, progress: Progress) -> Manifest:
     return manifest
 
 
-def _check_content(
-    tar: tarfile.TarFile, member: tarfile.TarInfo, known: PackFile, progress: Progress
-) -> None:
-    """Compare a file with the list. Raises LaunchError (FAILED), TarError."""
+def _as_listed(tar: tarfile.TarFile, member: tarfile.TarInfo, progress: Progress) -> PackFile:
+    """Return what the list has of a regular file. Raises TarError."""
     content = tar.extractfile(member)
     assert content is not None, "a regular file"
-    if PackFile(member.name, member.size, _sha256(content, progress)) != known:
-        raise pack_manifest.damaged(str(tar.name), member.name)
+    return PackFile(member.name, member.size, _sha256(content, progress))
 
 
 def unpack(pack: Path, target: Path, progress: Progress) -> None:

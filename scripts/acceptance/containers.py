@@ -190,7 +190,7 @@ def compose(environment: dict[str, str], folder: Path) -> None:
 
 @contextlib.contextmanager
 def index_of_stand_ins(folder: Path) -> Iterator[str]:
-    """Serve small wheels with the names of the real ones; yield the address of the index."""
+    """Serve small wheels with the names of the real ones; yield the address."""
     stand_in_index(folder)
     handler = partial(QuietFiles, directory=str(folder))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

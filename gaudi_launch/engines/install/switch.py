@@ -67,7 +67,8 @@ class Versions:
             _log.debug("no version was replaced: %s", error)
             return None
         found = engines_dir() / name
-        if found in self.folders() and self.is_complete(found):
+        others = [folder for folder in self.folders() if folder != current]
+        if found in others and self.is_complete(found):
             return found
         return None
 

@@ -49,6 +49,8 @@ _SHARED_MEMORY = Path("/dev/shm")
 # vllm 0.32.0: vllm/distributed/device_communicators/shm_broadcast.py, MessageQueue: 10 chunks of
 # 24 MiB, which must be free when the engine starts
 _SHARED_MIB = 241
+# measured: 3.4 GiB with compiled modules ; a reserve for pip's own files
+_ROOM_GIB = 4
 _UNWANTED = ("torch", "torchvision", "torchaudio", "torchcodec", "triton")
 
 Say = Callable[[str], None]
@@ -261,9 +263,32 @@ def _make_engine(say: Say, mirrors: Mirrors) -> None:
     check_library()
     folder = place_for(versions(), wanted, ("vllm",))
     if not is_whole(folder, wanted):
+        _check_room(folder)
         run_steps(mirrored(engine_steps(folder), mirrors), say, mirrors)
         mark(folder, wanted)
     change(versions(), folder, folder / "bin" / "python", say)
+
+
+def _check_room(folder: Path) -> None:
+    """Raise LaunchError (MACHINE) where the disk of the engines is too small.
+
+    pip and venv do not state a full disk; an unfinished environment is cleared first.
+    """
+    free = shutil.disk_usage(folder.parent).free + _size_of(folder)
+    if free < _ROOM_GIB << 30:
+        raise LaunchError(
+            "serve.setup_room",
+            ExitCode.MACHINE,
+            path=str(folder.parent),
+            free=f"{free / (1 << 30):.1f}",
+            needed=_ROOM_GIB,
+        )
+
+
+def _size_of(folder: Path) -> int:
+    """Return the bytes of all files below a folder; 0 without it."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(path.stat().st_size for path in files)
 
 
 @contextmanager

@@ -85,6 +85,16 @@ def test_a_version_that_was_removed_is_neither_in_force_nor_returned_to(engines:
     assert versions().in_force() is None
 
 
+def test_a_version_does_not_replace_itself_or_a_folder_elsewhere(engines: Path) -> None:
+    first, second = make(engines / "a"), make(engines / "a+2")
+    versions().put_in_force(first)
+    versions().put_in_force(second)
+    for name in ("a+2", "../a", "", "a+3"):
+        (second / "gaudi-launch-replaced").write_text(name)
+        assert (versions().replaced(), versions().roll_back()) == (None, None), name
+    assert versions().in_force() == second
+
+
 def test_folders_of_other_engines_are_no_versions(engines: Path) -> None:
     for name in ("a", "a+2", "a+10", "a+1x", "ab", "a.current.bak", "a+0", "b+2"):
         make(engines / name)

@@ -47,3 +47,19 @@ def test_a_machine_without_dev_shm_is_left_to_the_engine(
 ) -> None:
     monkeypatch.setattr(install, "_SHARED_MEMORY", tmp_path / "none")
     install.check_shared_memory()
+
+
+def test_a_full_disk_is_named_before_anything_is_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path))
+    monkeypatch.setattr(install, "check_library", lambda: None)
+    monkeypatch.setattr(install, "run_steps", lambda *words: pytest.fail("installed"))
+    with_free(monkeypatch, (4 << 30) - 4096)
+    with pytest.raises(LaunchError) as caught:
+        install.setup(lambda line: None, demo=False)
+    assert (caught.value.id, caught.value.exit_code) == ("serve.setup_room", ExitCode.MACHINE)
+    # what an interrupted installation left is removed by the next one
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "left").write_bytes(b"x" * 4096)
+    install._check_room(tmp_path / "cpu")
