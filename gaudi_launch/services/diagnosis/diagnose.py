@@ -25,6 +25,8 @@ from gaudi_launch.services.diagnosis.signatures import (
 from gaudi_launch.services.log.follow import Follower, bare
 
 _MOST_EVIDENCE = 3
+# its launcher ends an engine that has lost its port, long before a time limit
+_PORT = "port_in_use"
 _MOST_LINE = 2000
 # a line that only shows the configuration, or a warning that launches survive, is not evidence
 _HARMLESS = re.compile(
@@ -268,7 +270,7 @@ def _with_end(found: _Hits, end: _End) -> _Hits:
     by_signal = _known().get(_BY_SIGNAL.get(end.signal or 0, ""))
     if by_signal is not None and not any(_known()[id].rank > by_signal.rank for id in found):
         return {by_signal.id: [], **found}
-    if end.outcome == "stuck":
+    if end.outcome == "stuck" and _PORT not in found:
         return {STUCK.id: [], **found}
     if end.outcome == "died" and end.exit_status == 0 and not errors:
         return {QUIT.id: [], **found}

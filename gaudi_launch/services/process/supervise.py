@@ -217,7 +217,8 @@ class Supervisor:
             best_effort(_log, "write a note into the log of the engine"),
             self._job.log.open("a", encoding="utf-8") as log,
         ):
-            log.write(f"gaudi-launch: {line}\n")
+            # a bar of progress may be without the end of its line
+            log.write(f"\ngaudi-launch: {line}\n")
 
     def _stop(self) -> EngineOutcome:
         number = self._signals.take()
