@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import filterfalse
 from typing import Any
 
 from gaudi_launch.buckets.warmup_time import Measured
@@ -292,7 +293,8 @@ def _planned(
     And of more, where none of them meets the targets.
     """
     chosen = dict.fromkeys(trial.candidate for trial in quick[:_PLANNED])
-    chosen.update(dict.fromkeys(trial.candidate for trial in front(quick)[:_FRONT]))
+    others = filterfalse(lambda trial: trial.candidate.is_last_resort, quick)
+    chosen.update(dict.fromkeys(trial.candidate for trial in front(others)[:_FRONT]))
     rest = [trial for trial in quick if trial.candidate not in chosen and trial.miss <= _NEARLY]
     found = simulation.exact(list(chosen), show)
     if simulation.one.goal.most_start is not None and not any(trial.meets for trial in found):
@@ -415,7 +417,7 @@ def best(goal: Goal, trials: Iterable[Trial]) -> Trial | None:
     if not able:
         return None
     # the speed of stages is assumed, that of other layouts of a server is fitted
-    able = [trial for trial in able if not trial.candidate.needs_cluster] or able
+    able = [trial for trial in able if not trial.candidate.is_last_resort] or able
     top = max(trial.score for trial in able)
     close = [trial for trial in able if trial.score >= (1 - _ALIKE) * top]
     inside = [trial for trial in close if not trial.candidate.splits_layers] or close

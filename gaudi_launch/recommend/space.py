@@ -69,6 +69,11 @@ class Candidate:
         return layout_name(self.cards, self.pipeline)
 
     @property
+    def is_last_resort(self) -> bool:
+        """Return True for stages on one server: other speeds there are fitted."""
+        return self.hosts == 1 < self.pipeline
+
+    @property
     def needs_cluster(self) -> bool:
         """Return True for stages or several servers, which ``cluster`` starts."""
         return max(self.pipeline, self.hosts) > 1

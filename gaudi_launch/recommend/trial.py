@@ -319,6 +319,6 @@ def over(goal: Goal, served: Served, name: str) -> float:
     return value / most
 
 
-def place(trial: Trial) -> tuple[float, float, float]:
+def place(trial: Trial) -> tuple[float, float, float, float]:
     """Return the place of a trial: a smaller one is better."""
-    return (trial.miss, -alike(trial.score), -trial.second)
+    return (trial.miss, trial.candidate.is_last_resort, -alike(trial.score), -trial.second)

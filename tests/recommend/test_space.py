@@ -113,6 +113,15 @@ def test_stages_lose_to_a_fitted_layout_even_where_they_are_faster() -> None:
     assert best(goal("throughput"), [faster]) is faster
 
 
+def test_a_fitted_layout_is_planned_where_stages_are_predicted_faster() -> None:
+    found = search(staged_case(cards=(2,)), goal("throughput"))
+    assert found.winner is not None
+    assert found.winner.candidate.layout == "2"
+    (stages,) = [each for each in found.sensitivity if each.field == "layout"]
+    assert stages.value == "1x2"
+    assert {trial.candidate.layout for trial in found.front} == {"2"}
+
+
 def test_experts_are_compared_unless_an_option_decides() -> None:
     case = staged_case("Qwen/Qwen3-30B-A3B", PLUGIN, cards=(2, 4))
     sizes = compared(case)
