@@ -234,6 +234,8 @@ def test_lists_that_touch_are_one_pool() -> None:
 
 def test_fewer_cores_than_cards() -> None:
     assert share_cpus(box([0] * 3, ["0-1"] * 3)) == {0: (0,), 1: (0,), 2: (1,)}
+    four = share_cpus(box([0] * 4, ["0-1"] * 4))
+    assert four == {0: (0,), 1: (0,), 2: (1,), 3: (1,)}
 
 
 def test_cpus_of_the_node_when_the_card_has_none() -> None:
