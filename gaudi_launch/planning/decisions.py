@@ -30,12 +30,12 @@ class Decisions:
         origin: str = "",
     ) -> None:
         """Propose a variable; what the user exported wins over a rule."""
+        fresh = Setting(name, value, "env", source, reason, origin)
         exported = self._exported(name)
         if exported is not None and _weaker(source, "environment"):
-            fresh = Setting(name, value, "env", source, reason, origin)
             self._settings[("env", name)] = _beat(exported, fresh)
         else:
-            self.force_env(name, value, reason, source=source, origin=origin)
+            self._force(fresh)
 
     def force_env(
         self,
@@ -50,9 +50,13 @@ class Decisions:
 
         Some lines of the start scripts do.
         """
-        fresh = Setting(name, value, "env", source, reason, origin)
-        exported = self._exported(name)
-        self._settings[("env", name)] = fresh if exported is None else _beat(fresh, exported)
+        self._force(Setting(name, value, "env", source, reason, origin))
+
+    def _force(self, variable: Setting) -> None:
+        exported = self._exported(variable.name)
+        if exported is not None:
+            variable = _beat(variable, exported)
+        self._settings[("env", variable.name)] = variable
 
     def _exported(self, name: str) -> Setting | None:
         """Return what the user exported; an empty export counts as none."""

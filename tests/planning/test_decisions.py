@@ -195,3 +195,19 @@ def test_warnings_are_kept_in_order_with_their_values() -> None:
         message("placement.large", cards=16, most=8),
         message("placement.no_cpus"),
     ]
+
+
+def test_an_exported_value_is_the_decided_one() -> None:
+    decisions = decided({"X": "mine"})
+    decisions.env("X", "rule", WHY)
+    assert decisions.get("env", "X") == "mine"
+
+
+def test_a_forced_variable_keeps_its_reason_and_names_what_it_beat() -> None:
+    decisions = decided({"X": "mine"})
+    decisions.force_env("X", "rule", WHY)
+    decisions.force_env("Y", "1", WHY, source="flag", origin="a file")
+    assert decisions.settings() == (
+        Setting("X", "rule", "env", "computed", WHY, "", (Overridden("mine", "environment"),)),
+        Setting("Y", "1", "env", "flag", WHY, "a file", ()),
+    )
