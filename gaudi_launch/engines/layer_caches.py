@@ -88,6 +88,15 @@ def _sentence(model: Model, kind: CacheKind, allocates: str) -> Message:
     return message(f"support.cache_{kind}_{allocates}")
 
 
+def refuses_layers(found: tuple[LayerCache, ...]) -> bool:
+    """Return True where this version stops with an error when it makes these layers' cache.
+
+    vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py:1749 raises
+    NotImplementedError for cross-attention, that of 0.10 for states, too.
+    """
+    return any(each.allocates == "refused" for each in found)
+
+
 def cache_limits(found: tuple[LayerCache, ...], engine: str, model: Model) -> tuple[Message, ...]:
     """Return sentences about layers for which this version has no cache."""
     limits = []

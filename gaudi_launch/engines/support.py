@@ -17,7 +17,7 @@ from typing import Any
 
 from gaudi_launch import paths
 from gaudi_launch.engines.installed_lists import REGISTRY, InstalledLists
-from gaudi_launch.engines.layer_caches import cache_limits, layer_caches
+from gaudi_launch.engines.layer_caches import cache_limits, layer_caches, refuses_layers
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
@@ -132,7 +132,17 @@ def versions() -> tuple[Version, ...]:
             for number in numbers:
                 layers[number][name] = tuple(kinds.split())
     rows = zip(document["versions"], classes, layers, strict=True)
-    return tuple(_version(row, names, made) for row, names, made in rows)
+    found = [_version(row, names, made) for row, names, made in rows]
+    # a post release is made after newer ones: numbers order them, not dates
+    return tuple(sorted(found, key=lambda each: (each.engine, _is_branch(each), _numbers(each))))
+
+
+def _is_branch(version: Version) -> bool:
+    return not version.version[:1].isdecimal()
+
+
+def _numbers(version: Version) -> tuple[int, ...]:
+    return version_numbers(version.version)
 
 
 def _version(
@@ -483,6 +493,8 @@ def _with_limits(
     status = answer.status
     if reasons and status is SupportStatus.RUNS:
         status = SupportStatus.LIMITED
+    if refuses_layers(answer.caches):
+        status = SupportStatus.NO
     return replace(
         answer,
         status=status,

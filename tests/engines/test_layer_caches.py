@@ -123,14 +123,14 @@ def test_a_window_is_counted_as_a_full_cache_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("name", "version", "status", "reasons"),
     [
-        ("JambaForCausalLM", "0.10.0", SupportStatus.LIMITED, ["support.no_state"]),
+        ("JambaForCausalLM", "0.10.0", SupportStatus.NO, ["support.no_state"]),
         ("JambaForCausalLM", "0.13.0", SupportStatus.LIMITED, ["support.no_state"]),
         ("JambaForCausalLM", "0.26.0", SupportStatus.RUNS, []),
-        ("WhisperForConditionalGeneration", "0.26.0", SupportStatus.LIMITED, ["support.no_cross"]),
+        ("WhisperForConditionalGeneration", "0.26.0", SupportStatus.NO, ["support.no_cross"]),
         ("LlamaForCausalLM", "0.10.0", SupportStatus.RUNS, []),
     ],
 )
-def test_layers_without_a_cache_are_a_limit(
+def test_layers_without_a_cache_are_a_limit_and_refused_ones_do_not_run(
     name: str, version: str, status: SupportStatus, reasons: list[str]
 ) -> None:
     found = support_of(Model(name, name, architecture=name), "vllm-gaudi", version)

@@ -444,3 +444,10 @@ def test_a_config_without_a_class_is_unknown_with_a_reason() -> None:
         SupportStatus.UNKNOWN,
         ["support.no_architecture"],
     )
+
+
+def test_versions_are_in_the_order_of_their_numbers() -> None:
+    known = [each.version for each in support.versions() if each.engine == "vllm-gaudi"]
+    first = known.index("0.19.1")
+    assert known[first : first + 4] == ["0.19.1", "0.19.1.post1", "0.21.0", "0.24.0"]
+    assert known[-1] == "main"
