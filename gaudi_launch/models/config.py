@@ -41,6 +41,16 @@ _EXPERT_KEYS = (
     "moe_num_experts",
     "num_routed_experts",
 )
+_POSITION_KEYS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_target_positions",
+    "max_sequence_length",
+    "max_seq_length",
+    "seq_len",
+)
 _LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", re.ASCII)
 _MOST_CONFIG_BYTES = 8 << 20
@@ -177,9 +187,7 @@ def model_from_config(
         head_dim=head_dim,
         mla_rank=lora + (_number(text, "qk_rope_head_dim") or 0) if lora else None,
         vocab_size=_number(text, "vocab_size"),
-        max_position_embeddings=_number(
-            text, "max_position_embeddings", "seq_length", "n_positions", "max_sequence_length"
-        ),
+        max_position_embeddings=_positions(text),
         remote_code=bool(document.get("auto_map")),
         multimodal=tuple(sorted({part for key, part in _PARTS.items() if document.get(key)})),
         tie_word_embeddings=_flag(
@@ -217,6 +225,20 @@ def _number(document: Mapping[str, Any], *names: str) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**12:
             return value
     return None
+
+
+def _positions(text: Mapping[str, Any]) -> int | None:
+    """Return the longest context: model_max_length, else the smallest of the other keys.
+
+    vllm-project/vllm@0.32:vllm/transformers_utils/model_arch_config_convertor.py
+    derive_max_model_len_and_key, HabanaAI/vllm-fork@95af7009:vllm/config.py:3302-3331: Command-R
+    has 8192 positions and serves 131072.
+    """
+    stated = _number(text, "model_max_length")
+    if stated:
+        return stated
+    found = [_number(text, key) for key in _POSITION_KEYS]
+    return min((each for each in found if each), default=None)
 
 
 def _kv_heads(text: Mapping[str, Any], heads: int | None) -> int | None:

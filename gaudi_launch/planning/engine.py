@@ -392,6 +392,10 @@ class Engine(ABC):
         """
         return False
 
+    def generates(self, model: Model, args: EngineArgs) -> bool:
+        """Return True for a model that writes text here: it has a speed in tokens/s."""
+        return not self.pools(model, args)
+
     def warmed(self, buckets: Buckets, settings: Sequence[Setting], context: Context) -> Buckets:
         """Return the part of the engine's list that its warm-up compiles."""
         return buckets

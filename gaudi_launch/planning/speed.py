@@ -65,7 +65,7 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
     if engine.inner is not None or shape is None or product is None or not cards:
         return None
     dtype = type_on_card(model, settings, engine, request.args, fp8=runs_fp8(request, model))
-    if engine.pools(model, request.args) or dtype not in WEIGHT_BYTES:
+    if not engine.generates(model, request.args) or dtype not in WEIGHT_BYTES:
         return None
     if not product.id.startswith(("gaudi2", "gaudi3")):
         return None

@@ -243,3 +243,20 @@ def test_gemma3_leaves_its_heads_to_the_configuration_class() -> None:
 def test_the_engines_list_decides_about_mla(kind: str, rank: int | None) -> None:
     document = {"model_type": kind, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
     assert model_from_config("/m/model", document).mla_rank == rank
+
+
+@pytest.mark.parametrize(
+    ("keys", "longest"),
+    [
+        # CohereForAI/c4ai-command-r-plus serves more than it has positions
+        ({"max_position_embeddings": 8192, "model_max_length": 131072}, 131072),
+        ({"max_position_embeddings": 4096, "seq_length": 2048}, 2048),
+        ({"max_target_positions": 448}, 448),
+        ({"max_seq_len": 32768}, 32768),
+        ({}, None),
+    ],
+)
+def test_the_longest_context_is_the_one_that_vllm_derives(
+    keys: dict[str, int], longest: int | None
+) -> None:
+    assert model_from_config("m", keys).max_position_embeddings == longest

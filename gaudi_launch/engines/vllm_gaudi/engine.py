@@ -233,6 +233,18 @@ class VllmGaudi(Engine):
         """
         return False
 
+    def pools(self, model: Model, args: EngineArgs) -> bool:
+        """Return True for encoders: get_kv_cache_spec has nothing for their layers."""
+        facts = version_of(NAME, self.version)
+        # a multimodal class names the layers of its tower only
+        if facts is None or model.multimodal or self.generates(model, args):
+            return False
+        return facts.layers.get(model.architecture or "") == ("encoder",)
+
+    def generates(self, model: Model, args: EngineArgs) -> bool:
+        """Return True for a model that is not served for embedding, ranking or pooling."""
+        return task_of(model, args) == CHAT
+
     def memory_rules(self, variables: Mapping[str, str]) -> MemoryRules:
         """Return its memory rules: no profile run, and one spare block.
 

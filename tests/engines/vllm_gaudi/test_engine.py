@@ -20,6 +20,7 @@ from gaudi_launch.host import simulated
 from gaudi_launch.models.config import model_from_config
 from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.model import Model
+from gaudi_launch.planning.engine_args import NO_ARGS
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
@@ -561,3 +562,25 @@ def test_each_guide_command_on_this_engine(name: str, monkeypatch: pytest.Monkey
     golden(f"vllm-gaudi/{file}.json", json.dumps(shown(made), indent=1, ensure_ascii=False) + "\n")
     for version in UPSTREAM:
         assert parse(version, made.command.argv[4:]).model_tag == GUIDES[name]["model"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keeps_nothing", "writes"),
+    [
+        ("BertModel", True, False),
+        ("XLMRobertaForSequenceClassification", True, False),
+        ("MistralModel", False, False),
+        ("LlamaForCausalLM", False, True),
+        # the only layers that its class names are those of its vision tower
+        ("Ovis", False, True),
+    ],
+)
+def test_encoders_have_no_cache_and_poolers_no_speed(
+    architecture: str, keeps_nothing: bool, writes: bool
+) -> None:
+    engine = find("vllm-gaudi@0.26.0")
+    model = Model("m", "m", architecture=architecture)
+    assert (engine.pools(model, NO_ARGS), engine.generates(model, NO_ARGS)) == (
+        keeps_nothing,
+        writes,
+    )
