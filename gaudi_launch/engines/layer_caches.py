@@ -89,7 +89,7 @@ def _sentence(model: Model, kind: CacheKind, allocates: str) -> Message:
 
 
 def refuses_layers(found: tuple[LayerCache, ...]) -> bool:
-    """Return True where this version stops with an error when it makes these layers' cache.
+    """Return True where this version stops when it makes these layers' cache.
 
     vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/v1/worker/hpu_model_runner.py:1749 raises
     NotImplementedError for cross-attention, that of 0.10 for states, too.
