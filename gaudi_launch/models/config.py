@@ -228,7 +228,7 @@ def _number(document: Mapping[str, Any], *names: str) -> int | None:
 
 
 def _positions(text: Mapping[str, Any]) -> int | None:
-    """Return the longest context: model_max_length, else the smallest of the other keys.
+    """Return the longest context: model_max_length, else the smallest key.
 
     vllm-project/vllm@0.32:vllm/transformers_utils/model_arch_config_convertor.py
     derive_max_model_len_and_key, HabanaAI/vllm-fork@95af7009:vllm/config.py:3302-3331: Command-R
