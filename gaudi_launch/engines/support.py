@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
+from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,15 @@ def _within(release: str, spec: str) -> bool:
     return all(_holds(release, operator, bound) for operator, bound in _COMPARED.findall(spec))
 
 
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    ">=": ge,
+    "<=": le,
+    "<": lt,
+    ">": gt,
+    "!=": ne,
+}
+
+
 def _holds(release: str, operator: str, bound: str) -> bool:
     found, limit = version_numbers(release), version_numbers(bound)
     if bound.endswith(".*"):
@@ -270,17 +280,7 @@ def _holds(release: str, operator: str, bound: str) -> bool:
     width = max(len(found), len(limit))
     found += (0,) * (width - len(found))
     limit += (0,) * (width - len(limit))
-    if operator == ">=":
-        return found >= limit
-    if operator == "<=":
-        return found <= limit
-    if operator == "<":
-        return found < limit
-    if operator == ">":
-        return found > limit
-    if operator == "!=":
-        return found != limit
-    return found == limit
+    return _COMPARISONS.get(operator, eq)(found, limit)
 
 
 def unknown_version(found: str) -> LaunchError:
