@@ -270,6 +270,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": lt,
     ">": gt,
     "!=": ne,
+    "==": eq,
 }
 
 
@@ -280,7 +281,8 @@ def _holds(release: str, operator: str, bound: str) -> bool:
     width = max(len(found), len(limit))
     found += (0,) * (width - len(found))
     limit += (0,) * (width - len(limit))
-    return _COMPARISONS.get(operator, eq)(found, limit)
+    compare = _COMPARISONS.get(operator, _COMPARISONS["=="])
+    return compare(found, limit)
 
 
 def unknown_version(found: str) -> LaunchError:
