@@ -77,11 +77,13 @@ def events(found: Sequence[HistoryPoint]) -> list[Message]:
 
 
 def _event(kind: str, at: float, minutes: Sequence[Minute], **values: str) -> Message:
-    earlier = [minute for minute in minutes if at - _REASON_MINUTES * _MINUTE <= minute.at <= at]
-    before = [minute for minute in minutes if minute.at < at - _REASON_MINUTES * _MINUTE]
+    since = at - _REASON_MINUTES * _MINUTE
+    earlier = [minute for minute in minutes if since <= minute.at <= at]
+    before = [minute for minute in minutes if minute.at < since]
     rise = _last_rise([*before[-_BASE_MINUTES:], *earlier], lambda minute: minute.load, least=2.0)
     clock = time.strftime("%H:%M", time.localtime(at))
-    if rise is None or rise.at > at:
+    # the minutes before give the base only: a doubling among them is too old
+    if rise is None or rise.at < since:
         return message(f"diagnose.history_{kind}", at=clock, **values)
     return message(
         f"diagnose.history_{kind}_load",

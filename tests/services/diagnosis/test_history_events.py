@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gaudi_launch.messages import set_language
+from gaudi_launch.messages import Message, message, set_language
 from gaudi_launch.services.diagnosis.history_events import Minute, events, minutes_of
 from gaudi_launch.services.history import HistoryPoint
 
@@ -112,4 +112,131 @@ def test_points_are_grouped_by_minute() -> None:
     assert minutes_of(points) == [
         Minute(ONE, 3.0, 0.5, 0.9, 3.0),
         Minute(ONE + 180, None, None, None, 0.0),
+    ]
+
+
+def at(minute: int, **values: float) -> HistoryPoint:
+    return HistoryPoint(ONE + 60 * minute, **values)
+
+
+def preempted_at(*minutes: int) -> list[Message]:
+    return events([at(number, preemptions=float(number in minutes)) for number in range(60)])
+
+
+@pytest.mark.parametrize(
+    ("minutes", "clock", "count"),
+    [((0, 10), "13:00", "2"), ((0, 11), "13:11", "1"), ((3, 12, 21, 30), "13:03", "4")],
+)
+def test_an_episode_is_new_after_more_than_ten_minutes_without(
+    minutes: tuple[int, ...], clock: str, count: str
+) -> None:
+    assert preempted_at(*minutes) == [
+        message("diagnose.history_preemptions", at=clock, count=count)
+    ]
+
+
+@pytest.mark.parametrize(("use", "full"), [(0.949, False), (0.95, True), (1.0, True)])
+def test_a_cache_is_full_from_95_percent_on(use: float, full: bool) -> None:
+    assert events([at(0, kv_use=0.2), at(1, kv_use=use)]) == (
+        [message("diagnose.history_kv_full", at="13:01")] if full else []
+    )
+
+
+def rises(*readings: tuple[int, float]) -> list[Message]:
+    """Return the events of TTFT, given as (minute, seconds)."""
+    return events([at(minute, ttft_seconds=seconds) for minute, seconds in readings])
+
+
+def ttft(clock: str, before: str, after: str) -> list[Message]:
+    return [message("diagnose.history_ttft", at=clock, before=before, after=after)]
+
+
+def test_a_rise_needs_three_earlier_minutes() -> None:
+    assert rises((0, 0.1), (1, 0.1), (2, 0.1), (3, 0.2)) == ttft("13:03", "100", "200")
+    assert rises((0, 0.1), (1, 0.1), (2, 0.2)) == []
+
+
+def test_a_rise_is_twice_the_usual_and_50_ms_more() -> None:
+    assert rises((0, 0.1), (1, 0.1), (2, 0.1), (3, 0.199)) == []
+    assert rises((0, 0.05), (1, 0.05), (2, 0.05), (3, 0.1)) == ttft("13:03", "50", "100")
+    assert rises((0, 0.04), (1, 0.04), (2, 0.04), (3, 0.089)) == []
+    # one slow minute does not move the median
+    usual = ((0, 0.1), (1, 9.0), (2, 0.1))
+    assert rises(*usual, (3, 0.3)) == ttft("13:03", "100", "300")
+
+
+def test_the_base_of_a_rise_are_the_ten_minutes_before_it() -> None:
+    assert rises((0, 0.1), (8, 0.1), (9, 0.1), (10, 0.2)) == ttft("13:10", "100", "200")
+    assert rises((0, 0.1), (9, 0.1), (10, 0.1), (11, 0.2)) == []
+
+
+def test_a_rise_begins_with_its_first_minute_and_the_latest_counts() -> None:
+    low = ((0, 0.1), (1, 0.1), (2, 0.1))
+    assert rises(*low, (3, 0.2), (4, 0.3)) == ttft("13:03", "100", "200")
+    assert rises(*low, (3, 0.2), (4, 0.1), (5, 0.3)) == ttft("13:05", "100", "300")
+
+
+def with_load(preempted: int, doubled: int, low: float = 8.0, high: float = 17.0) -> list[Message]:
+    """Return the events of preemptions and of a load that rose, each at its minute."""
+    return events(
+        [
+            at(
+                number,
+                running=high if number >= doubled else low,
+                preemptions=float(number == preempted),
+            )
+            for number in range(120)
+        ]
+    )
+
+
+def after_load(minutes: int, low: str = "8", high: str = "17") -> list[Message]:
+    return [
+        message(
+            "diagnose.history_preemptions_load",
+            at="14:00",
+            minutes=str(minutes),
+            load_before=low,
+            load_after=high,
+            count="1",
+        )
+    ]
+
+
+def test_a_doubling_of_the_load_is_a_reason_for_thirty_minutes() -> None:
+    alone = [message("diagnose.history_preemptions", at="14:00", count="1")]
+    assert with_load(60, 60) == after_load(0)
+    assert with_load(60, 30) == after_load(30)
+    assert with_load(60, 29) == alone
+    assert with_load(60, 61) == alone
+
+
+def test_a_load_of_few_requests_doubles_by_two_at_least() -> None:
+    alone = [message("diagnose.history_preemptions", at="14:00", count="1")]
+    assert with_load(60, 50, 2.0, 4.0) == after_load(10, "2", "4")
+    assert with_load(60, 50, 1.0, 2.9) == alone
+    assert with_load(60, 50, 8.0, 15.9) == alone
+
+
+def test_each_event_names_the_load_that_doubled_before_it() -> None:
+    points = [
+        at(
+            number,
+            running=17.0 if number >= 50 else 8.0,
+            kv_use=1.0 if number >= 52 else 0.5,
+            ttft_seconds=1.0 if number >= 55 else 0.4,
+        )
+        for number in range(60)
+    ]
+    load = {"load_before": "8", "load_after": "17"}
+    assert events(points) == [
+        message("diagnose.history_kv_full_load", at="13:52", minutes="2", **load),
+        message(
+            "diagnose.history_ttft_load",
+            at="13:55",
+            minutes="5",
+            **load,
+            before="400",
+            after="1000",
+        ),
     ]
