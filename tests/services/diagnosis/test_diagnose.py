@@ -957,3 +957,203 @@ def test_an_engine_that_was_up_has_failed_after_a_deadly_line(line: str) -> None
     # the failure of one request is none of the engine
     survived = diagnose(f"INFO:     Application startup complete.\n{NO_BLOCKS}")
     assert (survived.failed, [cause.id for cause in survived.causes]) == (False, ["no_kv_blocks"])
+
+
+FULL = "OSError: [Errno 28] No space left on device"
+STARTED = "INFO:     Application startup complete."
+STARTING = "INFO 11-21 03:02:41 [loader.py:1] Starting to load model m..."
+
+
+def ids(*lines: str, status: int | None = None, outcome: str = "") -> list[str]:
+    """Return the causes of a log of these lines, the likeliest first."""
+    found = diagnose("\n".join(lines), exit_status=status, outcome=outcome)
+    return [cause.id for cause in found.causes]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"INFO 11-21 [a.py:1] {FULL}",
+        f"INFO: {FULL}",
+        f"DEBUG 11-21 [a.py:1] {FULL}",
+        f"x args: Namespace(words='{FULL}')",
+        f"x non-default args: {FULL}",
+        f"/x/y.py:3: UserWarning: {FULL}",
+        f"/x/y.py:3: FutureWarning: {FULL}",
+        f"/x/y.py:3: DeprecationWarning: {FULL}",
+    ],
+)
+def test_a_line_that_every_start_may_show_is_no_evidence(line: str) -> None:
+    assert ids(line, status=1) == []
+
+
+@pytest.mark.parametrize("line", [f"INFORMED {FULL}", f"DEBUGGER {FULL}", f"x INFO {FULL}"])
+def test_a_level_is_the_first_word_of_its_line(line: str) -> None:
+    assert ids(line, status=1) == ["disk_full"]
+
+
+@pytest.mark.parametrize(
+    ("line", "failed"),
+    [
+        (f"WARN 11-21 [a.py:1] {FULL}", False),
+        (f"WARNING 11-21 [a.py:1] {FULL}", False),
+        (f"RuntimeWarning: {FULL}", False),
+        (f"'{FULL}' thrown while requesting HEAD https://x", False),
+        (f"'{FULL}' thrown while requesting GET https://x", False),
+        (f"'{FULL}' thrown while requesting POST https://x", True),
+        (f"WARNINGS {FULL}", True),
+        (f"x WARNING {FULL}", True),
+        (f"ERROR 11-21 [a.py:1] {FULL}", True),
+        # only a warning says that one of its processes ended
+        ("WARNING 11-21 [a.py:1] engine core exited unexpectedly", True),
+    ],
+)
+def test_a_warning_alone_is_no_failure(line: str, failed: bool) -> None:
+    assert diagnose(f"{STARTING}\n{line}\nERROR one more\n").failed is failed
+
+
+def test_a_cause_is_permanent_unless_only_warnings_show_it() -> None:
+    line = "ValueError: fp8 quantization is currently not supported in hpu."
+    for lines, permanent in (
+        ((f"WARNING {line}",), False),
+        ((line,), True),
+        ((f"WARNING {line}", line), True),
+    ):
+        found = diagnose("\n".join(lines), exit_status=1)
+        assert [(each.id, each.permanent) for each in found.causes] == [("quant_method", permanent)]
+        assert found.permanent is permanent
+
+
+def test_of_causes_of_one_rank_the_first_in_the_log_comes_first() -> None:
+    shards = "SafetensorError: odd"
+    assert ids(OOM, shards, status=1) == ["device_oom", "shards"]
+    assert ids(shards, OOM, status=1) == ["shards", "device_oom"]
+    # the first line of each counts
+    assert ids(shards, OOM, OOM, shards, status=1) == ["shards", "device_oom"]
+
+
+def test_a_line_is_read_up_to_two_thousand_characters_and_kept_up_to_three_hundred() -> None:
+    text = f"{'x' * 1976} No space left on device"
+    assert len(text) == 2000
+    (cause,) = diagnose(text, exit_status=1).causes
+    assert (cause.id, cause.evidence) == ("disk_full", ((1, "x" * 300),))
+    assert ids(f"x{text}", status=1) == []
+    # each redraw of a progress bar is a line of its own
+    (cause,) = diagnose(f"{'x' * 1990}\r{text}\rend", exit_status=1).causes
+    assert cause.evidence == ((1, "x" * 300),)
+
+
+@pytest.mark.parametrize("line", [STARTED, "2026-11-21T03:02:41.123456Z  INFO router: Connected"])
+def test_what_shows_that_it_started(line: str) -> None:
+    assert diagnose(f"{STARTING}\n{line}\n").came_up
+    assert not diagnose(f"{STARTING}\n{line}, it says\n".replace("startup", "start")).came_up
+
+
+@pytest.mark.parametrize(
+    "line", ["INFO:     Shutting down", "INFO 11-21 [a.py:1] Shutdown initiated (timeout=0)"]
+)
+def test_what_follows_an_ordered_end_is_no_failure(line: str) -> None:
+    found = diagnose(f"{STARTED}\n{line}\n{FULL}\n")
+    assert (found.failed, found.causes, found.came_up) == (False, (), True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "causes"),
+    [
+        # what failed while it was up explains a bad end
+        ((NO_BLOCKS, STARTED, FULL, "INFO:     Shutting down", OOM), ["disk_full"]),
+        # else what it wrote while it ended
+        ((NO_BLOCKS, STARTED, "INFO:     Shutting down", OOM), ["device_oom"]),
+        # else what it wrote before it was up
+        ((NO_BLOCKS, STARTED, "INFO:     Shutting down"), ["no_kv_blocks"]),
+        ((FULL, "INFO:     Shutting down", OOM), ["disk_full"]),
+    ],
+)
+def test_the_stage_that_explains_a_bad_end(lines: tuple[str, ...], causes: list[str]) -> None:
+    assert ids(*lines, status=1) == causes
+    assert ids(*lines, status=1, outcome="died") == causes
+
+
+def test_the_requests_that_failed_count_only_while_the_engine_runs() -> None:
+    assert ids(STARTED, FULL, f"WARNING {NO_BLOCKS}") == ["disk_full"]
+    assert ids(STARTED, FULL, outcome="stopped", status=0) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "phase"),
+    [
+        ((STARTING, FULL), "load"),
+        ((STARTING, STARTED, FULL), "ready"),
+        # the end is the phase of an engine that failed while it ended
+        ((STARTING, STARTED, "INFO:     Shutting down", FULL), "stopping"),
+        ((STARTING, OOM, "INFO:     Shutting down"), "load"),
+        ((FULL,), "start"),
+    ],
+)
+def test_the_phase_in_which_it_failed(lines: tuple[str, ...], phase: str) -> None:
+    assert diagnose("\n".join(lines), exit_status=1).phase == phase
+
+
+def test_an_ordered_end_is_the_phase_of_a_healthy_log() -> None:
+    assert diagnose(f"{STARTING}\n{STARTED}\nINFO:     Shutting down\n").phase == "stopping"
+
+
+@pytest.mark.parametrize("id", ["process_gone", "core_failed", "shard_failed", "startup_probe"])
+def test_the_end_of_a_process_explains_less_than_the_signal_that_was_sent(id: str) -> None:
+    line = next(text for cause, text in TEXTS if cause == id)
+    assert ids(line, status=-15) == ["terminated"]
+    assert ids(line, status=143, outcome="died") == ["terminated"]
+    assert ids(line, status=1, outcome="stopped") == []
+    assert ids(line, FULL, status=-15) == ["disk_full", id]
+    # a warning is not more
+    assert ids(line, f"WARNING {FULL}", status=-15) == ["terminated"]
+
+
+def test_a_port_that_is_in_use_explains_an_engine_that_got_stuck() -> None:
+    port = "OSError: [Errno 98] Address already in use"
+    assert ids(port, status=-9, outcome="stuck") == ["port_in_use"]
+    assert ids(FULL, status=-9, outcome="stuck") == ["disk_full", "stuck"]
+
+
+def test_a_signal_comes_before_what_explains_less() -> None:
+    # of the same rank: the line is the evidence
+    assert ids("Killed", status=-9) == ["killed"]
+    (killed,) = diagnose("Killed", exit_status=-9).causes
+    assert killed.evidence == ((1, "Killed"),)
+    core = "RuntimeError: Engine process failed to start."
+    assert ids(core, status=-9) == ["killed", "core_failed"]
+    assert ids(core, FULL, status=-9) == ["disk_full", "core_failed"]
+    assert ids(core, status=0, outcome="died") == ["core_failed"]
+    assert ids(f"WARNING {FULL}", status=0, outcome="died") == ["quit", "disk_full"]
+
+
+def test_an_exception_is_named_where_nothing_explains_more() -> None:
+    trace = ("Traceback (most recent call last):", "ValueError: odd")
+    core = "RuntimeError: Engine process failed to start."
+    assert ids(*trace, status=1) == ["exception"]
+    assert ids(*trace, FULL, status=1) == ["disk_full"]
+    assert ids(*trace, core, status=1) == ["exception", "core_failed"]
+    # an engine without a status, whose log says that it failed
+    assert ids(*trace) == ["exception"]
+    assert ids(*trace, status=-9) == ["killed", "exception"]
+    assert ids(*trace, status=-15) == ["terminated"]
+    assert ids(*trace, status=0, outcome="stopped") == []
+
+
+def test_the_exception_of_an_engine_that_was_up_is_its_last_of_the_start_the_first() -> None:
+    begin = "Traceback (most recent call last):"
+    first, last, loose = "ValueError: first", "KeyError: last", "TypeError: loose"
+    core = "RuntimeError: Engine process failed to start."
+
+    def named(*lines: str) -> tuple[tuple[int, str], ...]:
+        found = diagnose("\n".join(lines), exit_status=1, outcome="died")
+        return found.causes[0].evidence
+
+    assert named(begin, first, begin, last) == ((2, first),)
+    assert named(STARTED, begin, first, begin, last) == ((5, last),)
+    assert named(begin, first, STARTED, begin, last) == ((5, last),)
+    # errors without a traceback count after those with one, the last first
+    assert named(loose, first, begin, last) == ((4, last),)
+    assert named(loose, first) == ((2, first),)
+    # what reports the end of another process names no error
+    assert named(begin, core, begin, first) == ((4, first),)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gaudi_launch.engines.pins import Deviation
-from gaudi_launch.services.diagnosis.drift import drift_errors
+from gaudi_launch.services.diagnosis.drift import DriftError, drift_errors
 
 FASTAPI = Deviation("fastapi", "0.137.1", ("0.116.1",), ("fastapi",))
 UVICORN = Deviation("uvicorn", "1.0", ("0.30",), ("uvicorn",))
@@ -40,3 +42,54 @@ def test_the_frames_of_an_earlier_traceback_do_not_count() -> None:
     first = ROUTES.replace("AttributeError", "ValueError")
     (error,) = drift_errors(f"{first}\nTraceback (most recent call last):\nAttributeError: no")
     assert error.blamed((FASTAPI,)) == ()
+
+
+def test_the_errors_of_a_log_are_read_whole_and_in_its_order() -> None:
+    text = "\n".join(
+        [
+            "\x1b[31mModuleNotFoundError: No module named 'a.b'\x1b[0m",
+            '  File "/e/dist-packages/one/x.py", line 1, in f',
+            '  File "/e/site-packages/two/x.py", line 1, in f',
+            '  File "/e/site-packages/one/y.py", line 2, in g',
+            '  File "/e/lib/three/y.py", line 2, in g',
+            "ImportError: cannot import name 'X' from 'c' (/e/c.py)",
+            "odd.AttributeError: module 'd.e' has no attribute 'f'",
+            "ImportError without words",
+        ]
+    )
+    assert drift_errors(text) == [
+        DriftError(1, "ModuleNotFoundError: No module named 'a.b'", ("a",), ()),
+        DriftError(
+            6,
+            "ImportError: cannot import name 'X' from 'c' (/e/c.py)",
+            ("c",),
+            # the deepest frame first
+            ("one", "two"),
+        ),
+        DriftError(7, "odd.AttributeError: module 'd.e' has no attribute 'f'", ("d",), ()),
+    ]
+
+
+def test_three_hundred_characters_of_an_error_are_kept_and_two_thousand_read() -> None:
+    line = f"ImportError: {'x' * 400}"
+    assert drift_errors(line) == [DriftError(1, line[:300])]
+    far = f"{'x' * 1985} ImportError: y"
+    assert drift_errors(far) == [DriftError(1, "x" * 300)]
+    assert drift_errors(f"x{far}") == []
+
+
+def test_at_most_three_packages_are_blamed_each_once() -> None:
+    letters = "abcd"
+    found = tuple(Deviation(each, "2", ("1",), (each, f"{each}_x")) for each in letters)
+    error = DriftError(1, "", named=("a", "a_x", "zlib", "d", "c", "b"))
+    assert error.blamed(found) == (found[0], found[3], found[2])
+    assert DriftError(1, "", passed=("b_x", "b")).blamed(found) == (found[1],)
+
+
+@pytest.mark.parametrize("named", [("unknown",), ()])
+def test_a_traceback_counts_where_the_sentence_names_no_deviating_package(
+    named: tuple[str, ...],
+) -> None:
+    error = DriftError(1, "", named, ("uvicorn", "fastapi"))
+    assert error.blamed((FASTAPI, UVICORN)) == (UVICORN, FASTAPI)
+    assert error.blamed(()) == ()
