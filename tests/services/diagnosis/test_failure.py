@@ -172,6 +172,18 @@ def test_an_engine_that_got_stuck_is_reported_with_phase_and_time(tmp_path: Path
     ]
 
 
+def test_an_engine_that_was_killed_is_reported_as_that(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text(f"{LOADING}\n")
+    error = failure(ended("died", -9), log)
+    assert error.detail is not None
+    assert error.detail.splitlines()[3:] == [
+        f"{text('serve.word_cause')}: {text('diagnose.killed')}",
+        f"  {text('diagnose.killed_fix')}",
+        "  $ dmesg | tail",
+    ]
+
+
 def test_without_a_known_cause_that_is_what_is_said() -> None:
     assert causes(diagnose("INFO loading\n", exit_status=1)) == [text("serve.no_cause")]
 
