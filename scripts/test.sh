@@ -14,5 +14,5 @@ echo "== Installing gaudi-launch and what its tests need"
 # each of the many interpreters that the tests start would else compile everything anew
 unset PYTHONDONTWRITEBYTECODE
 echo "== Running the tests (real engines on the CPU are among them; -m 'not e2e' leaves them out)"
-# most tests wait for processes: more workers than cores; a file stays on one of them
-exec .venv/bin/python -m pytest --numprocesses 4 --dist loadfile "$@"
+# many tests wait for processes: more workers than cores; a file stays on one of them
+exec .venv/bin/python -m pytest --numprocesses 6 --dist loadfile "$@"

@@ -1,5 +1,5 @@
-"""How the tests share the workers of one run: those with real engines go last, two at a time at
-most; and what hypothesis may hold against a test."""
+"""How the tests share the workers of one run: those with real engines go last, at most three at a
+time; and what hypothesis may hold against a test."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 TESTS = Path(__file__).parent
 # what an engine with its workers may need
 _ENGINE_BYTES = 8 << 30
+_MOST_ENGINES = 3
 # the first of them installs vLLM: 150 s on an idle machine, 900 s have been seen on a busy one
 _ENGINE_SECONDS = 1500
 _SEVERAL_ATTEMPTS = pytest.mark.flaky(reruns=2, reruns_delay=2)
@@ -77,13 +78,16 @@ def _function(item: pytest.Item) -> str:
 
 @pytest.fixture(autouse=True)
 def few_real_engines_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A real engine has one of its processes at work for most of its start: two, where they have
-    room, start in little more time than one."""
+    """Let at most three real engines run at a time, as many as memory holds.
+
+    An engine has one of its processes at work for most of its start, and waits for the rest.
+    """
     if request.node.get_closest_marker("e2e") is None:
         yield
         return
-    roomy = (os.cpu_count() or 1) > 1 and psutil.virtual_memory().available > _ENGINE_BYTES
-    with alone("e2e", 2 if roomy else 1):
+    more = psutil.virtual_memory().available // _ENGINE_BYTES
+    most = _MOST_ENGINES if (os.cpu_count() or 1) > 1 else 1
+    with alone("e2e", min(most, 1 + more)):
         yield
 
 

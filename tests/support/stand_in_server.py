@@ -213,7 +213,8 @@ class _Handler(BaseHTTPRequestHandler):
         if manner.bad == "empty":
             words, usage = [], {**usage, "completion_tokens": 0}
         if not streaming:
-            time.sleep(manner.first + manner.gap * len(words))
+            # a probe for one token takes no longer than one
+            time.sleep(manner.first + manner.gap * min(len(words), wanted or len(words)))
             text = "".join(words)
             details = {
                 "finish_reason": "length",
