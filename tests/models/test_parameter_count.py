@@ -151,3 +151,54 @@ def test_layers_that_share_a_cache_add_none() -> None:
     # of 30 layers the first 18 have a cache: 15 windowed with 8 heads of 256, 3 full ones with 2
     # heads of 512
     assert kv_bytes_per_token(model_from_config("m", config)) == 2 * (15 * 8 * 512 + 3 * 2 * 1024)
+
+
+LATENT = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 128,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "vocab_size": 129280,
+}
+
+
+def total(config: dict[str, Any], **changes: Any) -> int:
+    found = parameters_of(model_from_config("m", {**config, **changes}))
+    assert found is not None
+    return found.total
+
+
+def test_the_indexer_of_sparse_attention_adds_to_each_layer() -> None:
+    queries, keys_and_weights = 1536 * 64 * 128, 7168 * (128 + 64)
+    added = total(LATENT, index_n_heads=64, index_head_dim=128) - total(LATENT)
+    assert added == 3 * (queries + keys_and_weights)
+
+
+def test_the_values_of_latent_attention_have_their_own_width() -> None:
+    wider = total(LATENT, v_head_dim=192) - total(LATENT)
+    # a wider value is expanded from the latent, and projected back
+    assert wider == 3 * 64 * 128 * (512 + 7168)
+
+
+def test_dense_layers_among_experts_have_their_own_width() -> None:
+    config = {
+        "model_type": "odd_moe",
+        "hidden_size": 1024,
+        "intermediate_size": 512,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "vocab_size": 1000,
+        "n_routed_experts": 8,
+        "moe_intermediate_size": 512,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 1,
+    }
+    for name in ("dense_intermediate_size", "intermediate_size_mlp"):
+        assert total(config, **{name: 2048}) - total(config) == 3 * 1024 * (2048 - 512)

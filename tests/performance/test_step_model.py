@@ -14,7 +14,7 @@ from gaudi_launch.performance.loads import Lengths, closed_loop
 from gaudi_launch.performance.prediction import Load, SpeedKnowledge, predict, steps
 from gaudi_launch.performance.published import figures, scored, shapes
 from gaudi_launch.performance.shape import shape_of
-from gaudi_launch.performance.step_model import Engine, Setup
+from gaudi_launch.performance.step_model import Engine, Setup, amounts_of
 
 ONE = Setup("gaudi3", 1, "bf16", 2.0, 2.0, "static")
 LLAMA = shapes()["Llama-3.1-8B"]
@@ -49,6 +49,16 @@ def test_more_context_costs_reading_it() -> None:
 
 def test_one_card_has_no_links() -> None:
     assert steps(ONE, LLAMA, values()).decode(8, 1000).links == 0
+
+
+def test_a_link_carries_its_part_of_two_all_reduces_a_layer() -> None:
+    def link(cards: int, hosts: int = 1) -> float:
+        return float(amounts_of(replace(ONE, cards=cards, hosts=hosts), LLAMA).link)
+
+    # two all-reduces, each sends the hidden values (2 bytes) twice
+    sent = 2 * 2 * 2 * LLAMA.hidden * LLAMA.layers
+    assert [link(cards) for cards in (1, 2, 8)] == [0.0, sent / 2, sent / 8]
+    assert link(16, hosts=2) == pytest.approx(sent * 1.5 * 2 / 16)
 
 
 def test_two_cards_have_one_link_and_eight_have_seven() -> None:

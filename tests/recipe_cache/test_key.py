@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.recipe_cache.key import _INDIFFERENT_VARIABLES, KeyDifference, KeyParts
+from gaudi_launch.host.hardware import Card, Host
+from gaudi_launch.recipe_cache.key import (
+    _INDIFFERENT_VARIABLES,
+    KeyDifference,
+    KeyParts,
+    parts_of,
+    parts_of_host,
+)
 from tests.support.recipes import PARTS
 
 
@@ -65,3 +73,98 @@ def test_parts_survive_json() -> None:
 )
 def test_which_variables_count(name: str, indifferent: bool) -> None:
     assert bool(_INDIFFERENT_VARIABLES.match(name)) is indifferent
+
+
+HOST = Host(
+    cards=(
+        Card(0, 0, device_type="GAUDI2C"),
+        Card(1, 1, device_type="GAUDI2"),
+        Card(2, 2, device_type="GAUDI2"),
+        Card(3, 3),
+    ),
+    product="gaudi2",
+    driver_version="1.22.1-6",
+)
+
+
+def plan(facts: dict[str, str], env: dict[str, str], model: dict[str, Any], *settings: Any) -> Any:
+    return SimpleNamespace(
+        command=SimpleNamespace(env=env),
+        settings=settings,
+        engine=SimpleNamespace(facts=facts, exact="vllm-fork 1.22"),
+        model=model,
+        placement=SimpleNamespace(modules=(0, 1)),
+    )
+
+
+def setting(name: str, value: str = "", *, kind: str = "option", sent: bool = True) -> Any:
+    return SimpleNamespace(name=name, value=value, kind=kind, sent=sent)
+
+
+def test_a_plan_fills_the_cache_of_what_its_graphs_depend_on() -> None:
+    found = parts_of(
+        plan(
+            {
+                "software": "1.22.0",
+                "inner": "vllm-fork inner",
+                "commit": "c1",
+                "vllm": "v1",
+                "extension_commit": "e1",
+                "extension": "x1",
+            },
+            {"PT_HPU_LAZY_MODE": "1", "VLLM_FP32_SOFTMAX": "true", "HF_HOME": "/x"},
+            {"name": "m", "config": {"b": 1, "a": 2}},
+            setting("--dtype", "bfloat16"),
+            setting("--block-size", "128"),
+            setting("--enforce-eager"),
+            setting("--quantization", "inc", sent=False),
+            setting("--kv-cache-dtype", "fp8_inc", kind="env"),
+            setting("--max-num-seqs", "64"),
+            setting("resources.HPU", "4"),
+        ),
+        HOST,
+        b"scales",
+    )
+    assert found == KeyParts(
+        product="gaudi2",
+        stepping="GAUDI2,GAUDI2C",
+        driver="1.22",
+        software="1.22.0",
+        engine="vllm-fork inner",
+        engine_commit="c1",
+        extension_commit="e1",
+        model="m",
+        # SHA-256 of {"a":2,"b":1}
+        model_config="d3626ac30a87e6f7",
+        tensor_parallel=4,
+        dtype="bfloat16",
+        # SHA-256 of the file
+        quantization="6c00c076acc9c2f4",
+        mode="lazy",
+        variables={
+            "PT_HPU_LAZY_MODE": "1",
+            "VLLM_FP32_SOFTMAX": "true",
+            "--block-size": "128",
+            "--enforce-eager": "true",
+        },
+    )
+
+
+def test_a_plan_of_which_less_is_known_has_its_weaker_facts() -> None:
+    found = parts_of(plan({"vllm": "v1", "extension": "x1"}, {}, {"a": 2, "b": 1}), HOST)
+    assert found == KeyParts(
+        product="gaudi2",
+        stepping="GAUDI2,GAUDI2C",
+        driver="1.22",
+        engine="vllm-fork 1.22",
+        engine_commit="v1",
+        extension_commit="x1",
+        model_config="d3626ac30a87e6f7",
+        tensor_parallel=2,
+        mode="compile",
+    )
+
+
+def test_a_machine_without_cards_has_no_facts() -> None:
+    assert parts_of_host(Host()) == KeyParts()
+    assert parts_of_host(Host(driver_version="unknown")) == KeyParts()
