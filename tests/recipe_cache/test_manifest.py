@@ -1,0 +1,86 @@
+"""The list of a cache's files: what is in it, and what it finds later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.recipe_cache.manifest import (
+    Findings,
+    checksum,
+    read_list,
+    size_of,
+    verify,
+    walk,
+    write_list,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with two recipes, and entries that a list cannot have."""
+    folder = tmp_path / "key"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a").write_bytes(b"one")
+    (folder / "sub/b").write_bytes(b"three")
+    (folder / "empty").write_bytes(b"")
+    (folder / "with\ttab").write_bytes(b"x")
+    (folder / "with\nline").write_bytes(b"x")
+    (folder / "link").symlink_to("a")
+    (folder / "outside").symlink_to(tmp_path)
+    return folder
+
+
+def test_only_files_that_a_line_can_name_are_listed(tmp_path: Path, folder: Path) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def tell(files: int, total: int) -> None:
+        seen.append((files, total))
+
+    assert write_list(tmp_path, "key", folder, progress=tell) == (2, 8)
+    assert seen == [(1, 3), (2, 8)]
+    assert read_list(tmp_path, "key") == {
+        name: (size, checksum(folder / name), (folder / name).stat().st_mtime_ns)
+        for name, size in (("a", 3), ("sub/b", 5))
+    }
+
+
+def test_links_are_not_followed(folder: Path) -> None:
+    names = ["a", "empty", "link", "outside", "sub/b", "with\ttab", "with\nline"]
+    assert sorted(name for name, _ in walk(folder)) == names
+    left = sorted(name for name, _ in walk(folder, lambda name: name in ("sub", "b", "a")))
+    assert left == [name for name in names if name not in ("a", "sub/b")]
+    assert size_of(folder / "sub") == (1, 5)
+
+
+def test_each_fault_of_a_folder_is_found(tmp_path: Path, folder: Path) -> None:
+    write_list(tmp_path, "key", folder)
+    (folder / "a").write_bytes(b"two")
+    (folder / "sub/b").write_bytes(b"longer than before")
+    (folder / "new").write_bytes(b"x")
+    for name in ("with\ttab", "with\nline"):
+        (folder / name).unlink()
+    by_size = verify(tmp_path, "key", folder, quick=True)
+    assert (by_size.wrong_size, by_size.wrong_content, by_size.empty) == (
+        ("sub/b",),
+        (),
+        ("empty",),
+    )
+    assert (sorted(by_size.foreign), by_size.unlisted, by_size.missing) == (
+        ["link", "outside"],
+        ("new",),
+        (),
+    )
+    assert verify(tmp_path, "key", folder, quick=False).wrong_content == ("a",)
+    (folder / "a").unlink()
+    found = verify(tmp_path, "key", folder, quick=True)
+    assert (found.missing, found.sound, found.bad) == (("a",), False, ("empty", "sub/b"))
+
+
+def test_a_later_runs_recipes_are_no_fault() -> None:
+    assert Findings(unlisted=("new",)).sound
+    for name in ("missing", "empty", "wrong_size", "wrong_content", "foreign"):
+        changed: dict[str, Any] = {name: ("x",)}
+        assert not Findings(**changed).sound
