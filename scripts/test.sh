@@ -15,4 +15,4 @@ echo "== Installing gaudi-launch and what its tests need"
 unset PYTHONDONTWRITEBYTECODE
 echo "== Running the tests (real engines on the CPU are among them; -m 'not e2e' leaves them out)"
 # many tests wait for processes: more workers than cores; a file stays on one of them
-exec .venv/bin/python -m pytest --numprocesses 6 --dist loadfile "$@"
+exec .venv/bin/python -m pytest --numprocesses 4 --dist loadfile "$@"

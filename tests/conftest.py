@@ -1,4 +1,4 @@
-"""How the tests share the workers of one run: those with real engines go last, at most three at a
+"""How the tests share the workers of one run: those with real engines go last, at most two at a
 time; and what hypothesis may hold against a test."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 TESTS = Path(__file__).parent
 # what an engine with its workers may need
 _ENGINE_BYTES = 8 << 30
-_MOST_ENGINES = 3
+_MOST_ENGINES = 2
 # the first of them installs vLLM: 150 s on an idle machine, 900 s have been seen on a busy one
 _ENGINE_SECONDS = 1500
 _SEVERAL_ATTEMPTS = pytest.mark.flaky(reruns=2, reruns_delay=2)
@@ -78,7 +78,7 @@ def _function(item: pytest.Item) -> str:
 
 @pytest.fixture(autouse=True)
 def few_real_engines_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let at most three real engines run at a time, as many as memory holds.
+    """Let at most two real engines run at a time, as many as memory holds.
 
     An engine has one of its processes at work for most of its start, and waits for the rest.
     """
