@@ -187,18 +187,18 @@ _Started = tuple[threading.Thread, list[Finding]]
 
 
 def _start(check: Check, facts: DoctorFacts) -> _Started:
-    told: list[Finding] = []
+    findings: list[Finding] = []
     # a daemon: a probe that hangs must not keep the program from ending
-    worker = threading.Thread(target=lambda: told.append(judge(check, facts)), daemon=True)
+    worker = threading.Thread(target=lambda: findings.append(judge(check, facts)), daemon=True)
     worker.start()
-    return worker, told
+    return worker, findings
 
 
 def _await(started: _Started, check: Check, facts: DoctorFacts) -> Finding:
-    worker, told = started
+    worker, findings = started
     worker.join(check.seconds)
-    if told:
-        return told[0]
+    if findings:
+        return findings[0]
     return _finding(check, facts, unknown("doctor.timeout", seconds=f"{check.seconds:g}"))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from gaudi_launch.services.history import (
     read_rows,
     written,
 )
+from tests.support.clock import utc
 from tests.support.machines import use
 from tests.support.waiting import GENEROUS
 
@@ -30,13 +30,8 @@ from tests.support.waiting import GENEROUS
 NOON = 1_800_014_400.0
 
 
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+__all__ = ["utc"]
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def row(second: float, power: float | None = None, **counters: float) -> HistoryRow:

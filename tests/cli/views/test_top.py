@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,20 +12,11 @@ from gaudi_launch.cli.views.top import lines, painted, plain_lines, shares, to_j
 from gaudi_launch.cli.views.top_columns import Look
 from gaudi_launch.messages import set_language
 from tests.support.cli import golden
+from tests.support.clock import utc
 from tests.support.watched import BARE, HOST, SILENT, state_of
 
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    import time
-
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    set_language("en")
-    yield
-    set_language(None)
-    monkeypatch.undo()
-    time.tzset()
+__all__ = ["utc"]
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def screen(state: TopState, width: int, height: int, *, ascii: bool = False) -> str:

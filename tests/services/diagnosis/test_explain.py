@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message, set_language
+from gaudi_launch.messages import message
 from gaudi_launch.services.diagnosis.diagnose import Cause, Diagnosis
 from gaudi_launch.services.diagnosis.explain import (
     Explanation,
@@ -27,6 +25,7 @@ from gaudi_launch.services.history import HistoryRing, HistoryRow
 from gaudi_launch.services.log.excerpt import Excerpt
 from gaudi_launch.services.state import identity
 from gaudi_launch.services.state.registry import ServiceRecord
+from tests.support.clock import utc
 
 KNOWN = {each.id: each for each in (*signatures(), KILLED, STUCK, QUIT)}
 OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB"
@@ -38,15 +37,8 @@ DOWN = "INFO:     Shutting down"
 TWO = 1_800_021_600.0
 
 
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    set_language("en")
-    yield
-    set_language(None)
-    monkeypatch.undo()
-    time.tzset()
+__all__ = ["utc"]
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def cause(id: str, *evidence: tuple[int, str], words: str = "", commands: str = "") -> Cause:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
-from gaudi_launch.messages import Message, message, set_language
+from gaudi_launch.messages import Message, message
 from gaudi_launch.services.diagnosis.history_events import Minute, events, minutes_of
 from gaudi_launch.services.history import HistoryPoint
+from tests.support.clock import utc
 
 # 13:00 UTC
 ONE = 1_800_018_000.0
 
 
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    set_language("en")
-    yield
-    monkeypatch.undo()
-    time.tzset()
+__all__ = ["utc"]
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def hour(
