@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from gaudi_launch.cli.examples import _EXAMPLES
 from gaudi_launch.cli.main import run
@@ -151,6 +152,17 @@ def test_links_lead_to_files(name: str) -> None:
     )
     folder = (TOP / name).parent
     assert [link for link in links if not (folder / link).is_file()] == []
+
+
+@pytest.mark.parametrize("name", [*PAGES, *map(chinese, PAGES), *FOR_CONTRIBUTORS])
+def test_every_row_is_in_a_table(name: str) -> None:
+    """A blank line ends a table: Markdown shows the rows after it as text with bars."""
+    paragraphs = [
+        token.content
+        for token in MarkdownIt("commonmark").enable("table").parse(read(name))
+        if token.type == "inline"
+    ]
+    assert [text for text in paragraphs if text.startswith("|")] == []
 
 
 def test_every_command_of_the_program_is_in_the_table() -> None:
