@@ -45,7 +45,7 @@ SLOW = frozenset(
         "cli/test_main.py",
         "cli/test_pipe.py",
         "cli/test_streams.py",
-        "cluster/test_ssh.py",
+        "cluster/test_real_processes.py",
         "doctor/test_remedies.py",
         "engines/install/test_in_use.py",
         "engines/install/test_switch.py",
