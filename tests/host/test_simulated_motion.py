@@ -30,6 +30,28 @@ def test_the_utilisation_of_a_busy_card_moves() -> None:
     assert {value("hls2+busy=1", 2, second, "utilization.aip") for second in range(30)} == {0}
 
 
+def test_the_readings_of_a_busy_card_at_one_second() -> None:
+    readings = ("utilization.aip", "power.draw", "temperature.aip")
+    seen = [
+        [value(f"hls2+busy={module}", module, second, name) for name in readings]
+        for module, second in ((1, 0), (1, 10), (3, 10))
+    ]
+    assert seen == [[89, 499, 67], [87, 490, 66], [59, 362, 58]]
+
+
+def test_the_readings_of_a_hot_card_over_a_minute() -> None:
+    readings = ("temperature.aip", "stats.violation.thermal", "slowdowns")
+    seen = [
+        [value("hls2+hot=2", 2, second, name) for name in readings] for second in (0, 10, 20, 80)
+    ]
+    assert seen == [
+        [58, 1250, []],
+        [81, 1250, []],
+        [104, 1250, ["thermal"]],
+        [104, 1650, ["thermal"]],
+    ]
+
+
 def test_a_hot_card_throttles_for_two_thirds_of_each_minute() -> None:
     counts = [
         value("hls2+hot=2", 2, second, "stats.violation.thermal") for second in range(0, 120, 5)
@@ -59,4 +81,7 @@ def test_a_lost_card_is_gone_for_five_of_ten_minutes() -> None:
 def test_a_machine_without_hl_smi_still_has_cpu_times() -> None:
     machine = moved(build("hls2+no-hl-smi"), 10)
     assert machine.hl_smi is None
-    assert machine.files["proc/stat"].startswith("cpu0 300 0 0 700 ")
+    lines = machine.files["proc/stat"].splitlines()
+    assert (len(lines), lines[0]) == (160, "cpu0 300 0 0 700 0 0 0 0 0 0")
+    # the first CPU of node 1
+    assert lines[80] == "cpu40 100 0 0 900 0 0 0 0 0 0"

@@ -102,27 +102,70 @@ def change(path: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("document", "where"),
+    ("document", "where", "expected", "found"),
     [
-        ([], "kind"),
-        ({}, "kind"),
-        (change("schema", 2), "schema"),
-        (change("host", None), "host"),
-        (change("host.cards", {}), "host.cards"),
-        (change("host.cards.1.module", "3"), "host.cards[1].module"),
-        (change("host.cards.0.busy", 1), "host.cards[0].busy"),
-        (change("host.cards.0.index", True), "host.cards[0].index"),
-        (change("host.cards.0.cpus", [1]), "host.cards[0].cpus"),
-        (change("host.cards.0.sources", {"bus": 3}), "host.cards[0].sources.bus"),
-        (change("host.cpu_siblings", {"a": "1"}), "host.cpu_siblings"),
-        (change("host.groups", [["0"]]), "host.groups[0][0]"),
-        (change("host.numa_nodes.0", {"cpus": ""}), "host.numa_nodes[0]"),
+        ([], "kind", "'gaudi-launch snapshot'", "[]"),
+        ({}, "kind", "'gaudi-launch snapshot'", "None"),
+        (change("schema", 2), "schema", "1", "2"),
+        (change("host", None), "host", "an object", "None"),
+        (change("host.cards", {}), "host.cards", "a list", "{}"),
+        (change("host.cards.1.module", "3"), "host.cards[1].module", "an integer", "'3'"),
+        (change("host.cards.0.busy", 1), "host.cards[0].busy", "true or false", "1"),
+        (change("host.cards.0.index", True), "host.cards[0].index", "an integer", "True"),
+        (change("host.cards.0.cpus", [1]), "host.cards[0].cpus", "text", "[1]"),
+        (change("host.cards.0.sources", {"bus": 3}), "host.cards[0].sources.bus", "text", "3"),
+        (change("host.cards.0.sources", 3), "host.cards[0].sources", "an object", "3"),
+        (
+            change("host.cpu_siblings", {"a": "1", "12345678": "1"}),
+            "host.cpu_siblings",
+            "CPU numbers as names",
+            "'a, 12345678'",
+        ),
+        (
+            change("host.cpu_siblings", {"12345678": "1"}),
+            "host.cpu_siblings",
+            "CPU numbers as names",
+            "'12345678'",
+        ),
+        (change("host.cpu_siblings", {"1": 1}), "host.cpu_siblings.1", "text", "1"),
+        (change("host.groups", [["0"]]), "host.groups[0][0]", "an integer", "'0'"),
+        (change("schema", "x" * 90), "schema", "1", "'" + "x" * 79),
     ],
 )
-def test_a_wrong_field_is_named(document: object, where: str) -> None:
+def test_a_wrong_field_is_named(document: object, where: str, expected: str, found: str) -> None:
     with pytest.raises(LaunchError) as caught:
         snapshot.from_json(document)
-    assert (caught.value.exit_code, caught.value.text.values["where"]) == (ExitCode.USAGE, where)
+    assert (caught.value.id, caught.value.exit_code) == ("host.snapshot_field", ExitCode.USAGE)
+    assert caught.value.text.values == {"where": where, "expected": expected, "found": found}
+
+
+def test_a_record_that_lacks_a_field_is_named() -> None:
+    with pytest.raises(LaunchError) as caught:
+        snapshot.from_json(change("host.numa_nodes.0", {"cpus": ""}))
+    values = caught.value.text.values
+    assert (values["where"], values["expected"]) == ("host.numa_nodes[0]", "all its fields")
+    assert "'id'" in str(values["found"])
+
+
+def test_a_snapshot_names_its_kind_and_writes_lists_of_cpus() -> None:
+    host = Host(
+        cards=(Card(0, 3, cpus=(0, 1, 4)),),
+        numa_nodes=(NumaNode(0, (0, 1)),),
+        cpu_siblings={0: (0, 4)},
+        groups=((3,),),
+    )
+    document = snapshot.to_json(host, {"a": 1})
+    shown = document["host"]
+    assert {**document, "host": None} == {
+        "schema": 1,
+        "kind": "gaudi-launch snapshot",
+        "config": {"a": 1},
+        "host": None,
+    }
+    assert (shown["cards"][0]["cpus"], shown["numa_nodes"][0]["cpus"]) == ("0-1,4", "0-1")
+    assert (shown["cpu_siblings"], shown["groups"]) == ({"0": "0,4"}, [[3]])
+    assert snapshot.from_json(document) == host
+    assert snapshot.config_of({"config": []}) is None
 
 
 JSON = st.recursive(
@@ -148,56 +191,6 @@ def test_any_json(path: str, value: Any) -> None:
         snapshot.from_json(change(path, value))
     except LaunchError as error:
         assert error.exit_code == ExitCode.USAGE
-
-
-@pytest.mark.parametrize(
-    ("content", "id"),
-    [
-        (b"", "host.snapshot_json"),
-        (b"{", "host.snapshot_json"),
-        (b"[1]", "host.snapshot_json"),
-        (b"[" * 100_000, "host.snapshot_json"),
-        (b"\xff\xfe", "host.snapshot_file"),
-        (b"{}", "host.snapshot_field"),
-    ],
-)
-def test_a_file_that_is_no_snapshot(content: bytes, id: str, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(content)
-    with pytest.raises(LaunchError) as caught:
-        load(str(path))
-    assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.USAGE)
-
-
-@pytest.mark.parametrize(
-    ("machine", "id"),
-    [
-        ("nowhere.json", "host.snapshot_file"),
-        ("/", "host.snapshot_file"),
-        ("a\0b", "host.snapshot_file"),
-        ("", "host.snapshot_file"),
-        ("simulated:", "host.unknown_machine"),
-        ("simulated:hls9", "host.unknown_machine"),
-        ("simulated:hls2+busy", "host.unknown_variant"),
-        ("simulated:hls2+no-driver=1", "host.unknown_variant"),
-        ("simulated:hls2+rust", "host.unknown_variant"),
-        ("simulated:hls2+busy=8", "host.variant_modules"),
-        ("simulated:hls2+busy=", "host.variant_modules"),
-        ("simulated:hls2+failed=a", "host.variant_modules"),
-    ],
-)
-def test_a_machine_that_is_none(machine: str, id: str) -> None:
-    with pytest.raises(LaunchError) as caught:
-        load(machine)
-    assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.USAGE)
-    assert "{" not in str(caught.value)
-
-
-def test_a_root_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "gone"))
-    with pytest.raises(LaunchError) as caught:
-        load()
-    assert (caught.value.id, caught.value.exit_code) == ("host.root", ExitCode.USAGE)
 
 
 def test_ports_are_read_on_demand() -> None:

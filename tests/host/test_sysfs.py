@@ -42,6 +42,8 @@ def test_every_attribute_of_a_card_is_read() -> None:
         }
     )
     (card,) = read_cards(files)
+    card.settle()
+    assert (card.values.pop("product"), card.sources.pop("product")) == ("HL-225", "PCI id")
     assert card.values == {
         "index": 2,
         "module": 5,
@@ -74,6 +76,14 @@ def test_a_card_of_an_older_driver_is_read_without_what_it_lacks() -> None:
     assert card.values == {"index": 3, "firmware": "1.13", "device_node": "/dev/hl3"}
 
 
+def test_the_drivers_name_of_a_card_counts_where_its_pci_id_is_unknown() -> None:
+    device = "sys/class/accel/accel0/device"
+    files = Imagined({f"{device}/vendor": "0x1da3", f"{device}/device_type": "GAUDI3"})
+    (card,) = read_cards(files)
+    card.settle()
+    assert (card.get("product"), card.sources["product"]) == ("HL-325", "sysfs device_type")
+
+
 def test_the_memory_of_each_node_is_in_mib() -> None:
     node = "sys/devices/system/node/node"
     files = Imagined(
@@ -101,7 +111,7 @@ def test_the_cores_of_the_cpus_that_are_online() -> None:
     cpu = "sys/devices/system/cpu"
     files = Imagined(
         {
-            f"{cpu}/online": "0-2,4-5\n",
+            f"{cpu}/online": "0-2,4-7\n",
             f"{cpu}/cpu0/topology/thread_siblings_list": "0,2\n",
             f"{cpu}/cpu1/topology/core_cpus_list": "1,3\n",
             f"{cpu}/cpu2/topology/thread_siblings_list": "0,2\n",
@@ -109,6 +119,8 @@ def test_the_cores_of_the_cpus_that_are_online() -> None:
             # it does not name itself
             f"{cpu}/cpu4/topology/thread_siblings_list": "0\n",
             f"{cpu}/cpu5/cache": "x",
+            f"{cpu}/cpu6/topology/thread_siblings_list": "6-7\n",
+            f"{cpu}/cpu7/topology/thread_siblings_list": "6-7\n",
         }
     )
-    assert read_siblings(files) == {0: (0, 2), 1: (1,), 2: (0, 2), 4: (4,)}
+    assert read_siblings(files) == {0: (0, 2), 1: (1,), 2: (0, 2), 4: (4,), 6: (6, 7), 7: (6, 7)}

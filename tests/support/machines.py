@@ -12,11 +12,20 @@ from typing import Any
 import pytest
 
 from gaudi_launch.host.hardware import Host
+from gaudi_launch.host.simulated_files import SimulatedServer
 from tests.support.places import DATA
 
 INDEX_MODULE = "-Q index,module_id -f csv"
 NAME = "-Q name -f csv"
 TOPO = "topo -c -N"
+SMALL = SimulatedServer(
+    product="gaudi2e",
+    card_name="HL-288",
+    slots=((1, "2a"), (0, "aa")),
+    cores_per_socket=2,
+    cpu_model="Xeon",
+)
+"""Two cards and eight CPUs."""
 
 
 def sample(name: str) -> str:
