@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +17,11 @@ import pytest
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.messages import message
 from gaudi_launch.recipe_cache import cache_root
 from gaudi_launch.recipe_cache.key_locks import held, in_use
-from gaudi_launch.recipe_cache.ledger import LedgerError, ledger_path, read_ledger
-from gaudi_launch.recipe_cache.manifest import Findings, write_list
+from gaudi_launch.recipe_cache.ledger import LedgerError, ledger_path, read_ledger, write_ledger
+from gaudi_launch.recipe_cache.manifest import Findings, read_list, write_list
 from tests.support.places import TOP
 from tests.support.recipes import BUCKETS, PARTS, fill
 
@@ -308,3 +310,193 @@ def test_find_takes_the_first_digits(root: Path) -> None:
         with pytest.raises(LaunchError) as refused:
             cache_root.find(root, wrong)
         assert refused.value.id == "cache.no_such_key"
+
+
+def test_why_each_part_is_compiled(root: Path) -> None:
+    """Each answer is compared as one: state, folder, new buckets, sentence, differences."""
+    key, folder = PARTS.key, root / PARTS.key
+
+    def looked(buckets: Buckets = BUCKETS, blocks: int | None = 900) -> cache_root.Use:
+        return replace(cache_root.look_up(root, PARTS, buckets, blocks), ledger=None)
+
+    older = replace(PARTS, software="", driver="1.20")
+    fill(root, older)
+    differences = older.differences(PARTS)
+    words = message("cache.miss_differs", differences="driver 1.20 -> 1.21; software - -> 1.21")
+    assert looked() == cache_root.Use("miss", key, folder, BUCKETS, words, differences)
+    fill(root)
+    none = Buckets([], [])
+    hit = message("cache.hit", graphs=4, key=key)
+    assert looked() == looked(blocks=None) == cache_root.Use("hit", key, folder, none, hit)
+    partial = message("cache.partial", new=1, graphs=5)
+    new = Buckets([[1, 512, 0]], [])
+    assert looked(MORE) == cache_root.Use("partial", key, folder, new, partial)
+    blocks = message("cache.other_blocks", was=900, now=901)
+    assert looked(blocks=901) == cache_root.Use("partial", key, folder, none, blocks)
+    ledger = read_ledger(root, key)
+    assert ledger is not None
+    write_ledger(root, replace(ledger, complete=False))
+    interrupted = message("cache.interrupted", key=key)
+    assert looked() == cache_root.Use("partial", key, folder, none, interrupted)
+    for file in folder.iterdir():
+        file.unlink()
+    empty = message("cache.miss_empty", key=key)
+    assert looked() == cache_root.Use("miss", key, folder, BUCKETS, empty)
+    ledger_path(root, key).write_text("[")
+    damaged = message("cache.miss_ledger", key=key, why="its JSON is incomplete or invalid")
+    assert looked() == cache_root.Use("miss", key, folder, BUCKETS, damaged)
+
+
+def test_an_adopted_folder_without_recipes_is_a_miss(root: Path) -> None:
+    root.mkdir()
+    (root / "old.recipe").write_bytes(b"old")
+    flat = message("cache.flat", path=str(root))
+    found = cache_root.look_up(root, PARTS, BUCKETS)
+    assert found == cache_root.Use("partial", PARTS.key, root, BUCKETS, flat)
+    cache_root.adopt(root, PARTS, BUCKETS)
+    (root / "old.recipe").unlink()
+    # the ledger and the list are not recipes
+    assert state(root) == ("miss", "cache.miss_empty")
+
+
+def test_every_key_of_a_root_the_last_used_first(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 100.0)
+    fill(root)
+    other = replace(PARTS, driver="1.20")
+    monkeypatch.setattr(time, "time", lambda: 200.0)
+    fill(root, other)
+    (root / ("a" * 16)).mkdir()
+    (root / ("a" * 16) / "x.recipe").write_bytes(b"xy")
+    (root / f"{'b' * 16}.json").write_text("[")
+    # a lock, what a killed removal left, and a flat recipe
+    (root / f"{'c' * 16}.lock").touch()
+    (root / f".{'d' * 16}.gone-1").mkdir()
+    (root / "flat.recipe").write_bytes(b"x")
+    damaged = "its JSON is incomplete or invalid"
+    with held(root, PARTS.key, exclusive=False):
+        found = cache_root.entries(root)
+    assert found == [
+        cache_root.CacheEntry(
+            other.key, root / other.key, read_ledger(root, other.key), 4, 1000, "", False
+        ),
+        cache_root.CacheEntry(
+            PARTS.key, root / PARTS.key, read_ledger(root, PARTS.key), 4, 1000, "", True
+        ),
+        cache_root.CacheEntry("a" * 16, root / ("a" * 16), None, 1, 2, "it has no ledger"),
+        cache_root.CacheEntry("b" * 16, root / ("b" * 16), None, 0, 0, damaged),
+    ]
+    assert [each.last_used for each in found] == [200.0, 100.0, 0.0, 0.0]
+    assert [each.bytes for each in cache_root.entries(root, sizes=False)] == [0] * 4
+
+
+def test_the_size_of_an_adopted_folder_is_that_of_its_recipes(root: Path) -> None:
+    root.mkdir()
+    (root / "old.recipe").write_bytes(b"old")
+    cache_root.adopt(root, PARTS, BUCKETS)
+    (found,) = cache_root.entries(root)
+    assert (found.folder, found.files, found.bytes) == (root, 1, 3)
+
+
+def failure(do: Callable[[], object]) -> tuple[str, int, Mapping[str, object]]:
+    with pytest.raises(LaunchError) as caught:
+        do()
+    return caught.value.id, int(caught.value.exit_code), caught.value.text.values
+
+
+def test_errors_name_the_root(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.mkdir()
+    path = str(root)
+    nothing = ("cache.nothing_to_adopt", 2, {"path": path})
+    assert failure(lambda: cache_root.adopt(root, PARTS, BUCKETS)) == nothing
+    for name in ("a" * 16, "a" * 15 + "b", "c" * 16):
+        (root / name).mkdir()
+    several = {"key": "A", "path": path, "known": f"{'a' * 16}, {'a' * 15}b"}
+    assert failure(lambda: cache_root.find(root, "A")) == ("cache.ambiguous_key", 2, several)
+    every = {"key": "x", "path": path, "known": f"{'a' * 16}, {'a' * 15}b, {'c' * 16}"}
+    assert failure(lambda: cache_root.find(root, "x")) == ("cache.no_such_key", 2, every)
+    none = {"key": "x", "path": str(tmp_path / "none"), "known": "-"}
+    assert failure(lambda: cache_root.find(tmp_path / "none", "x")) == (
+        "cache.no_such_key", 2, none,
+    )  # fmt: skip
+
+    def refuse(_: Path) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    denied = {"path": path, "why": "Permission denied"}
+    assert failure(lambda: cache_root.entries(root)) == ("cache.unreadable", 1, denied)
+    assert not cache_root.flat_files(root)
+
+
+@pytest.mark.parametrize(
+    ("error", "id", "why"),
+    [
+        (PermissionError(13, "Permission denied"), "cache.not_shared", "Permission denied"),
+        (OSError("odd"), "cache.not_writable", "odd"),
+    ],
+)
+def test_a_root_that_cannot_be_made(
+    root: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, id: str, why: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+
+    def open_it() -> None:
+        with cache_root.opened(root, PARTS, BUCKETS):
+            raise AssertionError
+
+    assert failure(open_it) == (id, 1, {"path": str(root), "why": why})
+
+
+def test_twenty_durations_of_uses_are_kept(root: Path) -> None:
+    fill(root)
+    for number in range(25):
+        with cache_root.opened(root, PARTS, BUCKETS) as session:
+            session.finish(float(number), BUCKETS, 900)
+    ledger = read_ledger(root, PARTS.key)
+    assert ledger is not None
+    assert ledger.used_seconds == tuple(float(number) for number in range(5, 25))
+    assert ledger.filled_seconds == (12.5,)
+
+
+def test_another_number_of_blocks_forgets_the_older_graphs(root: Path) -> None:
+    fill(root, buckets=MORE, num_blocks=900)
+    fill(root, num_blocks=901)
+    ledger = read_ledger(root, PARTS.key)
+    assert ledger is not None and ledger.buckets == BUCKETS
+
+
+def test_a_repair_needs_the_cache_for_itself(root: Path) -> None:
+    fill(root)
+    entry = cache_root.find(root, PARTS.key)
+    with held(root, PARTS.key, exclusive=False):
+        found = failure(lambda: cache_root.repair(root, entry, Findings()))
+    assert found == ("cache.in_use", 1, {"key": PARTS.key, "path": str(root)})
+    assert cache_root.repair(root, entry, Findings()) == ()
+    assert state(root) == ("hit", "cache.hit")
+    # a recipe that is missing only
+    cache_root.repair(root, entry, Findings(missing=("x",)))
+    assert state(root) == ("partial", "cache.interrupted")
+
+
+def test_a_repair_of_an_adopted_folder_lists_no_ledger(root: Path) -> None:
+    root.mkdir()
+    (root / "old.recipe").write_bytes(b"old")
+    cache_root.adopt(root, PARTS, BUCKETS)
+    entry = cache_root.find(root, PARTS.key)
+    cache_root.repair(root, entry, Findings())
+    assert list(read_list(root, PARTS.key)) == ["old.recipe"]
+    assert cache_root.check(root, entry, quick=False) == Findings()
+
+
+def test_what_killed_removals_and_imports_left_is_removed(root: Path) -> None:
+    key = "a" * 16
+    kept = [f".{key}.other", f"{key}.gone-1", ".x.gone-1"]
+    for name in (*kept, f".{key}.gone-1", f".{key}.import-2"):
+        (root / name / "deep").mkdir(parents=True)
+    cache_root.sweep(root)
+    assert sorted(path.name for path in root.iterdir()) == sorted(kept)

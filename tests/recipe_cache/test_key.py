@@ -55,6 +55,11 @@ def test_a_variable_that_went_away_is_a_difference() -> None:
 
 def test_parts_survive_json() -> None:
     assert KeyParts.from_json(PARTS.to_json()) == PARTS
+    # a ledger of another program may have numbers, other facts, and lack some
+    document = {"driver": 1.2, "tensor_parallel": 2, "variables": {"A": 1}, "other": "x"}
+    parts = KeyParts(driver="1.2", tensor_parallel=2, variables={"A": "1"})
+    assert KeyParts.from_json(document) == parts
+    assert KeyParts.from_json({}) == KeyParts()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch import locks
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.recipe_cache.key_locks import held, in_use, lock_path
 
@@ -28,6 +29,7 @@ def test_a_lock_that_another_user_wrote_is_taken_by_reading(
 
     monkeypatch.setattr(os, "open", unwritable)
     with held(tmp_path, KEY, exclusive=True):
+        assert (in_use(tmp_path, KEY, fill=True), in_use(tmp_path, "0" * 16)) == (False, False)
         assert in_use(tmp_path, KEY)
         with pytest.raises(LaunchError) as refused, held(tmp_path, KEY, exclusive=False):
             pass
@@ -40,4 +42,19 @@ def test_a_lock_is_not_opened_through_a_link(tmp_path: Path) -> None:
     lock_path(tmp_path, KEY).symlink_to(tmp_path / "other")
     with pytest.raises(LaunchError) as refused, held(tmp_path, KEY, exclusive=True):
         pass
-    assert refused.value.id == "cache.no_lock"
+    values = {"path": str(tmp_path), "why": "Too many levels of symbolic links"}
+    assert (refused.value.id, refused.value.exit_code) == ("cache.no_lock", 1)
+    assert refused.value.text.values == values
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> bool:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(locks, "try_take", fail)
+    with pytest.raises(LaunchError) as refused, held(tmp_path, KEY, exclusive=True):
+        pass
+    values = {"path": str(tmp_path), "why": "No locks available"}
+    assert (refused.value.id, refused.value.exit_code) == ("cache.no_lock", 1)
+    assert refused.value.text.values == values
+    assert not in_use(tmp_path, KEY)

@@ -6,12 +6,20 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.messages import message
 from gaudi_launch.recipe_cache.cache_root import CacheEntry
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.recipe_cache.ledger import Ledger
 from gaudi_launch.recipe_cache.location import Copied, copy_new, file_system, is_network
 from gaudi_launch.recipe_cache.manifest import walk
-from gaudi_launch.recipe_cache.size_limits import parse_age, parse_size, size_limit, to_prune
+from gaudi_launch.recipe_cache.size_limits import (
+    LEAST_MIB,
+    Doomed,
+    parse_age,
+    parse_size,
+    size_limit,
+    to_prune,
+)
 from tests.support.recipes import PARTS
 
 GIB = 1 << 30
@@ -31,6 +39,38 @@ def test_size_limit(
 ) -> None:
     limit = size_limit(graphs, free, held, measured)
     assert (limit.mib, limit.too_small, limit.reason.id) == (mib, too_small, reason)
+
+
+def test_the_reason_of_a_limit_has_its_numbers() -> None:
+    # 10 MiB and a third in three graphs
+    assert size_limit(2, 1 << 40, 31 << 20, 3).reason == message(
+        "cache.limit_measured", graphs=2, per_graph=10.3, room=943749
+    )
+    assert size_limit(0, 1 << 40, 5, 0).reason == message(
+        "cache.limit_assumed", graphs=0, per_graph=64, room=943718
+    )
+    # exactly as much as is needed
+    limit = size_limit(1, 0, LEAST_MIB << 20, 0)
+    assert (limit.mib, limit.too_small) == (LEAST_MIB, False)
+    assert size_limit(1, 0, (LEAST_MIB << 20) - 1, 0).too_small
+    assert size_limit(1, 0).mib == 1
+
+
+def test_keys_are_removed_with_their_reasons() -> None:
+    other = replace(PARTS, driver="1.20")
+    found = [entry("a", 0, 1), entry("b", 99, 1, other), entry("c", 50, 7), entry("d", 99, 1)]
+    here = KeyParts(product="gaudi2", driver="1.21")
+    assert to_prune(found, now=86400 * 2 + 50, older_seconds=86400 * 2, max_bytes=7, here=here) == [
+        Doomed(found[0], message("cache.prune_old", days=2)),
+        Doomed(found[1], message("cache.prune_stale", name="driver", was="1.20", now="1.21")),
+        Doomed(found[2], message("cache.prune_size", bytes=7)),
+    ]
+    gaudi3 = replace(here, product="gaudi3")
+    (doomed, *_) = to_prune([entry("a", 0, 1)], now=0, here=gaudi3)
+    assert doomed.reason == message("cache.prune_stale", name="product", was="gaudi2", now="gaudi3")
+    damaged = replace(entry("a", 0, 9), ledger=None)
+    assert to_prune([damaged], now=0, here=gaudi3) == []
+    assert to_prune([damaged], now=0, max_bytes=9) == []
 
 
 def entry(
@@ -73,11 +113,22 @@ def test_sizes_and_ages() -> None:
         2 << 40,
     ]
     assert [parse_age(t) for t in ("30d", "12h", "1.5min")] == [2592000, 43200, 90]
-    for bad in ("", "G", "-1G", "1X", "1e3", "²G"):
-        with pytest.raises(LaunchError):
-            parse_size(bad)
-        with pytest.raises(LaunchError):
-            parse_age(bad)
+    assert [parse_age(t) for t in ("2w", " 1s ")] == [1209600, 1]
+    assert [parse_size(t) for t in (" 2M ", "3B")] == [2 << 20, 3]
+    for bad in ("", "G", "-1G", "1X", "1e3", "²G", "٣G", "٣d"):
+        for parse, id in ((parse_size, "cache.bad_size"), (parse_age, "cache.bad_age")):
+            with pytest.raises(LaunchError) as error:
+                parse(bad)
+            found = (error.value.id, error.value.exit_code, error.value.text.values)
+            assert found == (id, 2, {"found": bad})
+
+
+def test_file_systems_without_reliable_locks() -> None:
+    network = ["nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "glusterfs", "lustre", "gpfs",
+               "beegfs", "afs", "9p", "fuse.sshfs", "fuse"]  # fmt: skip
+    local = ["ext4", "xfs", "tmpfs", "overlay", "fuse.fuse-overlayfs", "fuseblk", "fusectl", "",
+             "xfuse"]  # fmt: skip
+    assert [kind for kind in (*network, *local) if is_network(kind)] == network
 
 
 @pytest.mark.parametrize(
@@ -116,6 +167,7 @@ def test_copy_brings_only_what_is_new_and_whole(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     assert copy_new(source, target, lambda *step: seen.append(step)) == Copied(2, 5)
     assert len(seen) == 2
+    assert sorted(seen)[1][1] == 5
     assert sorted(name for name, _ in walk(target)) == ["a", "sub/b"]
     assert copy_new(source, target) == Copied(0, 0)
     (target / "a").write_bytes(b"half-")

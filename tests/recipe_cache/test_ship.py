@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import tarfile
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zstandard
@@ -15,6 +18,7 @@ import zstandard
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.recipe_cache import cache_root, ship
 from gaudi_launch.recipe_cache.key import KeyParts
+from gaudi_launch.recipe_cache.key_locks import held
 from gaudi_launch.recipe_cache.manifest import Findings
 from tests.support.recipes import BUCKETS, PARTS, fill
 
@@ -243,3 +247,158 @@ def test_an_endless_number_in_the_ledger_is_a_sentence(root: Path, tmp_path: Pat
     with pytest.raises(LaunchError) as refused:
         ship.import_(tmp_path / "other", squeezed(tmp_path, [(ledger, endless), files]), HERE)
     assert refused.value.id == "cache.import_not_ours"
+
+
+def refusal(do: Callable[[], object]) -> tuple[str, int, Mapping[str, object]]:
+    with pytest.raises(LaunchError) as caught:
+        do()
+    return caught.value.id, int(caught.value.exit_code), caught.value.text.values
+
+
+def test_an_archive_has_the_ledger_the_list_and_the_recipes(root: Path, tmp_path: Path) -> None:
+    folder = fill(root)
+    os.utime(folder / "recipe_0.recipe", ns=(5, 1_234_567_890_000_000_005))
+    file, seen = tmp_path / "key.tar.zst", list[tuple[int, int]]()
+    entry = cache_root.find(root, PARTS.key)
+    assert ship.export(root, entry, file, lambda *step: seen.append(step)) == (4, 1000)
+    assert seen == [(1, 100), (2, 300), (3, 600), (4, 1000)]
+    raw = zstandard.ZstdDecompressor().stream_reader(file.open("rb")).read()
+    with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
+        members = tar.getmembers()
+        head = tar.extractfile("ledger.json")
+        assert head is not None and entry.ledger is not None
+        assert json.loads(head.read()) == entry.ledger.to_json()
+    names = ["ledger.json", "files", *(f"recipes/recipe_{n}.recipe" for n in range(4))]
+    assert [(each.name, each.mode) for each in members] == [(name, 0o644) for name in names]
+    assert members[2].pax_headers["mtime"] == "1234567890.000000005"
+    other: list[tuple[int, int]] = []
+    ship.import_(tmp_path / "other", file, HERE, progress=lambda *step: other.append(step))
+    assert other == seen
+
+
+def test_a_cache_is_exported_while_an_engine_uses_it(root: Path, tmp_path: Path) -> None:
+    fill(root)
+    entry = cache_root.find(root, PARTS.key)
+    with held(root, PARTS.key, exclusive=False):
+        assert ship.export(root, entry, tmp_path / "x") == (4, 1000)
+
+
+def test_exports_that_fail_leave_no_file(root: Path, tmp_path: Path) -> None:
+    fill(root)
+    entry = cache_root.find(root, PARTS.key)
+    damaged = replace(entry, ledger=None, trouble="why")
+    values = {"key": PARTS.key, "why": "why"}
+    failed = refusal(lambda: ship.export(root, damaged, tmp_path / "x"))
+    assert failed == ("cache.no_ledger", 1, values)
+    target = tmp_path / "folder"
+    target.mkdir()
+    values = {"path": str(target), "why": "Is a directory"}
+    assert refusal(lambda: ship.export(root, entry, target)) == ("cache.export_failed", 1, values)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "recipes"]
+
+
+def test_what_an_import_refuses_is_named(root: Path, tmp_path: Path) -> None:
+    file = exported(root, tmp_path)
+    other = tmp_path / "other"
+    path = str(file)
+    driver = replace(HERE, product="", driver="1.22", stepping="X")
+    values = {"path": path, "differences": "stepping GAUDI2 -> X; driver 1.21 -> 1.22"}
+    failed = refusal(lambda: ship.import_(other, file, driver))
+    assert failed == ("cache.import_differs", 3, values)
+    values = {"key": PARTS.key, "path": str(root)}
+    assert refusal(lambda: ship.import_(root, file, HERE)) == ("cache.import_exists", 1, values)
+    none = tmp_path / "none"
+    values = {"path": str(none), "why": "No such file or directory"}
+    assert refusal(lambda: ship.import_(other, none, HERE)) == ("cache.import_failed", 1, values)
+    evil = crafted(tmp_path / "new", tmp_path, tarfile.TarInfo("../evil"))
+    values = {"path": str(evil), "name": "'../evil'"}
+    assert refusal(lambda: ship.import_(other, evil, HERE)) == ("cache.import_unsafe", 1, values)
+    # an import of a key that an engine uses
+    with held(root, PARTS.key, exclusive=False):
+        failed = refusal(lambda: ship.import_(root, file, HERE, force=True))
+    assert failed == ("cache.in_use", 1, {"key": PARTS.key, "path": str(root)})
+
+
+def test_archives_of_another_program(root: Path, tmp_path: Path) -> None:
+    first, second = head(root, tmp_path)
+    other = tmp_path / "other"
+    wrong = tarfile.TarInfo("other.json")
+    link = tarfile.TarInfo("ledger.json")
+    link.type = tarfile.SYMTYPE
+    for members, missing in (
+        ([(wrong, b"x")], "ledger.json"),
+        ([(link, b"")], "ledger.json"),
+        ([first], "files"),
+        ([first, (wrong, b"x")], "files"),
+    ):
+        file = squeezed(tmp_path, members)
+        values = {"path": str(file), "why": f"no {missing}"}
+        failed = refusal(lambda: ship.import_(other, file, HERE))  # noqa: B023
+        assert failed == ("cache.import_not_ours", 2, values)
+    file = squeezed(tmp_path, [(first[0], b"{}"), second])
+    why = "its schema is None, this program reads 1"
+    failed = refusal(lambda: ship.import_(other, file, HERE))
+    assert failed == ("cache.import_not_ours", 2, {"path": str(file), "why": why})
+
+
+def test_a_ledger_that_is_too_long_is_not_read(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = head(root, tmp_path)
+    longest = max(len(first[1]), len(second[1]))
+    monkeypatch.setattr(ship, "_MOST_LEDGER_BYTES", longest)
+    file = squeezed(tmp_path, [first, second])
+    # that long is read, and only its recipes are missing
+    id, _, values = refusal(lambda: ship.import_(tmp_path / "other", file, HERE))
+    assert id == "cache.import_damaged" and values["why"].startswith("recipe")  # type: ignore[attr-defined]
+    monkeypatch.setattr(ship, "_MOST_LEDGER_BYTES", longest - 1)
+    id, _, _ = refusal(lambda: ship.import_(tmp_path / "other", file, HERE))
+    assert id == "cache.import_not_ours"
+
+
+def test_content_that_differs_from_the_list_is_named(root: Path, tmp_path: Path) -> None:
+    fill(root)
+    cache_root.find(root, PARTS.key)
+    first, second = head(root, tmp_path)
+    listed = b"a\t1\tdigest\t0\nb\t1\tdigest\t0\n"
+    members = [first, (second[0], listed)]
+    for name in ("a", "b"):
+        members.append((tarfile.TarInfo(f"recipes/{name}"), b"x"))
+    file = squeezed(tmp_path, members)
+    values = {"path": str(file), "why": "a"}
+    failed = refusal(lambda: ship.import_(tmp_path / "other", file, HERE))
+    assert failed == ("cache.import_damaged", 1, values)
+
+
+def test_the_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = ship._Listed(b"a\t1048576\tdigest\t0\nbad\t-1\td\t0\nb\t1048576\td\t0\n")
+    assert (listed.total, sorted(listed.files)) == (2 << 20, ["a", "b"])
+    usage = SimpleNamespace(free=18 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    ship._check_room(tmp_path, listed, Path("/source"))
+    usage.free -= 1
+    values = {"path": "/source", "root": str(tmp_path), "needed": "18", "free": "18"}
+    assert refusal(lambda: ship._check_room(tmp_path, listed, Path("/source"))) == (
+        "cache.import_no_room", 3, values,
+    )  # fmt: skip
+
+
+def test_a_copy_to_another_host(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(root)
+    entry = cache_root.find(root, PARTS.key)
+    sources = [f"{root}/{PARTS.key}{end}" for end in (".json", ".files", "")]
+    words = ["rsync", "-a", "--partial", "--mkpath", *sources]
+    for target, written in {
+        "me@host": f"me@host:{root}/",
+        "host:": f"host:{root}/",
+        "host:/far/X//": "host:/far/X/",
+        "host:near": "host:near/",
+    }.items():
+        assert ship.sync_command(root, entry, target) == [*words, written]
+    monkeypatch.chdir(root.parent)
+    near = Path(root.name)
+    relative = ship.sync_command(near, replace(entry, folder=near / PARTS.key), "host")
+    assert relative == [*words, f"host:{root}/"]
+    for target in ("", ":/x", "-e sh", "-x", "a b:/x"):
+        failed = refusal(lambda: ship.sync_command(root, entry, target))  # noqa: B023
+        assert failed == ("cache.bad_target", 2, {"found": target})
