@@ -36,10 +36,10 @@ _HARMLESS = re.compile(
 )
 
 
-# that one of its processes ended is only a warning; huggingface_hub also logs each failed attempt,
-# and continues with local files
+# that one of its processes ended is only a warning; Python's own have a file and a line first;
+# huggingface_hub also logs each failed attempt, and continues with local files
 _WARNING = re.compile(
-    r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|\S{0,100}Warning: )"
+    r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|(?:[^:]+:\d+: )?\S{0,100}Warning: )"
     r"|thrown while requesting (?:HEAD|GET) "
 )
 

@@ -573,7 +573,9 @@ def test_a_cause_that_is_printed_while_it_ends_is_found_when_it_ended_badly() ->
 def test_of_several_lives_in_one_log_the_last_is_judged() -> None:
     start = "INFO 11-21 03:02:41 [api_server.py:1042] vLLM API server version 0.8.5\n"
     assert not diagnose(start + OOM + start + UP).failed
-    assert diagnose(start + UP + start + OOM).causes[0].evidence == ((4, OOM.strip()),)
+    last = diagnose(start + UP + start + OOM)
+    assert last.causes[0].evidence == ((4, OOM.strip()),)
+    assert not last.came_up
 
 
 @pytest.mark.parametrize(("status", "cause"), SIGNALS)
@@ -998,6 +1000,10 @@ def test_a_level_is_the_first_word_of_its_line(line: str) -> None:
         (f"WARN 11-21 [a.py:1] {FULL}", False),
         (f"WARNING 11-21 [a.py:1] {FULL}", False),
         (f"RuntimeWarning: {FULL}", False),
+        (f"<dir>/ext-v1.21.0/vllm_hpu_extension/ops.py:34: RuntimeWarning: {FULL}", False),
+        (f"/opt/my engines/ops.py:34: ResourceWarning: {FULL}", False),
+        (f"<frozen importlib._bootstrap>:241: ImportWarning: {FULL}", False),
+        (f"RuntimeError: see ops.py:34: RuntimeWarning: {FULL}", True),
         (f"'{FULL}' thrown while requesting HEAD https://x", False),
         (f"'{FULL}' thrown while requesting GET https://x", False),
         (f"'{FULL}' thrown while requesting POST https://x", True),
