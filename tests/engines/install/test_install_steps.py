@@ -1,0 +1,54 @@
+"""The steps that install an engine's code: compared as one with their recorded commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from gaudi_launch.engines.install.install_steps import (
+    CodeStep,
+    SetupExtras,
+    code_steps,
+    dockerfile,
+)
+from gaudi_launch.engines.releases import known, needed_release
+from gaudi_launch.mirrors import Mirrors
+from tests.support.cli import golden
+
+ALL = SetupExtras(
+    mirrors=Mirrors(pip="https://mirror/simple", registry="registry:5000", git="https://git/hub"),
+    vision=True,
+    scale_out=True,
+    constraints="/c/pins.txt",
+)
+
+
+def shown(steps: Sequence[CodeStep]) -> list[list[str]]:
+    return [[step.id, *step.argv] for step in steps]
+
+
+@pytest.mark.parametrize(
+    "engine", ["deepseek_r1", "vllm-fork@1.21", "vllm-gaudi", "vllm-gaudi@0.24"]
+)
+def test_the_commands_of_an_engine_are_those_recorded(engine: str) -> None:
+    release = needed_release(engine)
+    document = {
+        "plain": shown(code_steps(release, "python3", "/src", SetupExtras())),
+        "all": shown(code_steps(release, "/venv/python", "/src", ALL)),
+        "image": dockerfile(release, SetupExtras(unpinned=True)).splitlines(),
+    }
+    text = json.dumps(document, indent=1) + "\n"
+    golden(f"install/{engine.replace('@', '-')}.json", text)
+
+
+def test_an_image_is_built_with_its_pins_mirrors_and_libraries() -> None:
+    release = needed_release("vllm-fork@1.22")
+    pinned = dockerfile(release, ALL).splitlines()
+    golden("install/vllm-fork-1.22.dockerfile", "\n".join(pinned) + "\n")
+    assert not any(line.startswith("#") for line in pinned)
+
+
+def test_each_profile_has_its_commands() -> None:
+    assert known() == ("deepseek_r1", "tgi", "vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi")

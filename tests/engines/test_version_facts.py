@@ -1,0 +1,77 @@
+"""The names of a version: options, variables, replacements, known problems."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gaudi_launch.engines.support import newest
+from gaudi_launch.engines.version_facts import (
+    EngineProblem,
+    NameFacts,
+    Renamed,
+    VersionNames,
+    for_gaudi,
+    names_of,
+    plain_option,
+    problems,
+    renames,
+)
+
+FORK = newest("vllm-fork")
+
+
+def test_a_version_has_the_names_of_its_source() -> None:
+    found = names_of(FORK)
+    assert found.options["--additional-config"] == NameFacts(
+        "--additional-config", "dict", ("vllm/engine/arg_utils.py:931",)
+    )
+    assert found.options["--allow-credentials"].default == ""
+    assert found.variables["CMAKE_BUILD_TYPE"] == NameFacts(
+        "CMAKE_BUILD_TYPE", "", ("vllm/envs.py:221",)
+    )
+    assert found.variables["CUDA_HOME"].default == "None"
+
+
+def test_an_image_has_no_names() -> None:
+    assert names_of(replace(FORK, engine="tgi")) == VersionNames({}, {})
+
+
+def test_an_option_is_spelled_with_hyphens() -> None:
+    assert [plain_option(each) for each in ("--max_model_len", "max-model-len")] == [
+        "--max-model-len"
+    ] * 2
+
+
+def test_a_default_is_a_value_where_its_text_is_one() -> None:
+    texts = ("3", "None", "dict", "x +", "")
+    assert [NameFacts("a", text, ()).literal for text in texts] == [3, None, ..., ..., ...]
+
+
+def test_a_variable_of_vllm_for_every_hardware_is_not_for_gaudi() -> None:
+    def read_by(*places: str) -> bool:
+        return for_gaudi(NameFacts("A", "", places))
+
+    assert not read_by("vllm/envs.py:3")
+    assert read_by("vllm/envs.py:3", "vllm/worker/hpu_worker.py:4")
+    assert not read_by()
+
+
+def test_a_replacement_names_its_source() -> None:
+    assert renames()["--task"] == Renamed(
+        "--task",
+        "--runner, --convert",
+        "vllm-project/vllm 0.26.0:vllm/engine/arg_utils.py has these two and no --task",
+    )
+
+
+def test_a_problem_has_its_thread() -> None:
+    found = problems()[1]
+    assert found == EngineProblem(
+        "gdn_eager",
+        "vllm-project/vllm-gaudi#1735",
+        "closed",
+        "2026-08-13",
+        ("vllm-gaudi@0.26.0",),
+        ("gdn", "eager"),
+    )
+    assert found.url == "https://github.com/vllm-project/vllm-gaudi/issues/1735"

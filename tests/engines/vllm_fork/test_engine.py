@@ -1,0 +1,133 @@
+"""Each version of the fork, compared as one: settings, sources, reasons, proofs, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gaudi_launch.host import simulated
+from gaudi_launch.models.fp8.quant_config import QuantFile
+from gaudi_launch.models.model import Model
+from tests.support.cli import golden
+from tests.support.vllm_gaudi_plans import LLAMA
+from tests.support.whole_plans import Case, whole_plans
+
+HLS2 = simulated.make("hls2")
+V21, V22, DEEPSEEK = "vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"
+MIXTURE = replace(
+    LLAMA, path="/m/Qwen3-30B-A3B", name="Qwen3-30B-A3B", architecture="Qwen3MoeForCausalLM",
+    model_type="qwen3_moe", moe=True, experts=128, heads=32, kv_heads=4,
+)  # fmt: skip
+NAMED = Model("/m/Qwen3-8B", "Qwen3-8B")
+R1 = replace(
+    MIXTURE, path="/m/DeepSeek-R1", name="DeepSeek-R1", architecture="DeepseekV3ForCausalLM",
+    model_type="deepseek_v3", parameters=671_026_419_200, quantization="fp8", layers=61,
+    hidden_size=7168, heads=128, kv_heads=128, mla_rank=576, experts=256, remote_code=True,
+)  # fmt: skip
+SHORT = {"max_model_len": 2048, "max_num_seqs": 8}
+LENGTHS = {"input_range": (128, 1024), "output_range": (64, 512), "max_num_batched_tokens": 4096}
+SWITCHES = {"scheduler_steps": 4, "no_zero_padding": True, "no_fused_sdpa": True}
+LIMITS = {"memory_utilization": "0.8", "max_capture_len": 1024, "max_prefill_seqs": 4}
+ADDRESS = {"host": "0.0.0.0", "port": 9000, "served_name": "chat"}
+FOUND = QuantFile("/here/quant.json", "calibrated", "auto")
+FULL = {"VLLM_SKIP_LAZY_WARMUP": "true", "PT_HPU_LAZY_MODE": "0", "VLLM_PROMPT_BS_BUCKET_MAX": "2"}
+
+CASES_1_21 = [
+    Case("dense", V21, LLAMA, {"cards": 1, **SHORT}),
+    Case("mixture on four cards", V21, MIXTURE, {"cards": 4, **SHORT, **ADDRESS}, FULL),
+    Case("options", V21, LLAMA, {**SHORT, **LENGTHS, **SWITCHES, **LIMITS, "modules": (1, 2)}),
+    Case("fp8", V21, LLAMA, {**SHORT, "dtype": "fp8", "quant_file": FOUND, "profile": True}),
+    Case(
+        "fp8 by option", V21, LLAMA, {**SHORT, "quant_config": "/q.json", "trust_remote_code": True}
+    ),
+    Case("stored fp8", V21, replace(LLAMA, quantization="fp8"), {**SHORT, "dtype": "fp8"}),
+    Case("awq", V21, replace(LLAMA, quantization="awq"), {**SHORT, "dtype": "awq"}),
+    Case("script", V21, NAMED, {"tuning": "reference", "cards": 2, "profile": True}),
+    Case("script, fp8", V21, NAMED, {"tuning": "reference", "dtype": "fp8", "reduce": (8, 1024)}),
+    Case("long prompt", V21, LLAMA, {"max_model_len": 1024, "input_range": (1, 1024)}),
+    Case(
+        "prompt as long as a batch",
+        V21,
+        LLAMA,
+        {"input_range": (1, 2048), "max_num_batched_tokens": 2048},
+    ),
+    Case(
+        "prompt longer than a batch",
+        V21,
+        LLAMA,
+        {"input_range": (1, 4096), "max_num_batched_tokens": 2048},
+    ),
+    Case("an option of another version", V21, LLAMA, {"padding_limit": "0.3"}),
+    Case(
+        "an option that the script lacks", V21, LLAMA, {"tuning": "reference", "max_capture_len": 5}
+    ),
+    Case(
+        "contiguous",
+        V21,
+        LLAMA,
+        {"extra": ("--speculative-config", "{}")},
+        {"VLLM_CONTIGUOUS_PA": "1"},
+    ),
+    Case("merged", V21, LLAMA, {}, {"VLLM_MERGED_PREFILL": "true"}),
+    Case("exponential", V21, LLAMA, {}, {"VLLM_EXPONENTIAL_BUCKETING": "on"}),
+]
+CASES_1_22 = [
+    Case("dense", V22, LLAMA, {"cards": 1, **SHORT}),
+    Case("mixture on four cards", V22, MIXTURE, {"cards": 4, **SHORT, **ADDRESS}, FULL),
+    Case("options", V22, LLAMA, {**SHORT, **LENGTHS, **SWITCHES, **LIMITS, "padding_limit": "0.3"}),
+    Case("ranges", V22, LLAMA, {**SHORT, **LENGTHS, **SWITCHES, **LIMITS}),
+    Case(
+        "prefixes",
+        V22,
+        LLAMA,
+        {**SHORT, "extra": ("--enable-prefix-caching",), "skip_warmup": True},
+    ),
+    Case("fp8", V22, LLAMA, {**SHORT, "dtype": "fp8", "quant_file": FOUND}),
+    Case("stored fp8", V22, replace(LLAMA, quantization="fp8"), SHORT),
+    Case(
+        "exported",
+        V22,
+        LLAMA,
+        SHORT,
+        {"QUANT_CONFIG": "/mine.json", "VLLM_EXPONENTIAL_BUCKETING": "false"},
+    ),
+    Case("script", V22, NAMED, {"tuning": "reference", "cards": 2, "profile": True}),
+    Case("script, fp8", V22, NAMED, {"tuning": "reference", "quant_config": "/q.json"}),
+    Case("an option of another version", V22, LLAMA, {"inc_fp8": True}),
+]
+CASES_DEEPSEEK = [
+    Case("usual", DEEPSEEK, R1, {**SHORT, "trust_remote_code": True}),
+    Case(
+        "options",
+        DEEPSEEK,
+        R1,
+        {**SHORT, **LIMITS, **ADDRESS, "trust_remote_code": True, "cache_dir": "/mine"},
+    ),
+    Case("script", DEEPSEEK, R1, {"tuning": "reference", "inc_fp8": True, "skip_warmup": True}),
+    Case("script, its cache", DEEPSEEK, R1, {"tuning": "reference", "cache_dir": "/mine"}),
+    Case(
+        "script, no cache",
+        DEEPSEEK,
+        R1,
+        {"tuning": "reference", "cache_dir": "", "max_model_len": 18560},
+    ),
+    Case("too long", DEEPSEEK, R1, {"max_model_len": 40000, "trust_remote_code": True}),
+    Case(
+        "as long as possible",
+        DEEPSEEK,
+        R1,
+        {"max_model_len": 32768, "max_num_seqs": 1, "trust_remote_code": True},
+    ),
+    Case("four cards", DEEPSEEK, R1, {"cards": 4}),
+    Case("its code", DEEPSEEK, R1, SHORT),
+]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [*CASES_1_21, *CASES_1_22, *CASES_DEEPSEEK],
+    ids=lambda case: f"{case.engine} {case.name}",
+)
+def test_each_request_has_its_recorded_plan(case: Case) -> None:
+    golden(case.file, whole_plans([case], HLS2))

@@ -1,0 +1,102 @@
+"""The plugin's settings, compared as one: sources, reasons, proofs, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gaudi_launch.engines.vllm_gaudi.rules import cache_arguments
+from gaudi_launch.models.fp8.quant_config import QuantFile
+from gaudi_launch.models.model import Model
+from tests.support.cli import golden
+from tests.support.vllm_gaudi_plans import HLS2, HYBRID, LLAMA
+from tests.support.whole_plans import Case, whole_plans
+
+PLUGIN = "vllm-gaudi"
+SHORT = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 2048}
+MIXTURE = replace(LLAMA, moe=True, experts=128, model_type="qwen3_moe", remote_code=True)
+SEES = replace(LLAMA, multimodal=("vision",), model_type="gemma4")
+EMBEDS = replace(LLAMA, name="Qwen3-Embedding-8B", model_type="qwen3")
+RANKS = replace(LLAMA, name="Qwen3-Reranker-8B", model_type="qwen3")
+FOUND = QuantFile("/here/quant.json", "calibrated", "auto")
+SHIPPED = QuantFile("/here/quant.json", "profile")
+SWITCHES = {"skip_warmup": True, "profile": True, "no_fused_sdpa": True}
+ADDRESS = {"host": "0.0.0.0", "port": 9000, "served_name": "chat", "trust_remote_code": True}
+
+CASES = [
+    Case("dense", PLUGIN, LLAMA, SHORT),
+    Case("full length", PLUGIN, LLAMA, {"cards": 1, "max_num_seqs": 4}),
+    Case("odd length", PLUGIN, LLAMA, {"max_model_len": 2000, "memory_utilization": "0.8"}),
+    Case("ranges", PLUGIN, LLAMA, {"input_range": (128, 1024), "output_range": (64, 512)}),
+    Case("mixture", PLUGIN, MIXTURE, {**SHORT, **ADDRESS, "cards": 2}),
+    Case("lazy", PLUGIN, LLAMA, {**SHORT, "modules": (2, 3)}, {"PT_HPU_LAZY_MODE": "1"}),
+    Case("contiguous", PLUGIN, LLAMA, {**SHORT, **SWITCHES}, {"VLLM_CONTIGUOUS_PA": "yes"}),
+    Case("no prefixes", PLUGIN, LLAMA, {**SHORT, "extra": ("--no-enable-prefix-caching",)}),
+    Case(
+        "contiguous prefixes",
+        PLUGIN,
+        LLAMA,
+        {"extra": ("--enable-prefix-caching",)},
+        {"VLLM_CONTIGUOUS_PA": "1"},
+    ),
+    Case("fp8", PLUGIN, LLAMA, {**SHORT, "dtype": "fp8", "quant_file": FOUND}),
+    Case("fp8 of a profile", PLUGIN, LLAMA, {**SHORT, "dtype": "fp8", "quant_file": SHIPPED}),
+    Case(
+        "fp8 by option",
+        PLUGIN,
+        LLAMA,
+        {**SHORT, "quant_config": "/q.json"},
+        {"PT_HPU_LAZY_MODE": "1"},
+    ),
+    Case("fp8 exported", PLUGIN, LLAMA, SHORT, {"QUANT_CONFIG": "/mine.json"}),
+    Case("stored fp8", PLUGIN, replace(LLAMA, quantization="fp8"), {**SHORT, "dtype": "fp8"}),
+    Case("converted", PLUGIN, replace(LLAMA, quantization="fp8", converted=True), SHORT),
+    Case("quantised twice", PLUGIN, replace(LLAMA, quantization="awq"), {"quant_config": "/q"}),
+    Case("awq", PLUGIN, replace(LLAMA, quantization="awq"), {**SHORT, "dtype": "awq"}),
+    Case("not gptq", PLUGIN, replace(LLAMA, quantization="awq"), {"dtype": "gptq"}),
+    Case("no type", PLUGIN, LLAMA, {"dtype": "float32"}),
+    Case("float16", PLUGIN, LLAMA, {**SHORT, "dtype": "float16", "trust_remote_code": True}),
+    Case("bfloat16", PLUGIN, LLAMA, {**SHORT, "dtype": "bfloat16"}),
+    Case("images", PLUGIN, SEES, SHORT, {"PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "1"}),
+    Case(
+        "images limited",
+        PLUGIN,
+        replace(SEES, model_type="qwen3_5"),
+        {**SHORT, "extra": ("--limit-mm-per-prompt", "{}")},
+        {"PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "1"},
+    ),
+    Case("embeds", PLUGIN, EMBEDS, SHORT),
+    Case("ranks", PLUGIN, RANKS, {**SHORT, "extra": ("--convert", "classify")}),
+    Case("hybrid", PLUGIN, HYBRID, SHORT),
+    Case("speculation", PLUGIN, LLAMA, {**SHORT, "extra": ("--speculative-config", "{}")}),
+    Case("name only", PLUGIN, Model("/m/x", "x"), {**SHORT, "cards": 2}),
+    Case("ray", PLUGIN, LLAMA, {**SHORT, "extra": ("--distributed-executor-backend", "ray")}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_each_request_has_its_recorded_plan(case: Case) -> None:
+    golden(case.file, whole_plans([case], HLS2))
+
+
+def test_a_cache_with_scales_is_kept_in_fp8() -> None:
+    fp8 = ("--kv-cache-dtype", "fp8_inc")
+    expected = {
+        "kv_cache_scheme": fp8,
+        "kv_cache_quant_algo": fp8,
+        "other": (),
+    }
+    stored = {
+        "kv_cache_scheme": {"num_bits": 8},
+        "kv_cache_quant_algo": "FP8",
+        "other": {"kv_cache_quant_algo": "FP4"},
+    }
+    found = {
+        name: cache_arguments(replace(LLAMA, config={"quantization_config": {name: value}}))
+        for name, value in stored.items()
+    }
+    assert found == expected
+    assert cache_arguments(replace(LLAMA, config={"quantization_config": "fp8"})) == ()
+    odd = {"quantization_config": {"kv_cache_quant_algo": "FP4"}}
+    assert cache_arguments(replace(LLAMA, config=odd)) == ()

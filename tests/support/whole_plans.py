@@ -1,0 +1,92 @@
+"""A plan as lines: settings with source, reason and proof, warnings, the command."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gaudi_launch.engines.registry import find
+from gaudi_launch.errors import LaunchError
+from gaudi_launch.host.hardware import Host
+from gaudi_launch.messages import Message
+from gaudi_launch.models.model import Model
+from gaudi_launch.planning.plan import Plan, Setting
+from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
+
+# names of files have a digest of their text
+_DIGEST = re.compile(r"-[0-9a-f]{12}\b")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request by its fields, for a model, with exported variables."""
+
+    name: str
+    engine: str
+    model: Model
+    wishes: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def file(self) -> str:
+        """Return the name of its golden file."""
+        name = re.sub(r"[^a-z0-9]+", "-", self.name.lower())
+        return f"engines/{self.engine.replace('@', '-')}/{name}.txt"
+
+
+def whole_plans(cases: Iterable[Case], host: Host) -> str:
+    """Return the plans, or refusals, of some requests on a machine."""
+    return "\n".join("\n".join(_case(case, host)) for case in cases) + "\n"
+
+
+def _case(case: Case, host: Host) -> list[str]:
+    request = Request(
+        model=case.model.path,
+        environment=case.environment,
+        **{"files_dir": "/cache/buckets", "stamp": "STAMP", **case.wishes},
+    )
+    try:
+        made = make_plan(request, host, case.model, find(case.engine).suited(case.model))
+    except LaunchError as error:
+        lines = [f"refused ({error.exit_code.name}): {shown(error.text)}"]
+    else:
+        lines = [*_lines(made)]
+    return [f"== {case.name}", *(_DIGEST.sub("-DIGEST", line) for line in lines)]
+
+
+def _lines(made: Plan) -> Iterable[str]:
+    yield f"{made.engine.exact} {made.dtype} {made.url} cards {made.placement.modules}"
+    yield from (_setting(each) for each in made.settings)
+    yield from (f"warning {shown(each)}" for each in made.warnings)
+    yield from (f"differs {shown(each)}" for each in made.reference_differences)
+    yield f"argv {json.dumps(made.command.argv)}"
+    yield f"env {json.dumps(dict(sorted(made.command.env.items())))}"
+    yield f"user {made.command.user} cpus {made.command.cpus} node {made.command.memory_node}"
+    yield f"files {sorted(made.command.files)}"
+    yield f"blocks {made.num_blocks} memory {json.dumps(dict(made.memory))}"
+    if made.kv_cache is not None:
+        yield f"cache {shown(made.kv_cache)}"
+    if made.buckets is not None:
+        counts = f"{len(made.buckets.prompt)} + {len(made.buckets.decode)}"
+        yield f"buckets {made.bucket_strategy} {counts} graphs {made.buckets.graphs}"
+    if made.estimate is not None:
+        seconds = f"{made.estimate.low_seconds:g} to {made.estimate.high_seconds:g}"
+        yield f"estimate {seconds} {shown(made.estimate.basis)}"
+
+
+def _setting(setting: Setting) -> str:
+    beaten = "".join(f" over {each.source}: {each.value}" for each in setting.beaten)
+    text = f"{setting.kind} {setting.name}={setting.value} <{setting.source}> "
+    return f"{text}{shown(setting.reason)} [{setting.origin}]{beaten}"
+
+
+def shown(found: Message) -> str:
+    """Return a message by its id and values."""
+    # a text of which something is missing is a defect
+    found.render()
+    values = [f"{name}={value}" for name, value in sorted(found.values.items())]
+    return " ".join([found.id, *values])
