@@ -61,6 +61,15 @@ class Entry:
     machine: str = ""
 
 
+def _refuse(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
+    raise unknown(name)
+
+
+# the line of every name without one
+_UNKNOWN = Entry(_refuse)
+_NO_PACKAGES = Installed(python="PATH", engine="")
+
+
 def _file(module: str) -> Create:
     """Return the ``create`` of a file of this package, imported when it is called."""
 
@@ -124,7 +133,7 @@ def releases_of(name: str) -> tuple[str, ...]:
     By their names for --engine; empty for an engine that does not take any version.
     """
     entry = _entry(name)
-    if entry is None or not entry.any_version or entry.in_container:
+    if not entry.any_version or entry.in_container:
         return ()
     family = name.partition("@")[0]
     known = [each for each in versions() if each.engine == family and each.version != "main"]
@@ -137,7 +146,7 @@ def takes_cards(name: str) -> bool:
     ``name`` may have any version.
     """
     entry = _entry(name)
-    return entry is not None and not entry.anywhere
+    return entry is not _UNKNOWN and not entry.anywhere
 
 
 def families(which: Callable[[Engine], bool]) -> tuple[str, ...]:
@@ -158,15 +167,15 @@ def labels(which: Callable[[Engine], bool]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(engine.identity.label for engine in engines if which(engine)))
 
 
-def _entry(name: str) -> Entry | None:
-    """Return the line of this name, or of a name that takes any version."""
+def _entry(name: str) -> Entry:
+    """Return the line of this name, or of a name that takes any version.
+
+    Return `_UNKNOWN` for a name without one.
+    """
     name = ALIASES.get(name, name)
-    found = ENGINES.get(name)
-    if found is not None:
-        return found
     family = name.partition("@")[0]
     versioned = (entry for known, entry in ENGINES.items() if known.partition("@")[0] == family)
-    return next((entry for entry in versioned if entry.any_version), None)
+    return ENGINES.get(name) or next((entry for entry in versioned if entry.any_version), _UNKNOWN)
 
 
 def image_versions() -> tuple[Version, ...]:
@@ -178,8 +187,7 @@ def image_versions() -> tuple[Version, ...]:
 
 def in_container(name: str) -> bool:
     """Return True if this engine runs in a container, so that no interpreter has it."""
-    entry = _entry(name)
-    return entry is not None and entry.in_container
+    return _entry(name).in_container
 
 
 def on_cpu(name: str) -> bool:
@@ -194,9 +202,7 @@ def in_embedded(name: str) -> bool:
 
 def _environment(name: str) -> str:
     """Return the name of the engine in whose environment this one is."""
-    name = ALIASES.get(name, name)
-    entry = _entry(name)
-    return (entry.inside if entry is not None else "") or name
+    return _entry(name).inside or ALIASES.get(name, name)
 
 
 def simulated_machine(name: str) -> str:
@@ -204,8 +210,7 @@ def simulated_machine(name: str) -> str:
 
     "" for an engine that simulates none.
     """
-    entry = _entry(name)
-    return entry.machine if entry is not None else ""
+    return _entry(name).machine
 
 
 def is_ray(name: str) -> bool:
@@ -247,8 +252,7 @@ def setup_image(name: str) -> str | None:
 
 def runs_anywhere(name: str) -> bool:
     """Return True for an engine that also runs without cards."""
-    entry = _entry(name)
-    return entry is not None and entry.anywhere
+    return _entry(name).anywhere
 
 
 def setup_names() -> tuple[str, ...]:
@@ -303,14 +307,13 @@ def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto
     from gaudi_launch import profiles
 
     profile = profiles.match(model)
-    wanted = profile.engine if profile is not None else ""
-    if wanted in _OTHERS:
-        wanted = ""
-    if not wanted and model.architecture == "DeepseekV3ForCausalLM":
+    wanted = ""
+    if model.architecture == "DeepseekV3ForCausalLM":
         wanted = _DEEPSEEK
-    if wanted == _DEEPSEEK and product().startswith("gaudi3"):
-        wanted = ""
-    if wanted:
+    if profile is not None and profile.engine not in ("", *_OTHERS):
+        wanted = profile.engine
+    too_new = wanted == _DEEPSEEK and product().startswith("gaudi3")
+    if wanted and not too_new:
         return wanted
     if tuning == "reference":
         return SCRIPTED
@@ -319,9 +322,8 @@ def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto
 
 def _default_for(model: Model) -> str:
     """Return `DEFAULT`, or another engine for a model that only the other can load."""
-    if not find(DEFAULT).support(model).refused:
-        return DEFAULT
-    return next((name for name in _OTHERS if not find(name).support(model).refused), DEFAULT)
+    able = (name for name in (DEFAULT, *_OTHERS) if not find(name).support(model).refused)
+    return next(able, DEFAULT)
 
 
 def name_for(
@@ -373,13 +375,11 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
     outer, _, inner = name.partition(":")
     if outer == _RAY:
         return _around(inner, installed, python)
-    entry = _entry(name)
-    if entry is None:
-        raise unknown(name)
+    create = _entry(name).create
     if installed is None or installed.engine != _environment(name):
         # facts of an interpreter that has another engine say nothing about this one
-        return entry.create(name, python, {})
-    return entry.create(name, python or installed.python, dict(installed.facts))
+        return create(name, python, {})
+    return create(name, python or installed.python, dict(installed.facts))
 
 
 def unknown(name: str) -> LaunchError:
@@ -396,24 +396,29 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
     from gaudi_launch.engines.transformers import NAME as PLAIN
     from gaudi_launch.engines.transformers import HuggingFace
 
-    packages = installed.packages if installed is not None else {}
-    facts, where = {}, python
-    if installed is not None and "ray" in packages:
-        facts = {"ray": packages["ray"]}
-        where = python or installed.python
-    facts_of_plain = {PLAIN: packages[PLAIN]} if PLAIN in packages else {}
-    optimum = "optimum-habana" in packages if packages else None
-    on_cards = not packages or "habana-torch-plugin" in packages
-    plain = HuggingFace(where, facts_of_plain, optimum=optimum, on_cards=on_cards)
+    known = installed or _NO_PACKAGES
+    packages, where = known.packages, python
+    facts = _versions_of(packages, "ray")
+    if facts:
+        where = python or known.python
+    optimum, on_cards = None, True
+    if packages:
+        optimum, on_cards = "optimum-habana" in packages, "habana-torch-plugin" in packages
+    plain = HuggingFace(where, _versions_of(packages, PLAIN), optimum=optimum, on_cards=on_cards)
     if inner == PLAIN:
         return RayServe(plain, where, facts)
     _check_inner(inner, NAME, PLAIN)
-    if inner or installed is None or not {"ray", PLAIN} <= packages.keys():
+    if inner or not {"ray", PLAIN} <= packages.keys():
         return RayServe(find(inner or "auto", installed, where), where, facts)
-    if not installed.engine:
+    if not known.engine:
         return RayServe(plain, where, facts)
     found = RayServe(find("auto", installed, where), where, facts)
-    return replace(found, spare=plain, knows=architectures(installed.facts))
+    return replace(found, spare=plain, knows=architectures(known.facts))
+
+
+def _versions_of(packages: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return a package with its version; empty where it is not installed."""
+    return {each: version for each, version in packages.items() if each == name}
 
 
 def _check_inner(inner: str, ray: str, plain: str) -> None:
@@ -442,29 +447,28 @@ def check_engine(engine: Engine, installed: Installed | None) -> None:
     if not engine.needs_interpreter:
         return
     wanted = engine.environment
-    if wanted != engine.identity.label and (installed is None or installed.engine != wanted):
-        where = installed.python if installed is not None else "PATH"
-        raise LaunchError("simulated.missing", ExitCode.MACHINE, python=where)
-    if installed is None or not installed.engine:
-        where = installed.python if installed is not None else "PATH"
-        raise LaunchError("serve.no_engine", ExitCode.MACHINE, python=where, engine=wanted)
-    if installed.engine != wanted:
-        raise LaunchError(
-            "serve.other_engine",
-            ExitCode.MACHINE,
-            python=installed.python,
-            found=installed.engine,
-            engine=wanted,
-        )
+    known = installed or _NO_PACKAGES
+    if known.engine == wanted:
+        return
+    if wanted != engine.identity.label:
+        raise LaunchError("simulated.missing", ExitCode.MACHINE, python=known.python)
+    if not known.engine:
+        raise LaunchError("serve.no_engine", ExitCode.MACHINE, python=known.python, engine=wanted)
+    raise LaunchError(
+        "serve.other_engine",
+        ExitCode.MACHINE,
+        python=known.python,
+        found=known.engine,
+        engine=wanted,
+    )
 
 
 def _check_around(inner: Engine, installed: Installed | None) -> None:
     """Check Ray Serve and the engine inside it. Raises LaunchError (MACHINE)."""
-    if installed is None or "ray" not in installed.packages:
-        raise LaunchError(
-            "ray.missing", ExitCode.MACHINE, python=installed.python if installed else "PATH"
-        )
+    known = installed or _NO_PACKAGES
+    if "ray" not in known.packages:
+        raise LaunchError("ray.missing", ExitCode.MACHINE, python=known.python)
     if inner.identity.name != "transformers":
         check_engine(inner, installed)
-    elif "transformers" not in installed.packages:
-        raise LaunchError("ray.no_transformers", ExitCode.MACHINE, python=installed.python)
+    elif "transformers" not in known.packages:
+        raise LaunchError("ray.no_transformers", ExitCode.MACHINE, python=known.python)

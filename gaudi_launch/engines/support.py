@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
@@ -20,6 +20,7 @@ from gaudi_launch import paths
 from gaudi_launch.engines.installed_lists import REGISTRY, InstalledLists
 from gaudi_launch.engines.layer_caches import cache_limits, layer_caches, refuses_layers
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.precision import kernels_of
@@ -50,6 +51,8 @@ _SUFFIXES = (
 _WITHOUT_SUFFIXES = ("vllm-fork", _DEEPSEEK)
 # vllm-project/vllm 0.26.0:vllm/model_executor/models/qwen3_next.py, qwen3_5.py
 _GDN_CLASSES = ("Qwen3Next", "Qwen3_5")
+# sparse attention by `Version.sparse_as_dense`
+_SPARSE = {True: "support.dense", False: "support.no_sparse"}
 _COMPARED = re.compile(r"(>=|<=|==|!=|<|>|~=)([0-9][0-9.]*(?:\.\*)?)")
 # different spellings of one model's name on hubs: Meta-Llama-3.1-8B and Llama-3.1-8B
 _PREFIX = re.compile(r"^(meta-)")
@@ -69,6 +72,43 @@ def ended(label: str) -> str | None:
 
 
 @dataclass(frozen=True)
+class Expansion:
+    """Weights that a version dequantises at load, by method and type of model.
+
+    ``to`` is their type on the card, ``unless`` the VARIABLE=VALUE that prevents it ("": none).
+    """
+
+    method: str = ""
+    model_type: str = ""
+    to: str = ""
+    unless: str = ""
+
+    def fits(self, model: Model) -> bool:
+        """Return True for a model of this method and type."""
+        return (self.method, self.model_type) == (model.quantization, model.model_type)
+
+    def is_prevented(self, variables: Mapping[str, str]) -> bool:
+        """Return True where the user's variables keep the weights quantised."""
+        name, _, value = self.unless.partition("=")
+        return bool(name) and variables.get(name) == value
+
+    def reason(self, engine: str) -> Message:
+        if not self.unless:
+            return message("support.expanded", engine=engine, method=self.method, to=self.to)
+        return message(
+            "support.expanded_unless",
+            engine=engine,
+            method=self.method,
+            to=self.to,
+            unless=self.unless,
+        )
+
+
+# of weights that are loaded as they are
+_NOT_EXPANDED = Expansion()
+
+
+@dataclass(frozen=True)
 class Version:
     """One engine version of the shipped data.
 
@@ -84,7 +124,7 @@ class Version:
     complete: bool
     classes: frozenset[str]
     methods: tuple[str, ...]
-    expanded: tuple[Mapping[str, str], ...]
+    expanded: tuple[Expansion, ...]
     transformers: str
     sparse_as_dense: bool
     removed: Mapping[str, str]
@@ -109,13 +149,18 @@ class Version:
 
     @property
     def evidence(self) -> str:
-        """Return the source of the list of classes: an installed file, or a commit's."""
-        if self.read_from:
+        """Return the source of the list of classes: an installed file, or a commit's.
+
+        Return "" for a version without facts.
+        """
+        if self.read_from or not self.commit:
             return self.read_from
-        under = f" with vLLM {self.upstream}" if self.upstream else ""
-        return f"{self.repository}@{self.commit}{under}: {REGISTRY}"
+        if self.upstream:
+            return f"{self.repository}@{self.commit} with vLLM {self.upstream}: {REGISTRY}"
+        return f"{self.repository}@{self.commit}: {REGISTRY}"
 
 
+# a version without facts
 _NOTHING = Version("", "", "", "", "", "", False, frozenset(), (), (), "", False, {}, ())
 
 
@@ -162,7 +207,7 @@ def _version(
         complete=row["complete"],
         classes=frozenset(classes),
         methods=tuple(row["quantization"]["supported"]),
-        expanded=tuple(row["quantization"]["expanded_at_load"]),
+        expanded=tuple(map(_expansion, row["quantization"]["expanded_at_load"])),
         transformers=spec,
         sparse_as_dense=bool(row["sparse_as_dense"]),
         removed=row["removed"],
@@ -174,6 +219,10 @@ def _version(
         cache_read_by=tuple(row["cache_read_by"]),
         layers=layers,
     )
+
+
+def _expansion(row: Mapping[str, str]) -> Expansion:
+    return Expansion(row["method"], row["model_type"], row["to"], row["unless"])
 
 
 def _folder() -> Path:
@@ -210,9 +259,14 @@ def divides_into_stages(engine: str, version: str, architecture: str) -> bool:
 
 
 def newest(engine: str) -> Version:
-    """Return the newest release of an engine whose list is complete."""
-    found = [each for each in versions() if each.engine == engine and each.complete]
-    return max(found, key=lambda each: version_numbers(each.version))
+    """Return the newest release of an engine whose list is complete.
+
+    Raises ValueError without one.
+    """
+    found = newest_or_none(engine)
+    if found is None:
+        raise ValueError(f"{engine} has no version with a complete list")
+    return found
 
 
 def matching(engine: str, version: str, known: tuple[Version, ...] = ()) -> Version | None:
@@ -321,12 +375,15 @@ def support_of(
     """
     shipped = version_of(engine, version)
     facts = _in_force(shipped, installed, engine, version)
-    label = shipped.label if shipped is not None else f"{engine}@{version}"
+    label = f"{engine}@{version}"
+    if shipped is not None:
+        label = shipped.label
     if model.architecture is None:
-        reason = message("support.no_architecture", model=model.name)
-        return ModelSupport(label, reasons=(reason,) if model.config else ())
+        if not model.config:
+            return ModelSupport(label)
+        return ModelSupport(label, reasons=(message("support.no_architecture", model=model.name),))
     answer = _by_class(model, label, facts, engine)
-    if answer.status is SupportStatus.NO or facts is None:
+    if answer.status is SupportStatus.NO or facts is _NOTHING:
         return answer
     answer = replace(answer, caches=layer_caches(model, facts, variables or {}))
     return _with_limits(answer, model, facts, quantization, variables or {})
@@ -334,14 +391,14 @@ def support_of(
 
 def _in_force(
     shipped: Version | None, installed: InstalledLists | None, engine: str, version: str
-) -> Version | None:
+) -> Version:
     """Return the effective facts: the installed engine's lists over the shipped ones.
 
-    An installed version without shipped facts is assumed to load weights as the newest one with
-    facts does; its classes and methods are its own.
+    `_NOTHING` where there are neither. An installed version without shipped facts is assumed to
+    load weights as the newest one with facts does; its classes and methods are its own.
     """
     if installed is None:
-        return shipped
+        return shipped or _NOTHING
     nearest = shipped or newest_or_none(engine) or replace(_NOTHING, engine=engine)
     known = replace(nearest, complete=True, classes=installed.classes, read_from=installed.evidence)
     if installed.methods is not None:
@@ -358,23 +415,22 @@ def newest_or_none(engine: str) -> Version | None:
 
     Return None where there is none.
     """
-    known = any(each.engine == engine and each.complete for each in versions())
-    return newest(engine) if known else None
+    found = [each for each in versions() if each.engine == engine and each.complete]
+    return max(found, key=lambda each: version_numbers(each.version), default=None)
 
 
-def _by_class(model: Model, label: str, facts: Version | None, engine: str) -> ModelSupport:
+def _by_class(model: Model, label: str, facts: Version, engine: str) -> ModelSupport:
     """Return the answer that the list of classes gives."""
     architecture = model.architecture or ""
-    evidence = facts.evidence if facts is not None else ""
+    evidence = facts.evidence
     validated = _validated(model, facts)
-    if facts is None or not facts.complete:
-        if facts is not None and architecture in facts.classes:
-            # the plugin's own classes are known even where its vLLM is not
-            return ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
+    # a plugin's own classes are known even where its vLLM is not
+    suffixes = facts.complete and engine not in _WITHOUT_SUFFIXES
+    if _has(architecture, facts.classes, suffixes=suffixes):
+        return ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
+    if not facts.complete:
         reason = _no_data(label, architecture, engine)
         return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
-    if _has(architecture, facts.classes, suffixes=engine not in _WITHOUT_SUFFIXES):
-        return ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
     fallback = _fallback(architecture, label, facts)
     if fallback is not None:
         status, reason = fallback
@@ -416,8 +472,8 @@ def _fallback(
         return SupportStatus.LIMITED, message(
             "support.fallback", engine=label, architecture=architecture, releases=listed
         )
-    installed = facts.transformers.removeprefix("==") if facts.read_from else ""
-    if installed and installed not in _transformers()["releases"]:
+    installed = facts.transformers.removeprefix("==")
+    if facts.read_from and installed and installed not in _transformers()["releases"]:
         return SupportStatus.UNKNOWN, message(
             "support.other_transformers", engine=label, architecture=architecture, found=installed
         )
@@ -428,33 +484,29 @@ def _has(architecture: str, classes: frozenset[str], *, suffixes: bool) -> bool:
     """Return True for a class of the list, or one that vLLM converts to one."""
     if architecture in classes:
         return True
-    if not suffixes:
-        return False
     ending = next((suffix for suffix in _SUFFIXES if architecture.endswith(suffix)), "")
-    if not ending:
+    if not suffixes or not ending:
         return False
     return any(architecture.replace(ending, other) in classes for other in _SUFFIXES)
 
 
-def _elsewhere(model: Model, facts: Version | None) -> tuple[Message, ...]:
+def _elsewhere(model: Model, facts: Version) -> tuple[Message, ...]:
     """Return the sentence about versions with this class, or the last vLLM with it."""
     architecture = model.architecture or ""
-    removed = facts.removed.get(architecture) if facts is not None else None
     until: tuple[Message, ...] = ()
-    if removed is not None:
+    if architecture in facts.removed:
+        removed = facts.removed[architecture]
         until = (message("support.until", architecture=architecture, version=removed),)
-    having = [
-        each
-        for each in versions()
-        if each.complete and _has(architecture, each.classes, suffixes=False)
-    ]
+    having = [each for each in versions() if each.complete and architecture in each.classes]
     if not having:
         return until or (message("support.nowhere", architecture=architecture),)
+    return (*until, _since(having))
+
+
+def _since(having: Sequence[Version]) -> Message:
+    """Return the sentence about the first of these versions of each engine."""
     firsts = {each.engine: each for each in reversed(having)}
-    return (
-        *until,
-        message("support.since", known=", ".join(each.label for each in firsts.values())),
-    )
+    return message("support.since", known=", ".join(each.label for each in firsts.values()))
 
 
 def _with_limits(
@@ -467,26 +519,14 @@ def _with_limits(
     """Return the answer with the limits by quantisation and sparse attention."""
     reasons = list(answer.reasons)
     expanded = _expanded(model, facts, variables)
-    if expanded is not None:
-        reasons.append(_expanded_reason(answer.engine, expanded))
-    else:
-        method = quantization or method_of(model)
-        method = facts.renamed.get(method, method)
-        unlisted = bool(facts.methods) and method not in facts.methods
-        if method and unlisted and not _is_kept(model, facts, method):
-            known = ", ".join(facts.methods)
-            reason = message("support.no_method", engine=answer.engine, method=method, known=known)
-            return ModelSupport(
-                answer.engine,
-                SupportStatus.NO,
-                (reason, *_methods_elsewhere(model, method)),
-                _methods_evidence(facts),
-                refused=True,
-            )
+    if expanded is not _NOT_EXPANDED:
+        reasons.append(expanded.reason(answer.engine))
+    elif method := _unlisted_method(model, facts, quantization):
+        return _without_method(answer, model, facts, method)
     top = model.config.get("index_topk")
     # an engine of which no version has facts says nothing of its platform
     if isinstance(top, int) and facts.commit:
-        id = "support.dense" if facts.sparse_as_dense else "support.no_sparse"
+        id = _SPARSE[facts.sparse_as_dense]
         reasons.append(message(id, engine=answer.engine, model=model.name, tokens=top))
     compact = runs_compact_gdn(model, facts, variables)
     if compact:
@@ -501,9 +541,32 @@ def _with_limits(
         answer,
         status=status,
         reasons=tuple(reasons),
-        expanded_to=expanded["to"] if expanded is not None else "",
-        unless=expanded["unless"] if expanded is not None else "",
+        expanded_to=expanded.to,
+        unless=expanded.unless,
         compact_states=compact,
+    )
+
+
+def _unlisted_method(model: Model, facts: Version, quantization: str) -> str:
+    """Return the quantisation method where this version does not load it, else ""."""
+    method = quantization or method_of(model)
+    method = facts.renamed.get(method, method)
+    if not facts.methods or method in facts.methods or _is_kept(model, facts, method):
+        return ""
+    return method
+
+
+def _without_method(
+    answer: ModelSupport, model: Model, facts: Version, method: str
+) -> ModelSupport:
+    known = ", ".join(facts.methods)
+    reason = message("support.no_method", engine=answer.engine, method=method, known=known)
+    return ModelSupport(
+        answer.engine,
+        SupportStatus.NO,
+        (reason, *_methods_elsewhere(model, method)),
+        _methods_evidence(facts),
+        refused=True,
     )
 
 
@@ -548,29 +611,19 @@ def method_of(model: Model) -> str:
     ``gptq_hpu`` by our plans.
     """
     method = (model.quantization or "").lower().replace("compressed_tensors", "compressed-tensors")
-    settings = model.config.get("quantization_config")
-    if (
-        method == "modelopt"
-        and isinstance(settings, Mapping)
-        and "FP4" in str(settings.get("quant_algo"))
-    ):
+    settings = mapping(model.config.get("quantization_config"))
+    if method == "modelopt" and "FP4" in str(settings.get("quant_algo")):
         return "modelopt_fp4"
     return kernels_of(method) or method
 
 
-def _expanded(
-    model: Model, facts: Version, variables: Mapping[str, str]
-) -> Mapping[str, str] | None:
+def _expanded(model: Model, facts: Version, variables: Mapping[str, str]) -> Expansion:
     """Return how this version dequantises the model.
 
-    Return None where it does not.
+    Return `_NOT_EXPANDED` where it does not.
     """
-    for each in facts.expanded:
-        same = each["method"] == model.quantization and each["model_type"] == model.model_type
-        name, _, value = each["unless"].partition("=")
-        if same and not (name and variables.get(name) == value):
-            return each
-    return None
+    fitting = (each for each in facts.expanded if each.fits(model))
+    return next((each for each in fitting if not each.is_prevented(variables)), _NOT_EXPANDED)
 
 
 def load_switch(model: Model, engine: str, version: str) -> tuple[str, Message] | None:
@@ -578,32 +631,17 @@ def load_switch(model: Model, engine: str, version: str) -> tuple[str, Message] 
 
     Return None for a version that has none, or a model that it loads as it is.
     """
-    facts = version_of(engine, version)
-    for each in facts.expanded if facts is not None else ():
-        same = each["method"] == model.quantization and each["model_type"] == model.model_type
-        if same and each["unless"]:
-            return each["unless"].partition("=")[0], _expanded_reason(f"{engine}@{version}", each)
+    facts = version_of(engine, version) or _NOTHING
+    for each in facts.expanded:
+        if each.fits(model) and each.unless:
+            return each.unless.partition("=")[0], each.reason(f"{engine}@{version}")
     return None
 
 
 def _is_kept(model: Model, facts: Version, method: str) -> bool:
     """Return True for a method that is dequantised unless a variable prevents it."""
-    return any(
-        each["method"] == method and each["model_type"] == model.model_type
-        for each in facts.expanded
-    )
-
-
-def _expanded_reason(engine: str, expanded: Mapping[str, str]) -> Message:
-    if expanded["unless"]:
-        return message(
-            "support.expanded_unless",
-            engine=engine,
-            method=expanded["method"],
-            to=expanded["to"],
-            unless=expanded["unless"],
-        )
-    return message("support.expanded", engine=engine, method=expanded["method"], to=expanded["to"])
+    wanted = (method, model.model_type)
+    return any((each.method, each.model_type) == wanted for each in facts.expanded)
 
 
 def _methods_elsewhere(model: Model, method: str) -> tuple[Message, ...]:
@@ -614,19 +652,16 @@ def _methods_elsewhere(model: Model, method: str) -> tuple[Message, ...]:
     having = [
         each for each in versions() if method in each.methods or _is_kept(model, each, method)
     ]
-    firsts = {each.engine: each for each in reversed(having)}
-    if not firsts:
+    if not having:
         return (message("support.method_nowhere", method=method),)
-    return (message("support.since", known=", ".join(each.label for each in firsts.values())),)
+    return (_since(having),)
 
 
-def _validated(model: Model, facts: Version | None) -> Validated | None:
+def _validated(model: Model, facts: Version) -> Validated | None:
     """Return the configurations that the makers have tested with this model.
 
     The model is known by its name.
     """
-    if facts is None:
-        return None
     wanted = _plain(model.name)
     for each in facts.validated:
         if _plain(str(each["model"]).rpartition("/")[2]) == wanted:

@@ -83,6 +83,41 @@ class Decisions:
             decided = _beat(decided, held)
         self._settings[("option", name)] = decided
 
+    def option_of(self, flag: str, name: str, value: object, *, origin: str = "") -> None:
+        """Propose the value of our option ``flag``; None proposes nothing."""
+        if value is not None:
+            reason = message("plan.flag", flag=flag)
+            self.option(name, str(value), reason, source="flag", origin=origin)
+
+    def switch_of(
+        self, flag: str, name: str, value: str, *, given: object, origin: str = ""
+    ) -> None:
+        """Propose a variable for our option ``flag``; nothing where it was not ``given``."""
+        if given:
+            self.env(name, value, message("plan.flag", flag=flag), source="flag", origin=origin)
+
+    def option_or(
+        self,
+        name: str,
+        given: tuple[str, object],
+        default: tuple[object, Message],
+        *,
+        origin: str = "",
+    ) -> None:
+        """Propose the user's value (``given``: our option, its value), else ``default``."""
+        flag, value = given
+        if value is not None:
+            self.option_of(flag, name, value, origin=origin)
+            return
+        usual, reason = default
+        self.option(name, str(usual), reason, origin=origin)
+
+    def drop_unless_exported(self, *names: str) -> None:
+        """Remove proposals of variables that the user did not export."""
+        for name in names:
+            if not self._environment.get(name):
+                self.drop("env", name)
+
     def drop(self, kind: Kind, name: str) -> None:
         """Remove a proposal that this engine or model does not use."""
         self._settings.pop((kind, name), None)
@@ -98,14 +133,23 @@ class Decisions:
 
     def get(self, kind: Kind, name: str) -> str | None:
         """Return the value decided so far."""
-        setting = self._settings.get((kind, name))
-        return setting.value if setting else None
+        if not self.has(kind, name):
+            return None
+        return self._settings[kind, name].value
+
+    def has(self, kind: Kind, name: str) -> bool:
+        """Return True for a setting that was proposed, also for a bare option."""
+        return (kind, name) in self._settings
 
     def warn(self, id: str, **values: object) -> None:
         self.warnings.append(message(id, **values))
 
     def settings(self) -> tuple[Setting, ...]:
         return tuple(self._settings.values())
+
+    def variables(self) -> tuple[Setting, ...]:
+        """Return the settings that are variables."""
+        return tuple(setting for setting in self.settings() if setting.kind == "env")
 
 
 def _weaker(source: Source, other: Source) -> bool:

@@ -48,6 +48,13 @@ def range_requests(limits: EngineLimits) -> list[tuple[float, int, int]]:
     return found
 
 
+def overhead_percent(found: Score | None) -> str:
+    """Return an overhead as text in percent; "-" for a list that is not written."""
+    if found is None:
+        return "-"
+    return f"{100 * found.overhead:.1f}"
+
+
 def padding(
     lists: Sequence[Buckets | None], limits: EngineLimits, cost: StepTime
 ) -> list[Score | None]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gaudi_launch.engines.base import options_of, sent_variables
 from gaudi_launch.engines.docker_command import card_indices, container_name, docker_run
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -116,33 +117,30 @@ def command(image: str, settings: Sequence[Setting], context: Context) -> Comman
     Raises LaunchError for a card without an index.
     """
     request, placement = context.request, context.placement
-    reference = request.tuning == "reference"
-    argv: list[str] = []
-    for setting in settings:
-        if setting.kind == "option" and setting.sent:
-            argv += [setting.name] if setting.value is None else [setting.name, setting.value]
-    port = request.port or (_GUIDE_PORT if reference else _OUR_PORT)
+    address, usual_port, cpus = published(request.host), _OUR_PORT, placement.cpus
+    if request.tuning == "reference":
+        usual_port, cpus = _GUIDE_PORT, ()
+        if request.host is None:
+            # the guide publishes on every address
+            address = ""
+    port = request.port or usual_port
     named = model_id(request.model)
     container = Container(
         image=image,
-        argv=tuple(argv),
-        env={s.name: s.value or "" for s in settings if s.kind == "env" and s.sent},
+        argv=tuple(options_of(settings)),
+        env=sent_variables(settings),
         secrets=_secrets(request),
         mounts=_mounts(request, named, quantised=any(s.name == "QUANT_CONFIG" for s in settings)),
         ports=((port, PORT),),
-        # the guide publishes on every address
-        address="" if reference and request.host is None else published(request.host),
+        address=address,
         modules=placement.modules,
         indices=card_indices(context.host, placement.modules),
-        cpus="" if reference else format_cpus(placement.cpus),
+        cpus=format_cpus(cpus),
         name=container_name("tgi", request.model, port),
         url=f"http://127.0.0.1:{PORT}",
     )
     return Command(
-        argv=docker_run(container, container.name),
-        env={},
-        cpus=() if reference else placement.cpus,
-        container=container,
+        argv=docker_run(container, container.name), env={}, cpus=cpus, container=container
     )
 
 
@@ -162,8 +160,8 @@ def _mounts(request: Request, named: str, *, quantised: bool) -> tuple[Mount, ..
         mounts.append(Mount(absolute(request, request.model), named, read_only=True))
     else:
         mounts.append(_hub_mount(request))
-    files = quant_config(request) if quantised else None
-    if files is not None:
+    files = quant_config(request)
+    if quantised and files is not None:
         mounts.append(Mount(files.folder, f"{WORK}/quantization_config", read_only=True))
         # the scales are written there when the model is loaded
         mounts.append(Mount(files.measured, f"{WORK}/hqt_output"))
@@ -184,6 +182,5 @@ def _hub_mount(request: Request) -> Mount:
         return Mount(absolute(request, "data"), DATA, fill=True)
     if environment.get("HF_HUB_CACHE"):
         return Mount(absolute(request, environment["HF_HUB_CACHE"]), f"{DATA}/hub", fill=True)
-    return Mount(
-        absolute(request, environment.get("HF_HOME") or "~/.cache/huggingface"), DATA, fill=True
-    )
+    home = environment.get("HF_HOME") or "~/.cache/huggingface"
+    return Mount(absolute(request, home), DATA, fill=True)

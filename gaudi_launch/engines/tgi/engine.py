@@ -8,6 +8,7 @@ huggingface/text-generation-inference, tag of the image; the values to start fro
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -44,13 +45,17 @@ _WITHOUT = {
     "max_capture_len": "--max-capture-len",
     "python": "--python",
 }
-_PADDED_WITHOUT = {"skip_warmup": "-s", "memory_utilization": "--memory-utilization"}
-_PAGED_WITHOUT = {
-    "profile": "-f",
-    "no_fused_sdpa": "-a",
-    "inc_fp8": "-q",
-    "quant_config": "--quant-config",
+# by `paged`
+_ALSO_WITHOUT = {
+    False: {"skip_warmup": "-s", "memory_utilization": "--memory-utilization"},
+    True: {
+        "profile": "-f",
+        "no_fused_sdpa": "-a",
+        "inc_fp8": "-q",
+        "quant_config": "--quant-config",
+    },
 }
+_ALGORITHMS = {False: POWERS, True: PAGED}
 _DTYPES = ("bfloat16", "fp8", "awq", "gptq")
 # docs/source/backends/gaudi.mdx of v3.2.3: how to profile performance
 _PROFILING = {
@@ -97,7 +102,7 @@ class Tgi(Engine):
 
     @property
     def _without(self) -> Mapping[str, str]:
-        return {**_WITHOUT, **(_PAGED_WITHOUT if self.paged else _PADDED_WITHOUT)}
+        return {**_WITHOUT, **_ALSO_WITHOUT[self.paged]}
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
         """Return the lengths in TGI's terms: input, total, batch and prefill budget."""
@@ -116,7 +121,7 @@ class Tgi(Engine):
 
     def _tokens(self, request: Request, model: Model) -> tgi_tokens.Tokens:
         # by the request: limits are needed before the cards are placed
-        cards = len(request.modules) if request.modules else self.cards(request) or 1
+        cards = len(request.modules or ()) or self.cards(request) or 1
         return tgi_tokens.decide(request, model, cards, self._words(request))
 
     def _words(self, request: Request) -> dict[str, str | None]:
@@ -181,16 +186,15 @@ class Tgi(Engine):
         dtype = request.dtype
         if dtype == "float16" or self._words(request).get("--dtype") == "float16":
             raise LaunchError("tgi.float16", ExitCode.USAGE)
-        if dtype is not None and dtype not in _DTYPES:
+        if dtype not in (None, *_DTYPES):
             raise LaunchError("plan.dtype", ExitCode.USAGE, found=dtype, known=", ".join(_DTYPES))
         if self.paged:
             return
         # v3.2.3 cli.py sets dtype to bfloat16 and then refuses it with any of these; the launcher
         # also reads the method from config.json
-        quantize = self._words(request).get("--quantize")
+        quantize = self._words(request).get("--quantize") or model.quantization
         if dtype in ("awq", "gptq"):
             quantize = dtype
-        quantize = quantize or model.quantization
         if quantize and not request.force:
             raise LaunchError(
                 "tgi.quantize_old", ExitCode.USAGE, found=quantize, version=self.version
@@ -246,37 +250,34 @@ class Tgi(Engine):
         exported = {name: value for name, value in request.environment.items() if value}
         if self.paged:
             decisions.warnings += check_exported(exported, self.identity.name)
-        for name in sorted(words_of.read_by(self.version) & exported.keys()):
+        read = words_of.read_by(self.version) & exported.keys()
+        for name in sorted(read):
             words_of.check_variable(name, exported[name])
-            if name != "QUANT_CONFIG":
-                decisions.env(name, exported[name], message("plan.exported"), source="environment")
+        passed = sorted(read - {"QUANT_CONFIG"})
         unread = self._unread(exported, decisions)
         if request.tuning == "reference":
             # the guide's command passes them on nevertheless
-            for name in unread:
-                decisions.env(name, exported[name], message("plan.exported"), source="environment")
-        if exported.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true" and self.paged:
+            passed += unread
+        for name in passed:
+            decisions.env(name, exported[name], message("plan.exported"), source="environment")
+        if self.paged and not _is_exponential(exported):
             decisions.warn("tgi.linear")
         share = request.memory_utilization
-        flags: list[tuple[object, dict[str, str], str]] = [
-            (request.skip_warmup, {"VLLM_SKIP_WARMUP": "true"}, "-s"),
-            (request.profile, _PROFILING, "-f"),
-            (request.no_fused_sdpa, {"USE_FLASH_ATTENTION": "false"}, "-a"),
-            (share, {"HPU_MEMORY_FRACTION": share or ""}, "--memory-utilization"),
-            (
-                request.cache_dir,
-                {"PT_HPU_RECIPE_CACHE_CONFIG": f"{tgi_container.RECIPES},false,16384"},
-                "-c",
-            ),
-        ]
+        recipes = f"{tgi_container.RECIPES},false,16384"
+        for asked, flag, variable, value in (
+            (request.skip_warmup, "-s", "VLLM_SKIP_WARMUP", "true"),
+            *((request.profile, "-f", *each) for each in _PROFILING.items()),
+            (request.no_fused_sdpa, "-a", "USE_FLASH_ATTENTION", "false"),
+            (share, "--memory-utilization", "HPU_MEMORY_FRACTION", share or ""),
+            (request.cache_dir, "-c", "PT_HPU_RECIPE_CACHE_CONFIG", recipes),
+        ):
+            decisions.switch_of(flag, variable, value, given=asked)
         quant_config = tgi_container.quant_config(request)
         if quant_config is not None and not self.paged:
-            flag = "--quant-config" if request.quant_config else "QUANT_CONFIG"
-            flags.append((True, {"QUANT_CONFIG": quant_config.variable}, flag))
-        for asked, variables, flag in flags:
-            for name, value in variables.items() if asked else ():
-                reason = message("plan.flag", flag=flag)
-                decisions.env(name, value, reason, source="flag")
+            flag = "QUANT_CONFIG"
+            if request.quant_config:
+                flag = "--quant-config"
+            decisions.switch_of(flag, "QUANT_CONFIG", quant_config.variable, given=True)
 
     def _unread(self, exported: Mapping[str, str], decisions: Decisions) -> list[str]:
         """Return the exported variables that this version does not read; warn of them."""
@@ -318,7 +319,7 @@ class Tgi(Engine):
                     "1",
                     message("tgi.entry_point"),
                     source="engine",
-                    origin=self._at("tgi-entrypoint.sh"),
+                    origin=self._at("backends/gaudi/tgi-entrypoint.sh"),
                 )
         self._quantize(request, model, option)
         if request.dtype == "bfloat16":
@@ -329,13 +330,13 @@ class Tgi(Engine):
             ("--max-input-tokens", tokens.input),
             ("--max-total-tokens", tokens.total),
             ("--max-batch-prefill-tokens", tokens.prefill),
-            ("--max-batch-size", tokens.batch),
         ):
-            # the guide's shortest command names none of them, but without a batch size no warm-up
-            # ends
-            if auto or name in tokens.given or name == "--max-batch-size":
-                id = "tgi.batch_size" if name == "--max-batch-size" else "tgi.example"
-                option(name, str(number), id, tokens.given.get(name), _EXAMPLES)
+            # the guide's shortest command names none of them
+            if auto or name in tokens.given:
+                option(name, str(number), "tgi.example", tokens.given.get(name), _EXAMPLES)
+        # without a batch size no warm-up ends
+        name = "--max-batch-size"
+        option(name, str(tokens.batch), "tgi.batch_size", tokens.given.get(name), _EXAMPLES)
         if auto:
             option("--max-waiting-tokens", "7", "tgi.example", origin=_EXAMPLES)
             option("--waiting-served-ratio", "1.2", "tgi.example", origin=_EXAMPLES)
@@ -363,9 +364,8 @@ class Tgi(Engine):
             return
         option("--quantize", dtype, "", "-d")
 
-    def _at(self, file: str) -> str:
-        folder = "backends/gaudi/" if file.endswith(".sh") else ""
-        return f"huggingface/text-generation-inference@v{self.version}:{folder}{file}"
+    def _at(self, path: str) -> str:
+        return f"huggingface/text-generation-inference@v{self.version}:{path}"
 
     def _lost(self, context: Context, decisions: Decisions, tokens: tgi_tokens.Tokens) -> None:
         """Return warnings for parts of the request that TGI has no option for."""
@@ -401,7 +401,7 @@ class Tgi(Engine):
         self._check_memory(limits, num_blocks, request.force)
         env = variables_of(settings)
         names = {s.name for s in settings if s.kind == "option"}
-        linear = self.paged and env.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() != "true"
+        linear = self.paged and not _is_exponential(env)
         skipped = env.get("VLLM_SKIP_WARMUP", "false").lower() == "true"
         all_given = {
             "--max-input-tokens",
@@ -419,7 +419,7 @@ class Tgi(Engine):
         )
         vision = tgi_tokens.is_vision(model)
         mllama = model.model_type == "mllama"
-        algorithm = PAGED if self.paged else POWERS
+        algorithm = _ALGORITHMS[self.paged]
         shapes = tgi_shapes(
             algorithm, asked, env, kv_blocks=num_blocks, vision=vision, mllama=mllama
         )
@@ -447,11 +447,11 @@ class Tgi(Engine):
         if found is None:
             return None
         limits = context.limits
-        prompts = limits.max_num_seqs if self.paged else limits.max_num_prefill_seqs
+        prompts = limits.max_num_prefill_seqs
+        if self.paged:
+            prompts = limits.max_num_seqs
         last = max(bucket[2] for bucket in found[1].decode)
-        contiguous = boolean(
-            next((s.value or "" for s in settings if s.name == "VLLM_CONTIGUOUS_PA"), "true")
-        )
+        contiguous = boolean(variables_of(settings).get("VLLM_CONTIGUOUS_PA", "true"))
         changed = {"num_blocks": last, "max_num_prefill_seqs": prompts, "contiguous_pa": contiguous}
         return CoverageQuestion("", as_limits({**asdict(limits), **changed}))
 
@@ -500,13 +500,17 @@ class Tgi(Engine):
         return tgi_container.command(image, settings, context)
 
 
+def _is_exponential(variables: Mapping[str, str]) -> bool:
+    return variables.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() == "true"
+
+
 def _share(text: str | None, default: float) -> float:
     """Return a share between 0 and 1; the default for other text."""
-    try:
+    with contextlib.suppress(ValueError):
         value = float(text or default)
-    except ValueError:
-        return default
-    return value if 0 <= value <= 1 else default
+        if 0 <= value <= 1:
+            return value
+    return default
 
 
 def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:

@@ -48,14 +48,14 @@ def decide(request: Request, model: Model, cards: int, words: Mapping[str, str |
     The examples are 8B and LLaVA on one card, 70B on eight. ``words`` are the launcher options that
     the user wrote. Raises LaunchError (USAGE) for what the launcher or the router would stop on.
     """
-    vision = is_vision(model)
+    example = _example(is_vision(model), cards)
     user = _UserTokens(words)
-    longest_input = request.input_range[1] if request.input_range else None
-    longest_output = request.output_range[1] if request.output_range else None
+    _, longest_input = request.input_range or (None, None)
+    _, longest_output = request.output_range or (None, None)
     total = user.number("--max-total-tokens", ("-l", request.max_model_len))
     tokens = user.number("--max-input-tokens", ("-i", longest_input))
     if tokens is None:
-        tokens = _input_tokens(4096 if vision else 1024, total, longest_output)
+        tokens = _input_tokens(example.input, total, longest_output)
     if total is None and longest_output:
         total = tokens + longest_output
         user.given["--max-total-tokens"] = "-o"
@@ -65,15 +65,15 @@ def decide(request: Request, model: Model, cards: int, words: Mapping[str, str |
             total = max(min(total, model.max_position_embeddings), tokens + 1)
     batch = user.number("--max-batch-size", ("-b", request.max_num_seqs))
     if batch is None:
-        batch = _example_batch(vision, cards)
-    by_count = request.max_prefill_seqs * tokens if request.max_prefill_seqs else None
+        batch = example.batch
+    by_count = (request.max_prefill_seqs or 0) * tokens
     prefill = user.number(
         "--max-batch-prefill-tokens",
         ("-t", request.max_num_batched_tokens),
-        ("--max-prefill-seqs", by_count),
+        ("--max-prefill-seqs", by_count or None),
     )
     if prefill is None:
-        prefill = min(batch, 4 if vision or cards >= 8 else 2) * tokens
+        prefill = min(batch, example.prompts) * tokens
     found = Tokens(tokens, total, batch, prefill, user.given)
     _check(found, request, model)
     return found
@@ -111,12 +111,21 @@ def _input_tokens(default: int, total: int | None, longest_output: int | None) -
     return min(default, total // 2)
 
 
-def _example_batch(vision: bool, cards: int) -> int:
+@dataclass(frozen=True)
+class _Example:
+    """Numbers of an example of TGI's documents; ``prompts``: of one step."""
+
+    input: int
+    batch: int
+    prompts: int
+
+
+def _example(vision: bool, cards: int) -> _Example:
     if vision:
-        return 4
+        return _Example(input=4096, batch=4, prompts=4)
     if cards >= 8:
-        return 256
-    return 32
+        return _Example(input=1024, batch=256, prompts=4)
+    return _Example(input=1024, batch=32, prompts=2)
 
 
 def _check(tokens: Tokens, request: Request, model: Model) -> None:
@@ -152,24 +161,7 @@ def check_version(
     """
     warnings: list[Message] = []
     if not paged(version):
-        # v3.2.3 causal_lm.py: rows of max_total_tokens for a batch rounded up to a power of the
-        # base
-        base = int(env.get("BATCH_SIZE_EXPONENT_BASE", "2"))
-        rows = 1
-        while rows < tokens.batch:
-            rows *= base
-        rows = tokens.batch if is_vision(model) else rows
-        if tokens.prefill > rows * tokens.total:
-            raise LaunchError(
-                "tgi.prefill_over_rows",
-                ExitCode.USAGE,
-                prefill=tokens.prefill,
-                rows=rows,
-                total=tokens.total,
-            )
-        pad = int(env.get("PAD_SEQUENCE_TO_MULTIPLE_OF", "128" if is_vision(model) else "256"))
-        if tokens.input // pad > _MOST_LENGTHS:
-            raise LaunchError("tgi.pad_small", ExitCode.USAGE, pad=pad, count=tokens.input // pad)
+        _check_rows(tokens, env, vision=is_vision(model))
     if is_vision(model):
         warnings += _images(tokens, version, model, env, force)
     if tokens.prefill % tokens.input and "--max-batch-prefill-tokens" in tokens.given:
@@ -184,6 +176,31 @@ def check_version(
             )
         )
     return warnings
+
+
+def _check_rows(tokens: Tokens, env: Mapping[str, str], *, vision: bool) -> None:
+    """Check the rows that v3.2.3 pads to (causal_lm.py). Raises LaunchError (USAGE).
+
+    They have max_total_tokens each, for a batch rounded up to a power of the base; a vision model
+    has as many as the batch.
+    """
+    base = int(env.get("BATCH_SIZE_EXPONENT_BASE", "2"))
+    rows, usual_pad = 1, "256"
+    while rows < tokens.batch:
+        rows *= base
+    if vision:
+        rows, usual_pad = tokens.batch, "128"
+    if tokens.prefill > rows * tokens.total:
+        raise LaunchError(
+            "tgi.prefill_over_rows",
+            ExitCode.USAGE,
+            prefill=tokens.prefill,
+            rows=rows,
+            total=tokens.total,
+        )
+    pad = int(env.get("PAD_SEQUENCE_TO_MULTIPLE_OF", usual_pad))
+    if tokens.input // pad > _MOST_LENGTHS:
+        raise LaunchError("tgi.pad_small", ExitCode.USAGE, pad=pad, count=tokens.input // pad)
 
 
 def _images(

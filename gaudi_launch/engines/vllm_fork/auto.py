@@ -23,8 +23,8 @@ from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.lengths import BLOCK, is_of_ranges, round_down, round_up
 from gaudi_launch.planning.placement import USUAL_COUNTS
-from gaudi_launch.planning.plan import Setting
-from gaudi_launch.planning.precision import runs_fp8
+from gaudi_launch.planning.plan import Setting, variables_of
+from gaudi_launch.planning.precision import fp8_or_asked, runs_fp8
 from gaudi_launch.planning.request import Request
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ _RAY_ONLY = ("RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_RAY_DISABLE_LOG_TO_DRIVER")
 _BUCKET_VARIABLE = re.compile(
     r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX)$|^VLLM_EXPONENTIAL_BUCKETING$"
 )
+# the error of --padding-limit by the installed extension's answer
+_NO_LIMIT = {"false": "plan.limit_old"}
 # true everywhere by default, and only clutter in a plan
 _DEFAULTS = {
     "VLLM_PROFILER_ENABLED": "false",
@@ -71,13 +73,14 @@ def check_model(context: Context) -> None:
     request, model = context.request, context.model
     _check_heads(model, len(context.placement.modules))
     _check_remote_code(context)
+    allowed = request.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "")
     longest = model.max_position_embeddings
-    if longest and context.limits.max_model_len > round_up(longest, 128) and not request.force:
-        allowed = request.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "")
-        if allowed not in ("1", "true"):
-            raise LaunchError(
-                "plan.too_long", ExitCode.MODEL, found=context.limits.max_model_len, longest=longest
-            )
+    if not longest or request.force or allowed in ("1", "true"):
+        return
+    if context.limits.max_model_len > round_up(longest, 128):
+        raise LaunchError(
+            "plan.too_long", ExitCode.MODEL, found=context.limits.max_model_len, longest=longest
+        )
 
 
 def _check_heads(model: Model, cards: int) -> None:
@@ -106,7 +109,7 @@ def _check_conflicts(context: Context, version: str) -> None:
     environment, args = context.request.environment, context.request.args
 
     def on(name: str) -> bool:
-        return environment.get(name, "").lower() in ("1", "true", "t", "yes", "y", "on")
+        return boolean(environment.get(name, ""))
 
     contiguous = on("VLLM_CONTIGUOUS_PA")
     if on("VLLM_MERGED_PREFILL"):
@@ -138,7 +141,7 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
         # instead would only help while graph memory lasts, and the memory of a graph there is
         # unknown (HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_model_runner.py:2661-2680,
         # 2838-2848)
-        _drop_unless_exported(context, decisions, SKIP_COMPILE)
+        decisions.drop_unless_exported(SKIP_COMPILE)
     _length_reason(context, decisions)
     _spelling(decisions)
     _limit(decisions, request.padding_limit, version, facts)
@@ -154,13 +157,9 @@ def _experts(decisions: Decisions, model: Model, version: str) -> None:
             decisions.option("--enable-expert-parallel", "", message("plan.dense"))
         return
     if model.moe:
-        if (
-            decisions.get("option", "--enable-expert-parallel") is None
-            and "llama-4-scout" not in model.name.lower()
-        ):
-            decisions.option(
-                "--enable-expert-parallel", None, message("plan.moe", experts=model.experts or "?")
-            )
+        if "llama-4-scout" not in model.name.lower():
+            reason = message("plan.moe", experts=model.experts or "?")
+            decisions.option("--enable-expert-parallel", None, reason)
         return
     decisions.drop("option", "--enable-expert-parallel")
     for name in _MOE_ONLY:
@@ -190,11 +189,11 @@ def _open_to_others(context: Context, decisions: Decisions, version: str) -> Non
         decisions.option("--host", "127.0.0.1", message("gaudi.host"))
     # /sleep, /wake_up, /reset_prefix_cache and /server_info, for which no key is needed
     # (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py:870-915)
-    _drop_unless_exported(context, decisions, "VLLM_SERVER_DEV_MODE")
+    decisions.drop_unless_exported("VLLM_SERVER_DEV_MODE")
     if longest and context.limits.max_model_len <= longest:
         # the engine's check of the length stays on (the same tree's vllm/config.py
         # _get_and_verify_max_len)
-        _drop_unless_exported(context, decisions, "VLLM_ALLOW_LONG_MAX_MODEL_LEN")
+        decisions.drop_unless_exported("VLLM_ALLOW_LONG_MAX_MODEL_LEN")
 
 
 def _length_reason(context: Context, decisions: Decisions) -> None:
@@ -209,26 +208,13 @@ def _length_reason(context: Context, decisions: Decisions) -> None:
         decisions.explain("option", "--max-model-len", reason)
 
 
-def _drop_unless_exported(context: Context, decisions: Decisions, name: str) -> None:
-    if not context.request.environment.get(name):
-        decisions.drop("env", name)
-
-
 def _spelling(decisions: Decisions) -> None:
     # `true` is read by every parser of every version; `True` is false to some (facts: boolean
     # spellings)
-    for setting in decisions.settings():
-        if (
-            setting.kind == "env"
-            and setting.value in ("True", "False")
-            and setting.source != "environment"
-        ):
+    for each in decisions.variables():
+        if each.value in ("True", "False") and each.source != "environment":
             decisions.force_env(
-                setting.name,
-                setting.value.lower(),
-                setting.reason,
-                source=setting.source,
-                origin=setting.origin,
+                each.name, each.value.lower(), each.reason, source=each.source, origin=each.origin
             )
 
 
@@ -240,23 +226,17 @@ def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[st
     """
     if version == "1.21":
         return
-    known = facts.get("bucket_limit")
-    limits = [
-        setting
-        for setting in decisions.settings()
-        if setting.kind == "env" and setting.name.endswith("_BUCKET_LIMIT")
-    ]
+    known = facts.get("bucket_limit", "unknown")
+    limits = [each for each in decisions.variables() if each.name.endswith("_BUCKET_LIMIT")]
     exported = {each.name: each.value or "" for each in limits if each.source == "environment"}
     integers = all(value.lstrip("-").isdigit() for value in exported.values())
     if version == "1.22" and known == "false" and not integers:
         raise LaunchError("plan.limit_exported", ExitCode.USAGE, names=", ".join(sorted(exported)))
-    if asked is not None and known != "true":
-        id = "plan.limit_old" if known == "false" else "plan.limit_unknown"
-        raise LaunchError(id, ExitCode.USAGE, found=asked)
     if asked is None:
-        for each in limits:
-            if each.name not in exported:
-                decisions.drop("env", each.name)
+        for name in {each.name for each in limits} - exported.keys():
+            decisions.drop("env", name)
+    elif known != "true":
+        raise LaunchError(_NO_LIMIT.get(known, "plan.limit_unknown"), ExitCode.USAGE, found=asked)
 
 
 def knows_limit(facts: Mapping[str, str]) -> bool:
@@ -281,14 +261,13 @@ def plan_buckets(
     fills in the rest, because parts of two plans together guarantee no coverage.
     """
     request = context.request
-    own = {name for name, value in request.environment.items() if value}
-    own |= {setting.name for setting in decisions.settings() if setting.source == "profile"}
-    own = {name for name in own if _BUCKET_VARIABLE.match(name)}
+    own = _own_ranges(request, decisions)
     if own:
         decisions.warn("plan.own_buckets", names=", ".join(sorted(own)))
         return
     from gaudi_launch.buckets.bucket_file import planned
     from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
+    from gaudi_launch.buckets.optimiser.full_load import overhead_percent
 
     goal = BucketGoal(reduce=request.reduce)
     prompts, reason = _prompts(context, question, goal, cost)
@@ -296,15 +275,16 @@ def plan_buckets(
     found = planned(question, goal, cost)
     if request.max_prefill_seqs is None:
         decisions.option(PROMPTS, str(prompts), reason)
-    script = next(iter(found.comparison[1:]), None)
-    theirs = script.graphs if script is not None else 0
-    padding = found.full_load[0]
-    percent = "-" if padding is None else f"{100 * padding.overhead:.1f}"
+    theirs = next((script.graphs for script in found.comparison[1:]), 0)
+    percent = overhead_percent(found.full_load[0])
     if found.settings.get("VLLM_EXPONENTIAL_BUCKETING") == "true":
         # which reads no ranges, and builds its list itself
-        for setting in decisions.settings():
-            if setting.kind == "env" and _BUCKET_VARIABLE.match(setting.name):
+        for setting in decisions.variables():
+            if _BUCKET_VARIABLE.match(setting.name):
                 decisions.drop("env", setting.name)
+    ranges = dict(found.settings)
+    if request.padding_limit is not None:
+        ranges = {name: each for name, each in ranges.items() if not name.endswith("_LIMIT")}
 
     def settle(graphs: int) -> None:
         reason = message(
@@ -317,13 +297,19 @@ def plan_buckets(
         if request.reduce is not None:
             batch, length = request.reduce
             reason = message("plan.buckets_reduce", graphs=graphs, batch=batch, length=length)
-        for name, value in found.settings.items():
-            if not (name.endswith("_LIMIT") and request.padding_limit is not None):
-                decisions.env(name, value, reason, origin="assumed step times")
+        for name, value in ranges.items():
+            decisions.env(name, value, reason, origin="assumed step times")
 
     settle(found.buckets.graphs)
     # the number of graphs is known when the settings are set
     settle(count())
+
+
+def _own_ranges(request: Request, decisions: Decisions) -> set[str]:
+    """Return the variables of buckets that the user exported or a profile has."""
+    names = {name for name, value in request.environment.items() if value}
+    names |= {setting.name for setting in decisions.settings() if setting.source == "profile"}
+    return set(filter(_BUCKET_VARIABLE.match, names))
 
 
 def chooses_prompts(context: Context) -> bool:
@@ -369,15 +355,13 @@ def planned_limits(
     request, limits = context.request, context.limits
     pooling = pools(context.model, request.args)
     prefix = request.args.has(PREFIX_CACHING)
-    env = {
-        **exported(request.environment),
-        **{s.name: s.value or "" for s in settings if s.kind == "env"},
-    }
+    env = {**exported(request.environment), **variables_of(settings)}
     # "1" is true to the model runners and false to some bucket code: a contiguous cache covers both
     contiguous = not prefix and boolean(env.get("VLLM_CONTIGUOUS_PA", "true"))
-    prompts = request.max_prefill_seqs or (
-        limits.max_num_prefill_seqs if pooling else _settled(request, settings)
-    )
+    prompts = _settled(request, settings)
+    if pooling:
+        prompts = limits.max_num_prefill_seqs
+    prompts = request.max_prefill_seqs or prompts
     more = {"contiguous_pa": contiguous, "max_num_prefill_seqs": prompts, "prefix_caching": prefix}
     asked = as_limits({**asdict(limits), **more})
     if num_blocks is not None:
@@ -390,10 +374,10 @@ def planned_limits(
 
 def _settled(request: Request, settings: Sequence[Setting]) -> int:
     """Return the prompts of a step by the plan's settings."""
-    values = [setting.value or "" for setting in settings if setting.name == PROMPTS]
-    if request.tuning != "auto" or not values or not values[0].isdigit():
+    text = next((setting.value or "" for setting in settings if setting.name == PROMPTS), "")
+    if request.tuning != "auto" or not text.isdigit():
         return 1
-    return max(1, int(values[0]))
+    return max(1, int(text))
 
 
 def _speculates(args: EngineArgs) -> bool:
@@ -422,7 +406,7 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
     if version < release:
         decisions.warn("engines.too_old", model=profile.name, version=version, wanted=release)
     request = context.request
-    dtype = "fp8" if runs_fp8(request, context.model) else request.dtype or "bfloat16"
+    dtype = fp8_or_asked(runs_fp8(request, context.model), request)
     flags = {
         (setting.kind, setting.name) for setting in decisions.settings() if setting.source == "flag"
     }
@@ -433,13 +417,14 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
             decisions.env(name, value or "", reason, source="profile", origin=origin)
         else:
             decisions.option(name, value, reason, source="profile", origin=origin)
+    if version == "deepseek_r1":
+        return
     # of a QUANT_CONFIG that was found, the file itself determines the cache type
-    cached = decisions.get("option", "--kv-cache-dtype") is not None and request.quant_file is None
-    if cached and version != "deepseek_r1":
+    if decisions.get("option", "--kv-cache-dtype") is not None and request.quant_file is None:
         reason = message("profiles.setting", profile=profile.name)
         origin = profile.sources.get("fp8_kv_cache", profile.sources["serving"])
         decisions.option(
             "--kv-cache-dtype", profile.fp8_kv, reason, source="profile", origin=origin
         )
-    if not profile.expert_parallel and version != "deepseek_r1":
+    if not profile.expert_parallel:
         decisions.drop("option", "--enable-expert-parallel")

@@ -6,13 +6,15 @@ scripts/start_gaudi_vllm_server.sh, and deepseek_r1 scripts/quickstart/start_vll
 
 from __future__ import annotations
 
+import contextlib
 import getopt
 import itertools
+import posixpath
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning import parse
@@ -26,6 +28,7 @@ LETTERS = {
 }
 ENGINES = {"1.21": "vllm-fork@1.21", "1.22": "vllm-fork@1.22", "deepseek_r1": "deepseek_r1"}
 _SCRIPTS = {"start_vllm.sh": "deepseek_r1"}
+_Value = TypeVar("_Value")
 _ASSIGNMENT = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$", re.DOTALL)
 
 
@@ -73,8 +76,7 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
         rest.pop(0)
     rest = list(itertools.takewhile(lambda word: word not in _ENDS_COMMAND, rest))
     if script:
-        folder, _, name = script.rpartition("/")
-        folder = folder or ("/" if script.startswith("/") else ".")
+        folder, name = posixpath.dirname(script) or ".", posixpath.basename(script)
         release = release or _SCRIPTS.get(name)
     return ScriptCall(release or _tell(rest, name), tuple(rest), variables, folder)
 
@@ -86,23 +88,24 @@ def _tell(arguments: Sequence[str], script: str) -> str:
     """
     can: dict[str, dict[str, str]] = {}
     for release, letters in LETTERS.items():
-        try:
+        with contextlib.suppress(getopt.GetoptError):
             options, left = getopt.getopt(list(arguments), letters)
-        except getopt.GetoptError:
-            continue
-        if not left and not (script and release == "deepseek_r1"):
-            can[release] = dict(options)
+            if not left:
+                can[release] = dict(options)
+    if script:
+        can.pop("deepseek_r1", None)
     if not can:
         raise LaunchError("migrate.unknown", ExitCode.USAGE, found=" ".join(arguments)[:200])
-    if "deepseek_r1" in can and len(can) > 1:
+    first = next(iter(can))
+    if "deepseek_r1" in can:
         # the options of start_vllm.sh are also options of the other scripts; its models differ
         folder = can["deepseek_r1"].get("-w", "").lower()
         if "deepseek" in folder and "distill" not in folder:
             return "deepseek_r1"
-        return next(iter(can))
+        return first
     if {"1.21", "1.22"} <= set(can) and _counts_cards(can["1.22"].get("-t", "")):
         return "1.22"
-    return next(iter(can))
+    return first
 
 
 def _counts_cards(word: str) -> bool:
@@ -132,9 +135,7 @@ def request_of(
         raise LaunchError("migrate.only_help", ExitCode.USAGE)
     if "-w" not in given and call.release != "deepseek_r1":
         raise LaunchError("migrate.no_model", ExitCode.USAGE, release=call.release)
-    fields = {"1.21": _fields_1_21, "1.22": _fields_1_22, "deepseek_r1": _fields_deepseek}[
-        call.release
-    ](given)
+    fields = _FIELDS[call.release](given)
     model = given.get("-w") or "/data/hf_models/DeepSeek-R1-Gaudi"
     return Request(
         model=model,
@@ -158,14 +159,12 @@ def _fields_1_21(given: Mapping[str, str]) -> dict[str, Any]:
         "input_range": ranges.input,
         "output_range": ranges.output,
         "open_ranges": ranges.open,
-        "max_num_batched_tokens": _optional(given, "-t"),
-        "max_model_len": _optional(given, "-l"),
-        "max_num_seqs": _optional(given, "-b"),
-        "scheduler_steps": _optional(given, "-e"),
+        "max_num_batched_tokens": _optional(given, "-t", parse.number),
+        "max_model_len": _optional(given, "-l", parse.number),
+        "max_num_seqs": _optional(given, "-b", parse.number),
+        "scheduler_steps": _optional(given, "-e", parse.number),
         "cache_dir": given.get("-c") or None,
-        "reduce": parse.reduce(given["-r"], one_is_both=True, short=False)
-        if "-r" in given
-        else None,
+        "reduce": _optional(given, "-r", _reduce),
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
         "no_zero_padding": "-z" in given,
@@ -174,30 +173,30 @@ def _fields_1_21(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _fields_1_22(given: Mapping[str, str]) -> dict[str, Any]:
-    address = given.get("-a")
     # the manual's "-p ''" (no limit) leaves the option without its value; the engine's "no limit"
     # is -b
-    prefill = _optional(given, "-p" if given.get("-p", "1") else "-b")
-    if prefill is None and "-p" in given:
-        prefill = 128
-    host, port = (address.split(":", 1)[0], address.rsplit(":", 1)[-1]) if address else (None, None)
+    prefill = None
+    if given.get("-p"):
+        prefill = parse.number("-p", given["-p"])
+    elif "-p" in given:
+        prefill = _optional(given, "-b", parse.number) or 128
+    address = given.get("-a", "")
+    port = None
+    if port_text := address.rsplit(":", 1)[-1]:
+        port = parse.port("-a", port_text)
     return {
         "cards": parse.number("-t", given.get("-t", "1"), 1, 64),
         "modules": _modules(given.get("-m")),
-        "host": host or None,
-        "port": parse.port("-a", port) if port else None,
+        "host": address.split(":", 1)[0] or None,
+        "port": port,
         "dtype": given.get("-d"),
         "quant_config": given.get("-q") or None,
-        "max_model_len": _optional(given, "-x"),
+        "max_model_len": _optional(given, "-x", parse.number),
         "max_prefill_seqs": prefill,
-        "max_num_seqs": _optional(given, "-b"),
-        "max_capture_len": _optional(given, "-g"),
-        "memory_utilization": parse.fraction("-u", given["-u"], 0.01, 1.0)
-        if "-u" in given
-        else None,
-        "padding_limit": parse.fraction("-l", given["-l"], 0.0, 0.5, strict=True)
-        if "-l" in given
-        else None,
+        "max_num_seqs": _optional(given, "-b", parse.number),
+        "max_capture_len": _optional(given, "-g", parse.number),
+        "memory_utilization": _optional(given, "-u", _share),
+        "padding_limit": _optional(given, "-l", _limit),
         "cache_dir": given.get("-c") or None,
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
@@ -209,19 +208,37 @@ def _fields_deepseek(given: Mapping[str, str]) -> dict[str, Any]:
     return {
         "host": given.get("-u"),
         "port": _optional(given, "-p", parse.port),
-        "max_model_len": _optional(given, "-l"),
-        "max_num_seqs": _optional(given, "-b"),
-        "max_prefill_seqs": _optional(given, "-m"),
+        "max_model_len": _optional(given, "-l", parse.number),
+        "max_num_seqs": _optional(given, "-b", parse.number),
+        "max_prefill_seqs": _optional(given, "-m", parse.number),
         "cache_dir": given.get("-c"),
         "skip_warmup": "-s" in given,
         "inc_fp8": "-q" in given,
     }
 
 
-def _optional(given: Mapping[str, str], flag: str, read: Any = parse.number) -> int | None:
+_FIELDS = {"1.21": _fields_1_21, "1.22": _fields_1_22, "deepseek_r1": _fields_deepseek}
+
+
+def _optional(
+    given: Mapping[str, str], flag: str, read: Callable[[str, str], _Value]
+) -> _Value | None:
+    """Return an option's value as ``read`` reads it; None where it is not given."""
     if flag not in given:
         return None
-    return int(read(flag, given[flag]))
+    return read(flag, given[flag])
+
+
+def _reduce(flag: str, text: str) -> tuple[int, int]:
+    return parse.reduce(text, one_is_both=True, short=False)
+
+
+def _share(flag: str, text: str) -> str:
+    return parse.fraction(flag, text, 0.01, 1.0)
+
+
+def _limit(flag: str, text: str) -> str:
+    return parse.fraction(flag, text, 0.0, 0.5, strict=True)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -235,6 +252,6 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _modules(text: str | None) -> tuple[int, ...] | None:
-    if text in (None, "", "None"):
+    if not text or text == "None":
         return None
-    return parse_modules(text or "")
+    return parse_modules(text)

@@ -156,12 +156,10 @@ def question(context: Context, contiguous: bool, physical: int | None) -> Covera
 
 def as_settled(context: Context, settings: Sequence[Setting]) -> Context:
     """Return ``context`` with the prompts per step of these settings."""
-    values = [setting.value or "" for setting in settings if setting.name == PREFILL]
-    if not values or not values[0].isdigit():
+    text = next((setting.value or "" for setting in settings if setting.name == PREFILL), "")
+    if not text.isdigit():
         return context
-    return replace(
-        context, limits=replace(context.limits, max_num_prefill_seqs=max(1, int(values[0])))
-    )
+    return replace(context, limits=replace(context.limits, max_num_prefill_seqs=max(1, int(text))))
 
 
 def chooses_prompts(context: Context) -> bool:
@@ -209,6 +207,7 @@ def choose(
         return StrategyChoice("exp", message("gaudi.hybrid_buckets"))
     from gaudi_launch.buckets.bucket_file import planned
     from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
+    from gaudi_launch.buckets.optimiser.full_load import overhead_percent
 
     found = planned(
         question(context, contiguous, physical),
@@ -227,10 +226,9 @@ def choose(
     if contiguous or not request.files_dir or best is not found.comparison[0]:
         # the highest bucket must be the real number of blocks, which only the engine knows
         best = min(found.comparison[1:], key=weight)
-        id = "gaudi.buckets_best" if request.files_dir else "gaudi.buckets_alone"
-        id = "gaudi.buckets_contiguous" if contiguous else id
+        id = _why_strategy(contiguous, request.files_dir)
         return StrategyChoice(STRATEGIES[best.name], message(id, graphs=best.graphs))
-    percents = ["-" if each is None else f"{100 * each.overhead:.1f}" for each in found.full_load]
+    percents = [overhead_percent(each) for each in found.full_load]
     others = zip(found.comparison[1:], percents[1:], strict=True)
     theirs = ", ".join(
         f"{STRATEGIES[other.name]} {other.graphs} ({percent} %)" for other, percent in others
@@ -249,6 +247,15 @@ def choose(
             requests=context.limits.max_num_seqs,
         )
     return StrategyChoice("file", reason, found.file)
+
+
+def _why_strategy(contiguous: bool, files_dir: str | None) -> str:
+    """Return the id of the reason for a strategy of the engine instead of a file."""
+    if contiguous:
+        return "gaudi.buckets_contiguous"
+    if files_dir:
+        return "gaudi.buckets_best"
+    return "gaudi.buckets_alone"
 
 
 def arguments(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gaudi_launch.buckets.engine_env import boolean
 from gaudi_launch.engines.generation import is_gaudi2
 from gaudi_launch.engines.upstream_tasks import (
     CHAT,
@@ -47,22 +48,18 @@ _NO_SHAPES = ("qwen3_5", "kimi_k25", "gemma4")
 _LONG = 32768
 _CONTIGUOUS_OFF = "--no-enable-prefix-caching"
 _COMPACT_GDN = "vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/v1/worker/hpu_model_runner.py:1393"
+_FOUND_SOURCES: Mapping[str, Source] = {"profile": "profile"}
 _SPECULATION = ("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens")
-
-
-def is_true(text: str) -> bool:
-    """Return a boolean as the plugin reads it (extension/config.py)."""
-    return text.lower() in ("true", "t", "1", "yes", "y", "on")
 
 
 def is_contiguous(settings: Sequence[Setting]) -> bool:
     """Return True if these settings turn contiguous paged attention on."""
-    return any(s.name == _CONTIGUOUS and is_true(s.value or "") for s in settings)
+    return any(s.name == _CONTIGUOUS and boolean(s.value or "") for s in settings)
 
 
 def turns_prefixes_off(request: Request) -> bool:
     """Return True if the user gave contiguous paged attention or no prefix caching."""
-    return is_true(request.environment.get(_CONTIGUOUS, "")) or request.args.has(_CONTIGUOUS_OFF)
+    return boolean(request.environment.get(_CONTIGUOUS, "")) or request.args.has(_CONTIGUOUS_OFF)
 
 
 def needs_quant_file(request: Request, model: Model) -> bool:
@@ -76,7 +73,7 @@ def needs_quant_file(request: Request, model: Model) -> bool:
 
 def check(request: Request, model: Model) -> None:
     """Raise LaunchError for incompatible options, or options that the weights forbid."""
-    contiguous = is_true(request.environment.get(_CONTIGUOUS, ""))
+    contiguous = boolean(request.environment.get(_CONTIGUOUS, ""))
     if contiguous and request.args.has("--enable-prefix-caching"):
         raise LaunchError("gaudi.contiguous", ExitCode.USAGE, other="--enable-prefix-caching")
     if request.dtype is not None and request.dtype not in _DTYPES:
@@ -98,10 +95,9 @@ def check(request: Request, model: Model) -> None:
 def address(context: Context, decisions: Decisions) -> None:
     """Propose the address to listen on, and the model's name in requests."""
     request = context.request
-    _add(decisions, "--host", ("-u", request.host), ("127.0.0.1", "gaudi.host"))
-    _add(decisions, "--port", ("-p", request.port), (30001, "gaudi.port"))
-    if request.served_name:
-        _add(decisions, "--served-model-name", ("--served-name", request.served_name), (None, ""))
+    decisions.option_or("--host", ("-u", request.host), ("127.0.0.1", message("gaudi.host")))
+    decisions.option_or("--port", ("-p", request.port), (30001, message("gaudi.port")))
+    decisions.option_of("--served-name", "--served-model-name", request.served_name or None)
     model = context.model
     if request.trust_remote_code and model.remote_code is not False:
         decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
@@ -116,11 +112,10 @@ def lengths(context: Context, decisions: Decisions) -> None:
     plugin reports as 0 (platform.py get_device_total_memory).
     """
     request, limits = context.request, context.limits
-    _add(
-        decisions,
+    decisions.option_or(
         "--max-model-len",
         ("-l", request.max_model_len),
-        (limits.max_model_len, "gaudi.length"),
+        (limits.max_model_len, message("gaudi.length")),
     )
     if is_of_ranges(request, limits.max_model_len):
         decisions.explain("option", "--max-model-len", message("plan.length_of_ranges"))
@@ -128,17 +123,21 @@ def lengths(context: Context, decisions: Decisions) -> None:
     if asked is not None and asked != limits.max_model_len:
         reason = message("gaudi.whole_blocks", asked=asked)
         decisions.option("--max-model-len", str(limits.max_model_len), reason, source="flag")
-    _add(
-        decisions,
+    decisions.option_or(
         "--max-num-seqs",
         ("-b", request.max_num_seqs),
-        (limits.max_num_seqs, "gaudi.seqs"),
-        _PLATFORM,
+        (limits.max_num_seqs, message("gaudi.seqs")),
+        origin=_PLATFORM,
     )
-    origin, tokens = _AT + ".cd/server/settings_vllm.csv", limits.max_num_batched_tokens
-    asked, pooling = request.max_num_batched_tokens, task_of(context.model, request.args) != CHAT
-    why = "gaudi.whole_texts" if pooling else "gaudi.tokens"
-    _add(decisions, "--max-num-batched-tokens", ("-t", asked), (tokens, why), origin)
+    why = message("gaudi.tokens")
+    if task_of(context.model, request.args) != CHAT:
+        why = message("gaudi.whole_texts")
+    decisions.option_or(
+        "--max-num-batched-tokens",
+        ("-t", request.max_num_batched_tokens),
+        (limits.max_num_batched_tokens, why),
+        origin=_AT + ".cd/server/settings_vllm.csv",
+    )
     decisions.option(
         "--block-size",
         str(limits.block_size),
@@ -151,21 +150,20 @@ def lengths(context: Context, decisions: Decisions) -> None:
 def cards(context: Context, decisions: Decisions) -> None:
     """Propose the chosen cards, one process each."""
     request, modules = context.request, context.placement.modules
-    flag = request.modules is not None
+    source: Source = "computed"
+    placed = reason = message("plan.placement")
+    if request.modules is not None:
+        source, reason = "flag", message("plan.flag", flag="-m")
     decisions.force_env(
         "HABANA_VISIBLE_MODULES",
         ",".join(str(module) for module in modules),
-        message("plan.flag", flag="-m") if flag else message("plan.placement"),
-        source="flag" if flag else "computed",
+        reason,
+        source=source,
         origin=_PLATFORM,
     )
-    _add(
-        decisions, "--tensor-parallel-size", ("-n", request.cards), (len(modules), "plan.placement")
-    )
-    if request.cards is not None and request.cards != len(modules):
-        decisions.option(
-            "--tensor-parallel-size", str(len(modules)), message("plan.placement"), source="flag"
-        )
+    decisions.option_or("--tensor-parallel-size", ("-n", request.cards), (len(modules), placed))
+    if request.cards not in (None, len(modules)):
+        decisions.option("--tensor-parallel-size", str(len(modules)), placed, source="flag")
     if len(modules) > 1:
         reason = message("gaudi.processes")
         decisions.option("--distributed-executor-backend", "mp", reason, origin=_VARIABLES)
@@ -211,14 +209,16 @@ def types(context: Context, decisions: Decisions) -> None:
     request, model = context.request, context.model
     if request.dtype == "float16":
         decisions.warn("gaudi.float16")
-    asked = "bfloat16" if request.dtype == "bfloat16" else None
-    _add(decisions, "--dtype", ("-d", asked), ("bfloat16", "gaudi.bfloat16"), _PLATFORM)
-    quantised = request.dtype if kernels_of(request.dtype) else model.quantization
-    if kernels := kernels_of(quantised):
+    decisions.option("--dtype", "bfloat16", message("gaudi.bfloat16"), origin=_PLATFORM)
+    if request.dtype == "bfloat16":
+        decisions.option_of("-d", "--dtype", "bfloat16", origin=_PLATFORM)
+    quantised = (request.dtype, model.quantization)
+    found = next((each for each in quantised if kernels_of(each)), None)
+    if found is not None:
         decisions.option(
             "--quantization",
-            kernels,
-            message("gaudi.hpu_kernels", found=quantised),
+            kernels_of(found),
+            message("gaudi.hpu_kernels", found=found),
             origin=_PLATFORM,
         )
     measured = needs_quant_file(request, model)
@@ -248,20 +248,21 @@ def _measured(context: Context, decisions: Decisions) -> None:
     request, found = context.request, context.request.quant_file
     exported = request.environment.get("QUANT_CONFIG")
     if request.quant_config:
-        reason = message("plan.flag", flag="--quant-config")
-        decisions.env("QUANT_CONFIG", request.quant_config, reason, source="flag", origin=docs)
+        decisions.switch_of(
+            "--quant-config", "QUANT_CONFIG", request.quant_config, given=True, origin=docs
+        )
     elif exported:
         decisions.env("QUANT_CONFIG", exported, message("plan.exported"), origin=docs)
     elif found is not None:
-        source: Source = "profile" if found.origin == "profile" else "computed"
         reason = message(f"quant.found_{found.origin}")
+        source = _FOUND_SOURCES.get(found.origin, "computed")
         decisions.env("QUANT_CONFIG", found.path, reason, source=source, origin=found.path)
     decisions.option("--quantization", "inc", message("gaudi.inc"), origin=docs)
     # platform.py check_and_update_config loads the weights on the CPU wherever INC is on
     check_host_memory(context, decisions)
-    cache, why = (
-        (found.kv_dtype, "quant.kv_dtype") if found is not None else ("fp8_inc", "gaudi.fp8_cache")
-    )
+    cache, why = "fp8_inc", "gaudi.fp8_cache"
+    if found is not None:
+        cache, why = found.kv_dtype, "quant.kv_dtype"
     decisions.option("--kv-cache-dtype", cache, message(why), origin=docs)
     if decisions.get("env", "PT_HPU_LAZY_MODE") != "1":
         scales = message("gaudi.scales")
@@ -280,8 +281,9 @@ def cache_arguments(model: Model) -> tuple[str, ...]:
     stored = model.config.get("quantization_config")
     if not isinstance(stored, Mapping):
         return ()
-    scaled = stored.get("kv_cache_scheme") or stored.get("kv_cache_quant_algo") == "FP8"
-    return ("--kv-cache-dtype", "fp8_inc") if scaled else ()
+    if stored.get("kv_cache_scheme") or stored.get("kv_cache_quant_algo") == "FP8":
+        return ("--kv-cache-dtype", "fp8_inc")
+    return ()
 
 
 def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> None:
@@ -296,9 +298,7 @@ def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> No
         share = gaudi_memory.utilization(beside, need)
         reason = _share_reason(beside * (1 - share), need)
     decisions.option("--gpu-memory-utilization", f"{share:g}", reason, origin=gaudi_memory.ORIGIN)
-    if asked is not None:
-        flag = message("plan.flag", flag="--memory-utilization")
-        decisions.option("--gpu-memory-utilization", asked, flag, source="flag", origin=_WORKER)
+    decisions.option_of("--memory-utilization", "--gpu-memory-utilization", asked, origin=_WORKER)
     decisions.env(
         "VLLM_GRAPH_RESERVED_MEM", "0.1", message("gaudi.reserved"), source="engine", origin=_WORKER
     )
@@ -309,9 +309,9 @@ def _share_reason(left: float, need: gaudi_memory.Need) -> Message:
     free, needed = f"{max(0.0, left):.1f}", f"{need.free_gib:.1f}"
     if left < need.free_gib - 0.05:
         return message("gaudi.utilization_least", free=free, needed=needed)
-    return message(
-        "gaudi.utilization_known" if need.known else "gaudi.utilization_assumed", free=needed
-    )
+    if need.known:
+        return message("gaudi.utilization_known", free=needed)
+    return message("gaudi.utilization_assumed", free=needed)
 
 
 def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: int) -> None:
@@ -359,9 +359,11 @@ def attention(context: Context, decisions: Decisions, task: str, *, compact_gdn:
             origin=_AT + "tests/full_tests",
         )
         return
-    reason = message("gaudi.no_prefix" if off else "gaudi.prefix")
-    decisions.env(_CONTIGUOUS, "true" if off else "false", reason, origin=_PLATFORM)
-    if is_true(decisions.get("env", _CONTIGUOUS) or ""):
+    if off:
+        decisions.env(_CONTIGUOUS, "true", message("gaudi.no_prefix"), origin=_PLATFORM)
+    else:
+        decisions.env(_CONTIGUOUS, "false", message("gaudi.prefix"), origin=_PLATFORM)
+    if boolean(decisions.get("env", _CONTIGUOUS) or ""):
         decisions.env(
             "VLLM_DEFRAG",
             "true",
@@ -377,15 +379,13 @@ def attention(context: Context, decisions: Decisions, task: str, *, compact_gdn:
 def experts(context: Context, decisions: Decisions) -> None:
     """Propose expert parallelism over the cards; on one card it does nothing."""
     model = context.model
-    if model.moe and len(context.placement.modules) > 1:
+    if len(context.placement.modules) < 2:
+        return
+    if model.moe:
         reason = message("plan.moe", experts=model.experts or "?")
-        decisions.option(
-            "--enable-expert-parallel",
-            None,
-            reason,
-            origin=_AT + "tests/full_tests/model_cards/Qwen3-30B-A3B.yaml",
-        )
-    elif model.moe is None and model.name and len(context.placement.modules) > 1:
+        origin = _AT + "tests/full_tests/model_cards/Qwen3-30B-A3B.yaml"
+        decisions.option("--enable-expert-parallel", None, reason, origin=origin)
+    elif model.moe is None and model.name:
         decisions.warn("plan.moe_unknown", model=model.name)
 
 
@@ -446,31 +446,8 @@ def switches(context: Context, decisions: Decisions) -> None:
         (request.profile, "VLLM_PROFILER_ENABLED", "true", "-f"),
         (request.no_fused_sdpa, "VLLM_PROMPT_USE_FUSEDSDPA", "false", "-a"),
     ):
-        if asked:
-            decisions.env(
-                name, value, message("plan.flag", flag=flag), source="flag", origin=_VARIABLES
-            )
+        decisions.switch_of(flag, name, value, given=asked, origin=_VARIABLES)
     text = request.environment.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "")
     kinds = ("llava", "qwen", "roberta", "xlm-roberta")
-    if is_true(text) and (context.model.model_type or "").startswith(kinds):
+    if boolean(text) and (context.model.model_type or "").startswith(kinds):
         decisions.warn("gaudi.tensor_cache")
-
-
-def _add(
-    decisions: Decisions,
-    option: str,
-    given: tuple[str, object],
-    default: tuple[object, str],
-    origin: str = "",
-) -> None:
-    """Propose an option: the user's value, else our default with its reason.
-
-    ``given`` is a flag and its value, ``default`` a value and the id of its reason.
-    """
-    (flag, value), (usual, why) = given, default
-    if value is not None:
-        decisions.option(
-            option, str(value), message("plan.flag", flag=flag), source="flag", origin=origin
-        )
-    else:
-        decisions.option(option, str(usual), message(why), origin=origin)
