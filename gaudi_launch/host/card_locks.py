@@ -29,11 +29,12 @@ def lock_folders(root: Path) -> tuple[Path, ...]:
 
 def user_name(number: int | None = None) -> str:
     """Return this user's name, or that of a number; the number where it has no name."""
-    wanted = os.getuid() if number is None else number
+    if number is None:
+        number = os.getuid()
     try:
-        return pwd.getpwuid(wanted).pw_name
+        return pwd.getpwuid(number).pw_name
     except KeyError:
-        return str(wanted)
+        return str(number)
 
 
 def lock_name(module: int) -> str:
@@ -75,10 +76,9 @@ def _locked(root: Path, name: re.Pattern[str]) -> Iterator[tuple[re.Match[str], 
             names = sorted(entry.name for entry in folder.iterdir())
         except OSError:
             continue
-        for each in names:
-            match = name.match(each)
-            content = _content_of_locked(folder / each) if match is not None else None
-            if match is not None and content is not None:
+        for match in filter(None, map(name.match, names)):
+            content = _content_of_locked(folder / match.string)
+            if content is not None:
                 yield match, content
 
 

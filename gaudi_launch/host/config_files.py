@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable
 
 from gaudi_launch.host.accelerators import VENDOR
 from gaudi_launch.host.cpus import format_cpus
-from gaudi_launch.host.files import Files, first_line, numbered
+from gaudi_launch.host.files import Files, captured, content, first_line, numbered
 from gaudi_launch.host.sysfs import read_meminfo
 
 CPU = "sys/devices/system/cpu"
@@ -38,16 +39,17 @@ def cpufreq(files: Files) -> tuple[dict[str, str], dict[str, str]]:
 
     The result is empty where BIOS or hypervisor owns the frequency.
     """
-    found: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
+    return _cpus_by(files, "scaling_governor"), _cpus_by(files, "scaling_driver")
+
+
+def _cpus_by(files: Files, attribute: str) -> dict[str, str]:
+    """Return the CPUs by the value of a cpufreq attribute."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
     for cpu, name in numbered(files.names(CPU), "cpu"):
-        for words, attribute in zip(found, ("scaling_governor", "scaling_driver"), strict=True):
-            word = first_line(files, f"{CPU}/{name}/cpufreq/{attribute}")
-            if word:
-                words.setdefault(word, []).append(cpu)
-    governors, drivers = (
-        {word: format_cpus(c) for word, c in sorted(words.items())} for words in found
-    )
-    return governors, drivers
+        value = first_line(files, f"{CPU}/{name}/cpufreq/{attribute}")
+        if value:
+            found[value].append(cpu)
+    return {value: format_cpus(cpus) for value, cpus in sorted(found.items())}
 
 
 def idle_states(files: Files) -> dict[str, str]:
@@ -98,32 +100,41 @@ def grub(files: Files) -> tuple[str, ...] | None:
 
 def bracketed(text: str | None) -> str | None:
     """Return the selected value of a sysfs list: ``always [madvise] never``."""
-    match = re.search(r"\[(\w+)\]", text or "")
-    return match[1] if match else None
+    return captured(r"\[(\w+)\]", text or "")
 
 
 def limit(files: Files, name: str) -> str | None:
     """Return the soft limit: a number or ``unlimited``."""
-    match = re.search(rf"^{name}\s+(\S+)", files.text("proc/self/limits") or "", re.M)
-    return match[1] if match else None
+    return captured(rf"(?m)^{name}\s+(\S+)", content(files, "proc/self/limits"))
+
+
+def mounts(files: Files) -> str:
+    """Return the mount table, "" if it cannot be read."""
+    return content(files, "proc/mounts") or content(files, "proc/self/mounts")
+
+
+_SHM = re.compile(r"(?m)^\S+\s+/dev/shm\s+(?:tmpfs|ramfs)\s+(\S+)")
+
+
+_SIZE = re.compile(r"(?:^|,)size=(\d+)([kmg%]?)")
 
 
 def shm_mib(files: Files) -> int | None:
     """Return the size of /dev/shm from its mount options."""
-    for line in (files.text("proc/mounts") or files.text("proc/self/mounts") or "").splitlines():
-        words = line.split()
-        if len(words) >= 4 and words[1] == "/dev/shm" and words[2] in ("tmpfs", "ramfs"):
-            match = re.search(r"(?:^|,)size=(\d+)([kmg%]?)", words[3])
-            total = read_meminfo(files.text("proc/meminfo") or "").get("MemTotal")
-            if match is None:
-                return None if total is None else total // 2048
-            size = int(match[1])
-            if match[2] == "%":
-                if total is None:
-                    return None
-                return total * size // 100 // 1024
-            return {"": size >> 20, "k": size >> 10, "m": size, "g": size << 10}[match[2]]
-    return None
+    options = captured(_SHM, mounts(files))
+    if options is None:
+        return None
+    # without a size it is half of the memory (tmpfs(5))
+    size, unit = _SIZE.findall(f"{options},size=50%")[0]
+    if unit != "%":
+        return int(size) * _BYTES[unit] >> 20
+    total = read_meminfo(content(files, "proc/meminfo")).get("MemTotal")
+    if total is None:
+        return None
+    return total * int(size) // 100 // 1024
+
+
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def modules(files: Files) -> tuple[str, ...] | None:
@@ -131,7 +142,7 @@ def modules(files: Files) -> tuple[str, ...] | None:
     text = files.text("proc/modules")
     if text is None:
         return None
-    names = (line.split()[0] for line in text.splitlines() if line.split())
+    names = re.findall(r"(?m)^\s*(\S+)", text)
     return tuple(sorted(n for n in names if n.startswith(_MODULES[0]) or n in _MODULES))
 
 
@@ -158,12 +169,10 @@ def packages(files: Files) -> dict[str, str]:
     The database of rpm cannot be read as text.
     """
     found: dict[str, str] = {}
-    for block in (files.text("var/lib/dpkg/status") or "").split("\n\n"):
+    for block in content(files, "var/lib/dpkg/status").split("\n\n"):
         if not block.startswith("Package: habana"):
             continue
-        words = dict(
-            line.split(": ", 1) for line in block.splitlines() if re.match(r"[A-Z]\S*: ", line)
-        )
+        words = dict(re.findall(r"(?m)^([A-Z]\S*): (.*)$", block))
         if words.get("Status", "").endswith(" installed") and "Version" in words:
             found[words["Package"]] = words["Version"]
     return found
@@ -188,21 +197,21 @@ def device_nodes(files: Files) -> list[str]:
 
     The old /dev/hl* where there are no new ones.
     """
-    nodes = [f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel")]
-    nodes += [
-        f"dev/accel/{name}" for _, name in numbered(files.names("dev/accel"), "accel_controlD")
+    nodes = [
+        f"dev/accel/{name}"
+        for stem in ("accel", "accel_controlD")
+        for _, name in numbered(files.names("dev/accel"), stem)
     ]
     return nodes or [f"dev/{name}" for _, name in numbered(files.names("dev"), "hl")]
 
 
-def programs(files: Files, find: Callable[[str], str | None] | None) -> dict[str, str]:
+def programs(files: Files, find: Callable[[str], str | None]) -> dict[str, str]:
     """Return the paths of the programs that checks look for, by name."""
     found: dict[str, str] = {}
     for name in _PROGRAMS:
-        inside = next(
-            (f"/{f}/{name}" for f in _PROGRAM_FOLDERS if files.exists(f"{f}/{name}")), None
-        )
-        path = (find(name) if find else None) or inside
+        places = (f"{folder}/{name}" for folder in _PROGRAM_FOLDERS)
+        paths = [find(name), *(f"/{place}" for place in places if files.exists(place))]
+        path = next(filter(None, paths), None)
         if path:
             found[name] = path
     return found
@@ -226,12 +235,12 @@ def docker_runtimes(files: Files) -> tuple[dict[str, str] | None, str | None]:
 def library(files: Files, folders: tuple[str, ...], stem: str) -> str | None:
     """Return the library with the longest (most exact) version in its name."""
     found = [
-        f"/{f}/{n}"
-        for f in folders
-        for n in files.names(f)
-        if n == stem or n.startswith(f"{stem}.")
+        f"/{folder}/{name}"
+        for folder in folders
+        for name in files.names(folder)
+        if f"{name}.".startswith(f"{stem}.")
     ]
-    return max(found, key=len) if found else None
+    return max(found, key=len, default=None)
 
 
 def listening(files: Files) -> tuple[int, ...] | None:
@@ -239,11 +248,8 @@ def listening(files: Files) -> tuple[int, ...] | None:
 
     Return None when the kernel's tables cannot be read.
     """
-    texts = [
-        text
-        for text in (files.text(f"proc/net/{name}") for name in ("tcp", "tcp6"))
-        if text is not None
-    ]
+    tables = [files.text("proc/net/tcp"), files.text("proc/net/tcp6")]
+    texts = [text for text in tables if text is not None]
     if not texts:
         return None
     # "  0: 0100007F:1F90 00000000:0000 0A": local address and port in hexadecimal, state 0A listens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 
@@ -15,14 +16,16 @@ def parse_cpus(text: str) -> tuple[int, ...]:
     """
     numbers: set[int] = set()
     for part in text.replace(" ", ",").split(","):
-        first, dash, last = part.strip().partition("-")
-        if not (first.isascii() and first.isdigit()):
+        match = _PART.fullmatch(part.strip())
+        if match is None:
             continue
-        if not dash:
-            numbers.add(int(first))
-        elif last.isascii() and last.isdigit() and int(last) - int(first) < 100_000:
-            numbers.update(range(int(first), int(last) + 1))
+        first, last = int(match["first"]), int(match["last"] or match["first"])
+        if last - first < 100_000:
+            numbers.update(range(first, last + 1))
     return tuple(sorted(numbers))
+
+
+_PART = re.compile(r"(?P<first>[0-9]+)(?:-(?P<last>[0-9]+))?")
 
 
 def format_cpus(cpus: Iterable[int]) -> str:
@@ -31,15 +34,17 @@ def format_cpus(cpus: Iterable[int]) -> str:
     >>> format_cpus([0, 1, 2, 8])
     '0-2,8'
     """
-    parts: list[str] = []
-    start = last = None
+    runs: list[list[int]] = []
     for cpu in sorted(set(cpus)):
-        if last is not None and cpu == last + 1:
-            last = cpu
-            continue
-        if start is not None and last is not None:
-            parts.append(str(start) if start == last else f"{start}-{last}")
-        start = last = cpu
-    if start is not None and last is not None:
-        parts.append(str(start) if start == last else f"{start}-{last}")
-    return ",".join(parts)
+        if runs and cpu == runs[-1][-1] + 1:
+            runs[-1].append(cpu)
+        else:
+            runs.append([cpu])
+    return ",".join(map(_run, runs))
+
+
+def _run(cpus: list[int]) -> str:
+    """Return neighbouring CPUs as ``first-last``, a single one as its number."""
+    if len(cpus) == 1:
+        return str(cpus[0])
+    return f"{cpus[0]}-{cpus[-1]}"

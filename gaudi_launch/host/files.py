@@ -7,6 +7,7 @@ one.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -37,12 +38,25 @@ class Files(Protocol):
         """Return True when the folder exists but may not be searched."""
 
 
+def content(files: Files, path: str) -> str:
+    """Return the content of a regular file, "" if it cannot be read."""
+    return files.text(path) or ""
+
+
+def captured(pattern: str | re.Pattern[str], text: str) -> str | None:
+    """Return the first group of the first match in a text; None without a match."""
+    match = re.search(pattern, text)
+    if match is None:
+        return None
+    return match[1]
+
+
 def first_line(files: Files, path: str) -> str | None:
     """Return the first line of a file, fit to be shown; None if unreadable or empty."""
-    text = (files.text(path) or "").strip()
-    if not text:
+    lines = content(files, path).strip().splitlines()
+    if not lines:
         return None
-    return printable(text.splitlines()[0].strip()) or None
+    return printable(lines[0].strip()) or None
 
 
 def printable(text: str) -> str:
@@ -84,9 +98,9 @@ def small_number(text: str | None) -> int | None:
 def numbered(names: Iterable[str], stem: str) -> list[tuple[int, str]]:
     """Return the names of ``stem`` plus a number, in order: ``cpu10`` after ``cpu9``."""
     found = (
-        (whole_number(name.removeprefix(stem)), name) for name in names if name.startswith(stem)
+        (natural_number(name.removeprefix(stem)), name) for name in names if name.startswith(stem)
     )
-    return sorted((number, name) for number, name in found if number is not None and number >= 0)
+    return sorted((number, name) for number, name in found if number is not None)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
-from gaudi_launch.host.files import natural_number, small_number
+from gaudi_launch.host.files import captured, natural_number, small_number
 from gaudi_launch.host.hl_smi import Ask, HlSmi
 from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Process, Table
 from gaudi_launch.host.merge import Cards
-from gaudi_launch.host.sysfs import BUS
+from gaudi_launch.host.sysfs import bus_address
 
 _Row = TypeVar("_Row")
 
@@ -35,10 +35,12 @@ _LOG_WORDS = {
     "Product Name": "product",
     "Serial Number": "serial",
     "Module status": "status",
-    "Firmware [SPI] Version": "firmware",
     "Link Speed Current": "pcie_speed",
     "Link Speed Max": "pcie_max_speed",
 }
+
+
+_LOG_WIDTHS = {"Link Width Current": "pcie_width", "Link Width Max": "pcie_max_width"}
 
 
 def fill(
@@ -88,7 +90,7 @@ def _fill_from_table(cards: Cards, table: Table) -> tuple[Process, ...]:
     ours: dict[int, int] = {}
     for row in table.rows:
         facts = cards.find(row.index, row.bus)
-        ours[row.index] = facts.get("index") if facts.get("index") is not None else row.index
+        ours[row.index] = facts.get("index", row.index)
         cards.put(facts, "index", row.index, source)
         cards.put(facts, "bus", row.bus, source)
         facts.put("product", row.product, source)
@@ -108,7 +110,7 @@ def _fill_from_rows(cards: Cards, rows: Iterable[Mapping[str, str]]) -> None:
     source = "hl-smi -Q"
     for row in rows:
         index, module = small_number(row.get("index")), small_number(row.get("module_id"))
-        bus = _bus(row.get("bus_id"))
+        bus = bus_address(row.get("bus_id"))
         facts = cards.find(index, bus)
         cards.put(facts, "index", index, source)
         cards.put(facts, "module", module, source)
@@ -124,20 +126,17 @@ def _fill_from_rows(cards: Cards, rows: Iterable[Mapping[str, str]]) -> None:
 def _fill_from_log(cards: Cards, log: Iterable[LogCard]) -> None:
     source = "hl-smi -L"
     for row in log:
-        bus = _bus(row.facts.get("Bus Id"))
+        bus = bus_address(row.facts.get("Bus Id"))
         facts = cards.find(row.index, bus)
         cards.put(facts, "index", row.index, source)
         cards.put(facts, "bus", bus, source)
         cards.put(facts, "module", small_number(row.facts.get("Module ID")), source)
+        facts.put("firmware", _firmware(row.facts.get("Firmware [SPI] Version")), source)
         for name, field in _LOG_WORDS.items():
-            text = row.facts.get(name)
-            facts.put(field, _firmware(text) if field == "firmware" else text, source)
-        for name, field in (("Current", "pcie_width"), ("Max", "pcie_max_width")):
-            facts.put(
-                field,
-                small_number(row.facts.get(f"Link Width {name}", "").removeprefix("x")),
-                source,
-            )
+            facts.put(field, row.facts.get(name), source)
+        for name, field in _LOG_WIDTHS.items():
+            width = row.facts.get(name, "").removeprefix("x")
+            facts.put(field, small_number(width), source)
 
 
 def _firmware(text: str | None) -> str | None:
@@ -147,8 +146,7 @@ def _firmware(text: str | None) -> str | None:
     """
     if text is None or "-fw-" not in text:
         return text
-    version = text.partition("-fw-")[2].split()
-    return version[0] if version else None
+    return captured(r"-fw-\s*(\S+)", text)
 
 
 def _fill_from_topo(cards: Cards, affinities: Iterable[Affinity]) -> None:
@@ -158,8 +156,3 @@ def _fill_from_topo(cards: Cards, affinities: Iterable[Affinity]) -> None:
         if affinity is not None:
             facts.put("cpus", affinity.cpus, "hl-smi topo")
             facts.put("numa_node", affinity.numa_node, "hl-smi topo")
-
-
-def _bus(text: str | None) -> str | None:
-    text = (text or "").lower()
-    return text if BUS.fullmatch(text) else None

@@ -7,12 +7,11 @@ which takes seconds on a loaded server. Layout of the long list: `hl-smi -L` of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gaudi_launch.host import hl_smi_text
-from gaudi_launch.host.files import Files, first_line, whole_number
+from gaudi_launch.host.files import Files, captured, first_line, whole_number
 from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.hl_smi import Ask
 from gaudi_launch.host.hl_smi_text import LogCard
@@ -94,8 +93,7 @@ def _with_log(health: CardHealth, row: LogCard) -> CardHealth:
 
 def _firmware(text: str | None) -> str | None:
     """Return ``1.22.1`` of ``Preboot version hl-gaudi2-1.22.1-fw-61.4.2``."""
-    match = re.search(r"hl-gaudi[\w-]*?-(\d{1,4}\.\d{1,4}\.\d{1,4})", text or "")
-    return match[1] if match else None
+    return captured(r"hl-gaudi[\w-]*?-(\d{1,4}\.\d{1,4}\.\d{1,4})", text or "")
 
 
 def _violations(ask: Ask) -> dict[int, dict[str, int]]:

@@ -12,20 +12,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from gaudi_launch.host.cpus import parse_cpus
+from gaudi_launch.host.files import captured, natural_number
 
-_BUS = re.compile(r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.I)
+_BUS = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b", re.I)
 _CARD = re.compile(r"^\|\s*(\d{1,4})\s+(HL-\S+)")
 _MEMORY = re.compile(r"(\d{1,9})\s*MiB\s*/\s*(\d{1,9})\s*MiB")
 _POWER = re.compile(r"(\d{1,6})\s*W\s*/\s*(\d{1,6})\s*W")
 _TEMPERATURE = re.compile(r"\b(\d{1,4})\s*C\b")
-_PERCENT = re.compile(r"\b(\d{1,3})\s*%")
+_PERCENT = re.compile(r"MiB\s*/\s*\d{1,9}\s*MiB.*?\b(\d{1,3})\s*%")
+
+
+_COLUMN = re.compile(r"[a-z][a-z0-9_.-]*")
 _VERSION = re.compile(r"^\|?\s*(HL-SMI|Driver|Nic Driver)\s+Version\s*:\s*([^\s|]+)", re.I)
 _PROCESS = re.compile(
     r"^\|\s*(\d{1,4})\s+(\d{1,10})\s+(\S+)\s+(.*?)(?:\s+(\d{1,9})\s*MiB)?\s*\|?\s*$"
 )
-_RANGE = re.compile(r"^(\d{1,6})(?:-(\d{1,6}))?$")
+_RANGE = re.compile(r"^(\d{1,6})(?:-(\d{1,6}))?$", re.ASCII)
 _PORT = re.compile(r"^\s*port\s+(\d{1,4})\s*:\s*(\S+)", re.I)
 _LOG_CARD = re.compile(r"^\[(\d{1,4})\]\s+AIP\b.*?\(accel(\d{1,4})\)")
 
@@ -105,33 +110,18 @@ class LogCard:
 
 def parse_table(text: str) -> Table:
     """Return the plain ``hl-smi`` table."""
-    rows: list[HlSmiRow] = []
-    processes: list[Process] = []
+    lines = text.splitlines()
+    heads = [number for number, line in enumerate(lines) if "Compute Processes" in line]
+    cards_end = min(heads, default=len(lines))
     versions: dict[str, str] = {}
-    in_processes = False
-    open_card: tuple[int, str, str] | None = None
-    for line in text.splitlines():
-        if "Compute Processes" in line:
-            in_processes, open_card = True, None
-        elif match := _VERSION.match(line):
-            versions.setdefault(match[1].lower(), match[2])
-        elif in_processes:
-            if match := _PROCESS.match(line):
-                processes.append(_process(match))
-        elif match := _CARD.match(line):
-            if open_card:
-                rows.append(_row(*open_card, ""))
-            open_card = (int(match[1]), match[2], line)
-        elif open_card and line.startswith("|") and not line.startswith("|-"):
-            rows.append(_row(*open_card, line))
-            open_card = None
-    if open_card:
-        rows.append(_row(*open_card, ""))
+    for match in filter(None, map(_VERSION.match, lines)):
+        versions.setdefault(match[1].lower(), match[2])
     version, _, firmware = versions.get("hl-smi", "").removeprefix("hl-").partition("-fw-")
+    processes = map(_PROCESS.match, lines[cards_end:])
     return Table(
-        rows=tuple(rows),
-        processes=tuple(processes),
-        has_processes=in_processes,
+        rows=tuple(_rows(lines[:cards_end])),
+        processes=tuple(_process(match) for match in processes if match),
+        has_processes=bool(heads),
         version=version or None,
         firmware=firmware or None,
         driver=versions.get("driver"),
@@ -139,38 +129,51 @@ def parse_table(text: str) -> Table:
     )
 
 
+def _rows(lines: list[str]) -> list[HlSmiRow]:
+    """Return the cards: a line with the name, then one with the readings."""
+    shown = [line for line in lines if line.startswith("|") and not line.startswith("|-")]
+    rows = []
+    for first, second in zip_longest(shown, shown[1:], fillvalue=""):
+        card = _CARD.match(first)
+        if card is None:
+            continue
+        if _CARD.match(second):
+            second = ""
+        rows.append(_row(card, second))
+    return rows
+
+
 def _process(match: re.Match[str]) -> Process:
     index, pid, kind, command, memory = match.groups()
     shown = re.sub(r"[^\x20-\x7e]", "?", command)
-    return Process(int(index), int(pid), kind, shown, int(memory) if memory else None)
+    return Process(int(index), int(pid), kind, shown, natural_number(memory))
 
 
-def _row(index: int, product: str, first: str, second: str) -> HlSmiRow:
-    bus = _BUS.search(first)
-    temperature = _TEMPERATURE.search(second)
-    power = _POWER.search(second)
-    memory = _MEMORY.search(second)
+def _row(card: re.Match[str], second: str) -> HlSmiRow:
+    """Return a card by the match of its first line and by its second line."""
+    first = card.string
     # the last column of both lines follows the last inner bar
-    events = first.rstrip().removesuffix("|").rsplit("|", 1)[-1].strip()
-    percent = _PERCENT.search(second[memory.end() :] if memory else "")
+    events = first.rstrip().removesuffix("|").rsplit("|", 1)[-1]
     return HlSmiRow(
-        index=index,
-        product=product,
-        bus=bus[0].lower() if bus else None,
-        temperature_c=_int(temperature),
-        power_w=_int(power),
-        power_cap_w=int(power[2]) if power else None,
-        memory_used_mib=_int(memory),
-        memory_total_mib=int(memory[2]) if memory else None,
-        utilization_percent=_int(percent),
-        uncorrectable_events=int(events)
-        if events.isascii() and events.isdigit() and len(events) < 16
-        else None,
+        index=int(card[1]),
+        product=card[2],
+        bus=captured(_BUS, first.lower()),
+        temperature_c=_number(_TEMPERATURE, second),
+        power_w=_number(_POWER, second),
+        power_cap_w=_number(_POWER, second, 2),
+        memory_used_mib=_number(_MEMORY, second),
+        memory_total_mib=_number(_MEMORY, second, 2),
+        utilization_percent=_number(_PERCENT, second),
+        uncorrectable_events=natural_number(events),
     )
 
 
-def _int(match: re.Match[str] | None) -> int | None:
-    return int(match[1]) if match else None
+def _number(pattern: re.Pattern[str], text: str, group: int = 1) -> int | None:
+    """Return the number in a group of the first match; None without a match."""
+    match = pattern.search(text)
+    if match is None:
+        return None
+    return int(match[group])
 
 
 def parse_csv(text: str, fields: tuple[str, ...] = ()) -> tuple[dict[str, str], ...]:
@@ -184,17 +187,20 @@ def parse_csv(text: str, fields: tuple[str, ...] = ()) -> tuple[dict[str, str], 
     rows: list[dict[str, str]] = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        bare = tuple(re.sub(r"\s*\[.*?\]$", "", cell) for cell in cells)
         if not names:
-            if all(
-                re.fullmatch(r"[a-z][a-z0-9_.-]*", cell) for cell in bare
-            ) and _KNOWN.intersection(bare):
-                names = bare
+            names = _header(cells)
         elif len(cells) == len(names):
-            rows.append(
-                {n: value for n, c in zip(names, cells, strict=True) if (value := _without_unit(c))}
-            )
+            values = {n: _without_unit(cell) for n, cell in zip(names, cells, strict=True)}
+            rows.append({name: value for name, value in values.items() if value})
     return tuple(rows)
+
+
+def _header(cells: list[str]) -> tuple[str, ...]:
+    """Return the columns that these cells name; () when they are not a header."""
+    names = tuple(re.sub(r"\s*\[.*?\]$", "", cell) for cell in cells)
+    if all(map(_COLUMN.fullmatch, names)) and _KNOWN.intersection(names):
+        return names
+    return ()
 
 
 _KNOWN = frozenset(
@@ -223,29 +229,30 @@ def parse_topo(text: str) -> tuple[Affinity, ...]:
         if "affinity" in lowered and not line.strip()[:1].isdigit():
             has_cpus, has_numa = "cpu" in lowered, "numa" in lowered
             continue
-        words = line.replace(",", " ").split()
-        module = _four_digits(words[0]) if words else None
+        first, *rest = line.replace(",", " ").split() or [""]
+        module = _four_digits(first)
         if module is None:
             continue
-        rest = words[1:]
         numa = None
         # a range in the last place is the CPU column of a line whose NUMA column is empty
         if has_numa and rest and "-" not in rest[-1][1:]:
             numa = _four_digits(rest.pop())
-        ranges = [_range(word) for word in rest] if has_cpus else []
-        found.setdefault(module, Affinity(module, tuple(r for r in ranges if r), numa))
+        ranges: list[tuple[int, int]] = []
+        if has_cpus:
+            ranges = list(filter(None, map(_range, rest)))
+        found.setdefault(module, Affinity(module, tuple(ranges), numa))
     return tuple(found.values())
 
 
 def _four_digits(word: str) -> int | None:
-    if not (word.isascii() and word.isdigit() and len(word) <= 4):
+    if not re.fullmatch("[0-9]{1,4}", word):
         return None
     return int(word)
 
 
 def _range(word: str) -> tuple[int, int] | None:
     match = _RANGE.match(word)
-    if match is None or not word.isascii():
+    if match is None:
         return None
     first, last = int(match[1]), int(match[2] or match[1])
     if first <= last < first + 100_000:
@@ -277,17 +284,11 @@ def parse_log(text: str) -> tuple[LogCard, ...]:
             section = ""
             continue
         name, colon, value = (part.strip() for part in line.partition(" : "))
-        if not cards:
-            continue
-        if not name:
-            # a long name has a separate line, its value is on the next one: "Thermal Slowdown"
-            if colon and section:
-                facts.setdefault(section, value)
-            continue
         if not colon:
-            section = name
+            section = name or section
         elif name in ("Max", "Current") and section.startswith("Link"):
             facts[f"{section} {name}"] = value
         elif not name.startswith("["):
-            facts.setdefault(name, value)
+            # a long name has a separate line, its value is on the next one: "Thermal Slowdown"
+            facts.setdefault(name or section, value)
     return tuple(cards)

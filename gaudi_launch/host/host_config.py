@@ -20,7 +20,7 @@ from typing import Any
 from gaudi_launch import paths
 from gaudi_launch.host import config_files as settings
 from gaudi_launch.host.cpus import parse_cpus
-from gaudi_launch.host.files import Files, FolderFiles, first_line, whole_number
+from gaudi_launch.host.files import Files, FolderFiles, content, first_line, whole_number
 from gaudi_launch.host.sysfs import mib_of, read_meminfo
 
 _DISK_SECONDS = 2.0  # statvfs on a dead network mount never returns
@@ -109,6 +109,10 @@ Space = Callable[[str], tuple[int, bool] | None]
 """Free MiB under a path of the machine and whether it is writable; None when unknown."""
 
 
+def _unknown(name: str) -> None:
+    """Answer nothing, as for a machine that is not running."""
+
+
 @dataclass(frozen=True)
 class LiveAnswers:
     """Facts of the running machine that no file shows.
@@ -117,9 +121,9 @@ class LiveAnswers:
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    space: Space | None = None
+    space: Space = _unknown
     allowed: Callable[[str], bool] = lambda path: True
-    find: Callable[[str], str | None] | None = None
+    find: Callable[[str], str | None] = _unknown
     root: str = "/"
     root_user: bool | None = None
 
@@ -144,10 +148,8 @@ def load_config(machine: str | None = None) -> HostConfig:
         return read_config(made.view, LiveAnswers(space=lambda path: (2 << 20, True)))
     from gaudi_launch.host.snapshot import config_of, read_record
 
-    config = config_of(load_document(machine))
-    found: HostConfig = (
-        read_record(HostConfig, config, "config") if config is not None else HostConfig()
-    )
+    config = config_of(load_document(machine)) or {}
+    found: HostConfig = read_record(HostConfig, config, "config")
     return found
 
 
@@ -163,7 +165,9 @@ def read_live(root: Path) -> HostConfig:
 
     Environment and programs on PATH count only when that is this machine.
     """
-    here = root == Path("/")
+    find: Callable[[str], str | None] = _unknown
+    if root == Path("/"):
+        find = shutil.which
 
     def space(path: str) -> tuple[int, bool] | None:
         return _space(root / path)
@@ -177,7 +181,7 @@ def read_live(root: Path) -> HostConfig:
             environment=os.environ,
             space=space,
             allowed=allowed,
-            find=shutil.which if here else None,
+            find=find,
             root=str(root),
             root_user=os.geteuid() == 0,
         ),
@@ -189,19 +193,17 @@ def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
 
     Never raises, whatever the files contain.
     """
-    memory = read_meminfo(files.text("proc/meminfo") or "")
-    os_release = files.text("etc/os-release") or ""
+    memory = read_meminfo(content(files, "proc/meminfo"))
+    os_release = content(files, "etc/os-release")
     release = settings.assignments(os_release)
     # os-release(5): IDs are in lower case, but openEuler's has a capital letter
     lower = settings.assignments(os_release.lower())
-    swap = memory.get("SwapTotal")
     known = _environment(live.environment)
     runtimes, problem = settings.docker_runtimes(files)
     governors, drivers = settings.cpufreq(files)
-    libraries = (
-        *(f"{known[n].strip('/')}/lib" for n in ("LIBFABRIC_ROOT",) if n in known),
-        *settings.LIBRARIES,
-    )
+    libraries: tuple[str, ...] = settings.LIBRARIES
+    if "LIBFABRIC_ROOT" in known:
+        libraries = (f"{known['LIBFABRIC_ROOT'].strip('/')}/lib", *libraries)
     return HostConfig(
         governors=governors,
         scaling_drivers=drivers,
@@ -216,8 +218,8 @@ def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
         os_like=tuple(lower.get("id_like", "").split()),
         os_version=release.get("VERSION_ID"),
         numa_balancing=whole_number(first_line(files, "proc/sys/kernel/numa_balancing")),
-        swap_total_mib=mib_of(swap),
-        swap_used_mib=None if swap is None else (swap - memory.get("SwapFree", swap)) // 1024,
+        swap_total_mib=mib_of(memory.get("SwapTotal")),
+        swap_used_mib=mib_of(_swap_used(memory)),
         # the setting itself, which is what a change of it shows first; the kernel keeps both alike
         hugepages_total=settings.first(
             whole_number(first_line(files, "proc/sys/vm/nr_hugepages")),
@@ -250,6 +252,14 @@ def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
     )
 
 
+def _swap_used(memory: Mapping[str, int]) -> int | None:
+    """Return the used swap in KiB; 0 where the free part is not shown."""
+    total = memory.get("SwapTotal")
+    if total is None:
+        return None
+    return total - memory.get("SwapFree", total)
+
+
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that checks read.
 
@@ -265,17 +275,14 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _disks(files: Files, space: Space | None) -> dict[str, Disk]:
+def _disks(files: Files, space: Space) -> dict[str, Disk]:
     places = {"cache": paths.cache_dir(), "data": paths.data_dir()}
     return {use: _disk(files, str(path), space) for use, path in places.items()}
 
 
-def _disk(files: Files, path: str, space: Space | None) -> Disk:
-    measured = space(path.lstrip("/")) if space else None
-    free, writable = measured or (None, None)
-    kind = settings.mount_kind(
-        files.text("proc/mounts") or files.text("proc/self/mounts") or "", path
-    )
+def _disk(files: Files, path: str, space: Space) -> Disk:
+    free, writable = space(path.lstrip("/")) or (None, None)
+    kind = settings.mount_kind(settings.mounts(files), path)
     return Disk(path, free, kind, writable)
 
 
@@ -289,7 +296,7 @@ def _space(path: Path) -> tuple[int, bool] | None:
 
     Return None if the disk does not answer within a short time.
     """
-    measured: list[tuple[int, bool]] = []
+    measured: list[tuple[int, bool] | None] = [None]
 
     def look() -> None:
         place = path
@@ -299,13 +306,13 @@ def _space(path: Path) -> tuple[int, bool] | None:
             state = os.statvfs(place)
         except OSError:
             return
-        measured.append((state.f_bavail * state.f_frsize >> 20, os.access(place, os.W_OK)))
+        measured[0] = (state.f_bavail * state.f_frsize >> 20, os.access(place, os.W_OK))
 
     # a daemon thread: one that hangs must not keep the program from ending
     worker = threading.Thread(target=look, daemon=True)
     worker.start()
     worker.join(_DISK_SECONDS)
-    return measured[0] if measured else None
+    return measured[0]
 
 
 def cpus_without(governors: Mapping[str, str], wanted: str) -> tuple[int, ...]:

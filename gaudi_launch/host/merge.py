@@ -36,8 +36,8 @@ class CardFacts:
         self.sources[name] = source
         return True
 
-    def get(self, name: str) -> Any:
-        return self.values.get(name)
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.values.get(name, default)
 
     def card(self) -> Card:
         return Card(**{"index": None, "module": None, **self.values}, sources=dict(self.sources))
@@ -77,12 +77,11 @@ class Cards:
 
     def put(self, facts: CardFacts, name: str, value: Any, source: str) -> None:
         """Keep a fact, and note it when two places disagree on what should be the same."""
-        if not facts.put(name, value, source):
-            if facts.get("index") is not None:
-                place = f"accel{facts.get('index')}"
-            else:
-                place = facts.get("bus")
-            self.quarrels.append(
-                f"{place}: {name} is {facts.get(name)} by {facts.sources[name]} and {value} by "
-                f"{source}"
-            )
+        if facts.put(name, value, source):
+            return
+        place = facts.get("bus")
+        if facts.get("index") is not None:
+            place = f"accel{facts.get('index')}"
+        self.quarrels.append(
+            f"{place}: {name} is {facts.get(name)} by {facts.sources[name]} and {value} by {source}"
+        )

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gaudi_launch.host.accelerators import Accelerator, accelerators, memory_margin_mib
-from gaudi_launch.host.files import Files, first_line, numbered
+from gaudi_launch.host.files import Files, captured, content, first_line, numbered
 from gaudi_launch.host.hardware import Holder
 from gaudi_launch.host.hl_smi_text import Process
 from gaudi_launch.host.merge import CardFacts, Cards
@@ -54,41 +54,37 @@ def read_open_files(files: Files) -> OpenFiles:
     for pid, name in numbered(files.names("proc"), ""):
         folder = f"proc/{name}/fd"
         found.processes += 1
-        links = [files.link(f"{folder}/{number}") for number in files.names(folder)]
+        links = [files.link(f"{folder}/{number}") or "" for number in files.names(folder)]
         if not links and files.hidden(folder):
             found.hidden += 1
             continue
-        indices: set[int] = set()
-        for match in (_DEVICE.search(link) for link in links if link):
-            if match is None:
-                continue
-            control = match["control"] or match["old"]
-            if not control or not _WATCHERS.search(_command(files, name)):
-                indices.add(int(match["index"]))
-        if indices:
-            holder = Holder(pid, _command(files, name), _user(files, name))
-            for index in indices:
-                found.holders.setdefault(index, []).append(holder)
+        nodes = [match for match in map(_DEVICE.search, links) if match]
+        if not nodes:
+            continue
+        command = _command(files, name)
+        if _WATCHERS.search(command):
+            nodes = [node for node in nodes if not (node["control"] or node["old"])]
+        holder = Holder(pid, command, _user(files, name))
+        for index in sorted({int(node["index"]) for node in nodes}):
+            found.holders.setdefault(index, []).append(holder)
     return found
 
 
 def _command(files: Files, name: str) -> str:
-    words = (files.text(f"proc/{name}/cmdline") or "").strip().split("\0")
-    command = (
-        " ".join(word for word in words if word) or first_line(files, f"proc/{name}/comm") or ""
-    )
+    words = content(files, f"proc/{name}/cmdline").strip().split("\0")
+    command = " ".join(filter(None, words)) or first_line(files, f"proc/{name}/comm") or ""
     return re.sub(r"[^\x20-\x7e]", "?", command)[:200]
 
 
 def _user(files: Files, name: str) -> str:
-    match = re.search(r"^Uid:\s+(\d+)", files.text(f"proc/{name}/status") or "", re.M)
-    if match is None:
+    number = captured(r"(?m)^Uid:\s+(\d+)", content(files, f"proc/{name}/status"))
+    if number is None:
         return ""
-    for line in (files.text("etc/passwd") or "").splitlines():
-        parts = line.split(":")
-        if len(parts) > 2 and parts[2] == match[1]:
-            return parts[0]
-    return match[1]
+    for line in content(files, "etc/passwd").splitlines():
+        user, *rest = line.split(":")
+        if rest[1:2] == [number]:
+            return user
+    return number
 
 
 def judge(
@@ -103,51 +99,71 @@ def judge(
 
     ``products`` is by position in ``cards``.
     """
-    nodes = any(facts.get("device_node") for facts in cards)
+    has_nodes = any(facts.get("device_node") for facts in cards)
     for position, facts in enumerate(cards):
         index, module = facts.get("index"), facts.get("module")
-        listed = [Holder(p.pid, p.command) for p in processes if p.index == index is not None]
-        opening = opened.holders.get(index, []) if index is not None else []
-        used = facts.get("memory_used_mib")
+        listed = [Holder(each.pid, each.command) for each in processes if each.index == index]
+        opening = opened.holders.get(index, [])
         # /sys shows every card of the server in a container, /dev only those that it was given
-        absent = bool(in_container) and nodes and not facts.get("device_node")
-        known = {holder.pid: holder for holder in listed}
-        known.update({holder.pid: holder for holder in opening})
-        if listed:
-            because, source = "process-table", "hl-smi process table"
-        elif opening:
-            because, source = "open-file", "/proc/*/fd"
-        else:
-            because, source = _own_reason(facts, _idle_mib(products.get(position)))
-        if not because and absent:
-            because, source = "device-node", "no device node in this container"
-        elif not because and module in reserved:
-            because, source = "reserved", "lock of another launch"
-            holder = reserved[module]
-            known.update({holder.pid: holder} if holder else {})
-        if because:
-            facts.put("busy", True, source)
-            facts.put("busy_because", because, source)
-        elif used is not None:
-            facts.put("busy", False, "memory at the idle reading, no process")
-        elif opened.complete and not in_container:
-            facts.put("busy", False, "no process of this machine has it open")
-        facts.put("holders", tuple(known[pid] for pid in sorted(known)), source or "process table")
+        absent = bool(in_container) and has_nodes and not facts.get("device_node")
+        sign = _strongest(
+            _Sign(listed, "process-table", "hl-smi process table"),
+            _Sign(opening, "open-file", "/proc/*/fd"),
+            *_signs_of_readings(facts, _idle_mib(products.get(position))),
+            _Sign(absent, "device-node", "no device node in this container"),
+            _Sign(module in reserved, "reserved", "lock of another launch"),
+        )
+        holders: list[Holder | None] = [*listed, *opening]
+        if sign.because == "reserved":
+            holders.append(reserved[module])
+        known = {holder.pid: holder for holder in holders if holder}
+        _put_use(facts, sign, no_process=opened.complete and not in_container)
+        source = sign.source or "process table"
+        facts.put("holders", tuple(known[pid] for pid in sorted(known)), source)
 
 
-def _own_reason(facts: CardFacts, idle_mib: int) -> tuple[str, str]:
-    """Return the reason to call the card busy by its readings, and the source.
+@dataclass(frozen=True)
+class _Sign:
+    """A sign that a card is used, and where it shows; ``seen`` is true when it does."""
 
-    Both are "" where the readings are those of an idle card.
-    """
-    used, status = facts.get("memory_used_mib"), facts.get("status")
-    if used is not None and used > idle_mib + memory_margin_mib():
-        return "memory", f"{used} MiB used, idle is {idle_mib} MiB"
-    if status is not None and status.lower() != "operational":
-        return "status", facts.sources["status"]
-    if facts.get("temperature_c") == 0:
-        return "status", "temperature 0 C: the card failed to initialise"
-    return "", ""
+    seen: object
+    because: str
+    source: str
+
+
+_NO_SIGN = _Sign(False, "", "")
+
+
+def _strongest(*signs: _Sign) -> _Sign:
+    """Return the first sign that is seen."""
+    return next((sign for sign in signs if sign.seen), _NO_SIGN)
+
+
+def _signs_of_readings(facts: CardFacts, idle_mib: int) -> tuple[_Sign, ...]:
+    """Return the signs by a card's readings; none is seen on an idle card."""
+    used = facts.get("memory_used_mib", 0)
+    status = facts.get("status", "operational")
+    is_used = used > idle_mib + memory_margin_mib()
+    return (
+        _Sign(is_used, "memory", f"{used} MiB used, idle is {idle_mib} MiB"),
+        _Sign(status.lower() != "operational", "status", facts.sources.get("status", "")),
+        _Sign(
+            facts.get("temperature_c") == 0,
+            "status",
+            "temperature 0 C: the card failed to initialise",
+        ),
+    )
+
+
+def _put_use(facts: CardFacts, sign: _Sign, *, no_process: bool) -> None:
+    """Set ``busy``; unknown where neither a sign nor its absence was seen."""
+    if sign.because:
+        facts.put("busy", True, sign.source)
+        facts.put("busy_because", sign.because, sign.source)
+    elif facts.get("memory_used_mib") is not None:
+        facts.put("busy", False, "memory at the idle reading, no process")
+    elif no_process:
+        facts.put("busy", False, "no process of this machine has it open")
 
 
 def _idle_mib(product: Accelerator | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -172,8 +172,8 @@ def _order(card: Card) -> tuple[bool, int, bool, int, str]:
 
 def _drop_doubles(cards: Cards, notes: dict[str, str]) -> None:
     """Drop module IDs that two cards claim: an ID names one slot, so both are wrong."""
-    count = Counter(facts.get("module") for facts in cards if facts.get("module") is not None)
-    doubled = {module for module, times in count.items() if times > 1}
+    count = Counter(facts.get("module") for facts in cards)
+    doubled = {module for module, times in count.items() if times > 1} - {None}
     for facts in cards:
         if facts.get("module") in doubled:
             del facts.values["module"]
@@ -183,22 +183,24 @@ def _drop_doubles(cards: Cards, notes: dict[str, str]) -> None:
 
 
 def _product(found: Collection[Accelerator | None], notes: dict[str, str]) -> Accelerator | None:
-    words = Counter(accelerator.id for accelerator in found if accelerator)
-    if len(words) > 1:
-        notes["product"] = "different products in one machine: " + ", ".join(sorted(words))
-    by_word = {accelerator.id: accelerator for accelerator in found if accelerator}
-    if not words:
-        return None
-    return by_word[max(sorted(words), key=words.__getitem__)]
+    """Return the product of most cards; of two as frequent the first by name."""
+    known = [product for product in found if product]
+    count = Counter(product.id for product in known)
+    if len(count) > 1:
+        notes["product"] = "different products in one machine: " + ", ".join(sorted(count))
+    by_name = sorted(known, key=lambda product: product.id)
+    return max(by_name, key=lambda product: count[product.id], default=None)
 
 
 def _nodes_of(cards: Cards) -> tuple[NumaNode, ...]:
-    cpus: dict[int, set[int]] = {}
+    cpus: defaultdict[int, set[int]] = defaultdict(set)
     for facts in cards:
-        if facts.get("numa_node") is not None and facts.get("cpus"):
-            cpus.setdefault(facts.get("numa_node"), set()).update(facts.get("cpus"))
+        if facts.get("numa_node") is not None:
+            cpus[facts.get("numa_node")].update(facts.get("cpus", ()))
     return tuple(
-        NumaNode(id=node, cpus=tuple(sorted(found))) for node, found in sorted(cpus.items())
+        NumaNode(id=node, cpus=tuple(sorted(found)))
+        for node, found in sorted(cpus.items())
+        if found
     )
 
 

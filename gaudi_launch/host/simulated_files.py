@@ -10,7 +10,7 @@ import json
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_launch.host.accelerators import Accelerator, accelerators
@@ -80,7 +80,7 @@ class SimulatedServer:
 
     @property
     def cpu_count(self) -> int:
-        return self.cores * (2 if self.smt else 1)
+        return self.cores * (1 + self.smt)
 
     def node_of(self, module: int) -> int:
         ordered = sorted(m for m, _ in self.slots)
@@ -105,16 +105,74 @@ def pid_of(module: int) -> int:
 _STATES = ("busy", "failed", "hot", "capped", "pending-rows")
 
 
+@dataclass(frozen=True)
+class _Tuning:
+    """Settings that a host guide changes; the defaults are a fresh system's."""
+
+    arguments: str = "quiet splash"
+    memlock: str = "8192"
+    nofile: str = "1024"
+    numa_balancing: str = "1"
+    max_cstate: str = "9"
+    hugepages: int = 0
+    pstate_status: str = "passive"
+    idle_driver: str = "intel_idle"
+    scaling_driver: str = "intel_cpufreq"
+    governor: str = "powersave"
+    idle_states: tuple[str, ...] = ("POLL", "C1", "C1E", "C6")
+    runtimes: tuple[str, ...] = ()
+    cpu_maker: str = "GenuineIntel"
+
+
+_FRESH = _Tuning()
+
+
+_TUNED = _Tuning(
+    arguments=(
+        "cpufreq.default_governor=performance intel_idle.max_cstate=0 intel_iommu=on iommu=pt"
+    ),
+    memlock="unlimited",
+    nofile="1048576",
+    numa_balancing="0",
+    max_cstate="0",
+    # as the public guide for Gaudi2E servers sets vm.nr_hugepages
+    hugepages=15000,
+    pstate_status="active",
+    idle_driver="acpi_idle",
+    scaling_driver="intel_pstate",
+    governor="performance",
+    idle_states=("POLL", "C1"),
+    runtimes=("habana",),
+)
+
+
+# AMD's IOMMU is on by itself, and intel_idle is not loaded
+_AMD_ARGUMENTS = "cpufreq.default_governor=performance iommu=pt"
+
+
+def _tuning_of(options: Options) -> _Tuning:
+    tuning = _TUNED
+    arguments = _AMD_ARGUMENTS
+    if "bad-tuning" in options:
+        tuning = _FRESH
+        arguments = _FRESH.arguments
+    if "amd" not in options:
+        return tuning
+    return replace(
+        tuning,
+        arguments=arguments,
+        idle_driver="acpi_idle",
+        scaling_driver="amd-pstate-epp",
+        cpu_maker="AuthenticAMD",
+    )
+
+
 def hl_smi_of(box: SimulatedServer, options: Options) -> dict[str, Any]:
     """Return the data of this machine's hl-smi."""
     cards = [_hl_smi_card(box, options, index) for index in range(len(box.slots))]
-    loaded = "no-driver" not in options
-    return {
-        "version": RELEASE,
-        "firmware": FIRMWARE,
-        "driver": DRIVER,
-        "cards": cards if loaded else [],
-    }
+    if "no-driver" in options:
+        cards = []
+    return {"version": RELEASE, "firmware": FIRMWARE, "driver": DRIVER, "cards": cards}
 
 
 def _hl_smi_card(box: SimulatedServer, options: Options, index: int) -> dict[str, Any]:
@@ -125,7 +183,9 @@ def _hl_smi_card(box: SimulatedServer, options: Options, index: int) -> dict[str
     states = {name for name in _STATES if module in options.get(name, ())}
     if "busy" in states:
         used = total * 9 // 10
-    fit = OLD_FIT if "old-fit" in options else RELEASE
+    fit = RELEASE
+    if "old-fit" in options:
+        fit = OLD_FIT
     card: dict[str, Any] = {
         "index": index,
         "module_id": module,
@@ -172,34 +232,32 @@ def files_of(box: SimulatedServer, options: Options) -> tuple[dict[str, str], di
     """Return every file of the machine by path, and its symbolic links."""
     files: dict[str, str] = {}
     links: dict[str, str] = {}
-    _system(files, box, options)
-    _memory(files, box, options)
-    _cpus(files, box, options)
+    tuning = _tuning_of(options)
+    _system(files, box, tuning)
+    _docker(files, options, tuning)
+    _driver(files, options, tuning)
+    _memory(files, box, tuning)
+    _cpus(files, box, options, tuning)
     _network(files)
     _cards(files, box, options)
     _processes(files, links, box, options)
-    return {
-        path: text if text.endswith("\n") or not text else text + "\n"
-        for path, text in files.items()
-    }, links
+    return {path: _closed(text) for path, text in files.items()}, links
 
 
-def _system(files: dict[str, str], box: SimulatedServer, options: Options) -> None:
-    tuned = "bad-tuning" not in options
+def _closed(text: str) -> str:
+    """Return a file's text with a line feed at its end; an empty file stays empty."""
+    if not text:
+        return text
+    return text.removesuffix("\n") + "\n"
+
+
+def _system(files: dict[str, str], box: SimulatedServer, tuning: _Tuning) -> None:
     host = f"{box.product}-server"
-    boot = "cpufreq.default_governor=performance intel_idle.max_cstate=0 intel_iommu=on iommu=pt"
-    if "amd" in options:
-        # AMD's IOMMU is on by itself, and intel_idle is not loaded
-        boot = "cpufreq.default_governor=performance iommu=pt"
-    plain = "quiet splash"
-    command_line = (
-        f"BOOT_IMAGE=/vmlinuz-{KERNEL} root=/dev/mapper/root ro {boot if tuned else plain}"
-    )
-    limits = ("unlimited", "1048576") if tuned else ("8192", "1024")
+    command_line = f"BOOT_IMAGE=/vmlinuz-{KERNEL} root=/dev/mapper/root ro {tuning.arguments}"
     limit_lines = (
         "Limit                     Soft Limit           Hard Limit           Units     \n"
-        f"Max open files            {limits[1]:<20} {'1048576':<20} files     \n"
-        f"Max locked memory         {limits[0]:<20} {limits[0]:<20} bytes     \n"
+        f"Max open files            {tuning.nofile:<20} {'1048576':<20} files     \n"
+        f"Max locked memory         {tuning.memlock:<20} {tuning.memlock:<20} bytes     \n"
     )
     files.update(
         {
@@ -211,7 +269,7 @@ def _system(files: dict[str, str], box: SimulatedServer, options: Options) -> No
                 "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000:Ann:/home/ann:/bin/bash\n"
             ),
             "etc/default/grub": (
-                f'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="{boot if tuned else plain}"\n'
+                f'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="{tuning.arguments}"\n'
             ),
             "proc/cmdline": command_line,
             "proc/version": f"Linux version {KERNEL} (buildd@host) #59-Ubuntu SMP PREEMPT_DYNAMIC",
@@ -224,39 +282,44 @@ def _system(files: dict[str, str], box: SimulatedServer, options: Options) -> No
             "proc/self/limits": limit_lines,
             "proc/sys/kernel/hostname": host,
             "proc/sys/kernel/osrelease": KERNEL,
-            "proc/sys/kernel/numa_balancing": "0" if tuned else "1",
+            "proc/sys/kernel/numa_balancing": tuning.numa_balancing,
             "proc/sys/vm/swappiness": "10",
             "sys/class/dmi/id/sys_vendor": "Simulated",
             "sys/class/dmi/id/product_name": host,
             "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
         }
     )
-    if tuned:
-        runtimes = {"habana": {"path": "/usr/bin/habana-container-runtime", "runtimeArgs": []}}
-    else:
-        runtimes = {}
+
+
+def _docker(files: dict[str, str], options: Options, tuning: _Tuning) -> None:
+    runtimes = {}
+    for name in tuning.runtimes:
+        program = f"usr/bin/{name}-container-runtime"
+        runtimes[name] = {"path": f"/{program}", "runtimeArgs": []}
+        files[program] = ""
     files["etc/docker/daemon.json"] = json.dumps({"runtimes": runtimes}, indent=4)
     files["usr/bin/docker"] = ""
-    if tuned:
-        files["usr/bin/habana-container-runtime"] = ""
     if "container" in options:
         files[".dockerenv"] = ""
-    loaded = () if "no-driver" in options else _MODULES
+
+
+def _driver(files: dict[str, str], options: Options, tuning: _Tuning) -> None:
+    loaded: tuple[str, ...] = _MODULES
+    if "no-driver" in options:
+        loaded = ()
     files["proc/modules"] = "".join(
         f"{name} 1000000 1 - Live 0x0000000000000000\n" for name in (*loaded, "nvme")
     )
-    if loaded:
-        for name in loaded:
-            files[f"sys/module/{name}/initstate"] = "live"
-            if name.startswith("habanalabs"):
-                files[f"sys/module/{name}/version"] = DRIVER
+    for name in loaded:
+        files[f"sys/module/{name}/initstate"] = "live"
+        if name.startswith("habanalabs"):
+            files[f"sys/module/{name}/version"] = DRIVER
     if "amd" not in options:
-        files["sys/module/intel_idle/parameters/max_cstate"] = "0" if tuned else "9"
+        files["sys/module/intel_idle/parameters/max_cstate"] = tuning.max_cstate
 
 
-def _memory(files: dict[str, str], box: SimulatedServer, options: Options) -> None:
-    # as the public guide for Gaudi2E servers sets vm.nr_hugepages
-    pages = 15000 if "bad-tuning" not in options else 0
+def _memory(files: dict[str, str], box: SimulatedServer, tuning: _Tuning) -> None:
+    pages = tuning.hugepages
     total = box.memory_gib << 20
     free = total * 9 // 10 - pages * 2048
     files["proc/meminfo"] = (
@@ -268,10 +331,10 @@ def _memory(files: dict[str, str], box: SimulatedServer, options: Options) -> No
     files["proc/sys/vm/nr_hugepages"] = str(pages)
     files["sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] = str(pages)
     files["sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"] = str(pages)
-    for node in range(box.sockets):
+    for node, distance in zip(range(box.sockets), ("10 21", "21 10"), strict=True):
         folder = f"sys/devices/system/node/node{node}"
         files[f"{folder}/cpulist"] = format_cpus(box.cpus_of(node))
-        files[f"{folder}/distance"] = "10 21" if node == 0 else "21 10"
+        files[f"{folder}/distance"] = distance
         files[f"{folder}/meminfo"] = (
             f"Node {node} MemTotal:       {total // box.sockets} kB\n"
             f"Node {node} MemFree:        {free // box.sockets} kB\n"
@@ -280,44 +343,48 @@ def _memory(files: dict[str, str], box: SimulatedServer, options: Options) -> No
             files[f"{folder}/hugepages/hugepages-2048kB/{name}"] = str(pages // box.sockets)
 
 
-def _cpus(files: dict[str, str], box: SimulatedServer, options: Options) -> None:
-    tuned = "bad-tuning" not in options
+def _cpus(files: dict[str, str], box: SimulatedServer, options: Options, tuning: _Tuning) -> None:
     folder = "sys/devices/system/cpu"
     everything = f"0-{box.cpu_count - 1}"
     for name in ("online", "possible", "present"):
         files[f"{folder}/{name}"] = everything
-    files[f"{folder}/smt/active"] = "1" if box.smt else "0"
-    amd = "amd" in options
-    if not amd:
-        files[f"{folder}/intel_pstate/status"] = "passive" if not tuned else "active"
+    files[f"{folder}/smt/active"] = str(int(box.smt))
+    files[f"{folder}/cpuidle/current_driver"] = tuning.idle_driver
+    cpu_model = AMD_CPU
+    if "amd" not in options:
+        cpu_model = box.cpu_model
+        files[f"{folder}/intel_pstate/status"] = tuning.pstate_status
         files[f"{folder}/intel_pstate/no_turbo"] = "0"
-    files[f"{folder}/cpuidle/current_driver"] = "acpi_idle" if tuned or amd else "intel_idle"
-    driver = "intel_pstate" if tuned else "intel_cpufreq"
-    if amd:
-        driver = "amd-pstate-epp"
-    maker = "AuthenticAMD" if amd else "GenuineIntel"
-    states = ("POLL", "C1") if tuned else ("POLL", "C1", "C1E", "C6")
     described = []
     for cpu in range(box.cpu_count):
         core = cpu % box.cores
         here = f"{folder}/cpu{cpu}"
-        pair = (core, core + box.cores) if box.smt else (core,)
-        files[f"{here}/topology/thread_siblings_list"] = format_cpus(pair)
+        # the second SMT sibling of each core follows all first ones
+        siblings = range(core, box.cpu_count, box.cores)
+        files[f"{here}/topology/thread_siblings_list"] = format_cpus(siblings)
         files[f"{here}/topology/core_id"] = str(core % box.cores_per_socket)
         files[f"{here}/topology/physical_package_id"] = str(core // box.cores_per_socket)
-        files[f"{here}/cpufreq/scaling_governor"] = "performance" if tuned else "powersave"
-        files[f"{here}/cpufreq/scaling_driver"] = driver
+        files[f"{here}/cpufreq/scaling_governor"] = tuning.governor
+        files[f"{here}/cpufreq/scaling_driver"] = tuning.scaling_driver
         files[f"{here}/cpufreq/scaling_available_governors"] = "performance powersave"
-        for number, name in enumerate(states):
+        for number, name in enumerate(tuning.idle_states):
             files[f"{here}/cpuidle/state{number}/name"] = name
             files[f"{here}/cpuidle/state{number}/disable"] = "0"
         described.append(
-            f"processor\t: {cpu}\nvendor_id\t: {maker}\n"
-            f"model name\t: {AMD_CPU if amd else box.cpu_model}\n"
+            f"processor\t: {cpu}\nvendor_id\t: {tuning.cpu_maker}\n"
+            f"model name\t: {cpu_model}\n"
             f"physical id\t: {core // box.cores_per_socket}\n"
             "flags\t\t: fpu sse2 avx2 avx512f amx_bf16 ht\n"
         )
     files["proc/cpuinfo"] = "\n".join(described)
+
+
+_LINK_SPEED = {
+    "gaudi2": "16.0 GT/s PCIe",
+    "gaudi2e": "16.0 GT/s PCIe",
+    "gaudi3": "32.0 GT/s PCIe",
+    "gaudi3-pcie": "32.0 GT/s PCIe",
+}
 
 
 def _network(files: dict[str, str]) -> None:
@@ -347,23 +414,9 @@ def _network(files: dict[str, str]) -> None:
 
 
 def _cards(files: dict[str, str], box: SimulatedServer, options: Options) -> None:
-    pci_id = box.accelerator.pci_ids[0]
     for index, (module, slot) in enumerate(box.slots):
-        failed = module in options.get("failed", ())
-        node = box.node_of(module)
         pci = f"sys/bus/pci/devices/{bus_of(slot)}"
-        described = {
-            "vendor": "0x1da3",
-            "device": f"0x{pci_id}",
-            "numa_node": str(node),
-            "local_cpulist": format_cpus(box.cpus_of(node)),
-            "current_link_speed": "16.0 GT/s PCIe" if "gaudi2" in box.product else "32.0 GT/s PCIe",
-            "current_link_width": "16",
-            "max_link_speed": "16.0 GT/s PCIe" if "gaudi2" in box.product else "32.0 GT/s PCIe",
-            "max_link_width": "16",
-        }
-        described["hwmon/hwmon0/temp1_crit"] = str(TEMPERATURE_LIMIT_C * 1000)
-        files.update({f"{pci}/{name}": text for name, text in described.items()})
+        _put(files, pci, _pci_attributes(box, module))
         if "no-driver" in options:
             continue
         files[f"dev/accel/accel{index}"] = ""
@@ -373,21 +426,38 @@ def _cards(files: dict[str, str], box: SimulatedServer, options: Options) -> Non
             continue
         attributes = {
             "vendor": "0x1da3",
-            "device": f"0x{pci_id}",
+            "device": f"0x{box.accelerator.pci_ids[0]}",
             "module_id": str(module),
             "pci_addr": bus_of(slot),
             "device_type": _DEVICE_TYPE[box.product],
             "driver_ver": DRIVER,
-            "status": "Disabled" if failed else "Operational",
+            "status": "Operational",
             "cpucp_ver": f"hl-{box.product}-{RELEASE}-fw-{FIRMWARE}",
             "max_power": str((box.accelerator.power_w or 0) * 1000),
         }
-        files.update(
-            {
-                f"sys/class/accel/accel{index}/device/{name}": text
-                for name, text in attributes.items()
-            }
-        )
+        if module in options.get("failed", ()):
+            attributes["status"] = "Disabled"
+        _put(files, f"sys/class/accel/accel{index}/device", attributes)
+
+
+def _put(files: dict[str, str], folder: str, texts: Mapping[str, str]) -> None:
+    """Add files of one folder by name."""
+    files.update({f"{folder}/{name}": text for name, text in texts.items()})
+
+
+def _pci_attributes(box: SimulatedServer, module: int) -> dict[str, str]:
+    node = box.node_of(module)
+    return {
+        "vendor": "0x1da3",
+        "device": f"0x{box.accelerator.pci_ids[0]}",
+        "numa_node": str(node),
+        "local_cpulist": format_cpus(box.cpus_of(node)),
+        "current_link_speed": _LINK_SPEED[box.product],
+        "current_link_width": "16",
+        "max_link_speed": _LINK_SPEED[box.product],
+        "max_link_width": "16",
+        "hwmon/hwmon0/temp1_crit": str(TEMPERATURE_LIMIT_C * 1000),
+    }
 
 
 def _processes(

@@ -70,21 +70,20 @@ def _heating(card: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Return a card that heats up for 20 s of each minute, then throttles."""
     at = seconds % _MINUTE
     rise = min(1.0, at / _WELL_SECONDS)
-    hot = rise >= 1.0
     before = int(seconds // _MINUTE) * 400
+    slowdowns = ["thermal"] * (rise >= 1.0)
     return {
         "temperature.aip": round(_COOL_C + (_HOT_C - _COOL_C) * rise),
-        "slowdowns": ["thermal"] if hot else [],
-        "stats.violation.thermal": 1250 + before + (round((at - _WELL_SECONDS) * 10) if hot else 0),
+        "slowdowns": slowdowns,
+        "stats.violation.thermal": 1250 + before + round(max(0.0, at - _WELL_SECONDS) * 10),
     }
 
 
 def _stat(files: Mapping[str, str], seconds: float) -> str:
     """Return /proc/stat (proc(5)): node 0 is 30 % busy, the others 10 %."""
     lines = []
-    for node in range(8):
+    for node, share in enumerate([0.3] + 7 * [0.1]):
         cpus = files.get(f"sys/devices/system/node/node{node}/cpulist", "").strip()
-        share = 0.3 if node == 0 else 0.1
         busy = int(seconds * _TICKS * share)
         idle = int(seconds * _TICKS) - busy
         lines += [f"cpu{cpu} {busy} 0 0 {idle} 0 0 0 0 0 0" for cpu in parse_cpus(cpus)]

@@ -8,6 +8,7 @@ through.
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -21,7 +22,13 @@ from gaudi_launch.host.hardware import Host
 KIND = "gaudi-launch snapshot"
 # written as "0-39,80-119" instead of eighty numbers
 _CPU_LISTS = frozenset({"cpus"})
-_KINDS = {int: "an integer", str: "text", bool: "true or false"}
+_KINDS = {
+    int: "an integer",
+    str: "text",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
 
 
 def to_json(host: Host, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -37,10 +44,10 @@ def from_json(document: object) -> Host:
 
     Raises LaunchError (USAGE) naming the first field that is missing or of another kind.
     """
-    if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise _bad(
-            "kind", f"'{KIND}'", document.get("kind") if isinstance(document, dict) else document
-        )
+    if not isinstance(document, dict):
+        raise _bad("kind", f"'{KIND}'", document)
+    if document.get("kind") != KIND:
+        raise _bad("kind", f"'{KIND}'", document.get("kind"))
     if document.get("schema") != 1:
         raise _bad("schema", "1", document.get("schema"))
     host: Host = _read(Host, document.get("host"), "host")
@@ -50,7 +57,9 @@ def from_json(document: object) -> Host:
 def config_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the ``config`` object that a snapshot carries, None if it carries none."""
     config = document.get("config")
-    return config if isinstance(config, dict) else None
+    if not isinstance(config, dict):
+        return None
+    return config
 
 
 def write_record(record: Any) -> Any:
@@ -98,32 +107,37 @@ def _read(kind: Any, value: object, where: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None:
             return None
-        return _read(next(a for a in arguments if a is not type(None)), value, where)
+        inner_kind, _ = sorted(arguments, key=lambda each: each is type(None))
+        return _read(inner_kind, value, where)
     if origin is tuple:
-        if not isinstance(value, list):
-            raise _bad(where, "a list", value)
         return tuple(
-            _read(arguments[0], inner, f"{where}[{number}]") for number, inner in enumerate(value)
+            _read(arguments[0], inner, f"{where}[{number}]")
+            for number, inner in enumerate(_checked(list, value, where))
         )
-    if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(value, dict):
-            raise _bad(where, "an object", value)
-        return {key: _read(arguments[1], inner, f"{where}.{key}") for key, inner in value.items()}
+    if origin is Mapping:
+        return {
+            key: _read(arguments[1], inner, f"{where}.{key}")
+            for key, inner in _checked(dict, value, where).items()
+        }
+    return _checked(kind, value, where)
+
+
+def _checked(kind: type, value: Any, where: str) -> Any:
+    """Return ``value``, which must be of this JSON type."""
     # JSON's true is a number to Python
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    truth_as_number = kind is int and isinstance(value, bool)
+    if truth_as_number or not isinstance(value, kind):
         raise _bad(where, _KINDS.get(kind, kind.__name__), value)
     return value
 
 
 def _read_record(kind: type, value: object, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise _bad(where, "an object", value)
     known = _hints(kind)
     # a later release may write more fields; they are not ours to judge
     try:
         fields = {
             name: _read_field(name, known[name], inner, f"{where}.{name}")
-            for name, inner in value.items()
+            for name, inner in _checked(dict, value, where).items()
             if name in known
         }
         return kind(**fields)
@@ -136,7 +150,7 @@ def _read_field(name: str, kind: Any, value: object, where: str) -> Any:
         return parse_cpus(_read(str, value, where))
     if name == "cpu_siblings":
         lists = _read(Mapping[str, str], value, where)
-        if not all(cpu.isascii() and cpu.isdigit() and len(cpu) < 8 for cpu in lists):
+        if not all(re.fullmatch("[0-9]{1,7}", cpu) for cpu in lists):
             raise _bad(where, "CPU numbers as names", ", ".join(lists)[:60])
         return {int(cpu): parse_cpus(core) for cpu, core in lists.items()}
     return _read(kind, value, where)

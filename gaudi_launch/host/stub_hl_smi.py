@@ -26,25 +26,30 @@ def answer(machine: dict[str, Any], arguments: list[str]) -> tuple[str, int]:
     cards = machine["cards"]
     if not cards:
         return "habanalabs driver is not loaded or no AIPs available, aborting...\n", 1
-    if not arguments:
-        return _table(machine), 0
-    if arguments in (["-v"], ["--version"]):
-        return f"HL-SMI Version: hl-{machine['version']}-fw-{machine['firmware']}\n", 0
-    if arguments[0] in ("-L", "--list-aips", "-q", "--query"):
-        return _log(cards), 0
-    if arguments[0] == "-i" and arguments[2:3] == ["-p"] and len(arguments) == 4:
-        return _set_cap(cards, arguments[1], arguments[3])
-    if arguments[0] == "topo":
-        return _topo(cards, arguments[1:]), 0
-    if arguments[0] in ("-n", "--nic") and arguments[1:2] == ["link"]:
-        bus = arguments[-1]
-        ports = next((card["ports"] for card in cards if card["bus_id"] == bus), None)
-        if ports is None:
-            return "no such device\n", 1
-        return "".join(f"port {int(port):2}:\t{word}\n" for port, word in ports.items()), 0
-    if arguments[0] in ("-Q", "--query-aip") and len(arguments) >= 4:
-        return _csv(cards, arguments[1].split(","), arguments[3].split(",")[1:])
+    match arguments:
+        case []:
+            return _table(machine), 0
+        case ["-v" | "--version"]:
+            return f"HL-SMI Version: hl-{machine['version']}-fw-{machine['firmware']}\n", 0
+        case ["-L" | "--list-aips" | "-q" | "--query", *_]:
+            return _log(cards), 0
+        case ["-i", bus, "-p", watts]:
+            return _set_cap(cards, bus, watts)
+        case ["topo", *options]:
+            return _topo(cards, options), 0
+        case ["-n" | "--nic", "link", *_]:
+            return _links(cards, arguments[-1])
+        case ["-Q" | "--query-aip", fields, _, form, *_]:
+            return _csv(cards, fields.split(","), form.split(",")[1:])
     return "Invalid arguments\n", 1
+
+
+def _links(cards: list[dict[str, Any]], bus: str) -> tuple[str, int]:
+    for card in cards:
+        if card["bus_id"] == bus:
+            lines = [f"port {int(port):2}:\t{word}\n" for port, word in card["ports"].items()]
+            return "".join(lines), 0
+    return "no such device\n", 1
 
 
 def _set_cap(cards: list[dict[str, Any]], bus: str, watts: str) -> tuple[str, int]:
@@ -60,17 +65,25 @@ def _csv(cards: list[dict[str, Any]], fields: list[str], options: list[str]) -> 
         return "Invalid query field\n", 1
     lines = []
     if "noheader" not in options:
-        lines.append(", ".join(f"{f} [{_UNITS[f]}]" if f in _UNITS else f for f in fields))
+        lines.append(", ".join(map(_head, fields)))
+    units = _UNITS
+    if "nounits" in options:
+        units = {}
     for card in cards:
-        units = {} if "nounits" in options else _UNITS
-        lines.append(", ".join(_cell(card[field], units.get(field)) for field in fields))
+        lines.append(", ".join(_cell(card[field], units.get(field, "")) for field in fields))
     return "\n".join(lines) + "\n", 0
 
 
-def _cell(value: Any, unit: str | None) -> str:
+def _head(field: str) -> str:
+    if field in _UNITS:
+        return f"{field} [{_UNITS[field]}]"
+    return field
+
+
+def _cell(value: Any, unit: str) -> str:
     if value is None:
         return "N/A"
-    return str(value) if unit is None else f"{value} {unit}"
+    return f"{value} {unit}".rstrip()
 
 
 def _log(cards: list[dict[str, Any]]) -> str:
@@ -101,26 +114,34 @@ def _log(cards: list[dict[str, Any]]) -> str:
             "        Replaced Rows",
             "                Single Bit ECC          : 0",
             f"                Double Bit ECC          : {int(card['rows_pending'])}",
-            f"                Pending                 : {'Yes' if card['rows_pending'] else 'No'}",
+            f"                Pending                 : {('No', 'Yes')[card['rows_pending']]}",
         ]
     return "\n".join(lines) + "\n"
 
 
 def _active(found: object) -> str:
-    return "Active" if found else "Not Active"
+    return ("Not Active", "Active")[bool(found)]
 
 
 def _topo(cards: list[dict[str, Any]], options: list[str]) -> str:
-    heads = ["modID"] + ["CPU Affinity"] * ("-c" in options) + ["NUMA Affinity"] * ("-N" in options)
+    columns = {"module_id": "modID"}
+    if "-c" in options:
+        columns["cpus"] = "CPU Affinity"
+    if "-N" in options:
+        columns["numa"] = "NUMA Affinity"
+    heads = columns.values()
     lines = ["\t".join(heads) + "\t", "\t".join("-" * len(head) for head in heads) + "\t"]
     for card in sorted(cards, key=lambda card: int(card["module_id"])):
-        cells = (
-            [str(card["module_id"])]
-            + [card["cpus"]] * ("-c" in options)
-            + [str(card["numa"])] * ("-N" in options)
-        )
-        lines.append("\t".join(cells) + "\t")
+        lines.append("\t".join(str(card[name]) for name in columns) + "\t")
     return "\n".join(lines) + "\n"
+
+
+def _memory_cells(card: dict[str, Any]) -> tuple[str, str]:
+    """Return the memory in use and its share of a card; N/A for a failed one."""
+    used, total = card["memory.used"], card["memory.total"]
+    if used is None:
+        return "N/A", "N/A"
+    return f"{used:5}MiB / {total:6}MiB", f"{100 * used // total}%"
 
 
 def _table(machine: dict[str, Any]) -> str:
@@ -138,9 +159,7 @@ def _table(machine: dict[str, Any]) -> str:
         "|===============================+======================+======================|",
     ]
     for card in machine["cards"]:
-        used, total = card["memory.used"], card["memory.total"]
-        memory = "N/A" if used is None else f"{used:5}MiB / {total:6}MiB"
-        share = "N/A" if used is None else f"{100 * used // total}%"
+        memory, share = _memory_cells(card)
         power = f"{card['power.draw']:4}W / {card['cap']:4}W"
         lines += [
             (

@@ -47,6 +47,14 @@ def read_cards(files: Files) -> Cards:
     return cards
 
 
+def bus_address(text: str | None) -> str | None:
+    """Return a PCI address in lower case; None for other text."""
+    address = (text or "").lower()
+    if not BUS.fullmatch(address):
+        return None
+    return address
+
+
 def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -> None:
     def word(name: str) -> str | None:
         return first_line(files, f"{device}/{name}")
@@ -56,8 +64,7 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
     facts = cards.find(index=index)
     facts.put("index", index, "sysfs accel class")
     facts.put("module", small_number(word("module_id")), "sysfs module_id")
-    bus = word("pci_addr")
-    bus = bus.lower() if bus and BUS.fullmatch(bus) else None
+    bus = bus_address(word("pci_addr"))
     facts.put("bus", bus, "sysfs pci_addr")
     facts.put("device_type", word("device_type"), "sysfs device_type")
     facts.put("status", word("status"), "sysfs status")
@@ -66,9 +73,8 @@ def _read_card(files: Files, device: str, index: int, node: str, cards: Cards) -
     if files.exists(node):
         facts.put("device_node", f"/{node}", "device node")
 
-    pci = device
-    if bus and files.exists(f"sys/bus/pci/devices/{bus}"):
-        pci = f"sys/bus/pci/devices/{bus}"
+    # the device itself where the bus does not show it
+    pci = f"sys/bus/pci/devices/{bus}"
     _read_pci(facts, lambda name: first_line(files, f"{pci}/{name}") or word(name))
 
 
@@ -81,25 +87,26 @@ def _is_gaudi(files: Files, device: str) -> bool:
 
 def _read_pci(facts: CardFacts, word: Callable[[str], str | None]) -> None:
     """Add what the PCI device's attributes say; ``word`` reads one of them."""
-    pci_id = (word("device") or "").lower().removeprefix("0x") or None
-    known = identify(pci_id=pci_id, device_type=facts.get("device_type"))
-    if known is not None:
-        # the driver does not say HL-225; this is the product's plain name until hl-smi gives the
-        # exact one
-        source = "PCI id" if pci_id in known.pci_ids else "sysfs device_type"
-        facts.hint("product", known.names[0], source)
+    # the driver does not say HL-225; this is the product's plain name until hl-smi gives the exact
+    # one
+    by_id = identify(pci_id=word("device"))
+    if by_id is not None:
+        facts.hint("product", by_id.names[0], "PCI id")
+    by_type = identify(device_type=facts.get("device_type"))
+    if by_type is not None:
+        facts.hint("product", by_type.names[0], "sysfs device_type")
     facts.put("numa_node", natural_number(word("numa_node")), "sysfs numa_node")
     facts.put("cpus", parse_cpus(word("local_cpulist") or ""), "sysfs local_cpulist")
-    for name, attribute in (
-        ("pcie_speed", "current_link_speed"),
-        ("pcie_max_speed", "max_link_speed"),
-    ):
+    for name, attribute in _SPEEDS.items():
         facts.put(name, word(attribute), f"sysfs {attribute}")
-    for name, attribute in (
-        ("pcie_width", "current_link_width"),
-        ("pcie_max_width", "max_link_width"),
-    ):
+    for name, attribute in _WIDTHS.items():
         facts.put(name, whole_number(word(attribute)), f"sysfs {attribute}")
+
+
+_SPEEDS = {"pcie_speed": "current_link_speed", "pcie_max_speed": "max_link_speed"}
+
+
+_WIDTHS = {"pcie_width": "current_link_width", "pcie_max_width": "max_link_width"}
 
 
 def read_numa_nodes(files: Files) -> tuple[NumaNode, ...]:
@@ -126,10 +133,10 @@ def read_siblings(files: Files) -> dict[int, tuple[int, ...]]:
     """Return every online CPU with the CPUs of its core, itself included."""
     siblings: dict[int, tuple[int, ...]] = {}
     folder = "sys/devices/system/cpu"
-    online_text = first_line(files, f"{folder}/online")
-    online = set(parse_cpus(online_text)) if online_text else None
-    for cpu, name in numbered(files.names(folder), "cpu"):
-        if cpu in siblings or (online is not None and cpu not in online):
+    known = dict(numbered(files.names(folder), "cpu"))
+    online = set(parse_cpus(first_line(files, f"{folder}/online") or "")) or set(known)
+    for cpu, name in known.items():
+        if cpu in siblings or cpu not in online:
             continue
         topology = f"{folder}/{name}/topology"
         # the second name is the first's since Linux 5.2, which keeps both
@@ -138,10 +145,10 @@ def read_siblings(files: Files) -> dict[int, tuple[int, ...]]:
         )
         if text is None:
             continue
-        core = parse_cpus(text)
-        core = tuple(c for c in core if online is None or c in online)
-        for member in core if cpu in core else (cpu,):
-            siblings[member] = core if cpu in core else (cpu,)
+        core = tuple(sorted(online.intersection(parse_cpus(text))))
+        if cpu not in core:
+            core = (cpu,)
+        siblings.update(dict.fromkeys(core, core))
     return dict(sorted(siblings.items()))
 
 
@@ -152,15 +159,16 @@ def read_meminfo(text: str) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        number = None
-        if colon and value.split():
-            number = whole_number(value.split()[0])
-        if number is not None and name.split():
-            found.setdefault(name.split()[-1], number)
+        names, _, values = line.partition(":")
+        name = " ".join(names.split()[-1:])
+        number = whole_number(" ".join(values.split()[:1]))
+        if name and number is not None:
+            found.setdefault(name, number)
     return found
 
 
 def mib_of(kib: int | None) -> int | None:
     """Return KiB of /proc as MiB."""
-    return None if kib is None else kib // 1024
+    if kib is None:
+        return None
+    return kib // 1024

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import socket
 import struct
+from collections import defaultdict
 from typing import Any
 
-from gaudi_launch.host.files import Files, first_line, whole_number
+from gaudi_launch.host.files import Files, captured, content, first_line
 from gaudi_launch.host.hardware import Interface
 from gaudi_launch.host.sysfs import mib_of, read_meminfo
 
@@ -19,12 +20,12 @@ _CONTAINER = re.compile(r"docker|kubepods|containerd|libpod|lxc|crio")
 
 def read_system(files: Files) -> dict[str, Any]:
     """Return the fields of `Host` that plain files contain; unreadable ones are None."""
-    memory = read_meminfo(files.text("proc/meminfo") or "")
+    memory = read_meminfo(content(files, "proc/meminfo"))
     return {
         "hostname": first_line(files, "proc/sys/kernel/hostname")
         or first_line(files, "etc/hostname"),
         "kernel": first_line(files, "proc/sys/kernel/osrelease"),
-        "os_name": _os_name(files.text("etc/os-release") or ""),
+        "os_name": _os_name(content(files, "etc/os-release")),
         "cpu_model": _cpu_field(files, "model name"),
         "driver_version": first_line(files, "sys/module/habanalabs/version"),
         "memory_total_mib": mib_of(memory.get("MemTotal")),
@@ -35,15 +36,12 @@ def read_system(files: Files) -> dict[str, Any]:
 
 
 def _os_name(text: str) -> str | None:
-    match = re.search(r"^PRETTY_NAME=(.+)$", text, re.M)
-    if not match:
-        return None
-    return match[1].strip().strip("\"'") or None
+    name = captured(r"(?m)^PRETTY_NAME=(.+)$", text) or ""
+    return name.strip().strip("\"'") or None
 
 
 def _cpu_field(files: Files, name: str) -> str | None:
-    match = re.search(rf"^{name}[ \t]*:[ \t]*(\S.*)$", files.text("proc/cpuinfo") or "", re.M)
-    return match[1].strip() if match else None
+    return captured(rf"(?m)^{name}[ \t]*:[ \t]*(\S.*?)\s*$", content(files, "proc/cpuinfo"))
 
 
 def in_container(files: Files) -> bool | None:
@@ -63,16 +61,12 @@ def virtual_machine(files: Files) -> bool | None:
 
     Return None when neither can be read.
     """
-    flags = _cpu_field(files, "flags")
-    board = " ".join(
-        filter(
-            None,
-            (first_line(files, f"sys/class/dmi/id/{n}") for n in ("sys_vendor", "product_name")),
-        )
-    )
-    if flags is None and not board:
+    flags = _cpu_field(files, "flags") or ""
+    names = [first_line(files, f"sys/class/dmi/id/{n}") for n in ("sys_vendor", "product_name")]
+    board = " ".join(filter(None, names))
+    if not flags and not board:
         return None
-    return "hypervisor" in (flags or "").split() or bool(_VIRTUAL.search(board))
+    return "hypervisor" in flags.split() or bool(_VIRTUAL.search(board))
 
 
 def read_interfaces(files: Files) -> tuple[Interface, ...]:
@@ -80,32 +74,39 @@ def read_interfaces(files: Files) -> tuple[Interface, ...]:
 
     The loopback interface is left out.
     """
-    routes = _routes(files.text("proc/net/route") or "")
+    routes = _routes(content(files, "proc/net/route"))
     default = {name for name, network, mask in routes if network == mask == 0}
-    addresses: dict[str, list[str]] = {}
-    for address in _local_addresses(files.text("proc/net/fib_trie") or ""):
+    addresses = _addresses_by_interface(files, routes)
+    return tuple(
+        Interface(
+            name=name,
+            up=first_line(files, f"sys/class/net/{name}/operstate") in ("up", "unknown"),
+            addresses=tuple(addresses[name]),
+            default_route=name in default,
+        )
+        for name in files.names("sys/class/net")
+        if name not in ("lo", "bonding_masters")
+    )
+
+
+def _addresses_by_interface(
+    files: Files, routes: list[tuple[str, int, int]]
+) -> defaultdict[str, list[str]]:
+    """Return IPv4 addresses by the narrowest route to them, then IPv6 addresses."""
+    addresses: defaultdict[str, list[str]] = defaultdict(list)
+    for address in _local_addresses(content(files, "proc/net/fib_trie")):
         value = int.from_bytes(bytes(map(int, address.split("."))), "big")
         fitting = [
             (mask, name) for name, network, mask in routes if mask and value & mask == network
         ]
         if fitting:
-            addresses.setdefault(max(fitting)[1], []).append(address)
-    for line in (files.text("proc/net/if_inet6") or "").splitlines():
+            addresses[max(fitting)[1]].append(address)
+    for line in content(files, "proc/net/if_inet6").splitlines():
         words = line.split()
         if len(words) == 6 and re.fullmatch(r"[0-9a-f]{32}", words[0]):
-            addresses.setdefault(words[5], []).append(
-                socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0]))
-            )
-    return tuple(
-        Interface(
-            name=name,
-            up=first_line(files, f"sys/class/net/{name}/operstate") in ("up", "unknown"),
-            addresses=tuple(addresses.get(name, ())),
-            default_route=name in default,
-        )
-        for name in files.names("sys/class/net")
-        if name != "lo" and name != "bonding_masters"
-    )
+            address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0]))
+            addresses[words[5]].append(address)
+    return addresses
 
 
 def _routes(text: str) -> list[tuple[str, int, int]]:
@@ -115,13 +116,21 @@ def _routes(text: str) -> list[tuple[str, int, int]]:
     """
     routes = []
     for line in text.splitlines()[1:]:
-        words = line.split()
-        if len(words) >= 8 and all(re.fullmatch(r"[0-9A-Fa-f]{8}", words[n]) for n in (1, 7)):
-            network, mask = (
-                struct.unpack("!I", struct.pack("<I", int(words[n], 16)))[0] for n in (1, 7)
-            )
-            routes.append((words[0], network, mask))
+        match = _ROUTE.match(line)
+        if match:
+            routes.append((match["name"], _swapped(match["network"]), _swapped(match["mask"])))
     return routes
+
+
+_ROUTE = re.compile(
+    r"\s*(?P<name>\S+)\s+(?P<network>[0-9A-Fa-f]{8})(?:\s+\S+){5}\s+(?P<mask>[0-9A-Fa-f]{8})(?!\S)"
+)
+
+
+def _swapped(hexadecimal: str) -> int:
+    """Return a number of the machine's byte order as one of the network's."""
+    number: int = struct.unpack("!I", struct.pack("<I", int(hexadecimal, 16)))[0]
+    return number
 
 
 def _local_addresses(text: str) -> list[str]:
@@ -135,9 +144,13 @@ def _local_addresses(text: str) -> list[str]:
         if match := re.match(r"^[ \t]+\|-- (\d{1,3}(?:\.\d{1,3}){3})$", line):
             address = match[1]
         elif address and "/32 host LOCAL" in line:
-            parts = [whole_number(part) for part in address.split(".")]
-            usable = all(part is not None and part < 256 for part in parts) and parts[0] != 127
-            if usable and address not in found:
+            if _is_reachable(address) and address not in found:
                 found.append(address)
             address = ""
     return found
+
+
+def _is_reachable(address: str) -> bool:
+    """Return True for an IPv4 address that is not a loopback one."""
+    first, *rest = map(int, address.split("."))
+    return first != 127 and max(first, *rest) < 256

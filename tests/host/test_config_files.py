@@ -167,8 +167,9 @@ def test_a_program_is_looked_for_on_path_and_then_in_the_usual_folders() -> None
     files = Imagined(
         {"usr/bin/docker": "", "sbin/grubby": "", "bin/podman": "", "usr/local/bin/podman": ""}
     )
+    nothing: dict[str, str] = {}
     inside = {"docker": "/usr/bin/docker", "podman": "/usr/local/bin/podman"}
-    assert settings.programs(files, None) == {**inside, "grubby": "/sbin/grubby"}
+    assert settings.programs(files, nothing.get) == {**inside, "grubby": "/sbin/grubby"}
     on_path = {"docker": "/opt/docker", "hl-smi": "/opt/hl-smi"}
     assert settings.programs(files, on_path.get) == {
         **inside,

@@ -46,7 +46,9 @@ def test_what_was_not_read_is_none_and_not_no() -> None:
     }
     answers = LiveAnswers()
     assert answers.allowed("dev/accel/accel0")
-    assert (answers.environment, answers.space, answers.find, answers.root) == ({}, None, None, "/")
+    assert (answers.environment, answers.root) == ({}, "/")
+    unknown: tuple[object, object] = (answers.space("tmp"), answers.find("docker"))
+    assert unknown == (None, None)
     assert answers.root_user is None
 
 
