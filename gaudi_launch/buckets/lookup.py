@@ -8,13 +8,20 @@ millions.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from gaudi_launch.buckets.bucket_list import Bucket, BucketError
 from gaudi_launch.buckets.ladders import fallback
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
 
 Outcome = Literal["warmed", "fallback", "recompile", "hang", "error"]
 """warmed: a bucket of the warm-up. fallback: the engine adds a bucket and compiles it. recompile:
@@ -100,6 +107,30 @@ class BucketTable:
         if index < len(self.buckets):
             return self.buckets[index]
         return None
+
+    def find_all(self, batch: Integers, query: Integers, context: Integers) -> Integers:
+        """Return the number of the bucket of each shape.
+
+        The number ``len(buckets)`` means that no bucket is large enough.
+        """
+        import numpy as np
+
+        sizes = [len(axis) for axis in self._axes]
+        if math.prod(sizes) > _TABLE_CELLS:
+            shapes = zip(batch.tolist(), query.tolist(), context.tolist(), strict=True)
+            return np.asarray([self._scanned(*shape) for shape in shapes], dtype=np.int64)
+        if self._cells is None:
+            self._cells = self._fill(sizes)
+        # beyond the last place of an axis there is no bucket
+        cells = np.full([size + 1 for size in sizes], len(self.buckets), dtype=np.int64)
+        cells[:-1, :-1, :-1] = np.asarray(self._cells, dtype=np.int64).reshape(sizes)
+        asked = zip(self._axes, (batch, query, context), strict=True)
+        return cells[tuple(np.searchsorted(axis, values) for axis, values in asked)]
+
+    def _scanned(self, batch: int, query: int, context: int) -> int:
+        """Return the number of the bucket of a shape, without a table."""
+        bucket = self._scan(batch, query, context)
+        return len(self.buckets) if bucket is None else bisect_left(self.buckets, bucket)
 
     def _scan(self, batch: int, query: int, context: int) -> Bucket | None:
         start = bisect_left(self.buckets, [batch, query, context])

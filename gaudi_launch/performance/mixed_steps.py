@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from gaudi_launch.performance.limits import EngineLimits
@@ -67,6 +68,7 @@ class MixedRun:
         self.closed = concurrency is not None
         self.most_inside = concurrency or 0
         self.lag = 2 if limits.ahead else 1
+        self.most_blocks = limits.physical_blocks
         self.cut = self.last = 0.0
         self.step = 0
         self.inside = 0
@@ -86,6 +88,8 @@ class MixedRun:
         self.opening = [0] * limits.block_size
         self.ending: dict[int, list[Ticket]] = {}
         self.leaving: dict[int, list[Ticket]] = {}
+        # the steps of both as a heap; those of requests that left are removed when they come first
+        self.last_steps: list[int] = []
         self.prompts: list[tuple[int, int, int]] = []
         self.decodes: list[int] = []
         # more of them, as arrays
@@ -210,7 +214,7 @@ class MixedRun:
 
         The youngest make room for it.
         """
-        residue, most = self.step % self.limits.block_size, self.limits.physical_blocks
+        residue, most = self.step % self.limits.block_size, self.most_blocks
         while self.decode_blocks + self.opening[residue] + self.other_blocks > most:
             if not self._preempt():
                 break
@@ -296,8 +300,11 @@ class MixedRun:
             return tokens, before
         self.partial = None
         ticket.first_step = self.step
-        self.ending.setdefault(ticket.last_step, []).append(ticket)
-        self.leaving.setdefault(ticket.last_step, []).append(ticket)
+        last = ticket.last_step
+        if last not in self.leaving:
+            heappush(self.last_steps, last)
+        self.ending.setdefault(last, []).append(ticket)
+        self.leaving.setdefault(last, []).append(ticket)
         if ticket.output > 1:
             self.joining.append(ticket)
         return tokens, before
@@ -349,12 +356,24 @@ class MixedRun:
             return
         if self.waiting and not self.blocked:
             return
-        steps = min(min(self.ending), min(self.leaving) + self.lag - 1) - self.step
+        steps = self._next_end() - self.step
         until = self._next_arrival()
         if steps >= _ARRAYS_PAY and self.cut < until:
             self._stride_arrays(steps, until)
         else:
             self._walk(steps, until)
+
+    def _next_end(self) -> int:
+        """Return the step before which no sequence ends, and none that has ended leaves.
+
+        A sequence leaves at most one step after its end is known.
+        """
+        while self.last_steps[0] not in self.leaving:
+            heappop(self.last_steps)
+        first = self.last_steps[0]
+        if first in self.ending:
+            return first
+        return first + self.lag - 1
 
     def _walk(self, steps: int, until: float) -> None:
         """Run at most ``steps`` steps of decoding alone, one by one.
@@ -365,7 +384,7 @@ class MixedRun:
         fixed = float(self.cost.decode(self.decoding, 0)) / 1000
         each = self.cost.decode_block / 1000
         key = self.decoding * (self.limits.num_blocks + 1)
-        room = self.limits.physical_blocks - self.other_blocks
+        room = self.most_blocks - self.other_blocks
         step, blocks, cut, last = self.step, self.decode_blocks, self.cut, self.last
         ahead = self.limits.ahead
         for following in range(step + 1, step + 1 + steps):
@@ -395,7 +414,7 @@ class MixedRun:
         clock = np.concatenate(([self.last], fixed + each * blocks)).cumsum()
         # the clock when each step is planned
         planned = np.concatenate(([self.cut], clock[:-2] if self.limits.ahead else clock[1:-1]))
-        room = self.limits.physical_blocks - self.other_blocks
+        room = self.most_blocks - self.other_blocks
         stops = np.flatnonzero((blocks > room) | (planned >= until))
         done = int(stops[0]) if len(stops) else steps
         if not done:
@@ -418,7 +437,7 @@ class MixedRun:
         return _NEVER if self.closed else self.arrivals[0][0]
 
     def _free(self) -> int:
-        return self.limits.physical_blocks - self.decode_blocks - self.other_blocks
+        return self.most_blocks - self.decode_blocks - self.other_blocks
 
     def _blocks(self, tokens: int) -> int:
         return -(-tokens // self.limits.block_size)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.mixed_steps import MixedRun
 from gaudi_launch.performance.step_time import StepTime
+from gaudi_launch.performance.weighted_sum import weighted_sum
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +65,7 @@ class Continued:
         """Return the time of all of them without any bucket padding."""
         if not len(self):
             return 0.0
-        return float(self.weight @ cost.in_blocks(1, self.query, self.context))
+        return weighted_sum(self.weight, cost.in_blocks(1, self.query, self.context))
 
 
 def none_continued() -> Continued:
@@ -84,9 +85,9 @@ class Shapes:
 
     def milliseconds(self, cost: StepTime) -> float:
         """Return the time of all steps without any bucket padding."""
-        prompt = self.prompt.weight @ cost.prefill(self.prompt.batch, self.prompt.size)
-        decode = self.decode.weight @ cost.decode(self.decode.batch, self.decode.size)
-        return float(prompt + decode) + self.continued.milliseconds(cost)
+        prompt = weighted_sum(self.prompt.weight, cost.prefill(self.prompt.batch, self.prompt.size))
+        decode = weighted_sum(self.decode.weight, cost.decode(self.decode.batch, self.decode.size))
+        return prompt + decode + self.continued.milliseconds(cost)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +33,20 @@ def test_table_is_the_first_entry_that_is_large_enough(
     table = BucketTable(buckets)
     assert table.find(*shape) == first
     assert table._scan(*shape) == first
+
+
+@given(BUCKETS, st.lists(st.tuples(SIZES, SIZES, SIZES), max_size=10), st.booleans())
+def test_all_shapes_together_get_the_buckets_of_each(
+    buckets: list[Bucket], shapes: list[tuple[int, int, int]], has_table: bool
+) -> None:
+    table = BucketTable(buckets)
+    columns = np.asarray(shapes, dtype=np.int64).reshape(-1, 3).T
+    with pytest.MonkeyPatch.context() as patch:
+        if not has_table:
+            patch.setattr("gaudi_launch.buckets.lookup._TABLE_CELLS", -1)
+        numbers = table.find_all(*columns)
+    found = [[*table.buckets, None][number] for number in numbers]
+    assert found == [BucketTable(buckets).find(*shape) for shape in shapes]
 
 
 @given(st.integers(2, 200_000), st.sampled_from([2, 32, 256]))

@@ -140,64 +140,85 @@ def _programmes(
     table = np.asarray(sizes, dtype=np.float64)
     best = np.full((len(prices), len(rows) + 1), np.inf)
     best[:, 0] = 0.0
-    came: list[list[tuple[int, list[int]]]] = [[(0, [])] for _ in prices]
+    came: list[list[tuple[int, _Sizes]]] = [[] for _ in prices]
     must = set(phase.corners)
     first = 0  # the earliest row a new row may follow: corners cannot be skipped
     for r, row in enumerate(rows, start=1):
         end = sizes.index(phase.top(row)) + 1
-        mass = below[r, : end + 1] - below[first:r, : end + 1]
-        value, parent = _row(mass, phase.time(float(row), table[:end]), np.asarray(prices))
+        mass = (below[r, : end + 1] - below[first:r, : end + 1]).T.copy()
+        time = phase.time(float(row), table[:end])
+        value = _row(mass, time, np.asarray(prices))
         for number in range(len(prices)):
-            total = best[number, first:r] + value[number]
+            total = best[number, first:r] + value[-1, number]
             chosen = int(np.argmin(total))
             best[number, r] = total[chosen]
-            came[number].append((first + chosen, _trace(parent[number, chosen], end)))
+            came[number].append(
+                (first + chosen, _Sizes(value[:, number, chosen], mass[:, chosen], time))
+            )
         if row in must:
             first = r
     return [_pairs(each, rows, sizes) for each in came]
 
 
 def _pairs(
-    came: Sequence[tuple[int, list[int]]], rows: Sequence[int], sizes: Sequence[int]
+    came: Sequence[tuple[int, _Sizes]], rows: Sequence[int], sizes: Sequence[int]
 ) -> list[Pair]:
     """Return the buckets of the best way to the last row."""
     found: list[Pair] = []
     at = len(rows)
     while at:
-        before, ends = came[at]
-        found.extend((rows[at - 1], sizes[end - 1]) for end in ends)
+        before, ends = came[at - 1]
+        found.extend((rows[at - 1], sizes[end - 1]) for end in ends.chosen())
         at = before
     return sorted(found)
 
 
-def _row(mass: Floats, time: Floats, prices: Floats) -> tuple[Floats, Integers]:
-    """Return the cheapest sizes of one row for each price and row below.
+def _row(mass: Floats, time: Floats, prices: Floats) -> Floats:
+    """Return the cheapest value of one row up to each size.
 
-    ``mass[a, s]`` is the weight up to size s when row a is the one below, ``time[s]`` the step at
-    size s. Returns the value for each price and a, and for each (price, a, s) the size before s.
+    There is one for each price and each row below. ``mass[s, a]`` is the weight up to size s when
+    row a is the one below, ``time[s]`` the step at size s. The value is at [s, price, a].
     """
     import numpy as np
 
-    count, ends = mass.shape
-    shape = (len(prices), count, ends)
-    value = np.full(shape, np.inf)
-    value[:, :, 0] = 0.0
-    parent = np.zeros(shape, dtype=np.int64)
-    price = prices[:, np.newaxis]
-    for end in range(1, ends):
-        step = float(time[end - 1])
-        open_ = value[:, :, :end] - mass[:, :end] * step
-        parent[:, :, end] = open_.argmin(axis=2)
-        value[:, :, end] = open_.min(axis=2) + mass[:, end] * step + price
-    return value[:, :, -1], parent
+    ends, count = mass.shape
+    # one column for each price and row below: few large operations
+    price = np.repeat(prices, count)
+    mass = np.tile(mass, (1, len(prices)))
+    own = mass[1:] * time[:, np.newaxis]
+    value = np.empty_like(mass)
+    value[0] = 0.0
+    open_ = np.empty_like(mass)
+    for end, step in enumerate(time.tolist(), start=1):
+        before = open_[:end]
+        np.multiply(mass[:end], step, out=before)
+        np.subtract(value[:end], before, out=before)
+        best = np.minimum.reduce(before, axis=0, out=value[end])
+        best += own[end - 1]
+        best += price
+    return value.reshape(ends, len(prices), count)
 
 
-def _trace(parent: Integers, end: int) -> list[int]:
-    ends = []
-    while end:
-        ends.append(end)
-        end = int(parent[end])
-    return ends[::-1]
+@dataclass(frozen=True)
+class _Sizes:
+    """Values of one row for one price and one row below.
+
+    The sizes of the row follow from them.
+    """
+
+    value: Floats
+    mass: Floats
+    time: Floats
+
+    def chosen(self) -> list[int]:
+        """Return the sizes of the cheapest way to the last one, ascending."""
+        end = len(self.value) - 1
+        found: list[int] = []
+        while end:
+            found.append(end)
+            step = float(self.time[end - 1])
+            end = int((self.value[:end] - self.mass[:end] * step).argmin())
+        return found[::-1]
 
 
 class _List:

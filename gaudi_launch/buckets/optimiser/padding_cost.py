@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.performance.simulator import Shapes, Weighted
 from gaudi_launch.performance.step_time import StepTime
+from gaudi_launch.performance.weighted_sum import weighted_sum
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,18 +103,16 @@ def _prompts(
     query = np.concatenate([fresh.size, behind.query])
     context = np.concatenate([np.zeros(len(fresh), dtype=np.int64), behind.context])
     weight = np.concatenate([fresh.weight, behind.weight])
-    found: list[Bucket] = []
-    outside = 0.0
-    for at, shape in enumerate(zip(batch.tolist(), query.tolist(), context.tolist(), strict=True)):
-        bucket = table.find(*shape)
-        if bucket is None:
-            steps = zip(shape, (_BATCH_STEP, _TOKEN_STEP, _BLOCK_STEP), strict=True)
-            bucket = [fallback(value, step) if value else 0 for value, step in steps]
-            outside += float(weight[at])
-        found.append(bucket)
-    chosen = np.asarray(found, dtype=np.int64).reshape(-1, 3)
-    padded = float(weight @ cost.in_blocks(chosen[:, 0], chosen[:, 1], chosen[:, 2]))
-    return float(weight @ cost.in_blocks(batch, query, context)), padded, outside
+    numbers = table.find_all(batch, query, context)
+    chosen = np.asarray([*table.buckets, [0, 0, 0]], dtype=np.int64)[numbers]
+    missing = np.flatnonzero(numbers == len(table.buckets))
+    for at in missing:
+        shape = (int(batch[at]), int(query[at]), int(context[at]))
+        steps = zip(shape, (_BATCH_STEP, _TOKEN_STEP, _BLOCK_STEP), strict=True)
+        chosen[at] = [fallback(value, step) if value else 0 for value, step in steps]
+    outside = float(weight[missing].sum())
+    padded = weighted_sum(weight, cost.in_blocks(chosen[:, 0], chosen[:, 1], chosen[:, 2]))
+    return weighted_sum(weight, cost.in_blocks(batch, query, context)), padded, outside
 
 
 def _phase(
@@ -127,14 +126,14 @@ def _phase(
     assert callable(time)
     exact = 0.0
     if len(shapes):
-        exact = float(shapes.weight @ time(shapes.batch, shapes.size))
+        exact = weighted_sum(shapes.weight, time(shapes.batch, shapes.size))
     if not len(shapes):
         return 0.0, 0.0, 0.0
     table = np.asarray(sorted(buckets), dtype=np.int64).reshape(-1, 3)
     found = look_up(buckets, axis, shapes)
     inside = found >= 0
-    padded = float(
-        shapes.weight[inside] @ time(table[found[inside], 0], table[found[inside], axis])
+    padded = weighted_sum(
+        shapes.weight[inside], time(table[found[inside], 0], table[found[inside], axis])
     )
     for at in np.flatnonzero(~inside):
         batch, size = (

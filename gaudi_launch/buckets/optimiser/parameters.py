@@ -25,6 +25,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import Shapes, Weighted, weighted
 from gaudi_launch.performance.step_time import StepTime
+from gaudi_launch.performance.weighted_sum import weighted_sum
 
 if TYPE_CHECKING:
     import numpy as np
@@ -263,9 +264,8 @@ def _decodes(
                 table = np.asarray(sizes)
                 # a row has no bucket of fewer blocks than sequences
                 graphs = len(rows) * len(sizes) - int(np.searchsorted(table, rows).sum())
-                padded = float(
-                    np.diff(held[table], prepend=0.0) @ table + (held[-1] - held[kept]) * kept
-                )
+                padded = weighted_sum(np.diff(held[table], prepend=0.0), table)
+                padded += float((held[-1] - held[kept]) * kept)
                 time = sequences + cost.decode_block * padded + lost
                 found.append(
                     ParameterChoice({"DECODE_BS": batches, "DECODE_BLOCK": blocks}, graphs, time)
@@ -287,7 +287,7 @@ def _by_blocks(
     blocks = np.maximum(shapes.size, row)
     row = np.where(blocks > most, rows[-1], row)
     weight = np.bincount(np.minimum(blocks, most), weights=shapes.weight, minlength=most + 1)
-    return float(shapes.weight @ cost.decode(row, 0)), weight.cumsum()
+    return weighted_sum(shapes.weight, cost.decode(row, 0)), weight.cumsum()
 
 
 def _reachable(rows: list[int], sizes: list[int]) -> bool:
@@ -327,7 +327,7 @@ def _time(rows: list[int], grid: list[list[int]], shapes: Weighted, time: Any) -
         fits = np.flatnonzero(left & (shapes.batch <= row) & (shapes.size <= sizes[-1]))
         table = np.asarray(sizes)
         padded = table[np.searchsorted(table, shapes.size[fits])]
-        total += float(shapes.weight[fits] @ time(row, padded))
+        total += weighted_sum(shapes.weight[fits], time(row, padded))
         left[fits] = False
     largest = max((size for sizes in grid for size in sizes), default=1)
     return total + float(shapes.weight[left].sum() * time(rows[-1], largest))

@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gaudi_launch.performance.limits import EngineLimits
@@ -26,6 +27,7 @@ from gaudi_launch.performance.simulator import (
     weighted,
 )
 from gaudi_launch.performance.step_time import StepTime
+from gaudi_launch.performance.weighted_sum import weighted_sum
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,31 +109,45 @@ def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
     with every shape within the ranges, evenly over the logarithms. Both phases get half of the
     time.
     """
-    chance = random.Random(0)
-
-    def draw(low: int, high: int) -> int:
-        if chance.random() < 0.5:
-            return round(math.exp(chance.uniform(math.log(low), math.log(high))))
-        return chance.randint(low, high)
-
-    runs = []
-    for concurrency in _doubling(limits.max_num_seqs):
-        count = min(1500, max(60, concurrency * 8))
-        requests = [
-            (
-                0.0,
-                draw(limits.input_min, limits.input_max),
-                draw(limits.output_min, limits.output_max),
-            )
-            for _ in range(count)
-        ]
-        runs.append((1.0, simulate(requests, limits, cost, concurrency=concurrency)))
+    ranges = (limits.input_min, limits.input_max, limits.output_min, limits.output_max)
+    runs = [
+        (1.0, simulate(requests, limits, cost, concurrency=concurrency))
+        for concurrency, requests in _closed_loops(limits.max_num_seqs, ranges)
+    ]
     loops, even = merge(runs, cost), _even(limits)
     decode = _mix(loops.decode, even.decode, PRIOR_SIMULATED_DECODE, cost.decode)
     if limits.mixed_steps:
         prompt, continued = _mix_prompts(loops, even, limits, cost)
         return Shapes(prompt, decode, continued)
     return Shapes(_mix(loops.prompt, even.prompt, PRIOR_SIMULATED_PROMPT, cost.prefill), decode)
+
+
+@lru_cache(maxsize=8)
+def _closed_loops(
+    most: int, ranges: tuple[int, int, int, int]
+) -> tuple[tuple[int, tuple[tuple[float, int, int], ...]], ...]:
+    """Return numbers of clients up to ``most``, each with its requests.
+
+    ``ranges`` are the shortest and the longest input, then those of the output. Pure, and cached:
+    lists for other numbers of KV blocks are planned for the same requests.
+    """
+    chance = random.Random(0)
+    shortest_input, longest_input, shortest_output, longest_output = ranges
+
+    def draw(low: int, high: int) -> int:
+        if chance.random() < 0.5:
+            return round(math.exp(chance.uniform(math.log(low), math.log(high))))
+        return chance.randint(low, high)
+
+    loops = []
+    for concurrency in _doubling(most):
+        count = min(1500, max(60, concurrency * 8))
+        requests = tuple(
+            (0.0, draw(shortest_input, longest_input), draw(shortest_output, longest_output))
+            for _ in range(count)
+        )
+        loops.append((concurrency, requests))
+    return tuple(loops)
 
 
 def _mix_prompts(
@@ -142,7 +158,7 @@ def _mix_prompts(
     The simulation alone shows how many have a context. A cached prefix is not simulated, so a share
     of the time is spread over all contexts where prompts are kept.
     """
-    fresh = float(loops.prompt.weight @ cost.prefill(loops.prompt.batch, loops.prompt.size))
+    fresh = weighted_sum(loops.prompt.weight, cost.prefill(loops.prompt.batch, loops.prompt.size))
     behind = loops.continued.milliseconds(cost)
     cached = PRIOR_CACHED if limits.prefix_caching else 0.0
     cut = (1 - cached) * behind / max(fresh + behind, 1e-9)
@@ -213,7 +229,7 @@ def _mix(one: Weighted, other: Weighted, share: float, time: object) -> Weighted
     assert callable(time)
     parts = []
     for part, wanted in ((one, share), (other, 1 - share)):
-        total = float(part.weight @ time(part.batch, part.size)) if len(part) else 0.0
+        total = weighted_sum(part.weight, time(part.batch, part.size)) if len(part) else 0.0
         if total:
             parts.append((part, wanted / total))
     return weighted(

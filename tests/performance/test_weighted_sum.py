@@ -1,0 +1,30 @@
+"""Sums of step times are the same on every machine, and wait for no threads."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+from gaudi_launch.performance.weighted_sum import weighted_sum
+from tests.support.places import TOP
+
+PACKAGE = TOP / "gaudi_launch"
+# its matrices have a row for each published figure, some hundred
+_SMALL = {"performance/fitting.py"}
+
+
+def test_each_value_counts_with_its_weight() -> None:
+    assert weighted_sum(np.array([0.5, 2.0]), np.array([4, 3])) == 8.0
+    assert weighted_sum(np.array([0.5, 2.0]), 2.0) == 5.0
+    assert weighted_sum(np.zeros(0), np.zeros(0)) == 0.0
+
+
+def test_no_sum_of_many_steps_is_given_to_blas() -> None:
+    found = set()
+    for folder in ("buckets", "capacity", "performance", "recommend"):
+        for path in (PACKAGE / folder).rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            if any(isinstance(node, ast.MatMult) for node in ast.walk(tree)):
+                found.add(path.relative_to(PACKAGE).as_posix())
+    assert found == _SMALL
