@@ -7,7 +7,19 @@ from contextlib import contextmanager
 
 import pytest
 
+from gaudi_launch.capacity import traffic
 from gaudi_launch.errors import LaunchError
+
+# the numbers of requests that a replica is simulated with
+_AMOUNTS = ("_STEPS", "_FEWEST", "_MOST", "_USUAL", "_FORGETTING")
+_FEWER = 8
+
+
+@pytest.fixture
+def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulate an eighth of the requests: latencies are less exact, all else is the same."""
+    for name in _AMOUNTS:
+        monkeypatch.setattr(traffic, name, getattr(traffic, name) // _FEWER)
 
 
 @contextmanager

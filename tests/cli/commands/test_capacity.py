@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
+from tests.support.capacity import few_requests
 from tests.support.cli import document
 from tests.support.plots import needs_matplotlib, texts
 from tests.support.speed import within
 from tests.support.traces import made_up
 
-pytestmark = pytest.mark.usefixtures("plain_english")
+# tests/capacity/test_search.py and scripts/acceptance/recommend.py take as many requests as users
+pytestmark = pytest.mark.usefixtures("plain_english", "few_requests")
+
+__all__ = ["few_requests"]
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 RANGES = ("-i", "100,2000", "-o", "20,200", "--accelerator", "gaudi2")
