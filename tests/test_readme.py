@@ -21,11 +21,14 @@ from gaudi_launch.cli.examples import _EXAMPLES
 from gaudi_launch.cli.main import run
 from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.locks import try_ofd
+from tests.support.capacity import few_requests
 from tests.support.help_texts import all_commands
 from tests.support.processes import TRIVIAL
 from tests.support.serve import write_model
 from tests.support.stand_in_server import serving
 from tests.support.waiting import GENEROUS, unused_port
+
+__all__ = ["few_requests"]
 
 TOP = Path(__file__).parents[1]
 FENCE = re.compile(r"```bash\n(.*?)```", re.DOTALL)
@@ -292,6 +295,7 @@ def call(
     )
 
 
+@pytest.mark.usefixtures("few_requests")
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in BY_OTHERS])
 def test_each_command(
     command: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gaudi_launch.app.fit import FitOptions, ServedLengths, fit
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.recommend import (
     RecommendCase,
+    Recommended,
     RecommendOptions,
     launch_options,
     read,
@@ -31,7 +33,10 @@ from gaudi_launch.cli.main import app
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.recommend.compared import compared
 from gaudi_launch.recommend.space import samples
+from tests.support.capacity import few_requests
 from tests.support.recommend import SMALL
+
+__all__ = ["few_requests"]
 
 
 def case_of(launch: Mapping[str, Any] | None = None, **given: Any) -> RecommendCase:
@@ -108,6 +113,7 @@ def test_given_options_stay_and_searched_ones_are_added() -> None:
     )
 
 
+@pytest.mark.usefixtures("few_requests")
 def test_an_argument_after_the_dashes_is_binding() -> None:
     case = case_of(
         {"extra": ("--max-num-seqs", "24", "--seed", "1"), "dtype": "bf16", "cards": "1"}
@@ -119,6 +125,7 @@ def test_an_argument_after_the_dashes_is_binding() -> None:
     assert "-b" not in serve_command(answer.launch)
 
 
+@pytest.mark.usefixtures("few_requests")
 def test_the_plan_is_that_of_the_printed_command() -> None:
     from gaudi_launch.app.prepare import prepare
 
@@ -138,8 +145,13 @@ LOAD = {"rate": "12/s", "ttft": "1s", "tpot": "40ms"}
 LENGTHS = {"input_range": "100,1000", "output_range": "20,200", "dtype": "bf16"}
 
 
+@cache
+def loaded_answer() -> Recommended:
+    return solve(case_of(LENGTHS, **LOAD))
+
+
 def test_fit_accepts_the_answer_and_capacity_needs_no_fewer_cards() -> None:
-    answer = solve(case_of(LENGTHS, **LOAD))
+    answer = loaded_answer()
     winner, plan = answer.found.winner, answer.plan
     assert winner is not None and winner.served is not None and plan is not None
     candidate = winner.candidate
@@ -161,7 +173,7 @@ def test_fit_accepts_the_answer_and_capacity_needs_no_fewer_cards() -> None:
 
 
 def test_the_targets_hold_for_requests_of_another_seed() -> None:
-    found = solve(case_of(LENGTHS, **LOAD)).found
+    found = loaded_answer().found
     winner, targets = found.winner, found.goal.targets
     assert winner is not None and winner.served is not None and winner.replica is not None
     traffic = from_ranges((100, 1000), (20, 200), seed=7)
@@ -189,6 +201,7 @@ def _trace(folder: Path, *, shared: bool) -> str:
     return str(file)
 
 
+@pytest.mark.usefixtures("few_requests")
 def test_prefix_caching_is_searched_where_a_trace_shares_prefixes(tmp_path: Path) -> None:
     launch = {"dtype": "bf16", "cards": "1", "max_num_seqs": "32", "max_prefill_seqs": "1"}
     case = case_of(launch, trace=_trace(tmp_path, shared=True), goal="throughput")
@@ -249,6 +262,7 @@ def large_case(given: Mapping[str, str], **launch: str) -> RecommendCase:
     return read(options, RecommendOptions(**given), over_servers=True)
 
 
+@pytest.mark.usefixtures("few_requests")
 def test_a_model_larger_than_a_server_is_planned_over_several() -> None:
     answer = solve(large_case({"nodes": "2"}))
     winner, plan, cluster = answer.found.winner, answer.plan, answer.cluster
@@ -265,6 +279,7 @@ def test_a_model_larger_than_a_server_is_planned_over_several() -> None:
     assert "recommend.spread_assumed" in {note.id for note in compared(answer.found.case).notes}
 
 
+@pytest.mark.usefixtures("few_requests")
 def test_the_printed_cluster_command_is_the_plan() -> None:
     answer = solve(large_case({"nodes": "2"}, engine="vllm-fork@1.22"))
     words = list(answer.command[1:])

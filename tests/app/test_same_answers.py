@@ -12,6 +12,9 @@ from gaudi_launch.capacity.cards import CardsChoice, solve
 from gaudi_launch.capacity.replica import Replica
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.planning.plan import Plan
+from tests.support.capacity import few_requests
+
+__all__ = ["few_requests"]
 
 CLIENTS, INPUT, OUTPUT, LENGTH = "32", "1024", "256", "1280"
 MACHINES = {"gaudi2": "simulated:hls2", "gaudi3": "simulated:gaudi3-oam"}
@@ -211,6 +214,7 @@ def test_the_length_without_an_option_is_the_same(
     assert row.concurrency == pytest.approx(made.num_blocks * 128 / length, rel=1e-3)
 
 
+@pytest.mark.usefixtures("few_requests")
 @pytest.mark.parametrize("model", [LLAMA_8B, LLAMA_70B, LLAMA_405B, MIXTRAL, QWEN_MOE, GPT_OSS])
 def test_the_fewest_cards_are_the_same(model: str) -> None:
     lengths = fit.ServedLengths(LENGTH, CLIENTS, INPUT, OUTPUT)

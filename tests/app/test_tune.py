@@ -21,11 +21,12 @@ from gaudi_launch.app.tune import TuneTrial
 from gaudi_launch.app.tune_candidates import TuneCandidate, candidates, without_searched
 from gaudi_launch.app.tune_state import TuneFigure, TuneStart, TuneState
 from gaudi_launch.errors import LaunchError
+from tests.support.capacity import few_requests
 from tests.support.serve import machine, write_model
 from tests.support.timed_engine import timed_python
 from tests.support.waiting import GENEROUS, until
 
-__all__ = ["machine", "timed_python"]
+__all__ = ["few_requests", "machine", "timed_python"]
 
 SPEEDS = [10.0, 40.0, 20.0, 30.0, 50.0]
 
@@ -150,6 +151,7 @@ def test_the_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert tune_state.read(tmp_path / "tune.json") == done.state
 
 
+@pytest.mark.usefixtures("few_requests")
 def test_candidates_start_with_the_given_plan_and_differ() -> None:
     found = candidates(
         LaunchOptions(
@@ -178,6 +180,7 @@ def test_another_machine_is_refused_unless_its_cards_are_simulated(
     assert tune.is_simulated(simulated)
 
 
+@pytest.mark.usefixtures("few_requests")
 def test_options_before_the_dashes_stay() -> None:
     options = LaunchOptions(
         model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="2", max_num_seqs="8"

@@ -30,6 +30,7 @@ from gaudi_launch.cli.examples import _EXAMPLES, examples_of
 from gaudi_launch.cli.main import run
 from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.locks import try_ofd
+from tests.support.capacity import few_requests
 from tests.support.help_texts import all_commands
 from tests.support.local_hub import Hub
 from tests.support.machines import write_stub
@@ -38,6 +39,8 @@ from tests.support.places import TOP
 from tests.support.serve import write_model
 from tests.support.stand_in_server import serving
 from tests.support.waiting import GENEROUS
+
+__all__ = ["few_requests"]
 
 PATHS = [found.path for found in all_commands()]
 LINES = sorted({example.command for examples in _EXAMPLES.values() for example in examples})
@@ -242,6 +245,7 @@ def ran(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.usefixtures("few_requests")
 @pytest.mark.parametrize("line", LINES)
 def test_each_example_runs(
     line: str,

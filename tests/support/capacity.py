@@ -17,7 +17,10 @@ _FEWER = 8
 
 @pytest.fixture
 def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulate an eighth of the requests: latencies are less exact, all else is the same."""
+    """Simulate an eighth of the requests.
+
+    Latencies are less exact; all else is the same.
+    """
     for name in _AMOUNTS:
         monkeypatch.setattr(traffic, name, getattr(traffic, name) // _FEWER)
 

@@ -8,7 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_launch.cli.main import app
+from tests.support.capacity import few_requests
 from tests.support.recommend import SMALL
+
+__all__ = ["few_requests"]
+
+# tests/app/test_recommend.py checks the answer itself, with as many requests as users get
+pytestmark = pytest.mark.usefixtures("few_requests")
 
 FEW = (
     "--accelerator",
