@@ -44,6 +44,7 @@ ABOUT_SEVERAL = {
     "kubernetes/test_together.py": "several models in one set of objects",
     "kubernetes/test_truths.py": "facts that hold for all rendered objects",
     "kubernetes/test_two_nodes.py": "a model over two nodes",
+    "models/hub/test_real_clients.py": "pulls with the real client libraries",
     "recipe_cache/test_limits_and_place.py": "limits and the place of the cache",
     "render/test_bash.py": "every rendered file that a shell reads",
     "render/test_tgi.py": "every target with TGI",

@@ -59,7 +59,7 @@ SLOW = frozenset(
         "kubernetes/test_documents.py",
         "kubernetes/test_helm_chart.py",
         "kubernetes/test_two_nodes.py",
-        "models/hub/test_download.py",
+        "models/hub/test_real_clients.py",
         "performance/test_fitting.py",
         "planning/test_advice.py",
         "planning/test_engine_args.py",

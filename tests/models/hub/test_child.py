@@ -1,0 +1,477 @@
+"""The process of a pull, called here: what it lists, fetches, verifies and answers."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gaudi_launch.models.hub import child
+from gaudi_launch.models.hub.child import HubError, classify, fetch
+from gaudi_launch.models.hub.file_choice import PARTS
+
+CONTENT = b"content"
+DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+
+
+@dataclass
+class Source:
+    """A hub whose transfers write these contents, one after another, into a part."""
+
+    contents: list[bytes]
+    asked: list[tuple[str, int]] = field(default_factory=list)
+
+    def __call__(self, request: dict[str, Any], path: str, size: int, part: Path) -> None:
+        self.asked.append((path, size))
+        part.write_bytes(self.contents.pop(0))
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(child, "say", lambda **answer: found.append(answer))
+    return found
+
+
+def fetched(
+    monkeypatch: pytest.MonkeyPatch, target: Path, files: list[dict[str, Any]], *contents: bytes
+) -> list[tuple[str, int]]:
+    source = Source([*contents])
+    monkeypatch.setitem(child._FETCH, "hf", source)
+    fetch({"source": "hf", "target": str(target), "files": files})
+    return source.asked
+
+
+def entry(path: str = "deep/x", size: int = len(CONTENT), digest: str = DIGEST) -> dict[str, Any]:
+    return {"path": path, "size": size, "digest": digest}
+
+
+def done(target: Path, path: str = "deep/x", **more: Any) -> dict[str, Any]:
+    status = (target / path).stat()
+    return {"done": path, "size": status.st_size, "mtime": status.st_mtime_ns, **more}
+
+
+def test_files_are_fetched_the_smallest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]]
+) -> None:
+    files = [entry(), entry("empty", 0, ""), entry("unknown", 3, "")]
+    assert fetched(monkeypatch, tmp_path, files, b"abc", CONTENT) == [("unknown", 3), ("deep/x", 7)]
+    assert answers == [
+        done(tmp_path, "empty", digest=""),
+        done(tmp_path, "unknown", digest=""),
+        done(tmp_path, digest=DIGEST),
+    ]
+    assert (tmp_path / "deep" / "x").read_bytes() == CONTENT
+    assert [path for path in (tmp_path / PARTS).rglob("*") if path.is_file()] == []
+
+
+def test_a_file_that_is_verified_is_not_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]]
+) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "x").write_bytes(CONTENT)
+    assert fetched(monkeypatch, tmp_path, [entry()]) == []
+    assert answers == [done(tmp_path, digest=DIGEST, in_place=True)]
+
+
+@pytest.mark.parametrize("there", [b"cut", b"other!!"])
+def test_a_file_that_differs_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]], there: bytes
+) -> None:
+    (tmp_path / "x").write_bytes(there)
+    assert fetched(monkeypatch, tmp_path, [entry("x")], CONTENT) == [("x", 7)]
+    assert (tmp_path / "x").read_bytes() == CONTENT
+    # without a digest a file is never taken as it is
+    assert fetched(monkeypatch, tmp_path, [entry("x", 7, "")], b"another") == [("x", 7)]
+    assert (tmp_path / "x").read_bytes() == b"another"
+
+
+@pytest.mark.parametrize("first", [b"other!!", b"cut"])
+def test_what_differs_from_the_list_is_fetched_again_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]], first: bytes
+) -> None:
+    assert fetched(monkeypatch, tmp_path, [entry("x")], first, CONTENT) == [("x", 7)] * 2
+    assert answers == [done(tmp_path, "x", digest=DIGEST)]
+    with pytest.raises(HubError) as error:
+        fetched(monkeypatch, tmp_path, [entry("y")], first, first, CONTENT)
+    assert (error.value.kind, error.value.detail, str(error.value)) == ("changed", "y", "y")
+    assert not (tmp_path / "y").exists() and not (tmp_path / PARTS / "y.part").exists()
+
+
+def test_a_part_that_is_too_long_is_not_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]]
+) -> None:
+    (tmp_path / PARTS).mkdir()
+    part = tmp_path / PARTS / "x.part"
+    resumed: list[bool] = []
+
+    def take(request: dict[str, Any], path: str, size: int, part: Path) -> None:
+        resumed.append(part.exists())
+        part.write_bytes(CONTENT)
+
+    monkeypatch.setitem(child._FETCH, "hf", take)
+    for name, before in (("x", b"longer than it"), ("y", CONTENT)):
+        part.with_name(f"{name}.part").write_bytes(before)
+        fetch({"source": "hf", "target": str(tmp_path), "files": [entry(name)]})
+    assert resumed == [False, True]
+
+
+class GatedRepoError(Exception):
+    pass
+
+
+class OfflineModeIsEnabled(Exception):
+    pass
+
+
+class RepositoryNotFoundError(Exception):
+    pass
+
+
+class NotExistError(Exception):
+    pass
+
+
+class HubRepoNotFoundError(Exception):
+    pass
+
+
+class NotFoundError(Exception):
+    pass
+
+
+class RevisionNotFoundError(Exception):
+    pass
+
+
+class ConnectTimeout(Exception):
+    pass
+
+
+class MaxRetryError(Exception):
+    pass
+
+
+class ResolveError(Exception):
+    pass
+
+
+class NetworkError(Exception):
+    pass
+
+
+class RemoteDisconnectedError(Exception):
+    pass
+
+
+class ServerOffline(Exception):
+    pass
+
+
+class AnsweredError(Exception):
+    """An error with the status of an answer."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.response = SimpleNamespace(status_code=status)
+
+
+def caused(error: Exception, by: BaseException) -> Exception:
+    error.__cause__ = by
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "detail"),
+    [
+        (HubError("disk", "x"), "disk", "x"),
+        (OSError(28, "No space left"), "disk", "[Errno 28] No space left"),
+        (OSError(122, "Quota"), "disk", "[Errno 122] Quota"),
+        (GatedRepoError("x"), "gated", "x"),
+        (OfflineModeIsEnabled("x"), "offline_mode", "x"),
+        (RepositoryNotFoundError("x"), "no_repo", "x"),
+        (NotExistError("x"), "no_repo", "x"),
+        (HubRepoNotFoundError("x"), "no_repo", "x"),
+        (NotFoundError("x"), "no_repo", "x"),
+        (RevisionNotFoundError("x"), "no_revision", "x"),
+        (AnsweredError("no such Revision", 404), "no_revision", "no such Revision"),
+        (AnsweredError("revision", 403), "gated", "revision"),
+        (AnsweredError("x", 401), "gated", "x"),
+        (AnsweredError("x", 404), "no_repo", "x"),
+        (AnsweredError("x", 429), "busy", "x"),
+        (AnsweredError("x", 500), "other", "AnsweredError: x"),
+        (ConnectTimeout("x"), "offline", "timed out"),
+        (MaxRetryError("x"), "offline", "MaxRetryError"),
+        (ResolveError("x"), "offline", "ResolveError"),
+        (NetworkError("x"), "offline", "NetworkError"),
+        (RemoteDisconnectedError("x"), "offline", "RemoteDisconnectedError"),
+        (ServerOffline("x"), "offline", "ServerOffline"),
+        (ConnectionRefusedError(111, "refused"), "offline", "refused"),
+        (caused(ValueError("x"), ConnectionResetError(104, "reset")), "offline", "reset"),
+        (ValueError("x"), "other", "ValueError: x"),
+    ],
+)
+def test_the_kind_of_an_error(error: Exception, kind: str, detail: str) -> None:
+    found = classify(error)
+    assert (found.kind, found.detail) == (kind, detail)
+
+
+def test_an_error_in_the_handling_of_a_lost_connection() -> None:
+    try:
+        try:
+            raise ConnectionResetError(104, "reset")
+        except ConnectionResetError:
+            raise KeyError("x")  # noqa: B904
+    except KeyError as error:
+        assert classify(error).kind == "offline"
+
+
+@dataclass
+class Process:
+    """One run of `main`: the request it reads, and its answers and notes."""
+
+    monkeypatch: pytest.MonkeyPatch
+
+    def __call__(self, request: dict[str, Any]) -> tuple[list[Any], str, int]:
+        out, notes = io.StringIO(), io.StringIO()
+        self.monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request) + "\n"))
+        self.monkeypatch.setattr(sys, "stdout", out)
+        self.monkeypatch.setattr(sys, "stderr", notes)
+        status = 0
+        try:
+            child.main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+        return [json.loads(line) for line in out.getvalue().splitlines()], notes.getvalue(), status
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Process:
+    threads = SimpleNamespace(Thread=lambda target, daemon: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(child, "threading", threads)
+    for name in ("HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return Process(monkeypatch)
+
+
+def test_a_list_is_one_line(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed(request: dict[str, Any]) -> dict[str, Any]:
+        print("a bar of the library")
+        return {"revision": request["revision"], "files": []}
+
+    monkeypatch.setitem(child._LIST, "hf", listed)
+    found = process({"do": "list", "source": "hf", "revision": "v1"})
+    assert found == ([{"revision": "v1", "files": []}], "a bar of the library\n", 0)
+    assert [os.environ[f"HF_HUB_DISABLE_{name}"] for name in ("TELEMETRY", "XET")] == ["1", "1"]
+    # the user's values stay
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "0")
+    process({"do": "list", "source": "hf", "revision": "v1"})
+    assert os.environ["HF_HUB_DISABLE_XET"] == "0"
+
+
+def test_an_error_is_an_answer(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(request: dict[str, Any]) -> Any:
+        raise HubError("busy", "x" * 3000)
+
+    monkeypatch.setitem(child._LIST, "hf", fail)
+    found = process({"do": "list", "source": "hf"})
+    assert found == ([{"error": "busy", "detail": "x" * 2000}], "", 1)
+
+
+def test_a_fetch_answers_for_each_file(
+    process: Process, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(child._FETCH, "hf", Source([CONTENT]))
+    request = {"do": "fetch", "source": "hf", "target": str(tmp_path), "files": [entry("x")]}
+    found, notes, status = process(request)
+    assert (found, notes, status) == ([done(tmp_path, "x", digest=DIGEST)], "", 0)
+
+
+def test_a_long_hash_is_told(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    child._Hashing("x")(5)
+    assert json.loads(out.getvalue()) == {"hashing": "x", "at": 5}
+
+
+def test_the_process_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = [b"x", b""]
+    ended: list[int] = []
+    system = SimpleNamespace(read=lambda number, count: reads.pop(0), _exit=ended.append)
+    monkeypatch.setattr(child, "os", system)
+    child._end_with_parent()
+    assert (reads, ended) == ([], [1])
+
+
+def module(monkeypatch: pytest.MonkeyPatch, name: str, **parts: Any) -> None:
+    made = types.ModuleType(name)
+    vars(made).update(parts)
+    monkeypatch.setitem(sys.modules, name, made)
+
+
+class HfApi:
+    asked: list[tuple[str, dict[str, Any]]]
+
+    def repo_info(self, repo: str, **options: Any) -> Any:
+        self.asked.append((repo, options))
+        return SimpleNamespace(sha="c0ffee")
+
+    def list_repo_tree(self, repo: str, **options: Any) -> Any:
+        self.asked.append((repo, options))
+        yield SimpleNamespace(path="deep")
+        yield SimpleNamespace(path="a", size=1, lfs=SimpleNamespace(sha256="aa"), blob_id="bb")
+        yield SimpleNamespace(path="b", size=2, lfs={"sha256": "cc"}, blob_id="bb")
+        yield SimpleNamespace(path="c", size=3, lfs=None, blob_id="dd")
+        yield SimpleNamespace(path="d", size=0)
+
+
+def test_a_list_of_hugging_face(monkeypatch: pytest.MonkeyPatch) -> None:
+    HfApi.asked = []
+    module(monkeypatch, "huggingface_hub", HfApi=HfApi)
+    request = {"repo": "me/m", "repo_type": "dataset", "revision": ""}
+    assert child._LIST["hf"](request) == {
+        "revision": "c0ffee",
+        "files": [
+            {"path": "a", "size": 1, "digest": "sha256:aa"},
+            {"path": "b", "size": 2, "digest": "sha256:cc"},
+            {"path": "c", "size": 3, "digest": "blob:dd"},
+            {"path": "d", "size": 0, "digest": ""},
+        ],
+    }
+    assert HfApi.asked == [
+        ("me/m", {"repo_type": "dataset", "revision": None, "timeout": 30}),
+        ("me/m", {"repo_type": "dataset", "revision": "c0ffee", "recursive": True}),
+    ]
+    child._LIST["hf"]({**request, "revision": "v1"})
+    assert HfApi.asked[2][1]["revision"] == "v1"
+
+
+def test_a_transfer_of_hugging_face_resumes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def url(*words: Any, **options: Any) -> str:
+        asked.append((words, options))
+        return "http://x"
+
+    def get(*words: Any, **options: Any) -> None:
+        words[1].write(b"def")
+        asked.append((words[0], options))
+
+    module(monkeypatch, "huggingface_hub", hf_hub_url=url)
+    module(monkeypatch, "huggingface_hub.file_download", http_get=get)
+    module(monkeypatch, "huggingface_hub.utils", build_hf_headers=lambda: {"a": "b"})
+    part = tmp_path / "x.part"
+    part.write_bytes(b"abc")
+    request = {"repo": "me/m", "repo_type": "model", "revision": "v1"}
+    child._FETCH["hf"](request, "x", 6, part)
+    assert part.read_bytes() == b"abcdef"
+    assert asked == [
+        (("me/m", "x"), {"repo_type": "model", "revision": "v1"}),
+        ("http://x", {"resume_size": 3, "headers": {"a": "b"}, "expected_size": 6}),
+    ]
+    part.unlink()
+    (tmp_path / "other").touch()
+    part.symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match="symbolic links"):
+        child._FETCH["hf"](request, "x", 6, part)
+
+
+Rows = Callable[..., list[Any]]
+
+
+def modelscope(monkeypatch: pytest.MonkeyPatch, rows: Rows, inner: Any = None) -> None:
+    class HubApi:
+        _api = inner
+
+        def get_model_files(self, repo: str, **options: Any) -> list[Any]:
+            return rows(repo, **options)
+
+    for name in ("modelscope", "modelscope.hub"):
+        module(monkeypatch, name)
+    module(monkeypatch, "modelscope.hub.api", HubApi=HubApi)
+
+
+def test_a_list_of_modelscope(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def rows(*words: Any, **options: Any) -> list[Any]:
+        asked.append((*words, options))
+        return [
+            {"Type": "tree", "Path": "deep"},
+            {"Type": "blob", "Path": "a", "Size": 1, "Sha256": "aa"},
+            {"Path": "b", "Size": 2},
+        ]
+
+    modelscope(monkeypatch, rows)
+    request = {"repo": "me/m", "repo_type": "model", "revision": ""}
+    files = [
+        {"path": "a", "size": 1, "digest": "sha256:aa"}, {"path": "b", "size": 2, "digest": ""},
+    ]  # fmt: skip
+    assert child._LIST["modelscope"](request) == {"revision": "master", "files": files}
+    assert asked == [("me/m", {"revision": "master", "recursive": True})]
+
+
+def test_a_list_of_a_newer_modelscope(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def listed(*words: Any, **options: Any) -> list[Any]:
+        asked.append((*words, options))
+        return [
+            SimpleNamespace(type="tree", path="deep"),
+            SimpleNamespace(type="blob", path="a", size=1, sha256="aa"),
+            SimpleNamespace(path="b", size=2),
+        ]
+
+    modelscope(monkeypatch, lambda *_, **__: [], SimpleNamespace(list_repo_files=listed))
+    kinds = SimpleNamespace(DATASET="dataset!", MODEL="model!")
+    module(monkeypatch, "modelscope_hub")
+    module(monkeypatch, "modelscope_hub.constants", RepoType=kinds)
+    files = [
+        {"path": "a", "size": 1, "digest": "sha256:aa"}, {"path": "b", "size": 2, "digest": ""},
+    ]  # fmt: skip
+    for kind in ("model", "dataset"):
+        request = {"repo": "me/m", "repo_type": kind, "revision": "v1"}
+        assert child._LIST["modelscope"](request) == {"revision": "v1", "files": files}
+    options = {"revision": "v1", "recursive": True}
+    assert asked == [("me/m", "model!", options), ("me/m", "dataset!", options)]
+
+
+def test_a_transfer_of_modelscope(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def download(name: str) -> Callable[..., str]:
+        def take(*words: Any, **options: Any) -> str:
+            asked.append((name, *words, options))
+            (tmp_path / "got").write_bytes(name.encode())
+            return str(tmp_path / "got")
+
+        return take
+
+    for name in ("modelscope", "modelscope.hub"):
+        module(monkeypatch, name)
+    module(
+        monkeypatch,
+        "modelscope.hub.file_download",
+        model_file_download=download("model"),
+        dataset_file_download=download("dataset"),
+    )
+    part = tmp_path / "x.part"
+    for kind in ("model", "dataset"):
+        request = {"repo": "me/m", "repo_type": kind, "revision": "v1"}
+        child._FETCH["modelscope"](request, "x", 5, part)
+        assert part.read_bytes() == kind.encode()
+    options = {"revision": "v1", "local_dir": str(tmp_path)}
+    assert asked == [("model", "me/m", "x", options), ("dataset", "me/m", "x", options)]

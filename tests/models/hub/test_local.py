@@ -1,0 +1,131 @@
+"""Copies of a model in the folders of this program and of the hubs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.models.hub.file_choice import Fetched, write_record
+from gaudi_launch.models.hub.local import find_local, folder_for
+from tests.support.shards import index, shard
+
+REPO = "me/m"
+
+
+@pytest.fixture(autouse=True)
+def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for name in ("HF_HOME", "HF_HUB_CACHE", "MODELSCOPE_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def copy(folder: Path, auto_map: object = None) -> Path:
+    folder.mkdir(parents=True)
+    document = {} if auto_map is None else {"auto_map": auto_map}
+    (folder / "config.json").write_text(json.dumps(document))
+    shard(folder / "model.safetensors", {"w": ("BF16", [2], 4)})
+    return folder
+
+
+def pulled(revision: str = "", whole: bool = True) -> Path:
+    folder = copy(folder_for(REPO, revision))
+    size = (folder / "model.safetensors").stat().st_size
+    files = {"model.safetensors": (size, "", 0)}
+    write_record(folder, Fetched(REPO, "hf", "main", whole, files))
+    return folder
+
+
+def snapshot(home: Path, commit: str = "c1", reference: str | None = "main") -> Path:
+    base = home / "models--me--m"
+    if reference is not None:
+        (base / "refs").mkdir(parents=True, exist_ok=True)
+        (base / "refs" / reference).write_text(f"{commit}\n")
+    return copy(base / "snapshots" / commit)
+
+
+def test_the_folder_of_a_repository(tmp_path: Path) -> None:
+    models = tmp_path / "data" / "gaudi-launch" / "models"
+    for revision in ("", "main", "master"):
+        assert folder_for(REPO, revision) == models / "me" / "m"
+    assert folder_for(REPO, "refs/pr/1") == models / "me" / "m@refs-pr-1"
+    assert folder_for(REPO, repo_type="dataset") == models.parent / "datasets" / "me" / "m"
+
+
+def test_a_pulled_copy_comes_first(tmp_path: Path) -> None:
+    assert find_local(REPO) is None
+    theirs = snapshot(tmp_path / "home/.cache/huggingface/hub")
+    assert find_local(REPO) == theirs
+    ours = pulled()
+    assert find_local(REPO) == ours
+    (ours / "model.safetensors").unlink()
+    assert find_local(REPO) == theirs
+
+
+def test_a_pull_that_has_not_ended_is_no_copy() -> None:
+    folder = pulled(whole=False)
+    assert find_local(REPO) is None
+    (folder / "config.json").unlink()
+    assert find_local(REPO) is None
+
+
+def test_the_cache_of_hugging_face(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = snapshot(tmp_path / "home/.cache/huggingface/hub")
+    assert find_local(REPO, "main") == first
+    second = snapshot(tmp_path / "hf" / "hub")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    assert find_local(REPO) == second
+    third = snapshot(tmp_path / "cache", "c3", None)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    # without a reference, only its commit finds it
+    assert (find_local(REPO), find_local(REPO, "c3")) == (None, third)
+    tagged = snapshot(tmp_path / "cache", "c4", "v1")
+    assert (find_local(REPO, "v1"), find_local(REPO, "v2")) == (tagged, None)
+
+
+@pytest.mark.parametrize("place", ["hub/models/me/m", "models/me/m", "hub/me/m"])
+def test_the_cache_of_modelscope(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    first = copy(tmp_path / "home/.cache/modelscope" / place)
+    assert (find_local(REPO), find_local(REPO, "master")) == (first, first)
+    # its folder has no revisions
+    assert find_local(REPO, "v1") is None
+    second = copy(tmp_path / "scope" / place)
+    monkeypatch.setenv("MODELSCOPE_CACHE", str(tmp_path / "scope"))
+    assert find_local(REPO) == second
+
+
+def test_a_copy_with_missing_weights_is_none(tmp_path: Path) -> None:
+    folder = copy(tmp_path / "home/.cache/modelscope/models/me/m")
+    index(folder, "model.safetensors", "other.safetensors")
+    assert find_local(REPO) is None
+    (folder / "model.safetensors.index.json").unlink()
+    assert find_local(REPO) == folder
+    (folder / "model.safetensors").unlink()
+    assert find_local(REPO) is None
+
+
+@pytest.mark.parametrize(
+    ("auto_map", "files", "enough"),
+    [
+        (None, [], True),
+        ({"AutoModel": "modeling.M"}, [], False),
+        ({"AutoModel": "modeling.M"}, ["modeling"], True),
+        ({"A": "modeling.M", "B": ["tokens.T", None]}, ["modeling"], False),
+        ({"A": "modeling.M", "B": ["tokens.T", None]}, ["modeling", "tokens"], True),
+        ({"A": "other/code--modeling.M"}, [], True),
+        ({"A": "M"}, [], True),
+        ([], [], True),
+    ],
+)
+def test_code_that_a_copy_must_have(auto_map: object, files: list[str], enough: bool) -> None:
+    folder = folder_for(REPO)
+    copy(folder, auto_map)
+    for name in files:
+        (folder / f"{name}.py").touch()
+    write_record(folder, Fetched(REPO, "hf", "main", True, {}))
+    assert find_local(REPO) == folder
+    assert find_local(REPO, code=True) == (folder if enough else None)
