@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from gaudi_launch import interrupt
+from gaudi_launch.engines.docker_command import PODMAN_RUNTIME
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.services import containers
-from gaudi_launch.services.containers import program_of, settable_limits
+from gaudi_launch.services.containers import (
+    check_program,
+    has_image,
+    image_of,
+    make_ready,
+    program_of,
+    remover,
+    settable_limits,
+)
 
 
 def test_podman_gets_no_more_than_this_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +72,278 @@ def test_a_process_that_may_raise_limits_changes_none(monkeypatch: pytest.Monkey
 )
 def test_the_program_of_a_command(argv: tuple[str, ...], program: str) -> None:
     assert program_of(argv) == program
+
+
+class Programs:
+    """Stands for docker and podman: an answer by the first arguments, and the calls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers: dict[str, tuple[int, str, str]] = {}
+        self.calls: list[tuple[list[str], dict[str, Any]]] = []
+        self.there = {"docker", "podman"}
+        monkeypatch.setattr(interrupt, "run", self.run)
+        monkeypatch.setattr(shutil, "which", lambda name: name if name in self.there else None)
+
+    def run(self, argv: list[str], **words: Any) -> subprocess.CompletedProcess[str]:
+        self.calls.append((argv, words))
+        status, out, err = 0, "", ""
+        for start, answer in self.answers.items():
+            if " ".join(argv).startswith(start):
+                status, out, err = answer
+        return subprocess.CompletedProcess(argv, status, out, err)
+
+    @property
+    def argvs(self) -> list[str]:
+        return [" ".join(argv) for argv, _ in self.calls]
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
+    return Programs(monkeypatch)
+
+
+def refused(what: Any, *words: Any, **more: Any) -> tuple[str, ExitCode, Mapping[str, Any]]:
+    with pytest.raises(LaunchError) as caught:
+        what(*words, **more)
+    assert str(caught.value)
+    return caught.value.id, caught.value.exit_code, caught.value.text.values
+
+
+MACHINE = ExitCode.MACHINE
+
+
+def test_docker_must_answer_and_know_the_runtime_of_the_cards(programs: Programs) -> None:
+    info = "docker info --format {{json .Runtimes}}"
+    programs.answers[info] = (0, json.dumps({"runc": {}, "habana": {}}), "")
+    check_program("docker", needs_cards=True)
+    assert programs.calls == [(info.split(" ", 3), {"seconds": 30.0})]
+    programs.answers[info] = (0, json.dumps({"runc": {}, "io": {}}), "")
+    check_program("docker", needs_cards=False)
+    assert refused(check_program, "docker", needs_cards=True) == (
+        "docker.no_runtime",
+        MACHINE,
+        {"runtime": "habana", "known": "io, runc"},
+    )
+    programs.answers[info] = (0, "{}", "")
+    assert refused(check_program, "docker", needs_cards=True)[2]["known"] == "-"
+    for answer, why in (
+        ((1, "{}", "first\nCannot connect. \n"), "Cannot connect"),
+        ((1, "", ""), "exit status 1"),
+        ((0, "no JSON", ""), "exit status 0"),
+        ((0, "[]", "x" * 400), "x" * 300),
+    ):
+        programs.answers[info] = answer
+        assert refused(check_program, "docker", needs_cards=False) == (
+            "docker.no_answer",
+            MACHINE,
+            {"why": why},
+        )
+    programs.there = set()
+    assert refused(check_program, "docker", needs_cards=False) == ("docker.missing", MACHINE, {})
+
+
+def test_podman_must_answer_and_run_with_the_runtime_of_the_cards(programs: Programs) -> None:
+    info, cards = "podman info --format", f"podman --runtime={PODMAN_RUNTIME} info"
+    check_program("podman", needs_cards=True)
+    assert programs.argvs == ["podman info --format {{.Host.OCIRuntime.Name}}", cards]
+    programs.answers[cards] = (125, "", "")
+    check_program("podman", needs_cards=False)
+    programs.answers[info] = (0, "crun\n", "")
+    values = {"runtime": PODMAN_RUNTIME, "known": "crun"}
+    assert refused(check_program, "podman", needs_cards=True) == (
+        "podman.no_runtime",
+        MACHINE,
+        values,
+    )
+    programs.answers[info] = (0, "", "")
+    assert refused(check_program, "podman", needs_cards=True)[2]["known"] == "-"
+    programs.answers[info] = (2, "", "broken")
+    assert refused(check_program, "podman", needs_cards=False) == (
+        "podman.no_answer",
+        MACHINE,
+        {"why": "broken"},
+    )
+
+
+def test_a_program_that_is_silent_or_does_not_start_is_named(
+    monkeypatch: pytest.MonkeyPatch, programs: Programs
+) -> None:
+    def slow(argv: list[str], **words: Any) -> None:
+        raise subprocess.TimeoutExpired(argv, 30)
+
+    def broken(argv: list[str], **words: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(interrupt, "run", slow)
+    assert refused(has_image, "i", "podman", 3.0) == ("podman.slow", MACHINE, {"seconds": 3.0})
+    monkeypatch.setattr(interrupt, "run", broken)
+    assert refused(has_image, "i") == ("docker.no_answer", MACHINE, {"why": "Permission denied"})
+
+
+def test_an_image_is_looked_for_where_its_program_is(programs: Programs) -> None:
+    assert has_image("i:1", "podman")
+    assert programs.argvs == ["podman image inspect i:1"]
+    programs.answers["docker image inspect"] = (1, "", "")
+    assert not has_image("i:1")
+    programs.there, programs.calls = set(), []
+    assert not has_image("i:1", "podman")
+    assert programs.calls == []
+
+
+def test_the_image_of_an_engine_is_found_or_not(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: Any = SimpleNamespace(image="i:1")
+    assert image_of(engine) == "i:1"
+    assert programs.calls == [(["docker", "image", "inspect", "i:1"], {"seconds": 3.0})]
+    programs.answers["docker image inspect"] = (1, "", "")
+    assert image_of(engine) is None
+    nothing: Any = SimpleNamespace(image=None)
+    assert image_of(nothing) is None
+
+    def slow(argv: list[str], **words: Any) -> None:
+        raise subprocess.TimeoutExpired(argv, 3)
+
+    monkeypatch.setattr(interrupt, "run", slow)
+    assert image_of(engine) is None
+
+
+def test_a_container_is_removed_unless_it_never_ran(programs: Programs) -> None:
+    remove = remover("box", ("docker", "run"))
+    for status in (125, 0, None):
+        remove(status)
+    remover("box", ("podman", "run"))(1)
+    assert programs.argvs == ["docker rm --force box"] * 2 + ["podman rm --force --time=0 box"]
+
+
+def test_a_container_that_cannot_be_removed_costs_nothing(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(argv: list[str], **words: Any) -> None:
+        raise subprocess.TimeoutExpired(argv, 3)
+
+    monkeypatch.setattr(interrupt, "run", slow)
+    remover("box", ("docker", "run"))(1)
+
+
+def made(folder: Path, **more: Any) -> Container:
+    return Container("i:1", (), name="box", **more)
+
+
+def ready(programs: Programs, container: Container) -> list[str]:
+    said: list[str] = []
+    name = container.program
+    programs.answers[f"{name} container inspect"] = (1, "", "")
+    programs.answers.setdefault("docker info", (0, '{"habana": {}}', ""))
+    make_ready(container, said.append)
+    return said
+
+
+def test_everything_that_a_container_needs_is_made_first(
+    programs: Programs, tmp_path: Path
+) -> None:
+    fill = tmp_path / "cache" / "deep"
+    container = made(tmp_path, mounts=(Mount(str(fill), "/c", fill=True),), modules=(0,))
+    assert ready(programs, container) == []
+    assert fill.is_dir()
+    assert programs.argvs[1:] == ["docker container inspect box", "docker image inspect i:1"]
+    programs.answers["docker image inspect"] = (1, "", "")
+    (line,) = ready(programs, container)
+    assert "i:1" in line
+    argv, words = programs.calls[-1]
+    assert argv == ["docker", "pull", "i:1"]
+    assert words == {"streams": interrupt.Streams(output=sys.stderr, errors=None)}
+    programs.answers["docker pull"] = (18, "", "")
+    programs.answers["docker container inspect"] = (1, "", "")
+    assert refused(make_ready, container, print) == (
+        "docker.fetch_failed",
+        MACHINE,
+        {"image": "i:1", "status": 18},
+    )
+
+
+def test_a_name_that_is_taken_is_refused(programs: Programs, tmp_path: Path) -> None:
+    container = made(tmp_path, program="podman")
+    assert refused(make_ready, container, print) == (
+        "podman.name_taken",
+        MACHINE,
+        {"name": "box"},
+    )
+
+
+def wrong(programs: Programs, container: Container) -> tuple[str, ExitCode, Mapping[str, Any]]:
+    programs.answers["docker info"] = (0, "{}", "")
+    programs.answers["docker container inspect"] = (1, "", "")
+    return refused(make_ready, container, print)
+
+
+def test_folders_and_files_that_a_container_lacks_are_named(
+    programs: Programs, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    none = str(tmp_path / "none")
+    assert wrong(programs, made(tmp_path, mounts=(Mount(none, "/m"),))) == (
+        "docker.no_folder",
+        ExitCode.USAGE,
+        {"path": none, "target": "/m"},
+    )
+    inside = str(tmp_path / "file" / "x")
+    assert wrong(programs, made(tmp_path, mounts=(Mount(inside, "/m", fill=True),))) == (
+        "docker.folder_failed",
+        MACHINE,
+        {"path": inside, "why": "Not a directory"},
+    )
+    for config in ("/work/quant/q.json", "./quant/q.json", "quant/q.json"):
+        container = made(
+            tmp_path,
+            mounts=(Mount(str(tmp_path), "/work/quant"),),
+            env={"QUANT_CONFIG": config},
+        )
+        assert wrong(programs, container) == (
+            "docker.no_folder",
+            ExitCode.USAGE,
+            {"path": str(tmp_path / "q.json"), "target": "QUANT_CONFIG"},
+        )
+    (tmp_path / "q.json").touch()
+    ready(programs, container)
+    elsewhere = made(tmp_path, mounts=container.mounts, env={"QUANT_CONFIG": "/image/q.json"})
+    ready(programs, elsewhere)
+
+
+def test_a_link_out_of_a_model_is_refused(programs: Programs, tmp_path: Path) -> None:
+    model, blobs = tmp_path / "model", tmp_path / "blobs"
+    for folder in (model, blobs):
+        folder.mkdir()
+    (blobs / "w").touch()
+    (model / "inside").touch()
+    (model / "alias").symlink_to("inside")
+    mount = Mount(str(model), "/m", read_only=True)
+    ready(programs, made(tmp_path, mounts=(mount,)))
+    (model / "weights").symlink_to(blobs / "w")
+    assert wrong(programs, made(tmp_path, mounts=(mount,))) == (
+        "docker.link",
+        ExitCode.USAGE,
+        {"path": f"{model}/weights", "target": f"{blobs}/w", "folder": str(model)},
+    )
+    # one that the container may write is not a model
+    ready(programs, made(tmp_path, mounts=(Mount(str(model), "/m"),)))
+
+
+def test_a_confined_container_must_be_able_to_read_the_model(
+    programs: Programs, tmp_path: Path
+) -> None:
+    weights = tmp_path / "weights"
+    weights.touch(0o600)
+    tmp_path.chmod(0o755)
+    mount = Mount(str(tmp_path), "/m", read_only=True)
+    assert wrong(programs, made(tmp_path, mounts=(mount,), confined=True)) == (
+        "docker.unreadable",
+        ExitCode.USAGE,
+        {"path": str(weights), "folder": str(tmp_path)},
+    )
+    ready(programs, made(tmp_path, mounts=(mount,), confined=True, user="0:0"))
+    ready(programs, made(tmp_path, mounts=(mount,)))
+    written = Mount(str(tmp_path), "/m")
+    ready(programs, made(tmp_path, mounts=(written,), confined=True))
+    weights.chmod(0o644)
+    ready(programs, made(tmp_path, mounts=(mount,), confined=True))

@@ -23,12 +23,13 @@ from hypothesis import strategies as st
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import catalogue, message, set_language
+from gaudi_launch.messages import catalogue, message, set_language, text
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.recipe_cache.attach import CacheJob
 from gaudi_launch.recipe_cache.key import KeyParts
-from gaudi_launch.services import stop
+from gaudi_launch.services import service, stop
 from gaudi_launch.services.diagnosis.diagnose import diagnose
+from gaudi_launch.services.diagnosis.endings import ended
 from gaudi_launch.services.log import kernel_log, rotate
 from gaudi_launch.services.log.follow import Follower
 from gaudi_launch.services.metrics import EngineLoad, read_load
@@ -497,3 +498,67 @@ def test_the_folder_of_a_service_is_its_users_own() -> None:
             assert (folder / "lock").stat().st_mode & 0o777 == 0o600
     finally:
         os.umask(former)
+
+
+def lives(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, restart: str, ends: list[EngineOutcome]
+) -> tuple[EngineOutcome, list[str], list[float], Mock]:
+    """Run an engine whose runs end like this; return the last one, sentences and waits."""
+    job = ServiceJob("chat", "m", "/m", "e", "http://a:1", Command(("x",), {}), restart=restart)
+    store.make_dir("chat")
+    said: list[str] = []
+    waits: list[float] = []
+    recorder, signals = Mock(), Mock(wait=waits.append)
+    signals.__bool__ = lambda self: False
+    runner = service._Lives(job, Mock(), recorder, {}, said.append, signals)
+    left = list(ends)
+    monkeypatch.setattr(service._Lives, "_one_run", lambda self: left.pop(0))
+    monkeypatch.setattr(kernel_log, "note", lambda *words, **more: None)
+    outcome = runner.run(once=False)
+    return outcome, said, waits, recorder
+
+
+DIED = EngineOutcome("died", 3, Follower().progress)
+
+
+def test_a_service_is_restarted_after_longer_and_longer_waits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    outcome, said, waits, recorder = lives(monkeypatch, tmp_path, "on-failure", [DIED] * 6)
+    assert (outcome, waits) == (DIED, [1.0, 5.0, 15.0, 60.0, 300.0])
+    assert [call.args for call in recorder.again.call_args_list] == [
+        (number + 1, seconds) for number, seconds in enumerate(waits)
+    ]
+    cause = ended("died", 3)
+    assert said == [
+        *(
+            text("services.again", cause=cause, seconds=f"{seconds:.0f}", count=count, most=5)
+            for count, seconds in enumerate(waits, 1)
+        ),
+        text("services.gave_up", count=6, cause=cause),
+    ]
+
+
+def test_a_service_without_a_policy_ends_once_and_a_stopped_one_is_not_judged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    outcome, said, waits, recorder = lives(monkeypatch, tmp_path, "no", [DIED])
+    assert (outcome, said, waits) == (DIED, [], [])
+    recorder.ended.assert_called_once_with(DIED, None, False)
+    stopped = EngineOutcome("stopped", 0, Follower().progress)
+    outcome, said, waits, recorder = lives(monkeypatch, tmp_path, "on-failure", [DIED, stopped])
+    assert (outcome, waits) == (stopped, [1.0])
+    assert recorder.ended.call_args.args == (stopped,)
+    none = EngineOutcome("not_started", None, Follower().progress)
+    assert lives(monkeypatch, tmp_path, "on-failure", [none])[2] == []
+
+
+def test_a_long_good_run_begins_the_count_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = iter(range(0, 100_000, 1000))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    good = EngineOutcome("died", 3, Follower().progress, was_ready=True)
+    stopped = EngineOutcome("stopped", 0, Follower().progress)
+    ends = [DIED, good, good, DIED, stopped]
+    assert lives(monkeypatch, tmp_path, "on-failure", ends)[2] == [1.0, 1.0, 1.0, 5.0]

@@ -1,0 +1,109 @@
+"""What the kernel knows of an engine's end: memory, huge pages, full disks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gaudi_launch.services.log.kernel_log import full_disks, killed_since, no_hugepages, note
+
+KILLED = "Out of memory: Killed process 4242 ({name}) total-vm:1kB"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
+    for folder in ("dev", "proc"):
+        (tmp_path / folder).mkdir()
+    return tmp_path
+
+
+def records(root: Path, *lines: str) -> None:
+    (root / "dev/kmsg").write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_engine_processes_killed_for_memory_since_the_start_are_found(root: Path) -> None:
+    ours = KILLED.format(name="python3")
+    records(
+        root,
+        f"3,1,4999999,-;{KILLED.format(name='ray::old')}",
+        f"3,2,5000000,-;{ours}",
+        f"3,3,9000000,-;{KILLED.format(name='firefox')}",
+        f"3,4;{KILLED.format(name='vllm')}",
+        f"3,5,x,-;{KILLED.format(name='vllm')}",
+        "3,6,9000000,-;habanalabs hl0: all is well",
+        f"3,7,9000000,-;Memory cgroup out of memory: Killed process 1 (VLLM::Worker){'x' * 400}",
+    )
+    found = killed_since(5.0)
+    assert found[0] == ours
+    assert [line[:46] for line in found[1:]] == ["Memory cgroup out of memory: Killed process 1 "]
+    assert len(found[1]) == 300
+
+
+def test_a_log_that_may_not_be_read_has_nothing(root: Path) -> None:
+    assert killed_since(0.0) == []
+
+
+def test_no_free_huge_page_is_stated_with_their_number(root: Path) -> None:
+    assert no_hugepages() == []
+    meminfo = root / "proc/meminfo"
+    meminfo.write_text("HugePages_Total:    8\nHugePages_Free:     1\n")
+    assert no_hugepages() == []
+    meminfo.write_text("HugePages_Total:    8\nHugePages_Free:     0\n")
+    assert no_hugepages() == ["HugePages_Free: 0 of 8"]
+    meminfo.write_text("HugePages_Free:     0\n")
+    assert no_hugepages() == []
+
+
+def test_the_lines_are_appended_to_the_engines_log(root: Path) -> None:
+    log = root / "engine.log"
+    log.write_text("last line\n")
+    (root / "proc/meminfo").write_text("HugePages_Total:    0\nHugePages_Free:     0\n")
+    note(log, 0.0, cards=False)
+    assert log.read_text() == "last line\n"
+    records(root, f"3,2,5000000,-;{KILLED.format(name='python3')}")
+    note(log, 0.0, cards=True)
+    assert log.read_text() == (
+        f"last line\nkernel: {KILLED.format(name='python3')}\nkernel: HugePages_Free: 0 of 0\n"
+    )
+    # a full disk or a folder that is gone loses the lines
+    note(root / "none" / "engine.log", 0.0, cards=True)
+
+
+@pytest.mark.parametrize(
+    ("root_user", "blocks", "inodes", "full"),
+    [
+        (True, (1, 0), (10, 1), None),
+        (False, (1, 0), (10, 1), 0),
+        (True, (0, 0), (10, 1), 0),
+        (True, (1, 1), (10, 0), 4096),
+        (True, (1, 1), (0, 0), None),
+    ],
+)
+def test_a_file_system_without_space_or_inodes_is_full(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    root_user: bool,
+    blocks: tuple[int, int],
+    inodes: tuple[int, int],
+    full: int | None,
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if root_user else 1000)
+    room = SimpleNamespace(
+        f_bfree=blocks[0],
+        f_bavail=blocks[1],
+        f_frsize=4096,
+        f_files=inodes[0],
+        f_ffree=inodes[1],
+    )
+    monkeypatch.setattr(os, "statvfs", lambda folder: room)
+    line = f"No space left on device: {tmp_path} ({full} bytes free)"
+    # both folders are of one file system
+    assert full_disks(tmp_path / "log") == ([] if full is None else [line])
+    # the log's folder is gone: that of temporary files still counts
+    assert full_disks(tmp_path / "gone" / "log") == ([] if full is None else [line])

@@ -1,0 +1,164 @@
+"""The record of a service: whatever is stored comes back, and nothing else is a job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.buckets.bucket_list import Buckets
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message
+from gaudi_launch.planning.container import Container
+from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.planning.request import Request
+from gaudi_launch.recipe_cache.attach import Cached
+from gaudi_launch.recipe_cache.cache_root import Use
+from gaudi_launch.recipe_cache.key import KeyParts
+from gaudi_launch.services.state.job import (
+    ServiceJob,
+    Supervision,
+    check_restart,
+    job_of,
+)
+
+COMMAND = Command(
+    argv=("python3", "-m", "vllm"),
+    env={"A": "1"},
+    unset=("B",),
+    cpus=(1, 2),
+    memory_node=0,
+    working_dir="/w",
+    files={"/f": "text"},
+)
+JOB = ServiceJob(
+    name="chat",
+    model="m",
+    model_path="/m",
+    engine="vllm-gaudi@0.26.0",
+    url="http://127.0.0.1:1",
+    command=COMMAND,
+    modules=(0, 1),
+    graphs=7,
+    dtype="fp8",
+    limits={"load": 60.0},
+    bind=False,
+    restart="on-failure",
+    environment={"HF_HOME": "/h"},
+    secrets=("HF_TOKEN",),
+    container="c",
+    api="generate",
+    simulated=True,
+    health_only=True,
+)
+
+
+def test_a_job_is_stored_and_read(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(JOB.to_json()))
+    assert ServiceJob.from_json(document, tmp_path) == JOB
+    assert document["command"]["unset"] == ["B"] and document["bind"] is False
+
+
+def test_older_jobs_name_their_engine_only(tmp_path: Path) -> None:
+    document = JOB.to_json()
+    for name in ("api", "simulated", "health_only"):
+        del document[name]
+    apis = {}
+    for engine in ("tgi@3.3.5", "vllm-gaudi@0.26.0"):
+        found = ServiceJob.from_json({**document, "engine": engine}, tmp_path)
+        apis[engine] = found.api
+        assert (found.simulated, found.health_only) == (False, False)
+    assert apis == {"tgi@3.3.5": "generate", "vllm-gaudi@0.26.0": "openai"}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (None, "ValueError: missing or cut off"),
+        ({"modules": ["x"]}, "ValueError: invalid literal for int() with base 10: 'x'"),
+        ({"limits": 3}, "AttributeError: 'int' object has no attribute 'items'"),
+        ({"command": {}}, "KeyError: 'argv'"),
+    ],
+)
+def test_what_is_no_job_is_named_with_the_reason(
+    tmp_path: Path, change: dict[str, object] | None, why: str
+) -> None:
+    document = None if change is None else {**JOB.to_json(), **change}
+    with pytest.raises(LaunchError) as caught:
+        ServiceJob.from_json(document, tmp_path / "job.json")
+    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+        "services.bad_job",
+        ExitCode.FAILED,
+        {"path": str(tmp_path / "job.json"), "why": why},
+    )
+
+
+PLAN = Plan(
+    engine=EngineIdentity("vllm-gaudi", "0.26.0"),
+    model={"name": "m", "path": "/m"},
+    placement=Placement((0, 1)),
+    settings=(),
+    command=replace(COMMAND, working_dir=None),
+    url="http://127.0.0.1:1",
+    dtype="fp8",
+)
+
+
+def test_the_job_of_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = Request(
+        model="/m",
+        environment={"HF_HOME": "/h", "HF_TOKEN": "hf_private", "VLLM_API_KEY": "", "OTHER": "1"},
+    )
+    made = job_of(PLAN, request, "chat", Supervision({"load": 60.0}, False, "on-failure"))
+    assert made == ServiceJob(
+        name="chat",
+        model="m",
+        model_path="/m",
+        engine="vllm-gaudi@0.26.0",
+        url="http://127.0.0.1:1",
+        command=replace(COMMAND, working_dir=str(tmp_path)),
+        modules=(0, 1),
+        dtype="fp8",
+        limits={"load": 60.0},
+        bind=False,
+        restart="on-failure",
+        environment=made.environment,
+        secrets=("HF_TOKEN",),
+    )
+    assert made.environment["HF_HOME"] == "/h"
+    assert not {"HF_TOKEN", "OTHER"} & set(made.environment)
+    assert "hf_private" not in json.dumps(made.to_json())
+
+
+def test_a_plan_with_a_container_graphs_and_a_cache() -> None:
+    buckets = Buckets([[1, 128, 0]], [[1, 1, 128], [2, 1, 128]])
+    parts = KeyParts(model="m")
+    cached = Cached(
+        PLAN,
+        parts,
+        Path("/c"),
+        Use("hit", "k", Path("/c/k"), Buckets([], []), message("cache.hit")),
+    )
+    command = replace(COMMAND, container=Container("i", (), name="box"))
+    plan = replace(PLAN, command=command, buckets=buckets)
+    made = job_of(plan, Request(model="/m"), "chat", Supervision({}, True), cached)
+    assert (made.container, made.graphs, made.cache) == ("box", buckets.graphs, cached.job)
+    assert made.command.working_dir == "/w"
+    shown = replace(PLAN, engine=replace(PLAN.engine, simulated=True, api="generate"))
+    made = job_of(shown, Request(model="/m"), "chat", Supervision({}, True))
+    assert (made.modules, made.simulated, made.api, made.bind) == ((), True, "generate", True)
+    assert (made.container, made.graphs, made.cache, made.restart) == ("", 0, None, "no")
+
+
+def test_a_policy_of_restarts_is_one_of_two() -> None:
+    assert [check_restart(word) for word in ("no", "on-failure")] == ["no", "on-failure"]
+    with pytest.raises(LaunchError) as caught:
+        check_restart("always")
+    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+        "services.restart_word",
+        ExitCode.USAGE,
+        {"found": "always", "known": "no, on-failure"},
+    )

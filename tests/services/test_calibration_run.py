@@ -1,0 +1,215 @@
+"""The phases of a calibration: their order, files, resumption and failures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.engines.vllm_gaudi.calibration import CALIBRATION
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.models.calibration.phases import CalibrationRequest, Scripts
+from gaudi_launch.models.fp8.measurements import calibrated_folder
+from gaudi_launch.services import calibration_run
+from gaudi_launch.services.calibration_run import CalibrationTools, calibrate
+from gaudi_launch.services.process.step import StepProgress
+
+OPTIONS = {2: ("--auto-process-dataset",), 3: (), 4: (), 5: (), 6: ()}
+SCRIPTS = Scripts("/scripts", "step-3.py", OPTIONS, whole_experts=True)
+REQUEST = CalibrationRequest("/m", "Model", 2, "g2", "/data.pkl", experts=True)
+TOOLS = CalibrationTools(SCRIPTS, CALIBRATION, "/e/python", {"HABANA_VISIBLE_MODULES": "0,1"}, 60.4)
+PHASES = ["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
+
+
+@dataclass
+class Steps:
+    """Stands for the processes: leaves what each one leaves, and keeps its call."""
+
+    out: Path
+    fails: Mapping[str, int | None] = field(default_factory=dict)
+    leaves_nothing: str = ""
+    ran: list[str] = field(default_factory=list)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        log: Path,
+        say: Callable[[StepProgress], None],
+        quiet: float,
+    ) -> int | None:
+        name = log.stem
+        self.ran.append(name)
+        self.calls.append((argv[0], dict(env), cwd, log, quiet))
+        assert cwd.is_dir()
+        if name != "measure":
+            assert (self.out / "g2").is_dir()
+        log.parent.mkdir(exist_ok=True)
+        log.write_text(f"output of {name}\n")
+        if name != self.leaves_nothing:
+            self._leave(name)
+        return self.fails.get(name, 0)
+
+    def _leave(self, name: str) -> None:
+        work = self.out / "work"
+        if name == "dataset":
+            (work / "model-calibration-dataset.pkl").touch()
+        made = {
+            "measure": self.out / "g2",
+            "postprocess": work / "fixed",
+            "unify": work / "unified",
+            "expand": work / "expanded",
+        }
+        if name in made:
+            made[name].mkdir(exist_ok=True)
+            for rank in range(2):
+                (made[name] / f"inc_output_hooks_maxabs_{rank}_2.npz").write_text(name)
+
+
+class Watcher:
+    """Keeps the events."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, int, int]] = []
+
+    def phase(self, name: str, state: str, number: int, count: int) -> None:
+        self.seen.append((name, state, number, count))
+
+    def progress(self, progress: StepProgress) -> None:
+        pass
+
+
+@pytest.fixture
+def steps(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
+    made = Steps(calibrated_folder("Model", "g2", 2, "vllm-gaudi"))
+    monkeypatch.setattr(calibration_run, "run_step", made.run)
+    return made
+
+
+def test_all_phases_run_and_leave_what_fp8_reads(steps: Steps) -> None:
+    watcher, out = Watcher(), steps.out
+    found = calibrate(REQUEST, TOOLS, watcher)
+    assert steps.ran == PHASES
+    assert watcher.seen == [
+        (name, state, number, 6)
+        for number, name in enumerate(PHASES, 1)
+        for state in ("begin", "done")
+    ]
+    assert (found.path, found.origin, found.missing) == (
+        str(out / "maxabs_quant_g2.json"),
+        "calibrated",
+        (),
+    )
+    configs = {
+        name: json.loads((out / f"maxabs_{name}_g2.json").read_text())
+        for name in ("measure", "quant")
+    }
+    rules = CALIBRATION.rules_for("Model")
+    stem = str(out / "g2" / "inc_output")
+    assert configs == {
+        "measure": rules.measure_config(stem),
+        "quant": rules.quant_config(stem),
+    }
+    assert not (out / "work").exists()
+    # the expanded measurements are in place of those of step 3
+    assert {path.read_text() for path in (out / "g2").iterdir()} == {"expand"}
+    python, env, cwd, log, quiet = steps.calls[1]
+    assert (python, cwd, log, quiet) == (
+        "/e/python",
+        out / "work",
+        out / "logs" / "measure.log",
+        60.4,
+    )
+    assert env["HABANA_VISIBLE_MODULES"] == "0,1"
+    assert env["QUANT_CONFIG"] == str(out / "work" / "maxabs_measure_g2.json")
+    assert steps.calls[-1][1]["QUANT_CONFIG"] == str(out / "work" / "maxabs_quant_g2.json")
+
+
+def test_a_complete_calibration_is_not_repeated_unless_wanted(steps: Steps) -> None:
+    first = calibrate(REQUEST, TOOLS, Watcher())
+    steps.ran.clear()
+    assert calibrate(REQUEST, TOOLS, Watcher()) == first
+    assert steps.ran == []
+    old = steps.out / "g2" / "old"
+    old.touch()
+    calibrate(REQUEST, TOOLS, Watcher(), again=True)
+    assert steps.ran == PHASES
+    assert not old.exists()
+    steps.ran.clear()
+    # with other settings, too
+    calibrate(replace(REQUEST, samples=9), TOOLS, Watcher())
+    assert steps.ran == PHASES
+
+
+@pytest.mark.parametrize(
+    ("status", "id", "values"),
+    [
+        (7, "calibrate.failed", {"status": 7}),
+        (None, "calibrate.stuck", {"seconds": 60}),
+    ],
+)
+def test_a_phase_that_fails_is_named_and_continued_from(
+    steps: Steps, status: int | None, id: str, values: dict[str, object]
+) -> None:
+    steps.fails = {"unify": status}
+    with pytest.raises(LaunchError) as caught:
+        calibrate(REQUEST, TOOLS, Watcher())
+    error = caught.value
+    log = str(steps.out / "logs" / "unify.log")
+    assert (error.id, error.exit_code, error.detail) == (id, ExitCode.ENGINE, "output of unify")
+    assert error.text.values == {"phase": "unify", "log": log, **values}
+    # nothing that -d fp8 would read
+    assert not (steps.out / "maxabs_quant_g2.json").exists()
+    steps.fails, watcher = {}, Watcher()
+    steps.ran.clear()
+    calibrate(REQUEST, TOOLS, watcher)
+    assert steps.ran == ["unify", "expand", "quantise"]
+    assert watcher.seen[:3] == [
+        ("dataset", "skip", 1, 6),
+        ("measure", "skip", 2, 6),
+        ("postprocess", "skip", 3, 6),
+    ]
+
+
+@pytest.mark.parametrize("name", ["dataset", "measure", "postprocess", "unify", "expand"])
+def test_a_phase_that_leaves_nothing_has_failed(steps: Steps, name: str) -> None:
+    out = steps.out
+    steps.leaves_nothing = name
+    missing = {
+        "dataset": out / "work" / "model-calibration-dataset.pkl",
+        "measure": out / "g2" / "inc_output_hooks_maxabs_0_2.npz",
+        "postprocess": out / "work" / "fixed",
+        "unify": out / "work" / "unified",
+        "expand": out / "work" / "expanded",
+    }
+    with pytest.raises(LaunchError) as caught:
+        calibrate(REQUEST, TOOLS, Watcher())
+    assert (caught.value.id, caught.value.exit_code) == ("calibrate.no_output", ExitCode.ENGINE)
+    assert caught.value.text.values == {
+        "phase": name,
+        "path": str(missing[name]),
+        "log": str(out / "logs" / f"{name}.log"),
+    }
+    assert steps.ran[-1] == name
+
+
+def test_an_interpreter_that_does_not_start_is_named(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*words: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(calibration_run, "run_step", fails)
+    with pytest.raises(LaunchError) as caught:
+        calibrate(REQUEST, TOOLS, Watcher())
+    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+        "calibrate.not_started",
+        ExitCode.ENGINE,
+        {"python": "/e/python", "why": "No such file or directory"},
+    )

@@ -1,0 +1,97 @@
+"""Addresses of servers: what users type, and what services have recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.services.endpoint import Target, api_key, option, target
+from gaudi_launch.services.state import store
+
+pytestmark = pytest.mark.usefixtures("own_folders")
+
+
+@pytest.mark.parametrize(
+    ("typed", "url"),
+    [
+        ("http://a:8000", "http://a:8000"),
+        (" a:8000/v1/ ", "http://a:8000"),
+        ("https://a/base/v1", "https://a/base"),
+        ("http://0.0.0.0:1", "http://127.0.0.1:1"),
+        ("http://[::]:1", "http://[::1]:1"),
+        ("http://[fe80::1]:1", "http://[fe80::1]:1"),
+        ("http://a/v1/chat", "http://a/v1/chat"),
+        ("http://a:0", "http://a:0"),
+    ],
+)
+def test_an_address_is_a_url_without_the_path_of_the_api(typed: str, url: str) -> None:
+    assert target(typed) == Target(url)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["ftp://a", "http://", "http://me@a", "http://a?x=1", "http://a#x", "a:port", "http://[a"],
+)
+def test_what_is_no_address_is_refused(typed: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        target(typed)
+    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+        "measure.bad_url",
+        ExitCode.USAGE,
+        {"found": typed},
+    )
+
+
+def service(phase: str, plan: dict[str, object]) -> Path:
+    folder = store.make_dir("chat")
+    url = "http://0.0.0.0:9000"
+    store.write(
+        folder, "state.json", {"name": "chat", "url": url, "phase": phase, "outcome": phase}
+    )
+    store.write(folder, "plan.json", plan)
+    return folder
+
+
+def test_a_service_has_its_model_tokenizer_and_interpreter() -> None:
+    argv = ["python3", "--served-model-name", "a", "--served-model-name", "m", "--tokenizer", "/t"]
+    service("stopped", {"argv": argv, "engine": {"python": "/e/python"}})
+    found = target("chat", running=False)
+    assert (found.url, found.name, found.model) == ("http://127.0.0.1:9000", "chat", "m")
+    assert (found.label, found.tokenizer, found.python) == ("chat", "/t", "/e/python")
+
+
+def test_a_service_that_does_not_run_is_refused() -> None:
+    service("stopped", {})
+    with pytest.raises(LaunchError) as caught:
+        target("chat")
+    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+        "measure.not_ready",
+        ExitCode.FAILED,
+        {"name": "chat", "phase": "stopped"},
+    )
+    found = target("chat", running=False)
+    assert (found.model, found.tokenizer, found.python) == (None, None, None)
+
+
+def test_a_plan_without_arguments_has_no_options() -> None:
+    assert option({}, "--model") is None
+    assert option({"argv": "--model m"}, "--model") is None
+    assert option({"argv": ["--model", "m"]}, "--model") == "m"
+    assert Target("http://a", plan={"engine": {"python": ""}}).python is None
+    assert Target("http://a", plan={"engine": {"python": 3}}).python is None
+
+
+def test_a_server_without_a_name_is_named_by_its_address() -> None:
+    urls = ("http://me:secret@a:80", "http://a", "nothing")
+    assert [Target(url).label for url in urls] == ["a-80", "a", "server"]
+
+
+def test_the_key_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    assert api_key() is None
+    monkeypatch.setenv("VLLM_API_KEY", "")
+    assert api_key() is None
+    monkeypatch.setenv("VLLM_API_KEY", "k")
+    assert api_key() == "k"
