@@ -4,6 +4,7 @@ show."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,16 +12,22 @@ from hypothesis import strategies as st
 
 from gaudi_launch import profiles
 from gaudi_launch.engines import registry
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
 from gaudi_launch.models.card_memory import (
     CardMemory,
+    FitRow,
+    FitTable,
     ServingDemand,
     divide_card,
     fit,
+    fit_each,
     fit_weights_only,
     too_tight,
+    verdict,
 )
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import GIB, CacheRules, MemoryRules
+from gaudi_launch.models.sizing import GIB, CacheRules, MemoryRules, Split
 from gaudi_launch.profiles import known_model
 
 GAUDI2, GAUDI3 = 95795 << 20, 129024 << 20
@@ -200,3 +207,178 @@ def test_states_are_taken_from_the_margin_then_from_the_graphs() -> None:
     assert too_tight(few, ASK) is None
     full = too_tight(divided(512), replace(ASK, max_num_seqs=512))
     assert full is not None and full.id == "fit.states"
+
+
+SMALL = Model("m", "m", heads=8, kv_heads=4, layers=2, head_dim=128, hidden_size=1024,
+              intermediate_size=4096, parameters=500_000_000, weight_bytes=1_000_000_000,
+              max_position_embeddings=4096)  # fmt: skip
+
+
+def test_a_row_has_what_the_division_says() -> None:
+    ask = ServingDemand(max_model_len=2048, max_num_seqs=4)
+    (row,) = fit(SMALL, 16 * GIB, [2], ["bfloat16"], ask, MemoryRules()).rows
+    card = divide_card(SMALL, 2, "bfloat16", 16 * GIB, ask, MemoryRules())
+    assert card is not None
+    times = card.blocks * 128 / 2048
+    assert row == FitRow(
+        2,
+        "bfloat16",
+        True,
+        message("fit.fits", times=f"{times:.0f}", length=2048),
+        weights_gib_per_card=card.weights / GIB,
+        activations_gib_per_card=card.activations / GIB,
+        graphs_gib_per_card=card.graphs / GIB,
+        kv_gib_per_card=card.cache / GIB,
+        states_gib_per_card=0.0,
+        kv_bytes_per_token=card.block // 128,
+        kv_blocks=card.blocks,
+        concurrency=times,
+        # the model's own limit
+        longest_context=4096,
+    )
+    without_limit = replace(SMALL, max_position_embeddings=None)
+    (row,) = fit(without_limit, 16 * GIB, [2], ["bfloat16"], ask, MemoryRules()).rows
+    assert row.longest_context == card.blocks * 128
+
+
+@pytest.mark.parametrize(
+    ("model", "n", "reason"),
+    [
+        (SMALL, 3, message("fit.heads", heads=8, n=3)),
+        (replace(SMALL, kv_heads=3), 2, message("fit.kv_heads", heads=3, n=2)),
+        (
+            replace(SMALL, parameters=None, weight_bytes=None, layers=None),
+            1,
+            message("fit.unknown", model="m"),
+        ),
+    ],
+)
+def test_rows_without_a_division(model: Model, n: int, reason: Message) -> None:
+    table = fit(model, 16 * GIB, [n], ["bfloat16"], ASK, MemoryRules())
+    assert table == FitTable((FitRow(n, "bfloat16", False, reason),), None)
+
+
+def test_a_division_that_is_refused_is_a_row() -> None:
+    error = LaunchError("fit.unknown", ExitCode.MODEL, model="x")
+
+    def divided(n: int, dtype: str) -> tuple[ServingDemand, MemoryRules]:
+        raise error
+
+    table = fit_each(SMALL, 16 * GIB, [1], ["bfloat16"], divided)
+    assert table.rows == (FitRow(1, "bfloat16", False, error.text),)
+    error.exit_code = ExitCode.USAGE
+    with pytest.raises(LaunchError):
+        fit_each(SMALL, 16 * GIB, [1], ["bfloat16"], divided)
+
+
+def test_only_fp8_rows_have_an_fp8_cache() -> None:
+    ask = ServingDemand(max_model_len=2048, kv_dtype="fp8_inc")
+    table = fit(SMALL, 16 * GIB, [2, 1, 1], ["fp8", "bfloat16"], ask, MemoryRules())
+    assert [(row.n, row.dtype, row.kv_bytes_per_token) for row in table.rows] == [
+        (1, "fp8", 2048),
+        (2, "fp8", 1024),
+        (1, "bfloat16", 4096),
+        (2, "bfloat16", 2048),
+    ]
+    assert table.smallest_n == 1
+
+
+def divided_card(**changes: Any) -> CardMemory:
+    parts = Split(free=8.0 * GIB, usable=7.0 * GIB, graphs=2.0 * GIB, kv=5.0 * GIB)
+    made = CardMemory(10.0 * GIB, 1.0 * GIB, 1.0 * GIB, parts, 1 << 20, 4000)
+    return replace(made, **changes)
+
+
+def test_the_parts_of_a_card() -> None:
+    card = divided_card()
+    assert (card.cache, card.unused, card.graphs, card.tokens) == (
+        5.0 * GIB, 1.0 * GIB, 2.0 * GIB, 512000,
+    )  # fmt: skip
+    # 4000 blocks of 1 MiB; the rest was rounded off
+    rounded = divided_card(lost=5)
+    cache = 4000.0 * (1 << 20)
+    assert (rounded.cache, rounded.unused) == (cache, 6.0 * GIB - cache)
+    states = divided_card(states=int(1.5 * GIB))
+    assert (states.unused, states.graphs) == (0.0, 1.5 * GIB)
+    pools = divided_card(pools=True)
+    assert pools.unused == 8.0 * GIB
+    negative = Split(free=-1.0, usable=0.0, graphs=-1.0, kv=-1.0)
+    small = divided_card(parts=negative, pools=True)
+    assert (small.cache, small.unused, small.graphs) == (0.0, 0.0, 0.0)
+
+
+VERDICT_ASK = ServingDemand(max_model_len=2048, max_num_seqs=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict_of"),
+    [
+        ({"weights": 10.0 * GIB}, (False, message("fit.weights", weights="10.0", card="10.0"))),
+        ({"pools": True}, (True, message("fit.pools"))),
+        (
+            {"pools": True, "parts": Split(0.0, 0.0, 0.0, 0.0), "blocks": 0},
+            (False, message("fit.no_cache", used="2.0", card="10.0")),
+        ),
+        ({"blocks": 0}, (False, message("fit.no_cache", used="2.0", card="10.0"))),
+        ({"blocks": 15}, (False, message("fit.short", tokens=1920, length=2048))),
+        ({"blocks": 16}, (True, message("fit.fits_some", times="1.0", length=2048, asked=4))),
+        ({"blocks": 64}, (True, message("fit.fits", times="4", length=2048))),
+    ],
+)
+def test_whether_an_engine_starts(
+    changes: dict[str, Any], verdict_of: tuple[bool, Message]
+) -> None:
+    assert verdict(divided_card(**changes), VERDICT_ASK) == verdict_of
+
+
+def test_whether_it_has_room_to_work() -> None:
+    # 16 blocks of 1 MiB for one request, and nine tenths of the card
+    limit = 9.0 * GIB - 1.0 * GIB - 16 * (1 << 20)
+    card = divided_card(weights=limit, parts=Split(0.0, 0.0, 0.0, 0.0))
+    assert too_tight(card, VERDICT_ASK) is None
+    more = replace(card, weights=limit + (1 << 20))
+    assert too_tight(more, VERDICT_ASK) == message(
+        "fit.tight", length=2048, used="9.0", card="10.0"
+    )
+    assert too_tight(replace(more, pools=True), VERDICT_ASK) is None
+    states = divided_card(states=int(3.5 * GIB))
+    assert too_tight(states, VERDICT_ASK) == message(
+        "fit.states", requests=4, states="3.5", left="3.0"
+    )
+    assert too_tight(replace(states, states=int(3.0 * GIB)), VERDICT_ASK) is None
+
+
+def test_rows_of_neuron_cores() -> None:
+
+    big = replace(SMALL, parameters=1_500_000_000, weight_bytes=3_000_000_000)
+    words = {"total": "3.0", "cores": 3, "chips": 2}
+    table = fit_weights_only(big, 4, None, ["bfloat16"], core_gb=1)
+    assert [(row.n, row.fits, row.reason) for row in table.rows] == [
+        (1, False, message("fit.neuron_short", **words, n=1, have=4)),
+        (3, True, message("fit.neuron_fits", **words, n=3, have=4)),
+        (4, True, message("fit.neuron_fits", **words, n=4, have=4)),
+    ]
+    assert (table.smallest_n, table.rows[1].weights_gib_per_card) == (3, 1e9 / GIB)
+    few = fit_weights_only(big, 2, None, ["bfloat16"], core_gb=1)
+    assert [row.n for row in few.rows] == [1, 2]
+    chosen = fit_weights_only(big, 4, [8], ["bfloat16"], core_gb=1)
+    assert [row.reason for row in chosen.rows] == [
+        message("fit.neuron_too_many", **words, n=8, have=4)
+    ]
+    unknown = replace(SMALL, parameters=None, weight_bytes=None)
+    row = FitRow(4, "bfloat16", False, message("fit.unknown", model="m"))
+    assert fit_weights_only(unknown, 4, None, ["bfloat16"]) == FitTable((row,), None)
+
+
+def test_an_engine_without_a_cache() -> None:
+    ask = replace(VERDICT_ASK, pools=True)
+    card = divide_card(SMALL, 1, "bfloat16", 16 * GIB, ask, MemoryRules())
+    assert card is not None
+    free = 16 * GIB - card.weights - card.activations
+    assert (card.parts, card.blocks, card.pools) == (Split(free, free, 0.0, 0.0), 0, True)
+    (row,) = fit(SMALL, 16 * GIB, [1], ["bfloat16"], ask, MemoryRules()).rows
+    assert row.longest_context == 2048
+    # nor has a model without attention, which nothing limits then
+    without = replace(SMALL, attention_layers=0)
+    card = divide_card(without, 1, "bfloat16", 16 * GIB, VERDICT_ASK, MemoryRules())
+    assert card is not None and (card.block, card.blocks) == (0, 2048)

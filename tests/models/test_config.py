@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.config import model_from_config, read_model
+from gaudi_launch.models.config import (
+    counted_with,
+    model_from_config,
+    read_config,
+    read_model,
+)
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import activation_bytes, kv_bytes_per_token, weight_bytes
 from gaudi_launch.profiles import known_model
@@ -260,3 +265,116 @@ def test_the_longest_context_is_the_one_that_vllm_derives(
     keys: dict[str, int], longest: int | None
 ) -> None:
     assert model_from_config("m", keys).max_position_embeddings == longest
+
+
+@pytest.mark.parametrize(
+    ("document", "facts"),
+    [
+        (
+            {"text_config": {"quantization_config": {"quant_method": "FP8"}, "n_head": 4,
+                             "n_embd": 32}},
+            {"quantization": "fp8", "heads": 4, "hidden_size": 32, "head_dim": 8},
+        ),
+        ({"quantization_config": {"quant_algo": "FP8"}}, {"quantization": "fp8"}),
+        ({"quantization_config": {}}, {"quantization": None}),
+        (
+            {"n_heads": 8, "d_model": 64, "attn_config": {"kv_n_heads": 2}},
+            {"kv_heads": 2, "head_dim": 8},
+        ),
+        ({"num_attention_heads": 4, "num_kv_heads": 2}, {"kv_heads": 2}),
+        ({"num_attention_heads": 4, "n_head_kv": 2}, {"kv_heads": 2}),
+        ({"num_attention_heads": 4, "num_key_value_heads": [1, 3, None]}, {"kv_heads": 3}),
+        ({"num_attention_heads": 4, "num_key_value_heads": []}, {"kv_heads": 4}),
+        (
+            {"num_attention_heads": 4, "multi_query": True, "new_decoder_architecture": True,
+             "num_kv_heads": 2},
+            {"kv_heads": 2},
+        ),
+        ({"num_attention_heads": 4, "multi_query_attention": True}, {"kv_heads": 4}),
+        (
+            {"model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_token": 2,
+             "moe_intermediate_size": 10, "shared_expert_intermediate_size": 7},
+            {"intermediate_size": 27, "moe": True, "experts": 4},
+        ),
+        (
+            {"num_experts": 4, "moe_topk": 3, "moe_intermediate_size": 10, "n_shared_experts": 2},
+            {"intermediate_size": 50},
+        ),
+        ({"num_experts": 4, "ffn_hidden_size": 9}, {"intermediate_size": 9, "experts": 4}),
+        ({"num_experts": 1, "n_inner": 9}, {"intermediate_size": 9, "moe": False}),
+        ({"num_experts": 4, "moe_intermediate_size": 10}, {"intermediate_size": 10}),
+        ({"layers_block_type": ["mamba", "attention"]}, {"layers": 2}),
+        (
+            {"num_hidden_layers": 5, "layer_types": ["full_attention", "linear_attention", "hybrid",
+                                                     "mamba", 1]},
+            {"layers": 5, "attention_layers": 2},
+        ),
+        ({"num_hidden_layers": 5}, {"attention_layers": 5}),
+        ({"text_config": {"torch_dtype": "torch.float16"}}, {"dtype": "float16"}),
+        ({"dtype": "float32", "torch_dtype": "float16"}, {"dtype": "float32"}),
+        ({"text_config": {"tie_word_embeddings": True}}, {"tie_word_embeddings": True}),
+        ({"tie_word_embeddings": 1}, {"tie_word_embeddings": None}),
+        ({"model_max_length": 9, "max_position_embeddings": 5}, {"max_position_embeddings": 9}),
+        ({"max_position_embeddings": 9, "seq_length": 5}, {"max_position_embeddings": 5}),
+        ({"auto_map": {"A": "b.C"}}, {"remote_code": True}),
+        ({"architectures": ["A", "B"], "model_type": "m"}, {"architecture": "A",
+                                                            "model_type": "m"}),
+        ({"architectures": []}, {"architecture": None}),
+        ({"hidden_size": 10**12, "vocab_size": True}, {"hidden_size": None, "vocab_size": None}),
+        ({"hidden_size": 10**12 - 1, "vocab_size": 0}, {"hidden_size": 10**12 - 1,
+                                                        "vocab_size": None}),
+    ],
+)  # fmt: skip
+def test_facts_by_their_other_names(document: dict[str, Any], facts: dict[str, Any]) -> None:
+    found = model_from_config("me/m", document)
+    assert {name: getattr(found, name) for name in facts} == facts
+
+
+def test_parts_are_read_to_the_fourth_level() -> None:
+    document: dict[str, Any] = {"num_hidden_layers": 3}
+    for _ in range(4):
+        document = {"text_config": document}
+    assert model_from_config("m", document).layers == 3
+    assert model_from_config("m", {"text_config": document}).layers is None
+
+
+def test_what_config_json_states_for_counting_weights() -> None:
+    def counted(**document: Any) -> tuple[int, int | None]:
+        return counted_with(document)
+
+    assert counted() == (4, None)
+    assert counted(quantization_config={"bits": 8}, num_hidden_layers=3) == (8, 3)
+    assert counted(quantization_config={"w_bit": 2}) == (2, None)
+    assert counted(quantization_config={"bits": 5}) == (4, None)
+    nested = {"quantization_config": {"bits": 3}, "n_layer": 7}
+    assert counted(text_config=nested, quantization_config={"bits": 8}) == (3, 7)
+
+
+def config_error(folder: Path) -> tuple[str, int, dict[str, Any]]:
+    with pytest.raises(LaunchError) as caught:
+        read_config(folder)
+    error = caught.value
+    return error.id, int(error.exit_code), dict(error.text.values)
+
+
+def test_config_files_that_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    missing = ("models.no_config", 5, {"path": str(tmp_path)})
+    assert config_error(tmp_path) == missing
+    file.mkdir()
+    bad = ("models.bad_config", 5, {"path": str(file), "why": "Is a directory"})
+    assert config_error(tmp_path) == bad
+    file.rmdir()
+    file.write_text("[]")
+    bad[2]["why"] = "not a JSON object"
+    assert config_error(tmp_path) == bad
+    file.write_text("[")
+    bad[2]["why"] = "Expecting value: line 1 column 2 (char 1)"
+    assert config_error(tmp_path) == bad
+    text = json.dumps({"a": "x"})
+    file.write_text(text + " " * ((8 << 20) - len(text)))
+    assert read_config(tmp_path) == {"a": "x"}
+    with file.open("a") as more:
+        more.write(" ")
+    bad[2]["why"] = "larger than 8 MiB"
+    assert config_error(tmp_path) == bad

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
-from gaudi_launch.render.text import heading
-from tests.support.plans import planned
+import pytest
+
+from gaudi_launch.messages import text
+from gaudi_launch.planning.container import Container
+from gaudi_launch.planning.plan import Placement
+from gaudi_launch.render.text import comments, heading, with_exported, with_files
+from tests.support.plans import odd, planned
 
 
 def test_cards_are_named_where_there_are_any() -> None:
@@ -14,3 +20,44 @@ def test_cards_are_named_where_there_are_any() -> None:
     assert heading(plan)[0] == f"{first} on cards (module IDs) 0,1,2,3, at http://127.0.0.1:30001"
     without = replace(plan, placement=replace(plan.placement, modules=()))
     assert heading(without)[0] == f"{first}, at http://127.0.0.1:30001"
+
+
+def test_the_first_lines_of_a_file(plain_english: None) -> None:
+    plan = odd(("python3",), {})
+    words = {"engine": plan.engine.label, "model": "/models/m", "cards": "0,1", "url": plan.url}
+    made = text("render.made")
+    assert heading(plan) == [text("render.heading", **words), made]
+    none = replace(plan, placement=Placement(()), model={"path": "a\nb"})
+    shown = {**words, "cards": "", "model": "a\nb"}
+    assert heading(none) == [text("render.heading_no_cards", **shown).replace("\n", "?"), made]
+    assert heading(replace(plan, model={}))[0] == text("render.heading", **{**words, "model": "-"})
+    assert comments(["a\tb", "c"]) == ["# a?b", "# c"]
+
+
+def test_variables_that_the_user_exported() -> None:
+    plan = odd(("python3",), {"VLLM_A": "plan"})
+    found = with_exported(plan, {"VLLM_A": "user", "VLLM_B": "user", "HOME": "/h"})
+    assert found == replace(plan, command=replace(plan.command, env={
+        "VLLM_A": "plan", "VLLM_B": "user",
+    }))  # fmt: skip
+    contained = replace(plan, command=replace(plan.command, container=Container("i", ())))
+    assert with_exported(contained, {"VLLM_B": "user"}) is contained
+
+
+def test_files_of_a_plan_move_into_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = odd(("python3", "--file", "/tmp/x/a", "/tmp/x/b"), {"B": "/tmp/x/b", "C": "c"})
+    assert with_files(plan, tmp_path) == (plan, {})
+    files = {"/tmp/x/a": "one", "/tmp/x/b": "two"}
+    plan = replace(plan, command=replace(plan.command, files=files))
+    monkeypatch.chdir(tmp_path)
+    moved, texts = with_files(plan, Path("out"))
+    out = str(tmp_path / "out")
+    assert texts == {"a": "one", "b": "two"}
+    assert moved == replace(plan, command=replace(
+        plan.command,
+        argv=("python3", "--file", f"{out}/a", f"{out}/b"),
+        env={"B": f"{out}/b", "C": "c"},
+        files={f"{out}/a": "one", f"{out}/b": "two"},
+    ))  # fmt: skip

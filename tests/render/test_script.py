@@ -1,0 +1,142 @@
+"""A plan as scripts and as a unit, as goldens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gaudi_launch.errors import ExitCode
+from gaudi_launch.messages import message
+from gaudi_launch.planning.engine_args import split_argv
+from gaudi_launch.planning.plan import Plan
+from gaudi_launch.render import env, script, systemd
+from gaudi_launch.render.env import as_config
+from gaudi_launch.render.rendered import Rendered
+from gaudi_launch.render.systemd import UnitOptions
+from tests.support.cli import golden
+from tests.support.plans import odd
+from tests.support.scripted_hosts import failed
+
+ARGV = (
+    "/opt/venv/bin/python3", "-m", "e", "--model", "/m", "--flag", "--odd", "True", "--zeta=a b",
+    "--alpha", "it's", "--twice", "1", "--twice", "2", "--list", "x", "y", "-q", "=x", "a,b", "+=y",
+)  # fmt: skip
+VARIABLES = {
+    "B": "it's $HOME",
+    "A": "1",
+    "VLLM_API_KEY": "secret",
+    "PT_HPU_RECIPE_CACHE_CONFIG": "/re cipes,false,9",
+}
+EXPORTED = {"HF_TOKEN": "x"}
+
+
+def full() -> Plan:
+    plan = odd(ARGV, VARIABLES)
+    command = replace(
+        plan.command,
+        unset=("C", "D"),
+        cpus=(0, 1, 2, 5),
+        memory_node=1,
+        working_dir="/work dir",
+        files={"/f/x y": "text's\n"},
+    )
+    return replace(plan, engine=replace(plan.engine, config_file=True), command=command)
+
+
+BARE = odd(("python3", "-m", "e"), {})
+
+
+@pytest.mark.parametrize(("name", "plan"), [("full", full()), ("bare", BARE)])
+def test_a_script(name: str, plan: Plan, plain_english: None) -> None:
+    found = script.render(plan, EXPORTED)
+    golden(f"render-parts/serve-{name}.sh", found.files["serve.sh"])
+    assert found == Rendered({"serve.sh": found.files["serve.sh"]}, frozenset({"serve.sh"}))
+
+
+def test_a_script_on_cpus_without_a_node(plain_english: None) -> None:
+    plan = replace(BARE, command=replace(BARE.command, cpus=(1, 2)))
+    text = script.render(plan, {}).files["serve.sh"]
+    assert "numactl -C 1-2 true" in text and " -p " not in text
+
+
+@pytest.mark.parametrize(("name", "plan"), [("full", full()), ("bare", BARE)])
+def test_variables_and_options_as_files(name: str, plan: Plan, plain_english: None) -> None:
+    found = env.render(plan, EXPORTED)
+    text = "".join(f"==> {path}\n{content}" for path, content in found.files.items())
+    golden(f"render-parts/env-{name}.txt", text)
+    assert found == Rendered(found.files)
+
+
+def test_an_engine_without_options_has_an_empty_file(plain_english: None) -> None:
+    plan = replace(BARE, engine=replace(BARE.engine, config_file=True))
+    found = env.render(plan, {})
+    assert found.files["config.yml"].endswith("\n{}\n")
+    assert "# vllm serve --config config.yml\n" in found.files["env.sh"]
+
+
+def test_what_fits_into_a_config_file() -> None:
+    args = split_argv(("python3", "-m", "e", *ARGV[3:]))
+    model, options, rest = as_config(args)
+    assert model == "/m"
+    assert options == {"flag": True, "zeta": "a b", "alpha": "it's"}
+    # read as true, given twice, with several values, by a short name
+    words = "--odd True --twice 1 --twice 2 --list x y -q =x a,b +=y"
+    assert rest == words.split()
+
+
+@pytest.mark.parametrize(
+    ("name", "plan", "options"),
+    [
+        ("full", full(), UnitOptions(run_as="me", launcher="/opt/gaudi-launch", target="t.target",
+                                     after=("a.service",))),
+        ("user", full(), UnitOptions(user=True, run_as="me", launcher="/opt/gaudi-launch")),
+        ("bare", odd(("/opt/python3", "-m", "e"), {}), None),
+    ],
+)  # fmt: skip
+def test_a_unit(name: str, plan: Plan, options: UnitOptions | None, plain_english: None) -> None:
+    found = systemd.render(plan, "svc", {} if name == "bare" else EXPORTED, options)
+    text = "".join(f"==> {path}\n{content}" for path, content in found.files.items())
+    golden(f"render-parts/unit-{name}.txt", text)
+    names = "VLLM_API_KEY, HF_TOKEN"
+    expected = {
+        "full": (
+            message("render.unit_system", name="svc"),
+            message("render.tuning"),
+            message("render.unit_secrets", names=names, path="/etc/gaudi-launch/svc.env"),
+        ),
+        "user": (
+            message("render.unit_user", name="svc"),
+            message("render.tuning_user"),
+            message("render.unit_secrets", names=names,
+                    path="%h/.config/gaudi-launch/svc.env"),
+        ),
+        "bare": (message("render.unit_system", name="svc"),),
+    }  # fmt: skip
+    assert found.notes == expected[name]
+
+
+def test_a_secret_that_is_not_required_may_be_missing(plain_english: None) -> None:
+    plan = odd(("/opt/python3", "-m", "e"), {})
+    text = systemd.render(plan, "svc", EXPORTED).files["svc.service"]
+    assert "\nEnvironmentFile=-/etc/gaudi-launch/svc.env\n" in text
+
+
+@pytest.mark.parametrize(
+    ("plan", "options", "id", "values"),
+    [
+        (BARE, UnitOptions(), "render.no_path", {"found": "python3"}),
+        (BARE, UnitOptions(run_as="-x"), "render.run_as", {"found": "-x"}),
+        (odd(("/p", "a\0"), {}), UnitOptions(), "render.not_text", {"word": "'a\\x00'"}),
+        (odd(("/p", "a\x01"), {}), UnitOptions(), "render.not_text", {"word": "'a\\x01'"}),
+        (odd(("/p", "a\x7f"), {}), UnitOptions(), "render.not_text", {"word": "'a\\x7f'"}),
+        (odd(("/p",), {"A": "\ud800"}), UnitOptions(), "render.not_text",
+         {"word": "'\\ud800'"}),
+        (odd(("/p",), {"A-B": "x"}), UnitOptions(), "render.not_text", {"word": "'A-B'"}),
+    ],
+)  # fmt: skip
+def test_what_a_unit_cannot_have(
+    plan: Plan, options: UnitOptions, id: str, values: dict[str, str]
+) -> None:
+    found = failed(lambda: systemd.render(plan, "svc", {}, options))
+    assert found == (id, ExitCode.USAGE, values, None)
