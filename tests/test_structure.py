@@ -63,6 +63,7 @@ ABOUT_SEVERAL = {
     "test_mutation.py": "the mutants of every module",
     "test_readme.py": "the commands of the README and of docs/",
     "test_recorded_state.py": "state that earlier versions wrote",
+    "test_option_reference.py": "the generated rows of options",
     "test_oldest_python.py": "the oldest Python that the package declares",
     "test_reference.py": "the generated pages of docs/",
     "test_release.py": "what a release consists of",

@@ -53,7 +53,7 @@ class CapacityOptions(TrafficOptions):
     )
     accelerator: str = text(
         "--accelerator",
-        help="gaudi2, gaudi3... (default: this machine).",
+        help="gaudi2, gaudi3... (default: this machine's, else gaudi2).",
         panel=_REPLICA,
         metavar="NAME",
     )

@@ -45,7 +45,7 @@ class EstimateOptions:
     dtype: str = text("-d", "--dtype", help="bf16, fp8, awq, gptq.", panel=_SETUP, metavar="TYPE")
     accelerator: str = text(
         "--accelerator",
-        help="gaudi2, gaudi3... (default: this machine).",
+        help="gaudi2, gaudi3... (default: this machine's, else gaudi2).",
         panel=_SETUP,
         metavar="NAME",
     )

@@ -45,12 +45,16 @@ class LaunchOptions:
     host: str | None = value(
         "-u",
         "--host",
-        help="Address to listen on (default 127.0.0.1).",
+        help="Address to listen on (default 127.0.0.1; in a pod 0.0.0.0).",
         panel=_MODEL,
         metavar="ADDRESS",
     )
     port: str | None = value(
-        "-p", "--port", help="Port to listen on (default 30001).", panel=_MODEL, metavar="PORT"
+        "-p",
+        "--port",
+        help="Port to listen on (default 30001; in a pod 8000).",
+        panel=_MODEL,
+        metavar="PORT",
     )
     served_name: str | None = value(
         "--served-name", help="The model's name in requests.", panel=_MODEL, metavar="NAME"

@@ -73,7 +73,7 @@ class RecommendOptions(TrafficOptions):
     )
     accelerator: str = text(
         "--accelerator",
-        help="gaudi2, gaudi3... (default: this machine).",
+        help="gaudi2, gaudi3... (default: this machine's, else gaudi2).",
         panel="Cards",
         metavar="NAME",
     )

@@ -157,7 +157,7 @@ def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:
     path = path_of(context)
     first = () if everything else first_options(path)
     params = [param for param in command.get_params(context) if not param.hidden]
-    arguments = tuple(_argument(param) for param in params if is_argument(param))
+    arguments = tuple(entry_of(param) for param in params if is_argument(param))
     options = [param for param in params if not is_argument(param)]
     sections = _command_sections(command, context)
     if arguments:
@@ -165,7 +165,7 @@ def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:
     if first:
         sections.append(
             HelpSection(
-                translated("Options"), tuple(_option(param) for param in _chosen(options, first))
+                translated("Options"), tuple(entry_of(param) for param in _chosen(options, first))
             )
         )
     else:
@@ -250,7 +250,7 @@ def _panels(options: Sequence[Any]) -> list[HelpSection]:
     panels: dict[str, list[HelpEntry]] = {"Options": []}
     for param in options:
         title = getattr(param, "rich_help_panel", None) or "Options"
-        panels.setdefault(title, []).append(_option(param))
+        panels.setdefault(title, []).append(entry_of(param))
     return [
         HelpSection(translated(title), tuple(entries))
         for title, entries in panels.items()
@@ -258,8 +258,11 @@ def _panels(options: Sequence[Any]) -> list[HelpSection]:
     ]
 
 
-def _argument(param: Any) -> HelpEntry:
-    return HelpEntry(_metavar(param), _with_default(param))
+def entry_of(param: Any) -> HelpEntry:
+    """Return the line of an option or an argument."""
+    if is_argument(param):
+        return HelpEntry(_metavar(param), _with_default(param))
+    return _option(param)
 
 
 def _option(param: Any) -> HelpEntry:

@@ -58,7 +58,7 @@ def devices(
 def pick(
     ctx: typer.Context,
     cards: int | None = typer.Option(
-        None, "-n", "--cards", help="Number of cards (1, 2, 4 or 8). Default 1."
+        None, "-n", "--cards", help="Number of cards: 1, 2, 4 or 8 (default 1)."
     ),
     modules: str | None = typer.Option(
         None, "-m", "--modules", metavar="0,1,..", help="Module IDs to use."

@@ -22,7 +22,7 @@ def fit(
         "",
         "--accelerator",
         metavar="NAME",
-        help="gaudi2, gaudi3, inf2.48xlarge... (default: this machine).",
+        help="gaudi2, gaudi3, inf2.48xlarge... (default: this machine's, else gaudi2).",
     ),
     length: str = typer.Option(
         "", "-l", "--max-model-len", metavar="N", help="Maximum of input plus output, e.g. 32k."

@@ -229,7 +229,7 @@ def logs(
 def down(
     name: str = typer.Argument(..., metavar="FILE", help="The stack's YAML file, or its name."),
     drain: float = typer.Option(
-        30.0, "--drain", metavar="SECONDS", help="Wait this long for running requests (default 30)."
+        30.0, "--drain", metavar="SECONDS", help="Wait this long for running requests."
     ),
     as_json: bool = _JSON,
 ) -> None:

@@ -24,7 +24,10 @@ def support(
         help="Only this engine or version: vllm-gaudi, vllm-gaudi@0.26.",
     ),
     accelerator: str = typer.Option(
-        "", "--accelerator", metavar="NAME", help="gaudi2, gaudi3... (default: this machine)."
+        "",
+        "--accelerator",
+        metavar="NAME",
+        help="gaudi2, gaudi3... (default: this machine's, else gaudi2).",
     ),
     python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
     list_versions: bool = typer.Option(

@@ -23,13 +23,14 @@ def show_page(page: DocsPage) -> None:
     if not sys.stdout.isatty():
         print(text, end="")
         return
-    from rich.markdown import Markdown
     from rich.theme import Theme
+
+    from gaudi_launch.cli.markdown_page import MarkdownPage
 
     out = console()
     # rich's own styles of code have a black background, unreadable on a light terminal
     with out.use_theme(Theme({"markdown.code": "cyan", "markdown.block_quote": "none"})):
-        page_text = Markdown(text, hyperlinks=False, code_theme="ansi_dark")
+        page_text = MarkdownPage(text, hyperlinks=False, code_theme="ansi_dark")
         out.print(page_text, width=min(out.width, _WIDEST))
 
 
