@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from gaudi_launch.planning.engine_args import option_words
 from gaudi_launch.planning.plan import Setting, variables_of
 from gaudi_launch.planning.request import Request
 
@@ -15,11 +16,8 @@ def options_of(settings: Sequence[Setting]) -> list[str]:
     """Return the options that are sent, as arguments, in the order of the settings."""
     argv: list[str] = []
     for setting in settings:
-        if setting.kind != "option" or not setting.sent:
-            continue
-        argv.append(setting.name)
-        if setting.value is not None:
-            argv.append(setting.value)
+        if setting.kind == "option" and setting.sent:
+            argv += option_words(setting.name, setting.value)
     return argv
 
 

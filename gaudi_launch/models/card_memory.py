@@ -269,6 +269,12 @@ def verdict(found: CardMemory, ask: ServingDemand) -> tuple[bool, Message]:
     return True, message("fit.fits", times=f"{times:.0f}", length=ask.max_model_len)
 
 
+def serves(found: CardMemory, ask: ServingDemand) -> bool:
+    """Return True if the engine starts and has room to work."""
+    fits, _ = verdict(found, ask)
+    return fits and too_tight(found, ask) is None
+
+
 def too_tight(found: CardMemory, ask: ServingDemand) -> Message | None:
     """Return a sentence when the engine would come up and have no room to work.
 

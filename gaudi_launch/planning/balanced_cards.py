@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.card_memory import divide_card, too_tight, verdict
+from gaudi_launch.models.card_memory import divide_card, serves
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import divides
 from gaudi_launch.performance.balance import balanced
@@ -126,7 +126,7 @@ def _speed(context: Context, engine: Engine, count: int) -> CountedSpeed | None:
     memory = divide_card(
         context.model, count, made.dtype, made.accelerator.usable_bytes, ask, rules
     )
-    if memory is None or not verdict(memory, ask)[0] or too_tight(memory, ask) is not None:
+    if memory is None or not serves(memory, ask):
         return None
     load = load_in(context, memory.blocks)
     found = speed_of(made, load)

@@ -61,9 +61,11 @@ def with_file(request: Request, path: str, text: str) -> Request:
         if not option:
             continue
         argument = engine_args(table=request.options, user=option).user[0]
-        if argument.option is not None and argument.option.secret:
+        if argument.option.secret:
             environment[argument.option.variable] = argument.value
-        words += [option[0], hidden(path)] if _is_secret(argument) else option
+        if _is_secret(argument):
+            option = [option[0], hidden(path)]
+        words += option
     return replace(request, file_words=tuple(words), environment=environment)
 
 
@@ -73,15 +75,14 @@ def hidden(path: str) -> str:
 
 
 def _is_secret(argument: Argument) -> bool:
-    option = argument.option
-    return has_secret(argument) or (option is not None and option.secret)
+    return has_secret(argument) or argument.option.secret
 
 
 def _mapping(path: str, text: str) -> Mapping[Any, Any]:
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        why = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        why = str(error).partition("\n")[0][:200] or type(error).__name__
         raise LaunchError("plan.config_text", ExitCode.USAGE, path=path, why=why) from None
     if not isinstance(document, dict):
         raise LaunchError(
@@ -100,8 +101,10 @@ def _words(key: str, value: Any, table: OptionTable) -> Sequence[str]:
         if off.replace("_", "-") not in table.spellings:
             return []
         return [off]
+    if value == []:
+        return []
     if isinstance(value, list):
-        return [name, *map(str, value)] if value else []
+        return [name, *map(str, value)]
     if isinstance(value, dict):
         return [name, json.dumps(value, default=str)]
     return [name, str(value)]

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
-from gaudi_launch.planning.option_table import GENERIC, EngineOption, OptionTable
+from gaudi_launch.planning.option_table import GENERIC, UNKNOWN, EngineOption, OptionTable
 
 # argparse: arguments of this form are values, as long as no option has it
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+", re.ASCII)
@@ -30,7 +30,8 @@ class Argument:
 
     In the latter case ``name`` is the argument itself. ``words`` are as written. ``key`` is the
     part after the dot of ``--option.key``. ``attached``: the value is in the same argument
-    (``--name=value``, ``-O3``). ``on`` is False for the ``--no-`` form of a pair.
+    (``--name=value``, ``-O3``). ``on`` is False for the ``--no-`` form of a pair. ``option`` is
+    `UNKNOWN` where the table does not have it.
     """
 
     name: str
@@ -40,12 +41,12 @@ class Argument:
     on: bool = True
     attached: bool = False
     positional: bool = False
-    option: EngineOption | None = None
+    option: EngineOption = UNKNOWN
 
     @property
     def value(self) -> str:
         """Return the first value, "" without one."""
-        return self.values[0] if self.values else ""
+        return next(iter(self.values), "")
 
     @property
     def shown(self) -> str:
@@ -53,9 +54,9 @@ class Argument:
 
         It has dashes.
         """
-        if not self.on and self.option is not None:
-            return self.option.off[0]
-        return self.name
+        if self.on:
+            return self.name
+        return self.option.off[0]
 
     @property
     def text(self) -> str | None:
@@ -104,8 +105,8 @@ class EngineArgs:
 
         Spellings are ``-tp``, ``--no-x``, ``--a_b``.
         """
-        found = read_words((name,), self.table)
-        return found[0].name if found else name
+        (found,) = read_words((name,), self.table)
+        return found.name
 
     def given(self, *names: str) -> tuple[Argument, ...]:
         """Return the arguments of these options, in order."""
@@ -145,7 +146,7 @@ class EngineArgs:
         by_key = _as_object(found)
         if by_key:
             return last.name, by_key
-        if last.option is not None and last.option.appends:
+        if last.option.appends:
             return last.shown, shlex.join(value for argument in found for value in argument.values)
         return last.shown, last.text
 
@@ -158,7 +159,7 @@ class EngineArgs:
         canonical = self.canonical(name)
         if any(argument.name == canonical for argument in (*self.file, *self.user)):
             return self.without(name)
-        words = (name,) if value is None else (name, value)
+        words = option_words(name, value)
         fresh = _written(words, self.table)
         rest = self.without(name)
         for place, argument in enumerate(self.ours):
@@ -179,8 +180,10 @@ class EngineArgs:
         def kept(arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
             return tuple(argument for argument in arguments if argument.name not in wanted)
 
-        user = kept(self.user) if of_user else self.user
-        return replace(self, ours=kept(self.ours), user=user, tail=kept(self.tail))
+        rest = replace(self, ours=kept(self.ours), tail=kept(self.tail))
+        if of_user:
+            return replace(rest, user=kept(self.user))
+        return rest
 
     def with_values(self, name: str, value: str) -> EngineArgs:
         """Return the list with every value of an option replaced.
@@ -200,6 +203,13 @@ class EngineArgs:
 
 
 NO_ARGS = EngineArgs()
+
+
+def option_words(name: str, value: str | None) -> tuple[str, ...]:
+    """Return an option as arguments; one whose value is None is a bare flag."""
+    if value is None:
+        return (name,)
+    return (name, value)
 
 
 def engine_args(
@@ -226,14 +236,15 @@ def engine_args(
     taken = {argument.name for argument in made.user}
     before: list[Argument] = []
     after: list[Argument] = []
-    reached = False
+    part = before
     for name, value in ours:
-        fresh = _written((name,) if value is None else (name, value), table)
-        in_script = bool(place) and not reached
-        differs = fresh.name in in_file and in_file[fresh.name] != fresh.text
+        fresh = _written(option_words(name, value), table)
+        in_script = bool(place) and part is before
+        differs = in_file.get(fresh.name, fresh.text) != fresh.text
         if in_script or (fresh.name not in taken and not differs):
-            (after if reached else before).append(fresh)
-        reached = reached or (name == place and bool(taken))
+            part.append(fresh)
+        if name == place and taken:
+            part = after
     return replace(made, ours=tuple(before), tail=tuple(after))
 
 
@@ -302,8 +313,9 @@ def read_words(words: tuple[str, ...], table: OptionTable = GENERIC) -> tuple[Ar
 
 
 def _with_following(option: Argument, words: tuple[str, ...]) -> Argument:
-    values = option.values if option.attached else words[1:]
-    return replace(option, words=words, values=values)
+    if option.attached:
+        return replace(option, words=words)
+    return replace(option, words=words, values=words[1:])
 
 
 def _values_after(option: Argument, following: Sequence[str], table: OptionTable) -> int:
@@ -313,8 +325,7 @@ def _values_after(option: Argument, following: Sequence[str], table: OptionTable
     if option.key:
         # --option.key takes the next argument whatever its form
         return min(1, len(following))
-    count = option.option.count if option.option is not None else "1"
-    most = _MOST_VALUES.get(count, len(following))
+    most = _MOST_VALUES.get(option.option.count, len(following))
     taken = 0
     for word in following[:most]:
         if word == "--" or _find(word, table) is not None:
@@ -336,18 +347,24 @@ def _find(word: str, table: OptionTable) -> Argument | None:
 
 
 def _find_long(word: str, table: OptionTable) -> Argument | None:
-    written, equals, value = word.partition("=")
-    name, dot, key = written.partition(".")
+    written, values = _at_equals(word)
+    name, _, key = written.partition(".")
     name = name.replace("_", "-")
     spelling = _full_name(name, table)
     if spelling is None and " " in written:
         return None
-    values = (value,) if equals else ()
-    if dot and (spelling is None or table.spellings[spelling].count != "0"):
-        return replace(
-            _argument(spelling or name, word, table), key=key, values=values, attached=bool(equals)
-        )
-    return replace(_argument(spelling or name, word, table), values=values, attached=bool(equals))
+    found = replace(_argument(spelling or name, word, table), values=values, attached=bool(values))
+    if found.option.count == "0":
+        return found
+    return replace(found, key=key)
+
+
+def _at_equals(word: str) -> tuple[str, tuple[str, ...]]:
+    """Return the part before ``=``, and the value after it; no value without ``=``."""
+    written, equals, value = word.partition("=")
+    if not equals:
+        return word, ()
+    return written, (value,)
 
 
 def _full_name(name: str, table: OptionTable) -> str | None:
@@ -368,16 +385,14 @@ def _full_name(name: str, table: OptionTable) -> str | None:
 def _find_short(word: str, table: OptionTable) -> Argument | None:
     if word in table.spellings:
         return _argument(word, word, table)
-    written, equals, value = word.partition("=")
-    if equals and written in table.spellings:
-        return replace(_argument(written, word, table), values=(value,), attached=True)
+    written, values = _at_equals(word)
+    if written in table.spellings:
+        return replace(_argument(written, word, table), values=values, attached=True)
     if word[:2] in table.spellings:
         return replace(_argument(word[:2], word, table), values=(word[2:],), attached=True)
     if _NEGATIVE.fullmatch(word) or " " in word:
         return None
-    return replace(
-        _argument(written, word, table), values=(value,) if equals else (), attached=bool(equals)
-    )
+    return replace(_argument(written, word, table), values=values, attached=bool(values))
 
 
 def _argument(spelling: str, word: str, table: OptionTable) -> Argument:
@@ -407,10 +422,11 @@ def _with_value(argument: Argument, value: str) -> Argument:
 
 def _as_object(arguments: Sequence[Argument]) -> str:
     """Return all ``--option.key value`` as a JSON object, "" without any."""
+    keyed = [argument for argument in arguments if argument.key]
+    if not keyed:
+        return ""
     made: dict[str, Any] = {}
-    for argument in arguments:
-        if not argument.key:
-            continue
+    for argument in keyed:
         *outer, last = argument.key.split(".")
         level = made
         for key in outer:
@@ -419,4 +435,4 @@ def _as_object(arguments: Sequence[Argument]) -> str:
                 inner = level[key] = {}
             level = inner
         level[last] = argument.value
-    return json.dumps(made) if made else ""
+    return json.dumps(made)

@@ -7,7 +7,7 @@ the engine would misread.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gaudi_launch.buckets.engine_env import boolean, is_true
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -30,6 +30,12 @@ _HERE = re.compile(
     r"|LIBFABRIC_ROOT|FI_\w+|MPI_ROOT|OPAL_PREFIX|TMPDIR)$"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+# the reader of a kind of value, and whether the engine accepts what it returns
+_KINDS: Mapping[str, tuple[Callable[[str], float], Callable[[float], bool]]] = {
+    "whole": (int, lambda number: True),
+    "share": (float, lambda number: 0 <= number <= 1),
+    "part": (float, lambda number: 0 <= number < 1),
+}
 _SKIP_WARMUP = "VLLM_SKIP_WARMUP"
 # variables whose values the engine needs and that are never written to a file
 SECRETS = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
@@ -71,18 +77,21 @@ def check_exported(
         value = environment.get(name, "").strip()
         if not value or name in replaced:
             continue
-        if kind == "true":
-            if value.lower() in _YES:
-                warnings.append(message("plan.exported_no", name=name, found=value, engine=engine))
-        elif isinstance(kind, list):
-            if value not in kind:
-                words = ", ".join(kind)
-                raise LaunchError(
-                    "plan.exported_word", ExitCode.USAGE, name=name, found=value, known=words
-                )
-        elif not _fits(value, kind):
-            raise LaunchError(f"plan.exported_{kind}", ExitCode.USAGE, name=name, found=value)
+        if kind != "true":
+            _check_value(name, value, kind)
+        elif value.lower() in _YES:
+            warnings.append(message("plan.exported_no", name=name, found=value, engine=engine))
     return warnings
+
+
+def _check_value(name: str, value: str, kind: str | list[str]) -> None:
+    """Raise LaunchError (USAGE) for a value that is not of the kind, or in the list."""
+    if isinstance(kind, str):
+        if not _fits(value, kind):
+            raise LaunchError(f"plan.exported_{kind}", ExitCode.USAGE, name=name, found=value)
+    elif value not in kind:
+        words = ", ".join(kind)
+        raise LaunchError("plan.exported_word", ExitCode.USAGE, name=name, found=value, known=words)
 
 
 def inherited(
@@ -138,8 +147,8 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _fits(value: str, kind: str) -> bool:
+    read, accepts = _KINDS[kind]
     try:
-        number = int(value) if kind == "whole" else float(value)
+        return accepts(read(value))
     except ValueError:
         return False
-    return kind == "whole" or 0 <= number < 1 or (kind == "share" and number == 1)

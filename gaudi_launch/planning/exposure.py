@@ -20,7 +20,9 @@ def listening_address(command: Command) -> str:
     if container is not None and container.ports:
         return container.address
     found = command.args().last("--host")
-    return "127.0.0.1" if found is None else found
+    if found is None:
+        return "127.0.0.1"
+    return found
 
 
 def is_open(address: str) -> bool:

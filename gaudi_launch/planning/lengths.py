@@ -17,9 +17,10 @@ def length_for(usual: int, longest: int | None, asked: Request) -> int:
     In complete blocks; ``usual`` is the engine's default, ``longest`` the model's own maximum.
     Ranges of -i and -o that are longer together than the default need their sum.
     """
-    needed = _of_ranges(asked)
-    most = max(BLOCK, round_down(longest, BLOCK)) if longest else max(usual, needed)
-    return min(max(usual, needed), most)
+    wanted = max(usual, _of_ranges(asked))
+    if not longest:
+        return wanted
+    return min(wanted, max(BLOCK, round_down(longest, BLOCK)))
 
 
 def is_of_ranges(asked: Request, length: int) -> bool:
@@ -29,11 +30,11 @@ def is_of_ranges(asked: Request, length: int) -> bool:
 
 def _of_ranges(asked: Request) -> int:
     """Return the longest request of -i and -o, in complete blocks; 0 without."""
-    inputs = asked.input_range[1] if asked.input_range is not None else 0
-    outputs = asked.output_range[1] if asked.output_range is not None else 0
-    if inputs or outputs:
-        return round_up(inputs + max(outputs, 1), BLOCK)
-    return 0
+    _, inputs = asked.input_range or (0, 0)
+    _, outputs = asked.output_range or (0, 0)
+    if not inputs and not outputs:
+        return 0
+    return round_up(inputs + max(outputs, 1), BLOCK)
 
 
 def ceil_div(number: int, divisor: int) -> int:

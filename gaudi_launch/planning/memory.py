@@ -12,6 +12,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import GIB
 from gaudi_launch.planning.engine import Context, Engine, Limits
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
+from gaudi_launch.planning.parse import share
 from gaudi_launch.planning.passthrough import with_user_args
 from gaudi_launch.planning.plan import Setting, variables_of
 from gaudi_launch.planning.precision import fp8_cache, runs_fp8
@@ -85,19 +86,12 @@ def memory_for(
         return MemoryPlan()
     fixed = decided.whole("--num-gpu-blocks-override")
     fits, reason = card_memory.verdict(found, ask)
+    lost = found.lost
     if fixed:
         fits, reason = found.weights < found.card, message("fit.blocks_fixed", blocks=fixed)
-    parts = {
-        "weights": found.weights,
-        "activations": found.activations,
-        "graphs": found.graphs,
-        "kv": found.cache,
-        **({"states": float(found.states)} if found.states else {}),
-        "free": found.unused,
-        "card": found.card,
-    }
+        lost = 0
     made = MemoryPlan(
-        gib={name: round(size / GIB, 2) for name, size in parts.items()},
+        gib={name: round(size / GIB, 2) for name, size in _parts(found).items()},
         blocks_step=ask.blocks_step,
         block_bytes=found.block,
         fits=fits,
@@ -107,7 +101,7 @@ def memory_for(
         return replace(
             made,
             num_blocks=fixed or found.blocks or None,
-            lost_blocks=0 if fixed else found.lost,
+            lost_blocks=lost,
             tight=card_memory.too_tight(found, ask),
         )
     # another number of cards or data type makes a plan with a separate decode step
@@ -123,6 +117,22 @@ def memory_for(
     return replace(made, remedies=remedies)
 
 
+def _parts(found: card_memory.CardMemory) -> dict[str, float]:
+    """Return the bytes of each part of a card; states only of a model that has them."""
+    parts: dict[str, float] = {
+        "weights": found.weights,
+        "activations": found.activations,
+        "graphs": found.graphs,
+        "kv": found.cache,
+        "states": found.states,
+        "free": found.unused,
+        "card": found.card,
+    }
+    if not found.states:
+        del parts["states"]
+    return parts
+
+
 def type_on_card(
     model: Model,
     settings: Sequence[Setting],
@@ -132,7 +142,7 @@ def type_on_card(
     fp8: bool = False,
 ) -> str:
     """Return the type that the weights have on the card, which decides their size."""
-    dtype = "fp8" if fp8 else _dtype(model, _DecidedOptions(settings, args))
+    dtype = _dtype(model, _DecidedOptions(settings, args), fp8=fp8)
     if dtype != model.quantization:
         return dtype
     # some versions dequantise the weights when they load them
@@ -195,16 +205,15 @@ def _remedies(
         divided = card_memory.divide_card(model, n, asked[0], found.card, asked[1], rules)
         if not sizing.divides(model, n) or divided is None:
             return False
-        return (
-            card_memory.verdict(divided, asked[1])[0]
-            and card_memory.too_tight(divided, asked[1]) is None
-        )
+        return card_memory.serves(divided, asked[1])
 
     def fewest(asked: tuple[str, card_memory.ServingDemand]) -> int | None:
         return next((n for n in (2, 4, 8) if cards < n <= most_cards and works(n, asked)), None)
 
+    would = []
     more = fewest(now)
-    would = [message("fit.would_cards", n=more)] if more else []
+    if more:
+        would.append(message("fit.would_cards", n=more))
     if in_fp8 is not None and now[0] != "fp8":
         if works(cards, in_fp8):
             would.append(message("fit.would_dtype"))
@@ -228,14 +237,14 @@ def _shortened(ask: card_memory.ServingDemand, length: int) -> card_memory.Servi
     )
 
 
-def _dtype(model: Model, decided: _DecidedOptions) -> str:
+def _dtype(model: Model, decided: _DecidedOptions, *, fp8: bool) -> str:
     """Return the type of the weights on the card.
 
     INC makes fp8 of them whatever they are on disk.
     """
     quantization = decided.word("--quantization") or decided.word("--quantize") or ""
-    inc = quantization == "inc" or decided.word("QUANT_CONFIG") not in (None, "")
-    if inc or "fp8" in (quantization, model.quantization):
+    inc = quantization == "inc" or decided.word("QUANT_CONFIG")
+    if fp8 or inc or "fp8" in (quantization, model.quantization):
         return "fp8"
     method = (quantization or model.quantization or "").removesuffix("_hpu")
     if method:
@@ -265,11 +274,7 @@ class _DecidedOptions:
         return self._values.get(name)
 
     def share(self, name: str, default: float) -> float:
-        try:
-            value = float(self._values.get(name) or default)
-        except ValueError:
-            return default
-        return value if 0 <= value <= 1 else default
+        return share(self._values.get(name), default)
 
     def whole(self, name: str) -> int | None:
         text = self._values.get(name) or ""

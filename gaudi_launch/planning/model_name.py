@@ -54,19 +54,23 @@ def nearest_names(asked: str, known: KnownNames) -> tuple[str, ...]:
 
     A path is compared with hub IDs by its last part.
     """
-    full = asked.count("/") == 1 and not asked.startswith(("/", ".", "~"))
+    is_path = asked.count("/") != 1 or asked.startswith(("/", ".", "~"))
+
+    def key(name: str) -> str:
+        if is_path:
+            name = name.rstrip("/").rsplit("/", 1)[-1]
+        return name.lower()
+
     by_key: dict[str, list[str]] = {}
     for each in known.hub_ids:
-        key = each if full else each.rsplit("/", 1)[-1]
-        by_key.setdefault(key.lower(), []).append(each)
-    wanted = asked if full else asked.rstrip("/").rsplit("/", 1)[-1]
+        by_key.setdefault(key(each), []).append(each)
+    wanted = key(asked)
     found = list(known.folders)
-    if wanted.lower() in by_key:
-        near = [wanted.lower()]
-    else:
-        near = close_to(wanted.lower(), list(by_key))
-    for key in near:
-        found += by_key[key]
+    near = [wanted]
+    if wanted not in by_key:
+        near = close_to(wanted, list(by_key))
+    for each in near:
+        found += by_key[each]
     return tuple(found[:_MOST])
 
 

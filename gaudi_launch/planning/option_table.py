@@ -37,6 +37,10 @@ class EngineOption:
     registered: tuple[str, ...] = ()
 
 
+# what is assumed of an option that a table does not have
+UNKNOWN = EngineOption("")
+
+
 @dataclass(frozen=True, eq=False)
 class OptionTable:
     """All options of one engine version.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -14,6 +15,12 @@ MOST_TOKENS = 10_485_760
 # vllm/engine/arg_utils.py human_readable_int: lower-case letters count in thousands, capitals in
 # 1024
 _SHORT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([kmgtKMGT])", re.ASCII)
+_INTEGER = re.compile(r"\d{1,10}", re.ASCII)
+# by whether a digit is required before the point
+_FRACTIONS = {
+    True: re.compile(r"[0-9]+(\.[0-9]+)?"),
+    False: re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+"),
+}
 _POWERS = "kmgt"
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?|\.\d{1,6})\s*(ms|s|m|min|h|d)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -21,11 +28,10 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 864
 
 def number(flag: str, text: str, least: int = 1, most: int = _MOST) -> int:
     """Return an integer within bounds. Raises LaunchError (USAGE)."""
-    word = text.strip()
-    if word.isascii() and word.isdigit() and len(word) <= 10:
-        value = int(word)
-    else:
-        value = -1
+    plain = _INTEGER.fullmatch(text.strip())
+    value = -1
+    if plain:
+        value = int(plain[0])
     if not least <= value <= most:
         raise LaunchError(
             "plan.number", ExitCode.USAGE, flag=flag, found=text, least=least, most=most
@@ -82,7 +88,7 @@ def pair(flag: str, text: str, *, short: bool = True) -> tuple[int, int]:
     words = text.split(",")
     if len(words) > 2:
         raise LaunchError("plan.range", ExitCode.USAGE, flag=flag, found=text)
-    read = tokens if short else _plain_tokens
+    read = _READERS[short]
     least, most = read(flag, words[0]), read(flag, words[-1])
     if least > most:
         raise LaunchError("plan.range", ExitCode.USAGE, flag=flag, found=text)
@@ -91,6 +97,9 @@ def pair(flag: str, text: str, *, short: bool = True) -> tuple[int, int]:
 
 def _plain_tokens(flag: str, text: str) -> int:
     return number(flag, text, 1, MOST_TOKENS)
+
+
+_READERS: dict[bool, Callable[[str, str], int]] = {True: tokens, False: _plain_tokens}
 
 
 @dataclass(frozen=True)
@@ -131,7 +140,7 @@ def reduce(text: str, one_is_both: bool = False, *, short: bool = True) -> tuple
         words *= 2
     if len(words) != 2:
         raise LaunchError("plan.reduce_words", ExitCode.USAGE, found=text)
-    read = tokens if short else _plain_tokens
+    read = _READERS[short]
     return number("-r", words[0], 1, MOST_SEQS), read("-r", words[1])
 
 
@@ -142,12 +151,23 @@ def fraction(flag: str, text: str, least: float, most: float, strict: bool = Fal
     (USAGE).
     """
     word = text.strip()
-    plain = re.fullmatch(r"[0-9]+(\.[0-9]+)?" if strict else r"[0-9]+(\.[0-9]*)?|\.[0-9]+", word)
+    plain = _FRACTIONS[strict].fullmatch(word)
     if not (plain and len(word) < 20 and least <= float(word) <= most):
         raise LaunchError(
             "plan.fraction", ExitCode.USAGE, flag=flag, found=text, least=least, most=most
         )
     return word
+
+
+def share(text: str | None, default: float) -> float:
+    """Return a share between 0 and 1; the default for other text."""
+    try:
+        value = float(text or default)
+    except ValueError:
+        return default
+    if not 0 <= value <= 1:
+        return default
+    return value
 
 
 def time_scale(text: str) -> float:
@@ -161,7 +181,9 @@ def time_scale(text: str) -> float:
 def replicas(text: str) -> tuple[int, int]:
     """Return ``N`` or ``MIN..MAX``. Raises LaunchError (USAGE)."""
     least, dots, most = text.partition("..")
-    found = number("--replicas", least, 1, 64), number("--replicas", most if dots else least, 1, 64)
+    if not dots:
+        most = least
+    found = number("--replicas", least, 1, 64), number("--replicas", most, 1, 64)
     if found[0] > found[1]:
         raise LaunchError("ray.replicas_words", ExitCode.USAGE, found=text)
     return found

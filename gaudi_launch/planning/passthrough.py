@@ -86,14 +86,15 @@ def with_user_args(settings: Sequence[Setting], args: EngineArgs) -> tuple[Setti
     written = {argument.name for argument in args.user}
     shown: dict[str, Setting] = {}
     for name, argument in own.items():
-        listed, value = (name, None) if argument.positional else args.in_force(name)
-        shown[name] = Setting(
-            listed, value, "option", "flag", _reason(name, value, name in written)
-        )
+        listed, value = name, None
+        if not argument.positional:
+            listed, value = args.in_force(name)
+        reason = _reason(name, value, name in written)
+        shown[name] = Setting(listed, value, "option", "flag", reason)
     merged: list[Setting] = []
     places: dict[str, int] = {}
     for setting in settings:
-        name = args.canonical(setting.name) if setting.kind == "option" else ""
+        name = _option_name(args, setting)
         if name not in shown:
             merged.append(setting)
         elif name in places:
@@ -104,10 +105,19 @@ def with_user_args(settings: Sequence[Setting], args: EngineArgs) -> tuple[Setti
     return (*merged, *(setting for name, setting in shown.items() if name not in places))
 
 
+def _option_name(args: EngineArgs, setting: Setting) -> str:
+    """Return the canonical name of an option, "" for a variable."""
+    if setting.kind != "option":
+        return ""
+    return args.canonical(setting.name)
+
+
 def _reason(name: str, value: str | None, is_written: bool) -> Message:
     if name == CONFIG and is_secret_file(value):
         return message("plan.secret_file")
-    return message("plan.passed" if is_written else "plan.passed_file")
+    if is_written:
+        return message("plan.passed")
+    return message("plan.passed_file")
 
 
 def over(winner: Setting, loser: Setting) -> Setting:
@@ -130,7 +140,7 @@ def _same(one: Setting, other: Setting) -> bool:
     if one.value is None or other.value is None:
         return (one.name, one.value) == (other.name.replace("_", "-"), other.value)
     word = next((word for word in _WORDS if one.name in word.names), None)
-    if one.value == other.value or word is None:
+    if word is None or one.value == other.value:
         return one.value == other.value
     try:
         return bool(word.read(one.name, one.value) == word.read(one.name, other.value))
@@ -144,13 +154,12 @@ def overruled_flags(proposed: Sequence[Setting], request: Request) -> tuple[str,
     Those that the request names already are left out.
     """
     args, found = request.args, []
+    replaced: set[str] = set()
     if request.tuning == "auto":
         replaced = {name for word in _WORDS for name in word.names}
-    else:
-        replaced = set()
     written = {argument.name for argument in (*args.file, *args.user)}
     for setting in proposed:
-        name = args.canonical(setting.name) if setting.kind == "option" else ""
+        name = _option_name(args, setting)
         if setting.source != "flag" or name not in written or name in replaced:
             continue
         shown, value = args.in_force(name)
@@ -200,9 +209,12 @@ def refuse_more_cards(args: EngineArgs, *, copies: bool = False) -> None:
 
     They take more cards than -n names. ``copies`` are accepted from an engine that places them.
     """
-    for option in _STAGES if copies else _MORE_CARDS:
+    refused: tuple[str, ...] = _MORE_CARDS
+    if copies:
+        refused = _STAGES
+    for option in refused:
         text = args.last(option)
-        if text is not None and text != "1":
+        if text not in (None, "1"):
             raise LaunchError("plan.more_cards", ExitCode.USAGE, option=option, found=text)
 
 

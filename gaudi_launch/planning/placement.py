@@ -20,7 +20,7 @@ from math import comb
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
-from gaudi_launch.host.hardware import Card, Host
+from gaudi_launch.host.hardware import Card, Holder, Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Placement
 from gaudi_launch.planning.request import Request
@@ -116,12 +116,9 @@ def choose(
     whose order is kept, ``visible`` the modules that the environment allows. Raises LaunchError:
     USAGE for inconsistent options, MACHINE when the machine lacks these cards or they are not free.
     """
+    wanted = len(modules or ()) or 1
     if cards is not None:
         wanted = cards
-    elif modules:
-        wanted = len(modules)
-    else:
-        wanted = 1
     if wanted < 1:
         raise LaunchError("placement.bad_count", ExitCode.USAGE, found=wanted)
     if modules is not None:
@@ -132,22 +129,13 @@ def choose(
     if modules is not None:
         chosen = _check(host, modules)
         reasons.append(message("placement.as_asked", modules=_list(chosen)))
-        outside = [module for module in chosen if visible is not None and module not in visible]
-        if outside:
-            warnings.append(
-                message(
-                    "placement.outside_visible",
-                    modules=_list(outside),
-                    visible=_list(visible or ()),
-                )
-            )
+        warnings += _outside(chosen, visible)
     else:
         chosen = _best(host, wanted, visible, reasons)
     _warn(host, chosen, warnings, asked=modules is not None)
     shares = share_cpus(host)
     by_module = {module: shares[module] for module in chosen if shares.get(module)}
     cpus = tuple(sorted({cpu for share in by_module.values() for cpu in share}))
-    nodes = _known_nodes(host, chosen)
     if cpus:
         reasons.append(message("placement.cpus", cpus=format_cpus(cpus)))
     else:
@@ -155,12 +143,20 @@ def choose(
     return Placement(
         modules=chosen,
         cpus=cpus,
-        numa_nodes=tuple(nodes),
-        memory_node=nodes[0] if nodes and _nodes_of(host, chosen) == 1 else None,
+        numa_nodes=_known_nodes(host, chosen),
+        memory_node=_only_node(host, chosen),
         cpus_by_module=by_module,
         reasons=tuple(reasons),
         warnings=tuple(warnings),
     )
+
+
+def _outside(chosen: tuple[int, ...], visible: tuple[int, ...] | None) -> list[Message]:
+    """Return the warning for named cards that the environment does not allow."""
+    if visible is None or set(chosen) <= set(visible):
+        return []
+    outside = _list(module for module in chosen if module not in visible)
+    return [message("placement.outside_visible", modules=outside, visible=_list(visible))]
 
 
 def _check_host(host: Host) -> None:
@@ -200,10 +196,10 @@ def _best(
     host: Host, wanted: int, visible: tuple[int, ...] | None, reasons: list[Message]
 ) -> tuple[int, ...]:
     """Return the best free set of this many modules."""
-    if visible is None:
-        allowed = host.modules
-    else:
+    allowed = host.modules
+    if visible is not None:
         allowed = tuple(m for m in host.modules if m in visible)
+        reasons.append(message("placement.visible", visible=_list(visible)))
     free = tuple(module for module in host.free_modules if module in allowed)
     if wanted > len(free):
         raise _too_few(host, wanted, allowed, free, visible)
@@ -218,22 +214,27 @@ def _best(
             holders=holders(host, [m for m in allowed if m not in free]),
         )
     chosen = min(candidates, key=lambda candidate: _rank(host, candidate, free))
-    if visible is not None:
-        reasons.append(message("placement.visible", visible=_list(visible)))
     if len(chosen) == len(free):
         reasons.append(message("placement.all_free", modules=_list(chosen)))
-        return chosen
-    reasons.append(message("placement.chosen", modules=_list(chosen), free=_list(free)))
-    if len(chosen) > 1:
-        if _groups_of(host, chosen) <= 1 and _nodes_of(host, chosen) == 1:
-            reasons.append(message("placement.together"))
-        if chosen in documented_sets(len(chosen), host.modules):
-            reasons.append(message("placement.documented"))
-    left = [module for module in free if module not in chosen]
-    complete = [s for count in (4, 2) for s in documented_sets(count, left)]
-    if complete:
-        reasons.append(message("placement.leaves", sets="; ".join(_list(s) for s in complete[:4])))
+    else:
+        reasons += _why_best(host, chosen, free)
     return chosen
+
+
+def _why_best(host: Host, chosen: tuple[int, ...], free: tuple[int, ...]) -> list[Message]:
+    """Return what is good about these cards among the free ones."""
+    reasons = [message("placement.chosen", modules=_list(chosen), free=_list(free))]
+    several = len(chosen) > 1
+    if several and _groups_of(host, chosen) <= 1 and len(_nodes_of(host, chosen)) == 1:
+        reasons.append(message("placement.together"))
+    # of one card, no set is documented
+    if chosen in documented_sets(len(chosen), host.modules):
+        reasons.append(message("placement.documented"))
+    left = [module for module in free if module not in chosen]
+    complete = [*documented_sets(4, left), *documented_sets(2, left)]
+    if complete:
+        reasons.append(message("placement.leaves", sets="; ".join(map(_list, complete[:4]))))
+    return reasons
 
 
 def _too_few(
@@ -272,10 +273,9 @@ def _too_few(
 
 def _candidates(host: Host, free: tuple[int, ...], wanted: int) -> list[tuple[int, ...]]:
     """Return sets to compare. On boxes of several groups, 2 or 4 cards of one group."""
+    pools = [free]
     if len(host.groups) > 1 and wanted in (2, 4):
         pools = [tuple(module for module in group if module in free) for group in host.groups]
-    else:
-        pools = [free]
     found: list[tuple[int, ...]] = []
     for pool in pools:
         if comb(len(pool), wanted) <= _MOST_SETS:
@@ -295,7 +295,7 @@ def _rank(host: Host, candidate: tuple[int, ...], free: tuple[int, ...]) -> tupl
     documented = candidate in documented_sets(len(candidate), host.modules)
     return (
         _groups_of(host, candidate),
-        _nodes_of(host, candidate),
+        len(_nodes_of(host, candidate)),
         not documented,
         -len(documented_sets(8, left)),
         -len(documented_sets(4, left)),
@@ -317,18 +317,25 @@ def spans_groups(host: Host, modules: Iterable[int]) -> bool:
     return _groups_of(host, modules) > 1
 
 
-def _known_nodes(host: Host, modules: Iterable[int]) -> list[int]:
-    """Return the NUMA nodes of these cards, where they are known."""
-    found = set()
-    for module in modules:
-        card = host.card(module)
-        if card is not None and card.numa_node is not None:
-            found.add(card.numa_node)
-    return sorted(found)
+def _cards(host: Host, modules: Iterable[int]) -> list[Card]:
+    return [card for module in modules if (card := host.card(module))]
 
 
-def _nodes_of(host: Host, modules: Iterable[int]) -> int:
-    return len({card.numa_node for module in modules if (card := host.card(module))})
+def _nodes_of(host: Host, modules: Iterable[int]) -> set[int | None]:
+    """Return the NUMA nodes of these cards; None is an unknown one."""
+    return {card.numa_node for card in _cards(host, modules)}
+
+
+def _known_nodes(host: Host, modules: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(node for node in _nodes_of(host, modules) if node is not None))
+
+
+def _only_node(host: Host, modules: Iterable[int]) -> int | None:
+    """Return the NUMA node that all these cards are known to have."""
+    nodes = _nodes_of(host, modules)
+    if len(nodes) > 1:
+        return None
+    return next(iter(nodes), None)
 
 
 def _warn(host: Host, chosen: tuple[int, ...], warnings: list[Message], *, asked: bool) -> None:
@@ -340,9 +347,11 @@ def _warn(host: Host, chosen: tuple[int, ...], warnings: list[Message], *, asked
     avoidable = asked and count in (2, 4)
     sets = documented_sets(count, host.modules)
     if _groups_of(host, chosen) > 1:
-        word = "placement.crossing_asked" if avoidable else "placement.crossing"
+        id = "placement.crossing"
+        if avoidable:
+            id = "placement.crossing_asked"
         groups = "; ".join(map(_list, host.groups))
-        warnings.append(message(word, modules=_list(chosen), groups=groups))
+        warnings.append(message(id, modules=_list(chosen), groups=groups))
     elif avoidable and tuple(sorted(chosen)) not in sets:
         shown = "; ".join(map(_list, sets))
         warnings.append(message("placement.not_documented", modules=_list(chosen), sets=shown))
@@ -377,11 +386,11 @@ def share_cpus(host: Host) -> dict[int, tuple[int, ...]]:
 def _pools(host: Host) -> list[tuple[list[int], set[int]]]:
     """Return the modules that share CPUs, with these CPUs."""
     pools: list[tuple[list[int], set[int]]] = []
-    by_node = {node.id: node.cpus for node in host.numa_nodes}
+    by_node: dict[int | None, tuple[int, ...]] = {node.id: node.cpus for node in host.numa_nodes}
     for module in host.modules:
         card = host.card(module)
         assert card is not None
-        members, cpus = [module], set(_cpus_of(card, by_node))
+        members, cpus = [module], set(card.cpus or by_node.get(card.numa_node, ()))
         # a node's list may contain CPUs that are switched off
         cpus = cpus.intersection(host.cpu_siblings) or cpus
         if not cpus:
@@ -394,10 +403,6 @@ def _pools(host: Host) -> list[tuple[list[int], set[int]]]:
                 apart.append(other)
         pools = [*apart, (sorted(members), cpus)]
     return pools
-
-
-def _cpus_of(card: Card, by_node: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
-    return card.cpus or (by_node.get(card.numa_node, ()) if card.numa_node is not None else ())
 
 
 def _cores(cpus: set[int], siblings: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -413,17 +418,23 @@ def holders(host: Host, modules: Iterable[int]) -> str:
         card = host.card(module)
         if card is None:
             continue
-        who = ", ".join(
-            f"{h.command or '?'} (pid {h.pid}{', ' + h.user if h.user else ''})"
-            for h in card.holders[:3]
-        )
-        sign = card.busy_because or "?"
-        if card.busy_because == "memory" and card.memory_used_mib is not None:
-            sign = f"memory {card.memory_used_mib} MiB"
-        elif card.busy_because == "status" and card.status:
-            sign = f"status {card.status}"
-        shown.append(f"{module}: {who or sign}")
+        who = ", ".join(map(_shown, card.holders[:3]))
+        shown.append(f"{module}: {who or _sign(card)}")
     return "; ".join(shown) or "-"
+
+
+def _shown(holder: Holder) -> str:
+    known = ", ".join(filter(None, [f"pid {holder.pid}", holder.user]))
+    return f"{holder.command or '?'} ({known})"
+
+
+def _sign(card: Card) -> str:
+    """Return why a card without known users counts as busy."""
+    if card.busy_because == "memory" and card.memory_used_mib is not None:
+        return f"memory {card.memory_used_mib} MiB"
+    if card.busy_because == "status" and card.status:
+        return f"status {card.status}"
+    return card.busy_because or "?"
 
 
 def _list(modules: Iterable[int]) -> str:

@@ -86,23 +86,18 @@ def _decide(
     )
     drawn = draft(request, host, model, engine, placement or place(request, host, engine))
     context, settings, memory = drawn.context, drawn.settings, drawn.memory
-    asked = engine.check_features(request) if request.tuning == "auto" else ()
-    placement, warnings = (
-        context.placement,
-        [*_ended(engine), *asked, *unsupported, *drawn.warnings],
-    )
+    asked: tuple[Message, ...] = ()
+    if request.tuning == "auto":
+        asked = engine.check_features(request)
+    placement = context.placement
+    warnings = [*_ended(engine), *asked, *unsupported, *drawn.warnings]
     found = buckets_of(engine, settings, context, warnings, memory.num_blocks)
-    strategy, buckets = found if found is not None else ("", None)
+    strategy, buckets = found or ("", None)
     command = engine.command(drawn.proposed, context)
     cold = request.skip_warmup or skips_warmup(settings, engine.identity.label)
     differences: tuple[Message, ...] = ()
     if request.tuning == "reference" and command.container is None:
-        # the scripts bind no CPUs unless the cards were named and share a NUMA node
-        if request.modules is not None and len(placement.numa_nodes) == 1:
-            cpus = placement.cpus
-        else:
-            cpus = ()
-        command = replace(command, cpus=cpus, memory_node=command.memory_node if cpus else None)
+        command = _bound_by_script(command, request, placement)
         differences = engine.script_differences(request, host, placement, command)
     return Plan(
         engine=engine.identity,
@@ -114,7 +109,7 @@ def _decide(
         buckets=buckets,
         bucket_strategy=strategy,
         memory=memory.gib,
-        estimate=None if cold else _estimate(context, engine, buckets, measured),
+        estimate=_estimate(context, engine, buckets, measured, cold=cold),
         warnings=tuple(warnings),
         num_blocks=memory.num_blocks,
         kv_cache=_kv_cache(memory),
@@ -122,6 +117,17 @@ def _decide(
         reference_differences=differences,
         skips_warmup=cold,
     )
+
+
+def _bound_by_script(command: Command, request: Request, placement: Placement) -> Command:
+    """Return the command with the CPUs that the start scripts bind it to.
+
+    They bind none unless the cards were named and share a NUMA node.
+    """
+    one_node = request.modules is not None and len(placement.numa_nodes) == 1
+    if one_node and placement.cpus:
+        return replace(command, cpus=placement.cpus)
+    return replace(command, cpus=(), memory_node=None)
 
 
 def refuse_options(request: Request, host: Host, model: Model, engine: Engine) -> None:
@@ -269,20 +275,26 @@ def buckets_of(
     except BucketError as error:
         if context.request.tuning == "auto":
             raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=str(error)) from None
-        exported = any("_BUCKET_" in name for name in context.request.environment)
-        id = "plan.buckets_fail" if exported else "plan.buckets_fail_script"
+        id = "plan.buckets_fail_script"
+        if any("_BUCKET_" in name for name in context.request.environment):
+            id = "plan.buckets_fail"
         warnings.append(message(id, why=str(error)))
         return None
 
 
 def _estimate(
-    context: Context, engine: Engine, buckets: Buckets | None, measured: Sequence[Measured]
+    context: Context,
+    engine: Engine,
+    buckets: Buckets | None,
+    measured: Sequence[Measured],
+    *,
+    cold: bool,
 ) -> Estimate | None:
     """Return the duration of the warm-up of these buckets.
 
-    Return None without a list of buckets.
+    Return None without a list of buckets, and without a warm-up (``cold``).
     """
-    if buckets is None:
+    if buckets is None or cold:
         return None
     identity, cards, request = engine.identity, len(context.placement.modules), context.request
     one = per_graph(

@@ -71,6 +71,8 @@ def fp8_cache(model: Model, calibration: Calibration | None) -> str:
     model, or by its shipped profile.
     """
     profile = profiles.match(model)
-    if calibration is not None and not (profile and profile.own):
-        return kv_cache_dtype(calibration.rules_for(model.name).quant_config(""))
-    return profile.fp8_kv if profile else "fp8_inc"
+    if profile is not None and (profile.own or calibration is None):
+        return profile.fp8_kv
+    if calibration is None:
+        return "fp8_inc"
+    return kv_cache_dtype(calibration.rules_for(model.name).quant_config(""))

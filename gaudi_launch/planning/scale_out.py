@@ -44,7 +44,7 @@ def with_scale_out(proposal: Proposal, context: Context, engine: str) -> Proposa
         folder for folder in (f"{root}/lib", _WRAPPER_FOLDER) if folder not in exported.split(":")
     ]
     if ours:
-        value = ":".join([*ours, *([exported] if exported else [])])
+        value = ":".join(filter(None, [*ours, exported]))
         decisions.force_env(LIBRARIES, value, message("plan.libfabric_libraries"), origin=_ORIGIN)
     return replace(proposal, settings=(*proposal.settings, *decisions.settings()))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.engine_args import Argument, EngineArgs, engine_args
-from gaudi_launch.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.planning.option_table import UNKNOWN, UPSTREAM, option_table
 from gaudi_launch.planning.request import Request
 
 # assumed: names of secrets in options and in the keys of JSON options; "eos_token" and "max_tokens"
@@ -45,7 +45,7 @@ def with_secret_moved(request: Request, *, into_file: bool = False) -> Request:
     into_file = into_file and not args.given(CONFIG)
     for argument in args.user:
         option = argument.option
-        if option is not None and option.secret and len(argument.values) == 1:
+        if option.secret and len(argument.values) == 1:
             environment[option.variable] = argument.value
             continue
         if into_file and has_secret(argument) and _fits_file(argument, args):
@@ -72,7 +72,8 @@ def _fits_file(argument: Argument, args: EngineArgs) -> bool:
 
     It must be known by its long name, and given once with one value.
     """
-    if argument.option is None or argument.option.secret or len(argument.values) != 1:
+    option = argument.option
+    if option is UNKNOWN or option.secret or len(argument.values) != 1:
         return False
     same = [other for other in args.user if _key(other) == _key(argument)]
     return len(same) == 1 and argument.on
@@ -101,7 +102,7 @@ def _refuse(argument: Argument) -> None:
     option = argument.option
     if not argument.values:
         return
-    if option is not None and option.secret:
+    if option.secret:
         raise LaunchError(
             "plan.secret_several", ExitCode.USAGE, option=option.name, variable=option.variable
         )
@@ -115,7 +116,7 @@ def has_secret(argument: Argument) -> bool:
     The names of options and keys decide.
     """
     names = [argument.key.rpartition(".")[2]]
-    if argument.option is None and not argument.positional:
+    if argument.option is UNKNOWN and not argument.positional:
         names.append(argument.name.lstrip("-"))
     if any(_NAME.search(name.replace("-", "_")) for name in names if name):
         return True

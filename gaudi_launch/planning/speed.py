@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from gaudi_launch.host.accelerators import Accelerator, accelerator_of, accelerators
 from gaudi_launch.models.sizing import BLOCK, KV_BYTES, WEIGHT_BYTES
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from gaudi_launch.performance.step_time import StepTime
     from gaudi_launch.planning.engine import Context, Engine
     from gaudi_launch.planning.plan import Setting
+    from gaudi_launch.planning.request import Request
 
 # where no card is known
 _ASSUMED_CARD = "gaudi2"
+# the arithmetic of the weights' type; bf16 of every other
+_MATH: Mapping[str, Literal["fp8"]] = {"fp8": "fp8"}
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,16 @@ def step_time_in(context: Context, engine: Engine) -> StepTime:
     request, model = context.request, context.model
     product = accelerator_of(context.host) or accelerators()[_ASSUMED_CARD]
     dtype = weight_type(request, model)
-    kv_dtype = "auto"
-    if dtype == "fp8" and request.quant_file is not None:
-        kv_dtype = request.quant_file.kv_dtype or "auto"
+    kv_dtype = _measured_kv_dtype(request, dtype)
     cards = len(context.placement.modules) or 1
     return step_time(model, cards, dtype, product, kv_dtype, engine.innermost.scheduling).cost
+
+
+def _measured_kv_dtype(request: Request, dtype: str) -> str:
+    """Return the KV cache type by the file of fp8 weights, else ``auto``."""
+    if dtype != "fp8" or request.quant_file is None:
+        return "auto"
+    return request.quant_file.kv_dtype or "auto"
 
 
 def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> PlannedSetup | None:
@@ -71,18 +79,20 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
         return None
     asked, _ = division(model, context.limits, settings, engine, request.args)
     kv_dtype = asked.kv_dtype
-    if kv_dtype == "auto" and dtype == "fp8" and request.quant_file is not None:
-        kv_dtype = request.quant_file.kv_dtype or "auto"
-    mixed = engine.scheduling == "v1"
+    if kv_dtype == "auto":
+        kv_dtype = _measured_kv_dtype(request, dtype)
+    step_tokens = 0
+    if engine.scheduling == "v1":
+        step_tokens = context.limits.max_num_batched_tokens
     setup = Setup(
         generation=generation_of(product),
         cards=cards,
-        math="fp8" if dtype == "fp8" else "bf16",
+        math=_MATH.get(dtype, "bf16"),
         weight_bytes=WEIGHT_BYTES[dtype],
         kv_bytes=float(KV_BYTES.get(kv_dtype, 2)),
         engine=engine.scheduling,
         fused=reads_chosen_experts(model.model_type or model.name, True, None),
-        step_tokens=context.limits.max_num_batched_tokens if mixed else 0,
+        step_tokens=step_tokens,
         hosts=hosts_of(cards, product),
     )
     return PlannedSetup(setup, shape, product, dtype)
@@ -104,11 +114,14 @@ def load_in(context: Context, blocks: int | None) -> Load:
         answer = (limits.output_min + limits.output_max) // 2
     answer = max(2, min(answer, limits.max_model_len - 1))
     prompt = max(1, min(prompt, limits.max_model_len - answer))
-    room = 0
-    if blocks is not None:
-        room = max(1, blocks // -(-(prompt + answer) // BLOCK))
     most = limits.max_num_seqs
-    return Load("concurrency", prompt, answer, most, room=room if room < most else 0)
+    load = Load("concurrency", prompt, answer, most)
+    if blocks is None:
+        return load
+    room = max(1, blocks // -(-(prompt + answer) // BLOCK))
+    if room >= most:
+        return load
+    return replace(load, room=room)
 
 
 def speed_of(made: PlannedSetup, load: Load, *, measured: bool = True) -> Prediction:

@@ -8,7 +8,6 @@ huggingface/text-generation-inference, tag of the image; the values to start fro
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -31,6 +30,7 @@ from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import ceil_div
+from gaudi_launch.planning.parse import share
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.planning.request import Request
@@ -262,13 +262,13 @@ class Tgi(Engine):
             decisions.env(name, exported[name], message("plan.exported"), source="environment")
         if self.paged and not _is_exponential(exported):
             decisions.warn("tgi.linear")
-        share = request.memory_utilization
+        fraction = request.memory_utilization
         recipes = f"{tgi_container.RECIPES},false,16384"
         for asked, flag, variable, value in (
             (request.skip_warmup, "-s", "VLLM_SKIP_WARMUP", "true"),
             *((request.profile, "-f", *each) for each in _PROFILING.items()),
             (request.no_fused_sdpa, "-a", "USE_FLASH_ATTENTION", "false"),
-            (share, "--memory-utilization", "HPU_MEMORY_FRACTION", share or ""),
+            (fraction, "--memory-utilization", "HPU_MEMORY_FRACTION", fraction or ""),
             (request.cache_dir, "-c", "PT_HPU_RECIPE_CACHE_CONFIG", recipes),
         ):
             decisions.switch_of(flag, variable, value, given=asked)
@@ -489,9 +489,9 @@ class Tgi(Engine):
             return MemoryRules(fixed_share=1.0)
         graphs = 0.0
         if variables.get("PT_HPU_LAZY_MODE") != "0":
-            graphs = _share(variables.get("TGI_GRAPH_RESERVED_MEM"), 0.1)
+            graphs = share(variables.get("TGI_GRAPH_RESERVED_MEM"), 0.1)
         return MemoryRules(
-            fixed_share=_share(variables.get("HPU_MEMORY_FRACTION"), 0.8) * (1 - graphs)
+            fixed_share=share(variables.get("HPU_MEMORY_FRACTION"), 0.8) * (1 - graphs)
         )
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
@@ -502,15 +502,6 @@ class Tgi(Engine):
 
 def _is_exponential(variables: Mapping[str, str]) -> bool:
     return variables.get("VLLM_EXPONENTIAL_BUCKETING", "true").lower() == "true"
-
-
-def _share(text: str | None, default: float) -> float:
-    """Return a share between 0 and 1; the default for other text."""
-    with contextlib.suppress(ValueError):
-        value = float(text or default)
-        if 0 <= value <= 1:
-            return value
-    return default
 
 
 def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:

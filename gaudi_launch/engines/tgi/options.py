@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.engine_args import Argument, engine_args
-from gaudi_launch.planning.option_table import EngineOption, OptionTable
+from gaudi_launch.planning.option_table import UNKNOWN, EngineOption, OptionTable
 
 # 3.3.5 to 3.3.7 have the same Gaudi server: its code last changed before 3.3.5 (24c2bff6)
 PAGED_VERSIONS = ("3.3.3", "3.3.4", "3.3.5", "3.3.6", "3.3.7")
@@ -237,7 +237,7 @@ def _exact_name(argument: Argument) -> str:
     clap knows no abbreviation and no ``_``.
     """
     word = argument.words[0]
-    if argument.option is not None and not word.startswith("--"):
+    if argument.option is not UNKNOWN and not word.startswith("--"):
         return argument.name
     if argument.positional:
         return word
