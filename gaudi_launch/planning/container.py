@@ -64,3 +64,17 @@ class Container:
     program: str = "docker"
     confined: bool = False
     user: str = ""
+
+    @property
+    def entry(self) -> tuple[str, ...]:
+        """Return the program of the container; () for the image's own."""
+        if self.entrypoint is None:
+            return ()
+        return (self.entrypoint,)
+
+    @property
+    def published_at(self) -> str:
+        """Return the beginning of a published port: ``ADDRESS:``, "" for all addresses."""
+        if not self.address:
+            return ""
+        return f"{self.address}:"

@@ -12,7 +12,7 @@ from gaudi_launch.engines.docker_command import (
     SHM_SIZE,
     ulimits_of,
 )
-from gaudi_launch.planning.container import Container
+from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.render import yaml_text
 from gaudi_launch.render.docker import (
     HEALTH_RETRIES,
@@ -33,6 +33,10 @@ _CONFINED = {
     "security_opt": ["no-new-privileges"],
     "shm_size": SHM_SIZE,
 }
+
+
+# keys of a service that are written only with a content
+_LEFT_OUT = ("entrypoint", "command", "ulimits", "volumes", "healthcheck")
 
 
 def render(
@@ -59,60 +63,75 @@ def service_of(container: Container, name: str, dockerfile: str | None) -> dict[
     service: dict[str, Any] = {"image": _plain(container.image), "container_name": name}
     if dockerfile is not None:
         service["build"] = {"dockerfile_inline": _plain(dockerfile)}
-    if container.entrypoint is not None:
-        service["entrypoint"] = [_plain(container.entrypoint)]
-    service["command"] = [_plain(word) for word in container.argv]
-    if container.modules:
-        service |= dict(_gaudi(word) for word in GAUDI_WORDS)
-    if container.scale_out:
-        service["cap_add"] = [*service.get("cap_add", []), *SCALE_OUT_CAPABILITIES]
-        service["devices"] = ["/dev:/dev"]
+    service["entrypoint"] = list(map(_plain, container.entry))
+    service["command"] = list(map(_plain, container.argv))
+    service |= _cards(container)
     service["init"] = True
-    if container.ports:
-        address = f"{container.address}:" if container.address else ""
-        service["ports"] = [f"{address}{outside}:{inside}" for outside, inside in container.ports]
-    else:
-        service["network_mode"] = "host"
+    service |= _network(container)
     if container.cpus:
         service["cpuset"] = container.cpus
     if container.confined:
         service |= _CONFINED
-    limits = {
+    service["ulimits"] = {
         limit: {"soft": soft, "hard": hard} for limit, (soft, hard) in ulimits_of(container).items()
     }
-    if limits:
-        service["ulimits"] = limits
-    cards = visible(container)
     values: dict[str, str | None] = {
-        **cards,
+        **visible(container),
         **{k: _plain(v) for k, v in sorted(container.env.items())},
     }
     service["environment"] = values | {secret: _secret(secret) for secret in container.secrets}
-    service["volumes"] = [
-        {
-            "type": "bind",
-            "source": _plain(mount.source),
-            "target": _plain(mount.target),
-            **({"read_only": True} if mount.read_only else {}),
-            # a missing model must not become an empty folder
-            "bind": {"create_host_path": mount.fill},
-        }
-        for mount in container.mounts
-    ]
+    service["volumes"] = list(map(_volume, container.mounts))
     if container.scale_out:
         service["volumes"].append({"type": "bind", "source": "/dev", "target": "/dev"})
-    health = health_words(container)
-    if health:
-        service["healthcheck"] = {
-            "test": ["CMD", *(_plain(word) for word in health)],
-            "start_period": f"{container.start_seconds}s",
-            "retries": HEALTH_RETRIES,
-            **{kind: f"{seconds}s" for kind, seconds in HEALTH_SECONDS.items()},
-        }
+    service["healthcheck"] = _health(container)
     # not after a boot: the cards' numbers may have changed
     service["restart"] = "on-failure"
     service["stop_grace_period"] = f"{STOP_SECONDS}s"
-    return {key: value for key, value in service.items() if value != []}
+    empty = {key for key in _LEFT_OUT if not service[key]}
+    return {key: value for key, value in service.items() if key not in empty}
+
+
+def _cards(container: Container) -> dict[str, Any]:
+    """Return the keys for cards, and for the host's network cards."""
+    found: dict[str, Any] = {}
+    if container.modules:
+        found = dict(map(_gaudi, GAUDI_WORDS))
+    if container.scale_out:
+        found["cap_add"] = [*found.get("cap_add", []), *SCALE_OUT_CAPABILITIES]
+        found["devices"] = ["/dev:/dev"]
+    return found
+
+
+def _network(container: Container) -> dict[str, Any]:
+    if not container.ports:
+        return {"network_mode": "host"}
+    at = container.published_at
+    return {"ports": [f"{at}{outside}:{inside}" for outside, inside in container.ports]}
+
+
+def _volume(mount: Mount) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "type": "bind",
+        "source": _plain(mount.source),
+        "target": _plain(mount.target),
+    }
+    if mount.read_only:
+        found["read_only"] = True
+    # a missing model must not become an empty folder
+    return {**found, "bind": {"create_host_path": mount.fill}}
+
+
+def _health(container: Container) -> dict[str, Any]:
+    """Return the health check; {} without a way to check."""
+    words = health_words(container)
+    if not words:
+        return {}
+    return {
+        "test": ["CMD", *map(_plain, words)],
+        "start_period": f"{container.start_seconds}s",
+        "retries": HEALTH_RETRIES,
+        **{kind: f"{seconds}s" for kind, seconds in HEALTH_SECONDS.items()},
+    }
 
 
 def _plain(words: str) -> str:
@@ -140,4 +159,6 @@ def _gaudi(word: str) -> tuple[str, Any]:
     """Return docker's option for cards in compose's form."""
     option, _, value = word.removeprefix("--").partition("=")
     key = option.replace("-", "_")
-    return key, [value] if key == "cap_add" else value
+    if key == "cap_add":
+        return key, [value]
+    return key, value

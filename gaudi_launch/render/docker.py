@@ -41,11 +41,12 @@ def run_words(
 
     It is removed when it ends. ``limits`` are used instead of those of rendered files.
     """
-    found = ulimits_of(container) if limits is None else limits
+    if limits is None:
+        limits = ulimits_of(container)
     options = [f"--stop-timeout={STOP_SECONDS}"]
-    options += [f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in found.items()]
-    health = health_words(container) if with_health else ()
-    if health:
+    options += [f"--ulimit={limit}={soft}:{hard}" for limit, (soft, hard) in limits.items()]
+    health = health_words(container)
+    if health and with_health:
         options += [
             f"--health-cmd={shlex.join(health)}",
             f"--health-start-period={container.start_seconds}s",

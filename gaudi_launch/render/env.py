@@ -35,14 +35,10 @@ def render(plan: Plan, environment: Mapping[str, str]) -> Rendered:
         if options:
             body = yaml.safe_dump(options, allow_unicode=True, sort_keys=False, width=1 << 20)
         files["config.yml"] = "\n".join(comments(heading(plan))) + "\n" + body
-        words = [
-            _vllm(plan.command.argv[0]),
-            "serve",
-            *([model] if model else []),
-            "--config",
-            "config.yml",
-            *rest,
-        ]
+        words = [_vllm(plan.command.argv[0]), "serve"]
+        if model:
+            words.append(model)
+        words += ["--config", "config.yml", *rest]
         lines += [f"# {line}" for line in shlex.join(words).splitlines()]
     lines += exports(plan.command.env)
     lines += [f"unset {name}" for name in plan.command.unset]
@@ -66,7 +62,8 @@ def as_config(args: EngineArgs) -> tuple[str | None, dict[str, str | bool], list
             model = argument.value
         elif fits:
             written = argument.words[0].partition("=")[0]
-            options[written[2:]] = argument.value if argument.values else True
+            # a bare flag has no value
+            options[written[2:]] = next(iter(argument.values), True)
         else:
             rest += argument.words
     return model, options, rest

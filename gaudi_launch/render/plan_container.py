@@ -43,7 +43,7 @@ _ALWAYS = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 # what `vllm` runs, for `python -m`
 # without its key a server would be open to all; the others only fetch models
 _REQUIRED_SECRETS = ("VLLM_API_KEY",)
-_SECRET_OPTIONS = ("--api-key", "--hf-token")
+_SECRET_OPTIONS = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
 HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
 # variables that name files and folders of the host; True: the engine writes there
 _PATHS = {
@@ -208,7 +208,9 @@ def image_for(plan: Plan, *, scale_out: bool = False) -> str:
     release = release_of(plan.engine.label, plan.engine.version)
     if release is not None and scale_out and release.bare_image is not None:
         return release.scale_out_image
-    image = release.image if release is not None else setup_image(plan.engine.name)
+    image = setup_image(plan.engine.name)
+    if release is not None:
+        image = release.image
     if image is None:
         raise LaunchError("render.no_image", ExitCode.USAGE, engine=plan.engine.label)
     return image
@@ -229,8 +231,10 @@ def mounts_of(env: Mapping[str, str], args: EngineArgs) -> tuple[Mount, ...]:
 
     for name, writes in _PATHS.items():
         value = env.get(name, "")
-        # "path,delete,size": the path may not have a comma, as the bridge splits at commas
-        want(value.split(",")[0] if name == "PT_HPU_RECIPE_CACHE_CONFIG" else value, writes)
+        if name == "PT_HPU_RECIPE_CACHE_CONFIG":
+            # "path,delete,size": the path may not have a comma, as the bridge splits at commas
+            value = value.split(",")[0]
+        want(value, writes)
     quant = Path(env.get("QUANT_CONFIG", ""))
     measured = measured_folder(quant, env.get(PREFIX, ""))
     if measured is None and quant.is_relative_to(measurements_root()):
@@ -296,11 +300,14 @@ def start_seconds(plan: Plan) -> int:
     """
     parameters = plan.model.get("parameters") or 0
     variables = (plan.container or plan.command).env
+    high, least = 0.0, LEAST_START
+    if plan.estimate is not None:
+        high = plan.estimate.high_seconds
     fp8 = "QUANT_CONFIG" in variables or str(plan.model.get("quantization") or "").startswith("fp8")
     cached = plan.cache.get("state") == "hit"
-    long = parameters > _LONG_PARAMETERS or (fp8 and not cached)
-    high = plan.estimate.high_seconds if plan.estimate is not None else 0.0
-    return max(LEAST_LONG_START if long else LEAST_START, math.ceil(2 * high))
+    if parameters > _LONG_PARAMETERS or (fp8 and not cached):
+        least = LEAST_LONG_START
+    return max(least, math.ceil(2 * high))
 
 
 def _program(interpreter: str) -> str:
@@ -317,6 +324,6 @@ def refuse_secrets(args: EngineArgs) -> None:
     A secret may only come from the environment.
     """
     for argument in args.given(*_SECRET_OPTIONS):
-        variable = "VLLM_API_KEY" if argument.name == "--api-key" else "HF_TOKEN"
+        variable = _SECRET_OPTIONS[argument.name]
         raise LaunchError("render.secret", ExitCode.USAGE, option=argument.name, variable=variable)
     refuse_secret_args(args)

@@ -109,8 +109,8 @@ def _container_lines(container: Container) -> Iterator[str]:
     yield from (f"Secret={secret},type=env,target={secret}" for secret in _secrets(container))
     health = _health_arguments(container)
     yield from (f"PodmanArgs={command([word])}" for word in (*_arguments(container), *health))
-    if container.entrypoint is not None:
-        yield f"PodmanArgs={command([f'--entrypoint={container.entrypoint}'])}"
+    for program in container.entry:
+        yield f"PodmanArgs={command([f'--entrypoint={program}'])}"
     if container.argv:
         yield f"Exec={command(container.argv)}"
     if health:
@@ -120,9 +120,8 @@ def _container_lines(container: Container) -> Iterator[str]:
 def _network_lines(container: Container) -> Iterator[str]:
     if not container.ports:
         yield "Network=host"
-    address = f"{container.address}:" if container.address else ""
     for outside, inside in container.ports:
-        yield f"PublishPort={address}{outside}:{inside}"
+        yield f"PublishPort={container.published_at}{outside}:{inside}"
 
 
 def _arguments(container: Container) -> Iterator[str]:
@@ -167,7 +166,9 @@ def _service_lines(container: Container) -> Iterator[str]:
 def _mount(mount: Mount) -> str:
     """Return a bind mount as podman reads it: comma-separated values."""
     fields = ["type=bind", f"source={mount.source}", f"destination={mount.target}"]
-    return ",".join(_field(field) for field in [*fields, *(["ro=true"] if mount.read_only else [])])
+    if mount.read_only:
+        fields.append("ro=true")
+    return ",".join(map(_field, fields))
 
 
 def _field(words: str) -> str:

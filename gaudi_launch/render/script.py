@@ -50,8 +50,9 @@ def plan_words(plan: Plan) -> list[str]:
 
 def as_they_stand(words: Iterable[str]) -> list[str]:
     """Return the line that disables shellcheck's warning about these arguments."""
-    asks = any(mark in word for word in words for mark in "\\\u2018\u2019$`~")
-    return [f"# shellcheck disable={_ASKS}"] if asks else []
+    if set("\\\u2018\u2019$`~").isdisjoint("".join(words)):
+        return []
+    return [f"# shellcheck disable={_ASKS}"]
 
 
 def exports(env: Mapping[str, str]) -> list[str]:
@@ -71,7 +72,9 @@ def asked(secrets: Sequence[str]) -> list[str]:
 def folders_of(env: Mapping[str, str]) -> list[str]:
     """Return folders that must exist before the engine starts: the recipe cache's."""
     cache = env.get("PT_HPU_RECIPE_CACHE_CONFIG", "").split(",")[0]
-    return [cache] if cache else []
+    if not cache:
+        return []
+    return [cache]
 
 
 def written(files: Mapping[str, str]) -> list[str]:

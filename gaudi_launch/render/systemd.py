@@ -31,6 +31,11 @@ from gaudi_launch.render.text import check_words, comments, heading
 # warning (docs: systemd.io, "User/Group Name Syntax")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 TUNING = "gaudi-launch-tuning.service"
+# by `UnitOptions.user`: how to install the unit, and the tuning of the machine
+_NOTES = {
+    True: ("render.unit_user", "render.tuning_user"),
+    False: ("render.unit_system", "render.tuning"),
+}
 # the ordered end of the engine, then its remaining processes are killed
 _STOP_SECONDS = 60
 _RESTART_SECONDS = 30
@@ -82,7 +87,9 @@ class UnitOptions:
     @property
     def owner(self) -> str:
         """Return the user of a system unit; "" for root and for a user's own unit."""
-        return self.run_as or "" if not self.user else ""
+        if self.user:
+            return ""
+        return self.run_as or ""
 
 
 def render(
@@ -128,9 +135,10 @@ def render(
     lines += [*_service_lines(plan), "", "[Install]", f"WantedBy={options.wanted_by}"]
 
     files = {f"{name}.service": "\n".join(lines) + "\n"}
-    notes = [message("render.unit_user" if options.user else "render.unit_system", name=name)]
+    about, about_tuning = _NOTES[options.user]
+    notes = [message(about, name=name)]
     if options.launcher is not None:
-        notes.append(message("render.tuning_user" if options.user else "render.tuning"))
+        notes.append(message(about_tuning))
         if not options.user:
             files[TUNING] = tuning(options.launcher, given)
     if secrets:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gaudi_launch.render.text import on_one_line
+
 # characters that need no quotes
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@^")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "%": "%%"}
@@ -37,8 +39,4 @@ def environment(env: Mapping[str, str]) -> list[str]:
 
 def description(words: str) -> str:
     """Return a line that is text only: no specifiers, one line."""
-    return (
-        "".join(mark if mark.isprintable() else "?" for mark in words)
-        .replace("%", "%%")
-        .rstrip("\\")
-    )
+    return on_one_line(words).replace("%", "%%").rstrip("\\")

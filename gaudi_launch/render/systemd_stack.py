@@ -16,6 +16,8 @@ from gaudi_launch.render.text import comments
 
 GATEWAY_FOLDER = "gateway"
 _RESTART_SECONDS = 1
+# by `UnitOptions.user`
+_NOTES = {True: "render.stack_units_user", False: "render.stack_units"}
 _OF_ONE = ("render.unit_system", "render.unit_user")
 _STOP_SECONDS = 60
 
@@ -59,9 +61,7 @@ def render_stack(
         target: _target(head, units, options),
         units[0]: _gateway_unit(name, head, gateway, inside),
     }
-    notes: list[Message] = [
-        message("render.stack_units_user" if options.user else "render.stack_units", name=name)
-    ]
+    notes: list[Message] = [message(_NOTES[options.user], name=name)]
     for engine in engines:
         after = tuple(f"{other}.service" for other in engine.after)
         made = render(engine.plan, engine.name, engine.given, replace(inside, after=after))
@@ -74,7 +74,6 @@ def render_stack(
 
 
 def _target(head: Sequence[str], units: Sequence[str], options: UnitOptions) -> str:
-    wanted_by = "default.target" if options.user else "multi-user.target"
     lines = [
         *comments(head),
         "[Unit]",
@@ -82,7 +81,7 @@ def _target(head: Sequence[str], units: Sequence[str], options: UnitOptions) -> 
         f"Wants={' '.join(units)}",
         "",
         "[Install]",
-        f"WantedBy={wanted_by}",
+        f"WantedBy={options.wanted_by}",
     ]
     return "\n".join(lines) + "\n"
 

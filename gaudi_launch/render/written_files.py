@@ -10,6 +10,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.render.rendered import Rendered
 
 # systemd.service(5), and podman-systemd.unit(5) for Quadlet
+# of a file, by whether it is executable
+_MODES = {True: 0o755, False: 0o644}
 _UNITS = (".service", ".container")
 
 
@@ -54,7 +56,7 @@ def write(rendered: Rendered, output: str, *, force: bool) -> list[Path]:
             part = path.with_name(f".{path.name}.{os.getpid()}.part")
             parts.append((part, path))
             part.write_text(rendered.files[name], encoding="utf-8")
-            part.chmod(0o755 if name in rendered.executable else 0o644)
+            part.chmod(_MODES[name in rendered.executable])
         for part, path in parts:
             part.replace(path)
     except OSError as error:
