@@ -40,9 +40,15 @@ class Name:
     suffix: str = ""
     most: int = 45
 
+    @property
+    def tail(self) -> str:
+        """Return what follows the release: the suffix with its dash."""
+        if not self.suffix:
+            return ""
+        return f"-{self.suffix}"
+
     def plain(self) -> str:
-        tail = f"-{self.suffix}" if self.suffix else ""
-        return self.release[: self.most - len(tail)].rstrip("-") + tail
+        return self.release[: self.most - len(self.tail)].rstrip("-") + self.tail
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,10 @@ def plain(part: Any) -> Any:
     if isinstance(part, Sequence) and not isinstance(part, str):
         items: list[Any] = []
         for item in part:
-            items.extend(plain(item)) if _pairs(item) else items.append(plain(item))
+            if _pairs(item):
+                items.extend(plain(item))
+            else:
+                items.append(plain(item))
         return items
     return part
 

@@ -51,32 +51,52 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
 
         found.append(("", config_map(release, "application", serve_files())))
     places = places_of(models)
+    together = len(models) > 1 and not cluster.many
     for served in models:
-        together = len(models) > 1 and not cluster.many
-        main, pods = _main(served, cluster, release, places, together)
-        target = {name: main[name] for name in ("apiVersion", "kind")}
+        own = _objects_of(served, cluster, release, places, together)
+        found += [(served.key, each) for each in own]
+    return found + [("", each) for each in _around_models(models[0], cluster, release)]
+
+
+def _objects_of(
+    served: ServedModel,
+    cluster: KubernetesTarget,
+    release: Name,
+    places: Mapping[str, str],
+    together: bool,
+) -> list[Mapping[str, Any]]:
+    """Return the objects of one model."""
+    main, pods = _main(served, cluster, release, places, together)
+    found: list[Mapping[str, Any]] = [main]
+    if pods:
         # a RayService creates its Services, and moves its pods itself
-        if pods:
-            extra = [service(served, release, pods), budget(served, cluster, release)]
-        else:
-            extra = []
-        if cluster.scaled:
-            extra.append(scaler(served, cluster, release, target))
-        if cluster.monitor:
-            extra.append(monitor(served, release))
-        found += [(served.key, each) for each in (main, *extra)]
-    first, page = models[0], None
+        found += [service(served, release, pods), budget(served, cluster, release)]
+    if cluster.scaled:
+        target = {name: main[name] for name in ("apiVersion", "kind")}
+        found.append(scaler(served, cluster, release, target))
+    if cluster.monitor:
+        found.append(monitor(served, release))
+    return found
+
+
+def _around_models(
+    first: ServedModel, cluster: KubernetesTarget, release: Name
+) -> list[Mapping[str, Any]]:
+    """Return what all models share: gateway, chat page, monitoring, ingress."""
+    found: list[Mapping[str, Any]] = []
+    style, path = "openai", "/v1"
+    if first.serve:
+        style, path = "infer", "/infer"
     if cluster.gateway is not None:
-        found += [("", each) for each in gateway_objects(cluster.gateway, release)]
-    api = _api(first, cluster, release)
-    style = "infer" if first.serve else "openai"
+        found += gateway_objects(cluster.gateway, release)
+    api, page = _api(first, cluster, release), None
     if cluster.webui:
-        found += [("", each) for each in webui(cluster, release, api, first.model, style)]
+        found += webui(cluster, release, api, first.model, style)
         page = Name(release.release, "webui")
     if cluster.monitor:
-        found += [("", each) for each in monitoring_objects(release)]
+        found += monitoring_objects(release)
     if cluster.ingress_host:
-        found.append(("", ingress(cluster, release, api, page, "/infer" if first.serve else "/v1")))
+        found.append(ingress(cluster, release, api, page, path))
     return found
 
 
@@ -126,7 +146,9 @@ def render(
     if cluster.namespace:
         objects = [_in(cluster.namespace, each) for each in objects]
     file = f"{release.plain()}.yaml"
-    how = "kubectl apply " + ("-k FOLDER" if kustomize else "-f FILE")
+    how = "kubectl apply -f FILE"
+    if kustomize:
+        how = "kubectl apply -k FOLDER"
     files = {file: documents((dump(each) for each in objects), header(models, cluster, how))}
     if kustomize:
         entry: dict[str, Any] = {
@@ -152,7 +174,9 @@ def header(models: Sequence[ServedModel], cluster: KubernetesTarget, how: str) -
     They are in English, as the other texts of the files are.
     """
     lines = [f"Made by gaudi-launch render kubernetes. Apply with: {how}"]
-    waits = "the other pods, " if cluster.nodes > 1 else ""
+    waits = ""
+    if cluster.nodes > 1:
+        waits = "the other pods, "
     for served in models:
         needs = served.needs
         lines.append(
@@ -186,22 +210,26 @@ def notes(
             message("kubernetes.weights", claim=claim, path=m.source, place=places[m.source])
             for m in folders
         ]
-    claims = [
-        each
-        for each in storage(cluster, models, release)
-        if each["kind"] == "PersistentVolumeClaim"
-    ]
+    claims = "PersistentVolumeClaim" in {each["kind"] for each in storage(cluster, models, release)}
     if claims and not cluster.storage_class and access_mode(cluster, models) == "ReadWriteMany":
         found.append(message("kubernetes.many_nodes"))
     if cluster.monitor:
+        names = " ".join(served.name.plain() for served in models)
         found.append(message("monitoring.in_cluster"))
-        found.append(
-            message("kubernetes.monitor", names=" ".join(served.name.plain() for served in models))
-        )
+        found.append(message("kubernetes.monitor", names=names))
     if cluster.secret_names:
         names = ", ".join(cluster.secret_names)
         found.append(message("kubernetes.secret", secret=cluster.secret, names=names))
     found += _gateway_notes(cluster, release)
+    found += _controller_notes(cluster)
+    if models[0].serve and models[0].example_image:
+        found.append(message("kubernetes.neuron_image", image=models[0].container.image))
+    return tuple(dict.fromkeys(found))
+
+
+def _controller_notes(cluster: KubernetesTarget) -> list[Message]:
+    """Return what the user does for autoscaling and for groups of pods."""
+    found = []
     if cluster.autoscale == "hpa":
         found.append(message("kubernetes.adapter"))
     if cluster.autoscale == "keda" and not cluster.monitor:
@@ -212,9 +240,7 @@ def notes(
             found.append(message("kubernetes.ray_token"))
     if cluster.kind == "rayservice":
         found.append(message("kubernetes.ray_update"))
-    if models[0].serve and models[0].example_image:
-        found.append(message("kubernetes.neuron_image", image=models[0].container.image))
-    return tuple(dict.fromkeys(found))
+    return found
 
 
 def _gateway_notes(cluster: KubernetesTarget, release: Name) -> list[Message]:

@@ -65,8 +65,10 @@ def _file(kind: str, key: str, suffix: str) -> str:
 
     ``suffix`` follows the release in the object's name.
     """
-    words = [kind.lower(), key, suffix if suffix != key else ""]
-    return "-".join(word for word in words if word) + ".yaml"
+    words = [kind.lower(), key]
+    if suffix != key:
+        words.append(suffix)
+    return "-".join(filter(None, words)) + ".yaml"
 
 
 def plain_default(knob: Knob) -> Any:
@@ -140,28 +142,27 @@ class _Marks:
         return "".join(self._line(line) for line in text.splitlines(keepends=True))
 
     def _line(self, line: str) -> str:
-        line_match = re.match(rf"^( *)(- )?([^\s:]+: )?{self._start}(\d+)x\n$", line)
-        found = self._found[int(line_match.group(4))] if line_match else None
-        if line_match and isinstance(found, Knob):
-            indent, item, name = (
-                line_match.group(1),
-                line_match.group(2) or "",
-                line_match.group(3) or "",
-            )
-            if found.form == "pairs":
-                return _pairs(found, indent, found in self._alone)
-            if found.form == "block":
-                deep = len(indent) + len(item) + 2
-                return (
-                    f"{indent}{item}{name}{{{{- toYaml {_value(found.path)} | nindent {deep} }}}}\n"
-                )
-            ending = "int" if found.form == "number" else "quote"
-            return f"{indent}{item}{name}{{{{ {_value(found.path)} | {ending} }}}}\n"
+        alone = re.match(rf"^( *)((?:- )?)((?:[^\s:]+: )?){self._start}(\d+)x\n$", line)
+        if alone:
+            indent, item, name, number = alone.groups()
+            found = self._found[int(number)]
+            if isinstance(found, Knob):
+                return self._knob(found, indent, item, name)
         return re.sub(
             rf"{self._start}(\d+)x",
             lambda mark: self._inline(self._found[int(mark.group(1))]),
             line,
         )
+
+    def _knob(self, found: Knob, indent: str, item: str, name: str) -> str:
+        """Return the line of a knob that is all of a value."""
+        if found.form == "pairs":
+            return _pairs(found, indent, found in self._alone)
+        if found.form == "block":
+            deep = len(indent) + len(item) + 2
+            return f"{indent}{item}{name}{{{{- toYaml {_value(found.path)} | nindent {deep} }}}}\n"
+        ending = _ENDINGS.get(found.form, "quote")
+        return f"{indent}{item}{name}{{{{ {_value(found.path)} | {ending} }}}}\n"
 
     @staticmethod
     def _inline(found: Knob | Name | Checksum) -> str:
@@ -173,8 +174,12 @@ class _Marks:
                 f"{{{{ include (print $.Template.BasePath {json.dumps(file)}) $ | sha256sum | "
                 "quote }}"
             )
-        tail = f"-{found.suffix}" if found.suffix else ""
-        return f'{{{{ .Release.Name | trunc {found.most - len(tail)} | trimSuffix "-" }}}}{tail}'
+        most = found.most - len(found.tail)
+        return f'{{{{ .Release.Name | trunc {most} | trimSuffix "-" }}}}{found.tail}'
+
+
+# how a template writes a knob by its form; text in quotes
+_ENDINGS = {"number": "int"}
 
 
 def _value(path: Sequence[str]) -> str:
@@ -186,7 +191,9 @@ def _pairs(knob: Knob, indent: str, alone: bool) -> str:
 
     Without any, and nothing else in the list, it is an empty list: `env:` would be null.
     """
-    none = f"{indent}{{{{- else }}}}\n{indent}  []\n" if alone else ""
+    none = ""
+    if alone:
+        none = f"{indent}{{{{- else }}}}\n{indent}  []\n"
     return (
         f"{indent}{{{{- range $name, $value := {_value(knob.path)} }}}}\n"
         f"{indent}- name: {{{{ $name }}}}\n{indent}  value: {{{{ $value | quote }}}}\n{none}"
@@ -205,9 +212,10 @@ def _part(value: Any, name: str) -> dict[str, Any]:
         if name in _OPEN:
             kinds = ["string", "number", "boolean", "object"]
             return {**found, "additionalProperties": {"type": kinds}}
-        inner = {key: _part(part, key) for key, part in value.items()}
-        # helm itself adds "global" to the values of every chart
-        known = {**inner, "global": {"type": "object"}} if not name else inner
+        known = {key: _part(part, key) for key, part in value.items()}
+        if not name:
+            # helm itself adds "global" to the values of every chart
+            known["global"] = {"type": "object"}
         return {**found, "properties": known, "additionalProperties": False}
     if isinstance(value, bool):
         return {"type": "boolean"}

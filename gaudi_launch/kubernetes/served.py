@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain, count
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.kubernetes.chart_values import Name
@@ -61,12 +62,8 @@ def keys_of(names: Iterable[str]) -> list[str]:
     found: list[str] = []
     for name in names:
         key = dns_name(name.rstrip("/").rpartition("/")[2], 24)
-        number = 2
-        while (
-            fresh := key if number == 2 and key not in found else f"{key[:21]}-{number}"
-        ) in found:
-            number += 1
-        found.append(fresh)
+        numbered = (f"{key[:21]}-{number}" for number in count(2))
+        found.append(next(each for each in chain([key], numbered) if each not in found))
     return found
 
 
@@ -76,7 +73,9 @@ def served_of(
     """Return a plan as a model whose objects have this name."""
     recipe = container.env.get(RECIPE_VARIABLE, "")
     mib = recipe.rpartition(",")[2]
-    cached = bool(recipe) and mib.isdigit()
+    recipe_mib, recipe_key = 0, ""
+    if mib.isdigit():
+        recipe_mib, recipe_key = int(mib), _recipe_key(plan, container.image)
     return ServedModel(
         key=key,
         name=name,
@@ -84,8 +83,8 @@ def served_of(
         container=container,
         needs=needs,
         requests=_requests(split_argv(container.argv, table=plan.args.table)),
-        recipe_mib=int(mib) if cached else 0,
-        recipe_key=_recipe_key(plan, container.image) if cached else "",
+        recipe_mib=recipe_mib,
+        recipe_key=recipe_key,
         options=plan.engine.options,
         ray_amount=needs.cards or 1,
         metrics=_METRICS[plan.engine.api],

@@ -6,6 +6,7 @@ files come from Secrets that the user creates; they are named here and never wri
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from gaudi_launch.kubernetes.chart_values import Checksum, Name
@@ -48,11 +49,13 @@ def tls_secret(release: Name) -> str:
 
 def pod_secrets(*, keys: bool, tls: bool) -> GatewaySecrets:
     """Return where the pod has its keys file and its TLS files."""
-    return GatewaySecrets(
-        keys=f"{_KEYS_FOLDER}/{KEYS_ENTRY}" if keys else "",
-        certificate=f"{_TLS_FOLDER}/{_CERTIFICATE}" if tls else "",
-        key=f"{_TLS_FOLDER}/{_KEY}" if tls else "",
-    )
+    found = GatewaySecrets()
+    if keys:
+        found = replace(found, keys=f"{_KEYS_FOLDER}/{KEYS_ENTRY}")
+    if tls:
+        certificate, key = f"{_TLS_FOLDER}/{_CERTIFICATE}", f"{_TLS_FOLDER}/{_KEY}"
+        found = replace(found, certificate=certificate, key=key)
+    return found
 
 
 def gateway_objects(gateway: KubernetesGateway, release: Name) -> list[dict[str, Any]]:

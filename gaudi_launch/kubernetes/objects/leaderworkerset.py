@@ -50,8 +50,7 @@ def leader_worker_set(
         *shared["volumeMounts"],
         {"name": "scripts", "mountPath": SCRIPTS, "readOnly": True},
     ]
-    program = [served.container.entrypoint] if served.container.entrypoint else []
-    words = [literal(word) for word in (*program, *served.container.argv)]
+    words = [literal(word) for word in (*served.container.entry, *served.container.argv)]
     leader = {**shared, "command": ["python3", _SCRIPT, "head", "$(LWS_GROUP_SIZE)", cards]}
     leader["args"] = knob(served, "args", words)
     worker = {

@@ -89,10 +89,9 @@ def needs_of(cards: int, host: Host, config: HostConfig, demand: PodDemand) -> P
     weights = demand.weights
     if weights is None:
         weights = _held(cards, host) * nodes
+    share = 1 / 8
     if cards and host.cards:
         share = cards / len(host.cards)
-    else:
-        share = 1 / 8
     cpus = _cpus(cards, host, share)
     shm = shm_mib(cards)
     wanted = math.ceil(_MEMORY_FACTOR * weights / nodes / (1 << 30) + _MEMORY_BASE_GIB) * 1024 + shm
@@ -101,20 +100,28 @@ def needs_of(cards: int, host: Host, config: HostConfig, demand: PodDemand) -> P
     if demand.weights is None:
         wanted = min(wanted, room or wanted)
         notes.append(message("kubernetes.no_weights", memory=wanted // 1024, disk=disk))
-    pages = HUGEPAGES_MIB if hugepages_mib is None else hugepages_mib
-    pool = _pool_mib(config)
-    if hugepages_mib is None and pool and host.cards and pool // len(host.cards) < pages:
-        pages = pool // len(host.cards) // 2 * 2
-        notes.append(message("kubernetes.hugepages_pool", pool=pool, each=pages))
+    pages = hugepages_mib
+    if pages is None:
+        pages = _pages_of_pool(_pool_mib(config), len(host.cards), notes)
     if room and wanted > room:
         notes.append(message("kubernetes.memory", wanted=wanted // 1024, room=room // 1024))
     seconds_per_byte = 1 / _SLOWEST_READ
     if demand.fetched:
         seconds_per_byte += 1 / _SLOWEST_FETCH
     loading = math.ceil(weights * seconds_per_byte)
-    joining = JOIN_SECONDS if nodes > 1 else 0
-    start = demand.start_seconds + loading + joining
+    start = demand.start_seconds + loading
+    if nodes > 1:
+        start += JOIN_SECONDS
     return PodResources(cards, cpus, wanted, pages * cards, shm, start, disk, notes=tuple(notes))
+
+
+def _pages_of_pool(pool: int, cards: int, notes: list[Message]) -> int:
+    """Return a card's huge pages in MiB: the samples', or its share of the pool."""
+    if not pool or not cards or pool // cards >= HUGEPAGES_MIB:
+        return HUGEPAGES_MIB
+    pages = pool // cards // 2 * 2
+    notes.append(message("kubernetes.hugepages_pool", pool=pool, each=pages))
+    return pages
 
 
 def _cpus(cards: int, host: Host, share: float) -> int:

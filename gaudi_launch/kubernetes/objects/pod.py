@@ -77,12 +77,15 @@ def engine_container(
     ``places`` gives the path of each mount in the weights' PVC.
     """
     container, port = served.container, port_of(served.container)
-    command = [container.entrypoint] if container.entrypoint else []
-    words: dict[str, Any] = {"command": command} if command else {}
+    words: dict[str, Any] = {}
+    if container.entry:
+        words = {"command": list(container.entry)}
     path = {"path": container.health, "port": "http"}
     # docs: Docker Installation requires --cap-add=sys_nice; nothing else of the host is needed
     # within a link group
-    capabilities = ["SYS_NICE", *(SCALE_OUT_CAPABILITIES if container.scale_out else ())]
+    capabilities = ["SYS_NICE"]
+    if container.scale_out:
+        capabilities += SCALE_OUT_CAPABILITIES
     tries = math.ceil(served.needs.start_seconds / _PROBE_SECONDS)
     probe = {"httpGet": path, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 5}
     return {
@@ -194,7 +197,9 @@ def mounts_of(served: ServedModel, places: Mapping[str, str]) -> list[dict[str, 
             "mountPath": mount.target,
             "subPath": places[mount.source],
         }
-        found.append({**entry, "readOnly": True} if mount.read_only else entry)
+        if mount.read_only:
+            entry["readOnly"] = True
+        found.append(entry)
     if served.recipe_key:
         found.append({"name": "recipes", "mountPath": RECIPES})
     if served.files:
@@ -283,13 +288,19 @@ def pod_metadata(
     The pod is recreated when a ConfigMap that it ``reads`` changes.
     """
     annotations = {**(more or {}), **{f"checksum/{volume}": read for volume, read in reads.items()}}
-    return {"labels": dict(labels), **({"annotations": annotations} if annotations else {})}
+    found: dict[str, Any] = {"labels": dict(labels)}
+    if annotations:
+        found["annotations"] = annotations
+    return found
 
 
 def scripts_of(models: Sequence[ServedModel], cluster: KubernetesTarget) -> dict[str, str]:
     """Return the scripts that run in the engine's image, by name."""
-    names = ["keep_recipes.py"] if any(served.recipe_key for served in models) else []
-    names += ["multi_node.py"] if cluster.kind == "leaderworkerset" else []
+    names = []
+    if any(served.recipe_key for served in models):
+        names.append("keep_recipes.py")
+    if cluster.kind == "leaderworkerset":
+        names.append("multi_node.py")
     return {name: script(name) for name in names}
 
 
@@ -330,15 +341,14 @@ def pod_spec(
         # not in the chat page's pod: it may run on a node without cards
         same = {"app.kubernetes.io/instance": release, "app.kubernetes.io/component": "engine"}
         term = {"labelSelector": {"matchLabels": same}, "topologyKey": "kubernetes.io/hostname"}
-        preferred = {
+        wish: dict[str, Any] = {
             "preferredDuringSchedulingIgnoredDuringExecution": [
                 {"weight": 100, "podAffinityTerm": term}
             ]
         }
-        one_node = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-        spec["affinity"] = {
-            "podAffinity": one_node if cluster.access_mode == ONE_NODE else preferred
-        }
+        if cluster.access_mode == ONE_NODE:
+            wish = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        spec["affinity"] = {"podAffinity": wish}
     if first:
         spec["initContainers"] = list(first)
     spec["containers"] = list(containers)
@@ -351,8 +361,9 @@ def tolerations(served: ServedModel, cluster: KubernetesTarget) -> list[dict[str
 
     The former is harmless where nodes have no taint.
     """
-    keys = [served.needs.resource] if served.needs.cards else []
-    names = dict.fromkeys([*keys, *cluster.tolerate])
+    names = dict.fromkeys(cluster.tolerate)
+    if served.needs.cards:
+        names = dict.fromkeys((served.needs.resource, *cluster.tolerate))
     return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in names]
 
 

@@ -61,7 +61,7 @@ def serve_config(served: ServedModel, cluster: KubernetesTarget) -> dict[str, An
 
     Raises LaunchError (FAILED) for a key that Ray would silently ignore.
     """
-    document = dict(served.serve) if served.serve else _around(served, cluster)
+    document = dict(served.serve or _around(served, cluster))
     for wrong in check(document):
         raise LaunchError(
             "kubernetes.not_valid",
@@ -78,13 +78,12 @@ def _around(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Any]:
     words, _, _ = config.without_address(
         split_argv(container.argv, table=option_table(served.options))
     )
-    program = [container.entrypoint] if container.entrypoint else []
     cards, ongoing = served.needs.cards or 1, served.requests + config.RESERVE
     document = config.document(
         address="0.0.0.0",
         port=PORT,
         kind="engine",
-        words=[*program, *words],
+        words=[*container.entry, *words],
         # the device plugin chooses the cards, and Ray gives the replica all of them
         sets=[{"modules": list(range(served.needs.cards))}],
         wanted=config.ScalingOptions(
@@ -160,13 +159,9 @@ def _worker(
 ) -> dict[str, Any]:
     first, beside = recipe_containers(served)
     container = engine_container(served, cluster, places)
-    kept = (
-        "image",
-        "env",
-        "resources",
-        "volumeMounts",
-        *(() if served.serve else ("securityContext",)),
-    )
+    kept = ["image", "env", "resources", "volumeMounts"]
+    if not served.serve:
+        kept.append("securityContext")
     container = {
         "name": "ray-worker",
         **{name: container[name] for name in kept},
@@ -207,9 +202,11 @@ def _head(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict
         # the image's Gaudi libraries load without cards, but its runtime class is that of the nodes
         pod = {"runtimeClassName": Knob(("runtimeClassName",), cluster.runtime_class), **pod}
     # replicas run on workers: the head has no card, and the small parts of Serve need no CPU
-    count = {} if served.serve else {"num-cpus": "0"}
+    start = {"dashboard-host": "0.0.0.0"}
+    if not served.serve:
+        start["num-cpus"] = "0"
     return {
-        "rayStartParams": {"dashboard-host": "0.0.0.0", **count},
+        "rayStartParams": start,
         "template": {
             "metadata": pod_metadata(labels(served, release, "ray-head"), _application(served)),
             "spec": pod,

@@ -41,7 +41,9 @@ def resources(cards: str) -> str:
 
 def node_address() -> list[str]:
     own = os.environ.get("VLLM_HOST_IP")
-    return [f"--node-ip-address={own}"] if own else []
+    if not own:
+        return []
+    return [f"--node-ip-address={own}"]
 
 
 def wait_until(asked: Callable[[], bool], what: str) -> None:
