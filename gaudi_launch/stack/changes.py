@@ -211,8 +211,10 @@ class _Rolling:
             started = sum(
                 1 for each in self._case.new if each.name in step.starts and each.model == model
             )
-            spare = started - len(step.ends_first)
-            ending += mine[: max(spare, 0)] if more else mine
+            if more:
+                spare = started - len(step.ends_first)
+                mine = mine[: max(spare, 0)]
+            ending += mine
         self._end(ending)
         return replace(step, ends_after=tuple(ending))
 
