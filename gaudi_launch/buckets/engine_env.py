@@ -120,10 +120,10 @@ def settings(
     """
     values = []
     for name, default in zip(names, defaults, strict=True):
-        text = env.get(f"VLLM_{phase}_{dimension}_BUCKET_{name}")
-        if text is None and dimension == "QUERY":
-            text = env.get(f"VLLM_{phase}_SEQ_BUCKET_{name}")
-        values.append(default if text is None else int(text))
+        older: str | int = default
+        if dimension == "QUERY":
+            older = env.get(f"VLLM_{phase}_SEQ_BUCKET_{name}", default)
+        values.append(int(env.get(f"VLLM_{phase}_{dimension}_BUCKET_{name}", older)))
     return values
 
 

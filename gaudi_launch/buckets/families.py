@@ -72,18 +72,23 @@ def _exponential_unless_linear(env: Env, with_limit: bool) -> str:
 
 
 def _linear_only(env: Env, with_limit: bool) -> str:
-    return "linear-limit" if with_limit else "linear"
+    if with_limit:
+        return "linear-limit"
+    return "linear"
+
+
+_STRATEGIES = {"lin": "linear", "pad": "pad"}
 
 
 def _by_strategy(env: Env, with_limit: bool) -> str:
     if env.get("VLLM_BUCKETING_FROM_FILE"):
         return "file"
     switch = env.get(EXPONENTIAL_SWITCH)
-    if switch is not None:
-        return "exponential" if boolean(switch) else "linear"
-    return {"lin": "linear", "pad": "pad"}.get(
-        env.get("VLLM_BUCKETING_STRATEGY", "exp"), "exponential"
-    )
+    if switch is None:
+        return _STRATEGIES.get(env.get("VLLM_BUCKETING_STRATEGY", "exp"), "exponential")
+    if boolean(switch):
+        return "exponential"
+    return "linear"
 
 
 FAMILIES: Mapping[str, BucketFamily] = {

@@ -42,11 +42,11 @@ class Grid:
             found.sort()
         return found
 
-    def max_query(self) -> int | None:
-        """Return the longest query with a bucket; None without buckets."""
+    def max_query(self, default: int) -> int:
+        """Return the longest query with a bucket; ``default`` without buckets."""
         return max(
             (query for _, queries in self.rows for query, contexts in queries if len(contexts)),
-            default=None,
+            default=default,
         )
 
 

@@ -186,8 +186,9 @@ def spaced(
     # Ties between two free neighbours are broken by the order of a set, in the engine and so here.
     free = set(range(minimum, maximum + 1, step))
     values: set[int] = set()
-    by_ratio = math.floor(number / 2) if long_context else number
-    knee = maximum / number if long_context else maximum
+    by_ratio, knee = number, float(maximum)
+    if long_context:
+        by_ratio, knee = math.floor(number / 2), maximum / number
     for i in range(by_ratio):
         exact = minimum * (knee / minimum) ** ((1.0 / float(by_ratio - 1)) * i)
         if i == number - 1 and last_exact:
@@ -205,7 +206,10 @@ def spaced(
         stride = (maximum - knee) / even
         for i in range(1, even + 1):
             exact = knee + i * stride
-            values.add(maximum if i == number and last_exact else math.ceil(exact / step) * step)
+            value = math.ceil(exact / step) * step
+            if i == number and last_exact:
+                value = maximum
+            values.add(value)
     return sorted(values)
 
 
@@ -227,13 +231,15 @@ def spaced_once(
         raise broken("AssertionError", "num_buckets must be a positive integer")
     if number == 1:
         return [maximum]
-    start = step if minimum in (0, 1) else minimum
-    values = set()
+    start, values = minimum, set()
+    if minimum in (0, 1):
+        start, values = step, {minimum}
     for i in range(number):
         exact = start * (maximum / start) ** ((1.0 / float(number - 1)) * i)
-        values.add(maximum if i == number - 1 and last_exact else math.ceil(exact / step) * step)
-    if minimum in (0, 1):
-        values.add(minimum)
+        value = math.ceil(exact / step) * step
+        if i == number - 1 and last_exact:
+            value = maximum
+        values.add(value)
     ladder = sorted(values)
     ladder[-1] = min(ladder[-1], maximum)
     return sorted(ladder)

@@ -230,7 +230,9 @@ class ByDimension:
         bucket = [batch, query, context]
         if not holds(bucket, *shape):
             return Lookup(bucket, "error")
-        return Lookup(bucket, "warmed" if (batch, query, context) in self._warmed else "recompile")
+        if (batch, query, context) not in self._warmed:
+            return Lookup(bucket, "recompile")
+        return Lookup(bucket, "warmed")
 
 
 @dataclass(frozen=True)
@@ -304,7 +306,9 @@ class ByList:
 
     def decode(self, batch: int, blocks: int) -> Lookup:
         """Return the bucket of `Lookups.decode`."""
-        asked = min(blocks, self._clip) if self._clip > 0 else blocks
+        asked = blocks
+        if self._clip > 0:
+            asked = min(blocks, self._clip)
         return self._answer((batch, 1, blocks), (batch, 1, asked), is_prompt=False)
 
     def _answer(self, shape: Shape, asked: Shape, *, is_prompt: bool) -> Lookup:
@@ -318,9 +322,13 @@ class ByList:
                 self._added[is_prompt].append(found)
         if not holds(found, *shape):
             return Lookup(list(found), "error", added)
-        return Lookup(list(found), "fallback" if added else "warmed", added)
+        if added:
+            return Lookup(list(found), "fallback", added)
+        return Lookup(list(found), "warmed", added)
 
     def _find(self, asked: Shape, is_prompt: bool) -> Bucket | None:
+        fitting = [bucket for bucket in self._added[is_prompt] if holds(bucket, *asked)]
         found = self._tables[is_prompt].find(*asked)
-        invented = [bucket for bucket in self._added[is_prompt] if holds(bucket, *asked)]
-        return min([found, *invented] if found else invented, default=None)
+        if found is not None:
+            fitting.append(found)
+        return min(fitting, default=None)

@@ -24,9 +24,11 @@ from gaudi_launch.buckets.shared_prefixes import (
     PrefixColumns,
     SharedPrefix,
     columns_of,
+    count_of,
     shared_prefixes,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 from gaudi_launch.metrics_page import samples
 
 RequestLengths = tuple[float, int, int]
@@ -84,6 +86,8 @@ _MOST_METRICS_BYTES = 64 << 20
 _MOST_BYTES = 256 * 2**20
 # requests drawn from histograms, which keep no single request
 _DRAWN = 4000
+# a request with more tokens is a mistake of its trace
+_MOST_TOKENS = 10**8
 # vllm/v1/metrics/loggers.py and the fork's vllm/engine/metrics.py
 _HISTOGRAMS = {
     "vllm:request_prompt_tokens_bucket": "prompt",
@@ -184,8 +188,9 @@ def _json_rows(text: str) -> list[Mapping[str, Any]]:
     """
     rows: list[Mapping[str, Any]] = []
     try:
-        document = json.loads(text)
-        lines = document if isinstance(document, list) else [document]
+        lines = json.loads(text)
+        if not isinstance(lines, list):
+            lines = [lines]
     except (ValueError, RecursionError):
         lines = []
         for line in text.splitlines():
@@ -195,8 +200,7 @@ def _json_rows(text: str) -> list[Mapping[str, Any]]:
                 continue
     for line in lines:
         if isinstance(line, dict):
-            usage = line.get("usage")
-            rows.append({**line, **usage} if isinstance(usage, dict) else line)
+            rows.append({**line, **mapping(line.get("usage"))})
     return rows
 
 
@@ -209,10 +213,10 @@ def _requests(rows: Iterable[Mapping[Any, Any]]) -> PastRequests:
         tokens, output = _count(values, INPUT_COLUMNS), _count(values, OUTPUT_COLUMNS)
         if tokens and output:
             time = _seconds(values)
-            timed = timed and time is not None
-            # without times: one after the other, one request per second
-            at = time if time is not None else float(len(found))
-            found.append((at, tokens, output, columns_of(values)))
+            if time is None:
+                # one after the other, one request per second
+                time, timed = float(len(found)), False
+            found.append((time, tokens, output, columns_of(values)))
     found.sort(key=lambda request: request[0])
     requests = [(time - found[0][0], tokens, output) for time, tokens, output, _ in found]
     shared = shared_prefixes([each[3] for each in found], [each[1] for each in found])
@@ -220,14 +224,8 @@ def _requests(rows: Iterable[Mapping[Any, Any]]) -> PastRequests:
 
 
 def _count(values: Mapping[str, Any], names: tuple[str, ...]) -> int:
-    for name in names:
-        if values.get(name) is not None:
-            try:
-                count = int(float(values[name]))
-            except (TypeError, ValueError, OverflowError):
-                return 0
-            return count if 0 < count < 10**8 else 0
-    return 0
+    known = (values[name] for name in names if values.get(name) is not None)
+    return count_of(next(known, 0), _MOST_TOKENS)
 
 
 def _seconds(values: Mapping[str, Any]) -> float | None:
@@ -243,9 +241,9 @@ def _seconds(values: Mapping[str, Any]) -> float | None:
             continue
         try:
             number = float(value)
-            return _plausible(
-                number / 1000 if name == "timestamp" and (mooncake or number > 1e11) else number
-            )
+            if name == "timestamp" and (mooncake or number > 1e11):
+                number /= 1000
+            return _plausible(number)
         except (TypeError, ValueError):
             pass
         try:
@@ -305,10 +303,13 @@ def _spans(cumulative: Mapping[float, float]) -> list[tuple[int, int, float]]:
     spans = []
     low, before = 1, 0.0
     for top in sorted(cumulative):
-        high = int(low * 1.25) if top == float("inf") else int(top)
+        # infinity, the last one, is the open bar
+        high = int(low * 1.25)
+        if top != math.inf:
+            high = int(top)
         weight = cumulative[top] - before
         if weight > 0 and high >= 1:
             spans.append((min(low, high), high, weight))
         before = max(before, cumulative[top])
-        low = high + 1 if top != float("inf") else low
+        low = high + 1
     return spans

@@ -41,10 +41,10 @@ def heat(
     Cells are even over the logarithms.
     """
     assert callable(time)
-    most_batch = max([batch for batch, _ in pairs] + [int(part.batch.max()) if len(part) else 1])
-    most_size = max([size for _, size in pairs] + [int(part.size.max()) if len(part) else 1])
-    least_size = min([size for _, size in pairs] + [int(part.size.min()) if len(part) else 1])
-    batches, sizes = _ends(1, most_batch, rows), _ends(least_size, most_size, columns)
+    every_batch = [batch for batch, _ in pairs] + (part.batch.tolist() or [1])
+    every_size = [size for _, size in pairs] + (part.size.tolist() or [1])
+    batches = _ends(1, max(every_batch), rows)
+    sizes = _ends(min(every_size), max(every_size), columns)
     share = [[0.0] * len(sizes) for _ in batches]
     held = [[0] * len(sizes) for _ in batches]
     weights = part.weight * time(part.batch, part.size) if len(part) else part.weight

@@ -172,9 +172,11 @@ def counts(limits: EngineLimits) -> tuple[int, ...]:
 
 def used_row(delivered: Delivered, *, own_file: bool) -> Judged:
     """Return the list that is warmed up: the planned one or a strategy's."""
-    rows = delivered.comparison if own_file else delivered.comparison[1:]
+    rows = delivered.comparison
     if own_file and delivered.file is None:
         return rows[0]
+    if not own_file:
+        rows = rows[1:]
     return min(rows, key=lambda row: row.weight(delivered.price))
 
 

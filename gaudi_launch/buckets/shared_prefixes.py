@@ -42,7 +42,7 @@ def columns_of(values: Mapping[str, Any]) -> PrefixColumns:
     cached = values.get(CACHED_COLUMN)
     if cached is None and isinstance(details, Mapping):
         cached = details.get(CACHED_COLUMN)
-    return PrefixColumns(_numbers(values.get(HASH_COLUMN)), _count(cached))
+    return PrefixColumns(_numbers(values.get(HASH_COLUMN)), count_of(cached))
 
 
 def _numbers(value: object) -> tuple[int, ...]:
@@ -53,14 +53,17 @@ def _numbers(value: object) -> tuple[int, ...]:
     return ()
 
 
-def _count(value: object) -> int:
+def count_of(value: object, most: int = _MOST_TOKENS) -> int:
+    """Return a count below ``most``; 0 for anything else."""
     if not isinstance(value, (int, float, str)):
         return 0
     try:
         count = int(float(value))
     except (ValueError, OverflowError):
         return 0
-    return count if 0 < count < _MOST_TOKENS else 0
+    if not 0 < count < most:
+        return 0
+    return count
 
 
 def shared_prefixes(

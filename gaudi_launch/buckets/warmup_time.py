@@ -75,16 +75,22 @@ def per_graph(
         if m.engine == engine and is_fp8(m.dtype) == fp8 and m.cached == cached and m.graphs > 0
     ]
     same = [m for m in alike if m.model == model and m.cards == cards]
-    if same or alike:
-        times = [m.seconds / m.graphs for m in (same or alike)]
-        # one measurement is not a range: it varies for the same setting, and more for another model
-        slack = 1.15 if same else 1.6
-        id = "warmup.basis_measured" if same else "warmup.basis_similar"
-        return Span(min(times) / slack, max(times) * slack, message(id, count=len(times)))
-    factor = FP8_FACTOR if fp8 else 1.0
+    # one measurement is not a range: it varies for the same setting, and more for another model
+    if same:
+        return _span(same, 1.15, "warmup.basis_measured")
+    if alike:
+        return _span(alike, 1.6, "warmup.basis_similar")
+    factor, kind = 1.0, "bf16"
+    if fp8:
+        factor, kind = FP8_FACTOR, "fp8"
     if cached:
-        factor *= CACHED_SHARE["fp8" if fp8 else "bf16"]
+        factor *= CACHED_SHARE[kind]
     return Span(SECONDS_LOW * factor, SECONDS_HIGH * factor, message("warmup.basis_published"))
+
+
+def _span(measured: Sequence[Measured], slack: float, basis: str) -> Span:
+    times = [each.seconds / each.graphs for each in measured]
+    return Span(min(times) / slack, max(times) * slack, message(basis, count=len(times)))
 
 
 def times(span: Span, graphs: int) -> Span:

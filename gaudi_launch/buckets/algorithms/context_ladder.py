@@ -64,8 +64,9 @@ class PluginFlags:
         self.merged_prefill = flag(env, "VLLM_MERGED_PREFILL", False)
         self.bucketing = flag(env, "VLLM_ENABLE_BUCKETING", True)
         self.slices: SlicedAttention | None = engine_env.sliced_attention(env)
-        context_max = env.get("VLLM_PROMPT_CTX_BUCKET_MAX")
-        self.context_max = None if context_max is None else int(context_max)
+        self.context_max: int | None = None
+        if "VLLM_PROMPT_CTX_BUCKET_MAX" in env:
+            self.context_max = int(env["VLLM_PROMPT_CTX_BUCKET_MAX"])
 
 
 def exponential_model(env: Env, args: Arguments) -> EngineModel:
@@ -80,12 +81,17 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
         args.max_num_batched_tokens,
         args.block_size,
     )
-    query_min = 1 if int(env.get("VLLM_PROMPT_QUERY_BUCKET_MIN", 0)) == 1 else block
+    query_min = block
+    if int(env.get("VLLM_PROMPT_QUERY_BUCKET_MIN", 0)) == 1:
+        query_min = 1
     prompt_bs = (1, 2, prefills, log2_ceiling(prefills) + 1)
     query = (query_min, block, budget, log2_ceiling(budget))
-    reserved = budget if args.max_model_len >= LONG_CONTEXT else query_min
+    reserved = query_min
+    if args.max_model_len >= LONG_CONTEXT:
+        reserved = budget
     most_context = max(1, (args.max_model_len - reserved) // block)
-    context = (0, 1, most_context, 2 if most_context == 1 else log2_ceiling(most_context) + 1)
+    # no context and the longest one at least
+    context = (0, 1, most_context, max(2, log2_ceiling(most_context) + 1))
     if flags.merged_prefill:
         prompt_bs = (1, 1, 1, 1)
         query = (query_min, block * 4, budget, query[3])
@@ -323,12 +329,11 @@ def assemble(
             return _with_speculation(flags, args, grid)
         return grid
 
-    longest = prompt.max_query()
     return EngineModel(
         prompt=prompt,
         make_decode=decode,
         resolved=resolved,
-        max_prompt_shape=(0, args.max_model_len if longest is None else longest),
+        max_prompt_shape=(0, prompt.max_query(args.max_model_len)),
         make_lookups=lambda prompts, decodes, remember: _lookups(
             flags, args, prompts, decodes, remember
         ),
@@ -348,13 +353,12 @@ def _zero(phase: str) -> Exception:
 def _sliced(
     slices: SlicedAttention, queries: Iterable[tuple[int, Sequence[int]]]
 ) -> list[tuple[int, Sequence[int]]]:
-    return [
-        (
-            query,
-            contexts if slices.allows(query) else [context for context in contexts if context != 0],
-        )
-        for query, contexts in queries
-    ]
+    kept = []
+    for query, contexts in queries:
+        if not slices.allows(query):
+            contexts = [context for context in contexts if context != 0]
+        kept.append((query, contexts))
+    return kept
 
 
 def _with_speculation(flags: PluginFlags, args: Arguments, seeds: Grid) -> Grid:
@@ -366,14 +370,15 @@ def _with_speculation(flags: PluginFlags, args: Arguments, seeds: Grid) -> Grid:
     found: set[tuple[int, int, int]] = set()
     for batch, queries in seeds.rows:
         wide = batch * tokens
-        cap = None if flags.contiguous else most_blocks(args, wide)
+        cap = math.inf
+        if not flags.contiguous:
+            cap = most_blocks(args, wide)
         for query, contexts in queries:
             for blocks in contexts:
                 found.add((batch, query, blocks))
-                sizes = [blocks * tokens] + ([blocks] if wide <= blocks else [])
-                found.update(
-                    (wide, query, size if cap is None else min(size, cap)) for size in sizes
-                )
+                found.add((wide, query, int(min(blocks * tokens, cap))))
+                if wide <= blocks:
+                    found.add((wide, query, int(min(blocks, cap))))
     return Grid(rows_of(found))
 
 

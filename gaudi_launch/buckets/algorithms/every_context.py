@@ -202,12 +202,11 @@ class _Config:
                 slice_query=slice_query,
             )
 
-        longest = prompt.max_query()
         return EngineModel(
             prompt=prompt,
             make_decode=decode,
             resolved={"use_contiguous_pa": self.contiguous, "merged_prefill": self.merged_prefill},
-            max_prompt_shape=(0, args.max_model_len if longest is None else longest),
+            max_prompt_shape=(0, prompt.max_query(args.max_model_len)),
             make_lookups=lambda prompts, decodes, remember: ByList(
                 prompts, decodes, rule(), remember=remember
             ),

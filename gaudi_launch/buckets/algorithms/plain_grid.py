@@ -123,7 +123,9 @@ def prompt_rows(
     """
     kept: list[Row] = []
     for batch in batches:
-        most = min(budget // batch, longest) if batch > 0 else longest
+        most = longest
+        if batch > 0:
+            most = min(budget // batch, longest)
         fitting = queries[: bisect_right(queries, most)]
         if fitting:
             kept.append((batch, [(query, (0,)) for query in fitting]))

@@ -105,14 +105,16 @@ class _Ladders:
 
 
 def _ladders(limits: TgiLimits, env: Mapping[str, str], kv_blocks: int | None) -> _Ladders:
-    most = most_blocks(limits)
-    cache = most if kv_blocks is None else min(most, kv_blocks)
+    most = cache = most_blocks(limits)
+    if kv_blocks is not None:
+        cache = min(most, kv_blocks)
     exact = env.get("VLLM_CONTIGUOUS_PA", "true").lower() == "true"
 
     def ladder(name: str, low: int, high: int, counted: int) -> list[int]:
         text = env.get(f"VLLM_{name}_BUCKET_LIMIT")
-        number = log2_ceiling(counted) + 1 if text is None else int(text)
-        return _spaced(low, high, number, last_exact=exact)
+        if text is None:
+            return _spaced(low, high, log2_ceiling(counted) + 1, last_exact=exact)
+        return _spaced(low, high, int(text), last_exact=exact)
 
     batch, tokens = limits.batch_size, limits.input_tokens
     return _Ladders(
@@ -191,6 +193,10 @@ def _spaced(low: int, high: int, number: int, *, last_exact: bool) -> list[int]:
     return sorted(values)
 
 
+# tokens to which 3.2.3 pads a prompt, by whether the model reads images
+_PADS = {True: 128, False: 256}
+
+
 def _powers(limits: TgiLimits, env: Mapping[str, str], *, vision: bool, mllama: bool) -> TgiShapes:
     """Return the shapes of 3.2.3.
 
@@ -198,11 +204,13 @@ def _powers(limits: TgiLimits, env: Mapping[str, str], *, vision: bool, mllama: 
     PAD_SEQUENCE_TO_MULTIPLE_OF.
     """
     base = int(env.get("BATCH_SIZE_EXPONENT_BASE", 2))
-    pad = int(env.get("PAD_SEQUENCE_TO_MULTIPLE_OF", 128 if vision else 256))
+    pad = int(env.get("PAD_SEQUENCE_TO_MULTIPLE_OF", _PADS[vision]))
     largest = min(math.ceil(limits.prefill_tokens / limits.input_tokens), limits.batch_size)
     if vision:
         prefill_bs = _doubling(largest)
-        image = pad if mllama else int(env.get("BASE_IMAGE_TOKENS", 2048))
+        image = int(env.get("BASE_IMAGE_TOKENS", 2048))
+        if mllama:
+            image = pad
         lengths, length, step = [], image, pad
         while length < limits.input_tokens:
             lengths.append(length)

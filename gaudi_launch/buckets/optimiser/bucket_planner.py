@@ -73,7 +73,11 @@ class Aim:
 
         It applies where the goal limits neither graphs nor overhead.
         """
-        return ask.price or (PRICE_TRACE if self.traced else PRICE_RANGES)
+        if ask.price:
+            return ask.price
+        if self.traced:
+            return PRICE_TRACE
+        return PRICE_RANGES
 
 
 @dataclass(frozen=True, eq=False)

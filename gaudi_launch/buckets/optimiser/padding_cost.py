@@ -49,8 +49,7 @@ def look_up(buckets: Sequence[Bucket], axis: int, shapes: Weighted) -> NDArray[n
     table = np.asarray(sorted(buckets), dtype=np.int64).reshape(-1, 3)
     open_ = np.ones(len(shapes), dtype=bool)
     rows, starts = np.unique(table[:, 0], return_index=True)
-    for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
-        end = starts[number + 1] if number + 1 < len(starts) else len(table)
+    for row, start, end in zip(rows, starts, [*starts[1:], len(table)], strict=False):
         sizes = table[start:end, axis]
         fits = np.flatnonzero(open_ & (shapes.batch <= row) & (shapes.size <= sizes[-1]))
         found[fits] = start + np.searchsorted(sizes, shapes.size[fits])
@@ -79,10 +78,17 @@ def score(buckets: Buckets, shapes: Shapes, cost: StepTime) -> Score:
     )
     return Score(
         (prompt_padded + decode_padded) / exact - 1,
-        prompt_padded / prompt_exact - 1 if prompt_exact else 0.0,
-        decode_padded / decode_exact - 1 if decode_exact else 0.0,
+        _overhead(prompt_padded, prompt_exact),
+        _overhead(decode_padded, decode_exact),
         (prompt_out + decode_out) / max(steps, 1e-12),
     )
+
+
+def _overhead(padded: float, exact: float) -> float:
+    """Return the share of time that padding adds; 0 of a phase without steps."""
+    if not exact:
+        return 0.0
+    return padded / exact - 1
 
 
 def _prompts(

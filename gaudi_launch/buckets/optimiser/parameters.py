@@ -116,10 +116,10 @@ def _front(choices: list[ParameterChoice]) -> list[ParameterChoice]:
 
 def _steps(unit: int, top: int) -> list[int]:
     """Return ``unit`` times 1, 2, 3, 4, 6, 8, 12 ..., up to ``top``."""
-    values = []
-    factor = 1
-    while unit * factor <= max(top, unit):
-        values += [unit * factor, unit * factor * 3 // 2] if factor > 1 else [unit]
+    values = [unit]
+    factor = 2
+    while unit * factor <= top:
+        values += [unit * factor, unit * factor * 3 // 2]
         factor *= 2
     return [value for value in values if value <= max(top, unit)]
 
@@ -155,7 +155,7 @@ def _prompts(
             return 1
         return min((longest - length) // block + 2, (budget // row - length) // block + 1)
 
-    for batch_step in [1] if rows == 1 else _steps(1, rows):
+    for batch_step in _steps(1, rows):
         batch_ladder = ladders.linear(1, batch_step, -(-rows // batch_step) * batch_step)
         batches: Range = (1, batch_step, batch_ladder[-1], *((0.0,) if limited else ()))
         for minimum, step in product((block, 4 * block, 16 * block), _steps(block, top)):
