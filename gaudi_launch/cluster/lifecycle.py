@@ -36,6 +36,10 @@ from gaudi_launch.messages import Message, message
 _log = logging.getLogger(__name__)
 
 
+# of a process that ended at once, by its name; an engine's by default
+_ENDED = {"ray": ExitCode.MACHINE}
+
+
 @dataclass(frozen=True)
 class HostState:
     """One host of a running cluster: its processes' IDs (None: not running).
@@ -262,7 +266,7 @@ def _begin(
             text = log_of(cluster.name, step.member, step.name)
             raise LaunchError(
                 "cluster.ended_at_once",
-                ExitCode.MACHINE if step.name == "ray" else ExitCode.ENGINE,
+                _ENDED.get(step.name, ExitCode.ENGINE),
                 detail="\n".join(text.splitlines()[-30:]),
                 host=step.member.name,
                 what=step.name,
@@ -382,30 +386,30 @@ def status(running: RunningCluster, key: str | None, waits: Waits | None = None)
     heads = {part.head.member.name for part in running.parts}
 
     def one(member: Member) -> HostState:
-        names = [*(["service"] if member.name in heads else []), *(["ray"] if running.ray else [])]
+        names = []
+        if member.name in heads:
+            names.append("service")
+        if running.ray:
+            names.append("ray")
         request = {"do": "status", "folder": kept_in(running.name, member), "names": names}
         return HostState(member.name, dict(ssh.ask(member, request, waits.ask)["alive"]))
 
     members = running.members
     hosts = tuple(
-        HostState(member.name, {}, answer.why) if isinstance(answer, RemoteError) else answer
-        for member, answer in zip(members, ssh.each(members, one), strict=True)
+        ssh.each_or(members, one, lambda member, error: HostState(member.name, {}, error.why))
     )
     by_name = {host.name: host for host in hosts}
     ray: list[tuple[dict[str, Any], ...] | None] = []
     answers: list[tuple[bool, str]] = []
     for part in running.parts:
         head = by_name[part.head.member.name]
-        ray.append(_view(running, part) if running.ray and head.alive.get("ray") else None)
+        view = None
+        if running.ray and head.alive.get("ray"):
+            view = _view(running, part)
+        ray.append(view)
         if not head.alive.get("service"):
-            answers.append(
-                (
-                    False,
-                    head.trouble.render()
-                    if head.trouble
-                    else message("cluster.no_service").render(),
-                )
-            )
+            why = head.trouble or message("cluster.no_service")
+            answers.append((False, why.render()))
             continue
         try:
             found = readiness(part, key, waits)

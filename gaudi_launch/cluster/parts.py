@@ -114,22 +114,29 @@ def reach(member: Member, host: Host | None, interface: str | None = None) -> tu
             raise unreached
         return member.address, name
     chosen = next((i for i in known if i.name == wanted), None)
-    if wanted is not None and chosen is None and host is not None and host.interfaces:
+    if chosen is None and wanted is not None and _lists_interfaces(host):
         raise LaunchError(
             "cluster.no_interface", ExitCode.USAGE, host=member.name, found=wanted, known=shown
         )
     chosen = chosen or _likely(known, member)
     if chosen is None:
         raise unreached
+    address = _addresses(chosen)[0]
     if member.target in chosen.addresses:
-        return member.target, wanted or chosen.name
-    return _addresses(chosen)[0], wanted or chosen.name
+        address = member.target
+    return address, wanted or chosen.name
+
+
+def _lists_interfaces(host: Host | None) -> bool:
+    return host is not None and bool(host.interfaces)
 
 
 def _usable(host: Host | None) -> list[Interface]:
     """Return the interfaces of a host by which others can reach it."""
-    known = host.interfaces if host is not None else ()
-    return [i for i in known if i.up and _addresses(i) and not i.name.startswith(_INSIDE)]
+    if host is None:
+        return []
+    usable = [i for i in host.interfaces if i.up and _addresses(i)]
+    return [i for i in usable if not i.name.startswith(_INSIDE)]
 
 
 def _likely(known: Sequence[Interface], member: Member) -> Interface | None:
@@ -140,7 +147,9 @@ def _likely(known: Sequence[Interface], member: Member) -> Interface | None:
     for interface in known:
         if interface.default_route:
             return interface
-    return known[0] if len(known) == 1 else None
+    if len(known) != 1:
+        return None
+    return known[0]
 
 
 def with_own_address(member: Member, host: Host, number: int) -> Host:
@@ -348,7 +357,9 @@ def assemble(
         )
         group = tuple(replace(node, env={**command.env, **node.env}) for node in group)
         command = replace(command, env={**command.env, **group[0].env})
-        reached = head.address if address in ("0.0.0.0", "::") else address
+        reached = address
+        if address in ("0.0.0.0", "::"):
+            reached = head.address
         parts.append(ClusterEngine(group, command, f"http://{join(reached, port)}"))
         settings = settings or merged(plan, changed)
     return Cluster(
@@ -360,18 +371,20 @@ def assemble(
         model=str(plan.model["path"]),
         recipes=_recipes(plan),
         ray_port=addresses.ray_port,
-        warnings=(
-            *layout.warnings,
-            *_made_up(seen),
-            *((message("cluster.open_ray"),) if layout.ray else ()),
-            *(
-                message("cluster.relative", name=s.name, path=s.value)
-                for s in settings
-                if _relative(s)
-            ),
-            *((message("cluster.no_quant"),) if _unquantised(settings) else ()),
-        ),
+        warnings=(*layout.warnings, *_made_up(seen), *_warnings(layout, settings)),
     )
+
+
+def _warnings(layout: Layout, settings: Sequence[Setting]) -> list[Message]:
+    """Return the warnings of Ray's open port, and of files that hosts may lack."""
+    found = []
+    if layout.ray:
+        found.append(message("cluster.open_ray"))
+    for each in filter(_relative, settings):
+        found.append(message("cluster.relative", name=each.name, path=each.value))
+    if _unquantised(settings):
+        found.append(message("cluster.no_quant"))
+    return found
 
 
 def _made_up(seen: Sequence[Seen]) -> tuple[Message, ...]:
@@ -395,10 +408,10 @@ def _checkout(seen: Sequence[Seen]) -> str | None:
     It must contain the quantisation's files.
     """
     found = {one.installed.facts.get("source", "") for one in seen if one.installed is not None}
-    path = next(iter(found)) if len(found) == 1 else ""
-    if path.startswith("/") and "site-packages" not in path:
-        return path
-    return None
+    path = next(iter(found), "")
+    if len(found) > 1 or not path.startswith("/") or "site-packages" in path:
+        return None
+    return path
 
 
 def _relative(setting: Setting) -> bool:
@@ -448,4 +461,6 @@ def _spoken(
 def _recipes(plan: Plan) -> str | None:
     value = plan.command.env.get("PT_HPU_RECIPE_CACHE_CONFIG", "")
     folder = value.partition(",")[0]
-    return folder if folder.startswith("/") else None
+    if not folder.startswith("/"):
+        return None
+    return folder

@@ -60,11 +60,9 @@ def ask(member: Member, request: Mapping[str, Any], seconds: float) -> dict[str,
         f"{Path(agent.__file__).read_text(encoding='utf-8')}\nmain({json.dumps(dict(request))!r})\n"
     )
     output, error, code = _run(member, ssh_words(member, [member.python, "-"]), program, seconds)
-    line = next(
-        (text for text in reversed(output.splitlines()) if text.startswith(agent.MARK)), None
-    )
+    marked = (text for text in reversed(output.splitlines()) if text.startswith(agent.MARK))
     try:
-        answer = json.loads(line.removeprefix(agent.MARK)) if line is not None else None
+        answer = json.loads(next(marked, "").removeprefix(agent.MARK))
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
@@ -89,16 +87,18 @@ def words(member: Member, argv: Sequence[str], seconds: float) -> str:
 
 
 def _run(member: Member, argv: Sequence[str], text: str, seconds: float) -> tuple[str, str, int]:
+    env: Mapping[str, str] | None = ssh_environment(os.environ)
+    goodbye = 0.0
+    if member.local:
+        # an agent that runs here, not behind ssh, ends what it began when its output is closed
+        env, goodbye = None, _GOODBYE_SECONDS
     try:
         done = interrupt.run(
             argv,
-            env=None if member.local else ssh_environment(os.environ),
+            env=env,
             streams=interrupt.Streams(text_in=text),
             seconds=seconds,
-            # an agent that runs here, not behind ssh, ends what it began when its output is closed
-            ending=interrupt.Ending(
-                with_main=True, goodbye_seconds=_GOODBYE_SECONDS if member.local else 0.0
-            ),
+            ending=interrupt.Ending(with_main=True, goodbye_seconds=goodbye),
         )
     except subprocess.TimeoutExpired:
         raise RemoteError(
@@ -116,9 +116,9 @@ def _trouble(member: Member, code: int, output: str) -> Message:
     if code == _NO_CONNECTION and not member.local:
         return no_connection(member, output)
     last = (output.strip().splitlines() or ["-"])[-1][:300]
-    return message(
-        "cluster.host_failed", host=member.name, why=last if last != "-" else f"exit status {code}"
-    )
+    if last == "-":
+        last = f"exit status {code}"
+    return message("cluster.host_failed", host=member.name, why=last)
 
 
 def each(members: Sequence[Member], do: Callable[[Member], _T]) -> list[_T | RemoteError]:
@@ -143,11 +143,29 @@ def each(members: Sequence[Member], do: Callable[[Member], _T]) -> list[_T | Rem
         return [future.result() for future in asked]
 
 
+def each_or(
+    members: Sequence[Member],
+    do: Callable[[Member], _T],
+    instead: Callable[[Member, RemoteError], _T],
+) -> list[_T]:
+    """Return the results as `each`, with those of ``instead`` for hosts that failed."""
+
+    def one(member: Member) -> _T:
+        try:
+            return do(member)
+        except RemoteError as error:
+            return instead(member, error)
+
+    # no RemoteError is left
+    return [answer for answer in each(members, one) if not isinstance(answer, RemoteError)]
+
+
 def snapshot(member: Member, seconds: float) -> dict[str, Any]:
     """Return the snapshot document of a host. Raises RemoteError."""
-    # this program itself, which need not be on the PATH of this machine
-    here = member.local and member.launcher == LAUNCHER
-    launcher = (sys.executable, "-m", "gaudi_launch") if here else member.launcher
+    launcher = member.launcher
+    if member.local and launcher == LAUNCHER:
+        # this program itself, which need not be on the PATH of this machine
+        launcher = (sys.executable, "-m", "gaudi_launch")
     output = words(member, [*launcher, "snapshot", "-"], seconds)
     try:
         document = json.loads(output)
@@ -277,9 +295,6 @@ def gather(
             seen = replace(seen, trouble=message("cluster.not_asked", host=member.name))
         return seen, source
 
-    return [
-        (Seen(member, trouble=answer.why), member.snapshot)
-        if isinstance(answer, RemoteError)
-        else answer
-        for member, answer in zip(members, each(members, one), strict=True)
-    ]
+    return each_or(
+        members, one, lambda member, error: (Seen(member, trouble=error.why), member.snapshot)
+    )

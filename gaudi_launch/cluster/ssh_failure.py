@@ -43,9 +43,8 @@ def no_connection(member: Member, errors: str) -> Message:
 def _reason(lines: Sequence[str]) -> str:
     """Return the line that names the cause; "-" where ssh printed nothing."""
     causes = [line for line in lines if not line.startswith(_CONSEQUENCES)]
-    if causes:
-        return _short(causes[-1])
-    return _short(lines[-1]) if lines else "-"
+    *_, last = ("-", *lines, *causes)
+    return _short(last)
 
 
 def _short(line: str) -> str:

@@ -73,12 +73,13 @@ def ssh_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def ray_steps(cluster: Cluster, engine: ClusterEngine, heads: bool) -> list[HostStep]:
     """Return ``ray start`` of the head, or of the workers."""
+    nodes, id = engine.nodes[1:], "cluster.step_worker"
+    where = [f"--address={cluster.ray_address(engine)}"]
+    if heads:
+        nodes, id = engine.nodes[:1], "cluster.step_head"
+        where = ["--head", f"--port={cluster.ray_port}", "--include-dashboard=false"]
     steps = []
-    for node in engine.nodes[:1] if heads else engine.nodes[1:]:
-        if heads:
-            where = ["--head", f"--port={cluster.ray_port}", "--include-dashboard=false"]
-        else:
-            where = [f"--address={cluster.ray_address(engine)}"]
+    for node in nodes:
         resources = json.dumps({"HPU": len(node.modules)}, separators=(",", ":"))
         argv = (
             *(node.member.python, "-m", "ray.scripts.scripts", "start", *where),
@@ -87,7 +88,6 @@ def ray_steps(cluster: Cluster, engine: ClusterEngine, heads: bool) -> list[Host
         )
         # RAY_ADDRESS is for users of a running Ray, not for those who start it
         env = {name: value for name, value in node.env.items() if name != "RAY_ADDRESS"}
-        id = "cluster.step_head" if heads else "cluster.step_worker"
         steps.append(
             HostStep(
                 node.member,
@@ -165,17 +165,18 @@ def copies(cluster: Cluster, seen: Sequence[Seen]) -> tuple[list[Copy], list[Mes
         wanted = held[first.member.name]
         for node in nodes:
             have = held[node.member.name]
-            if (have != wanted) if must_match else not have.files:
+            if not have.files or (must_match and have != wanted):
                 found.append(_copy(first, node, folder, by_name))
     return found, missing
 
 
 def _copy(source: Node, target: Node, folder: str, seen: Mapping[str, Seen]) -> Copy:
     ends = (seen[source.member.name], seen[target.member.name])
-    user = target.member.ssh.rpartition("@")[0]
-    there = f"{user}@{target.address}" if user else target.address
-    shown = f"[{target.address}]" if ":" in target.address else target.address
-    remote = f"{user}@{shown}" if user else shown
+    # as the inventory writes it: USER@, or nothing
+    user = target.member.ssh.removesuffix(target.member.target)
+    there = remote = f"{user}{target.address}"
+    if ":" in target.address:
+        remote = f"{user}[{target.address}]"
     plain = folder.rstrip("/")
     words: tuple[str, ...]
     if all("rsync" in one.tools for one in ends):
@@ -211,7 +212,9 @@ def render(step: HostStep, cluster_name: str) -> str:
     Secrets are named, never shown.
     """
     assignments = [f"{name}={value}" for name, value in sorted(step.env.items())]
-    words = shlex.join([*(["env", *assignments] if assignments else []), *step.argv])
+    words = shlex.join(step.argv)
+    if assignments:
+        words = shlex.join(["env", *assignments, *step.argv])
     if step.background:
         folder = f"{STATE}/{cluster_name}/{step.member.name}"
         written = "".join(_write_words(path, text) for path, text in step.files.items())
