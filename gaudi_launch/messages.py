@@ -84,3 +84,10 @@ def catalogue(language_: str) -> Mapping[str, str]:
     for path in sorted((Path(__file__).parent / "locale" / language_).glob("*.json")):
         templates.update(json.loads(path.read_text(encoding="utf-8")))
     return templates
+
+
+def rendered(found: Message | None) -> str | None:
+    """Return the text of a message; None without one."""
+    if found is None:
+        return None
+    return found.render()

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import typer
 import typer.core
 
+from gaudi_launch.cli.positional import options_end
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -116,7 +118,7 @@ def _refuse_missing_values(ctx: Any, params: list[Any], args: list[str]) -> None
         if param.param_type_name == "option" and not param.is_flag and not param.count
         for spelling in param.opts
     }
-    end = args.index("--") if "--" in args else len(args)
+    end = options_end(args)
     at = 0
     while at < end:
         if args[at] not in with_value:

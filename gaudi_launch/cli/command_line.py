@@ -30,13 +30,17 @@ def serve_command(options: LaunchOptions) -> tuple[str, ...]:
         left_out.add("machine")
     words = ["gaudi-launch", "serve"]
     if options.model:
-        words += [options.model] if not options.model.startswith("-") else ["-w", options.model]
+        if options.model.startswith("-"):
+            words.append("-w")
+        words.append(options.model)
     for field in fields(options):
         option = option_of(field)
         value = getattr(options, field.name)
         if option is None or not option.names or not value or field.name in left_out:
             continue
-        words += [option.names[0]] if option.switch else [option.names[0], str(value)]
+        words.append(option.names[0])
+        if not option.switch:
+            words.append(str(value))
     if options.extra:
         words += ["--", *redact_arguments(options.extra)]
     return tuple(words)

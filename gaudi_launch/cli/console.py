@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 LABEL_WIDTH = 10
 
 
+def known(value: object, form: str = "{}", unknown: str = "-") -> str:
+    """Return a value in a form of `str.format`; ``unknown`` instead of None."""
+    if value is None:
+        return unknown
+    return form.format(value)
+
+
 def emit_json(document: dict[str, Any]) -> None:
     """Print one JSON object on stdout; the caller puts ``"schema": 1`` in it."""
     print(json.dumps(document, ensure_ascii=not is_utf(sys.stdout), indent=2))

@@ -218,13 +218,14 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
     from gaudi_launch.app.steps import shown_by
+    from gaudi_launch.cli.positional import options_end
     from gaudi_launch.cli.status_line import status_line
     from gaudi_launch.cli.streams import shows
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.interrupt import redelivered
     from gaudi_launch.messages import LANGUAGES, set_language
 
-    as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    as_json = "--json" in arguments[: options_end(arguments)]
     set_language(lang)
     if not all(shows(stream, "中") for stream in (sys.stdout, sys.stderr)):
         # Chinese as escapes is not readable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from gaudi_launch.cli.positional import options_end
 from gaudi_launch.errors import LaunchError
 
 
@@ -23,7 +24,7 @@ def next_commands(error: LaunchError, arguments: Sequence[str]) -> list[str]:
     setup = ["gaudi-launch", "setup", str(error.text.values["engine"])]
     found = [shlex.join(setup)]
     if arguments[:1] == ["serve"]:
-        end = arguments.index("--") if "--" in arguments else len(arguments)
+        end = options_end(arguments)
         # --python names an interpreter of this machine, which a container does not have
         kept = _without_python(arguments[:end])
         found.append(shlex.join(["gaudi-launch", *kept, "--in", "docker", *arguments[end:]]))

@@ -22,7 +22,8 @@ from typer.models import ParamMeta
 from gaudi_launch.app.fields import Option, option_of
 from gaudi_launch.cli.command_app import HelpCommand
 from gaudi_launch.cli.foreign_options import refuse_two_letters
-from gaudi_launch.cli.positional import only_model
+from gaudi_launch.cli.positional import only_model, options_end
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -67,14 +68,14 @@ class RecordCommand(HelpCommand):
         rest = self._field(lambda option: not option.names)
         if rest is None or ctx.resilient_parsing:
             return list(super().parse_args(ctx, args))
-        end = args.index("--") if "--" in args else len(args)
+        end = options_end(args)
         refuse_two_letters(args[:end], self._options())
         left = list(super().parse_args(ctx, args[:end]))
         strays = tuple(ctx.params.get(rest) or ())
         ctx.params[rest] = args[end + 1 :]
         bare = self._field(lambda option: option.bare)
         if strays:
-            given = None if bare is None else ctx.params.get(bare)
+            given = mapped(ctx.params.get, bare)
             named = only_model(strays, given=given, typed=args[:end], options=self._options())
             if bare is not None:
                 ctx.params[bare] = named

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Concatenate, ParamSpec, TypeVar
 
 from gaudi_launch.errors import ExitCode, LaunchError
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _MOST = 10**9
 # larger values are typos, and would make planning and warm-up run forever
 MOST_SEQS = 4096
@@ -192,3 +195,19 @@ def replicas(text: str) -> tuple[int, int]:
 def port(flag: str, text: str) -> int:
     """Return a TCP port. Raises LaunchError (USAGE)."""
     return number(flag, text, 1, 65535)
+
+
+def if_given(
+    parse: Callable[Concatenate[str, str, _P], _T],
+    flag: str,
+    text: str | None,
+    *bounds: _P.args,
+    **named: _P.kwargs,
+) -> _T | None:
+    """Return the value of an option; None where it is missing or empty.
+
+    Raises LaunchError (USAGE).
+    """
+    if not text:
+        return None
+    return parse(flag, text, *bounds, **named)

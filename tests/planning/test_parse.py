@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.planning.parse import pair, ranges, read_time, reduce, seconds, tokens
+from gaudi_launch.planning.parse import (
+    if_given,
+    number,
+    pair,
+    ranges,
+    read_time,
+    reduce,
+    seconds,
+    tokens,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +80,9 @@ def test_a_time_has_bounds() -> None:
         seconds("--wait", "0")
     with pytest.raises(LaunchError, match="a time from"):
         seconds("--wait", "2h", most=3600)
+
+
+def test_an_option_that_is_not_given_or_empty_has_no_value() -> None:
+    assert [if_given(number, "-n", text, 1, 8) for text in (None, "", "8")] == [None, None, 8]
+    with pytest.raises(LaunchError):
+        if_given(number, "-n", "9", 1, 8)

@@ -12,6 +12,7 @@ import typer
 from gaudi_launch.app.cluster import ClusterOptions, HostOptions
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.planning.parse import if_given
 
 app = CommandApp(
     no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down."
@@ -79,7 +80,7 @@ def up(
     from gaudi_launch.cli.views.cluster import dry, show, tell, to_json
     from gaudi_launch.planning.parse import seconds
 
-    limit = seconds("--wait", ready_seconds) if ready_seconds else None
+    limit = if_given(seconds, "--wait", ready_seconds)
     case = cases.read(options, replace(cluster, copy=not no_copy), ask=True)
     if dry_run:
         if as_json:

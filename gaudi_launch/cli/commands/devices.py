@@ -10,6 +10,7 @@ import os
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.optional import mapped
 
 app = CommandApp(
     help="Show the cards and their users; 'devices pick -n 4' selects some.",
@@ -74,7 +75,7 @@ def pick(
 ) -> None:
     """Print the cards that 'serve' would select, with the reasons, without reserving them."""
     from gaudi_launch.app.machine import load
-    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.console import emit_json, known
     from gaudi_launch.cli.views.devices import pick_to_json, show_pick
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.planning.placement import choose, parse_modules, parse_visible
@@ -82,7 +83,7 @@ def pick(
     forms = ("text", "modules", "indices", "cpus")
     if form not in forms:
         raise LaunchError("placement.format", ExitCode.USAGE, found=form, known=", ".join(forms))
-    wanted = parse_modules(modules) if modules is not None else None
+    wanted = mapped(parse_modules, modules)
     visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
     earlier_machine, earlier_json = ctx.obj
     host = load(machine if machine is not None else earlier_machine)
@@ -95,4 +96,4 @@ def pick(
     elif form == "cpus":
         typer.echo(document["cpus"])
     else:
-        typer.echo(",".join("?" if number is None else str(number) for number in document[form]))
+        typer.echo(",".join(known(number, unknown="?") for number in document[form]))

@@ -45,10 +45,7 @@ def logs(
     {"schema": 1, "line": ...}.
     """
     from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.services import service
-    from gaudi_launch.services.log.rotate import earlier
     from gaudi_launch.services.log.tail import start_of_last
-    from gaudi_launch.services.process import detach
     from gaudi_launch.services.state.registry import find
 
     if launcher and engine:
@@ -56,9 +53,7 @@ def logs(
     if previous and (launcher or follow):
         raise LaunchError("services.previous", ExitCode.USAGE)
     found = find(name)
-    path = found.folder / (detach.LOG if launcher else service.LOG)
-    if previous:
-        path = earlier(path)
+    path = _path(found, launcher=launcher, previous=previous)
     try:
         if found.alive and not previous and not path.exists():
             # the engine is not started yet: the service waits for its cards or its cache
@@ -70,9 +65,9 @@ def logs(
             if lines is not None:
                 file.seek(start_of_last(file, lines))
             _show(file, path, found, follow=follow, as_json=as_json)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
         why = error.strerror or str(error)
         raise LaunchError("services.no_log", ExitCode.FAILED, path=str(path), why=why) from None
 
@@ -162,3 +157,17 @@ def _inode(file: BinaryIO) -> int:
     import os
 
     return os.fstat(file.fileno()).st_ino
+
+
+def _path(service: ServiceRecord, *, launcher: bool, previous: bool) -> Path:
+    """Return the log of a service's engine or launcher."""
+    from gaudi_launch.services import service as engine
+    from gaudi_launch.services.log.rotate import earlier
+    from gaudi_launch.services.process import detach
+
+    if launcher:
+        return service.folder / detach.LOG
+    path = service.folder / engine.LOG
+    if previous:
+        return earlier(path)
+    return path

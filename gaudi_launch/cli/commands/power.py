@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,9 +63,7 @@ def power(
         if as_json:
             return emit_json(to_json(report))
         return show(report)
-    changes = case.planned_cap(
-        cap, parse_modules(modules) if modules is not None else None, machine
-    )
+    changes = case.planned_cap(cap, mapped(parse_modules, modules), machine)
     if dry_run:
         return _show_commands(changes, as_json)
     _confirm(changes, yes)

@@ -15,6 +15,8 @@ from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.console import say
 
 if TYPE_CHECKING:
+    from gaudi_launch.app.setup import Installation
+    from gaudi_launch.engines.releases import Release
     from gaudi_launch.mirrors import Mirrors
 
 app = CommandApp()
@@ -96,13 +98,13 @@ def setup(
 
     given: dict[str, object] = {"--in": place, "--python": python}
     given |= {
-        "--vision": vision or None,
-        "--scale-out": scale_out or None,
-        "--unpinned": unpinned or None,
+        "--vision": vision,
+        "--scale-out": scale_out,
+        "--unpinned": unpinned,
         "--base-image": base_image,
     }
     if rollback:
-        given |= {"--index-url": index_url, "--no-demo": no_demo or None}
+        given |= {"--index-url": index_url, "--no-demo": no_demo}
         given |= {"--torch-index": torch_index, "--registry": registry, "--git-mirror": git_mirror}
         _check_alone(given)
         return _roll_back(engine, dry_run, as_json)
@@ -115,26 +117,26 @@ def setup(
     )
     engine = setup_name(engine)
     extras = SetupExtras(mirrors, vision, scale_out, unpinned=unpinned)
-    is_image = setup_image(engine) is not None and place in PROGRAMS
-    if setup_image(engine) is not None:
-        del given["--in"]
-    if is_image:
-        del given["--base-image"]
-    if runs_anywhere(engine) or engine == _GATEWAY:
-        given |= {"--git-mirror": git_mirror}
-        given |= {} if is_image else {"--registry": registry}
-        given |= {"--torch-index": torch_index} if engine == _GATEWAY else {}
+    if engine == _GATEWAY:
+        given |= {"--git-mirror": git_mirror, "--registry": registry, "--torch-index": torch_index}
         _check_not_given(given, engine)
-        if engine == _GATEWAY:
-            return _gateway(mirrors, dry_run, as_json)
-        if place is not None and place not in PLACES:
-            _refuse_place(place)
-        if is_image:
-            base = _Base(str(place), base_image, mirrors, demo=not no_demo)
-            return _embedded_image(engine, base, dry_run, as_json)
-        return _embedded(engine, mirrors, dry_run, no_demo, as_json)
-    _check_not_given({"--torch-index": torch_index, "--base-image": base_image}, engine)
-    return _gaudi(engine, place, python, extras, dry_run, as_json)
+        return _gateway(mirrors, dry_run, as_json)
+    if not runs_anywhere(engine):
+        _check_not_given({"--torch-index": torch_index, "--base-image": base_image}, engine)
+        return _gaudi(engine, place, python, extras, dry_run, as_json)
+    given["--git-mirror"] = git_mirror
+    has_image = setup_image(engine) is not None
+    if has_image:
+        del given["--in"]
+    if has_image and place in PROGRAMS:
+        del given["--base-image"]
+        _check_not_given(given, engine)
+        base = _Base(str(place), base_image, mirrors, demo=not no_demo)
+        return _embedded_image(engine, base, dry_run, as_json)
+    _check_not_given(given | {"--registry": registry}, engine)
+    if place not in (None, *PLACES):
+        _refuse_place(str(place))
+    return _embedded(engine, mirrors, dry_run, no_demo, as_json)
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def _check_not_given(given: dict[str, object], engine: str) -> None:
     from gaudi_launch.errors import ExitCode, LaunchError
 
     for flag, value in given.items():
-        if value is not None:
+        if value not in (None, False):
             raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
 
 
@@ -169,7 +171,7 @@ def _check_alone(given: dict[str, object]) -> None:
     from gaudi_launch.errors import ExitCode, LaunchError
 
     for flag, value in given.items():
-        if value is not None:
+        if value not in (None, False):
             raise LaunchError("setup.not_with_rollback", ExitCode.USAGE, flag=flag)
 
 
@@ -191,7 +193,7 @@ def _gaudi(
 
     from gaudi_launch.app.setup import install, pin_notes
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.views.setup import leftovers_json, show_leftovers
+    from gaudi_launch.cli.views.setup import leftovers_json
     from gaudi_launch.engines.docker_command import PROGRAMS
     from gaudi_launch.engines.install import environment
     from gaudi_launch.engines.releases import needed_release
@@ -199,21 +201,23 @@ def _gaudi(
     from gaudi_launch.messages import text
 
     release = needed_release(engine)
-    place = place or ("venv" if release.bare_image is not None else "docker")
+    place = place or _usual_place(release)
     if place not in environment.PLACES:
         _refuse_place(place)
     if python is not None and place in PROGRAMS:
         raise LaunchError("setup.not_in", ExitCode.USAGE, flag="--python", place=place)
     base = python or shutil.which("python3") or "python3"
+    # an image has the mirrors in its file
+    variables: dict[str, str] = {}
     if place in PROGRAMS:
         recipe = environment.in_image(release, extras, place)
     else:
         recipe = environment.in_venv(release, base, extras)
+        variables = extras.mirrors.variables(os.environ)
     if dry_run:
-        steps = [(step.id, step.argv) for step in recipe.steps]
-        # an image has them in its file
-        variables = extras.mirrors.variables(os.environ) if recipe.image is None else {}
-        return _show(steps, recipe.files, as_json, variables)
+        return _show(
+            [(step.id, step.argv) for step in recipe.steps], recipe.files, as_json, variables
+        )
     environment.check(recipe, base, extras)
     begin = time.monotonic()
     if environment.remembered(recipe) < len(recipe.steps):
@@ -232,6 +236,14 @@ def _gaudi(
         }
         document |= {"steps_run": done.steps_run, "seconds": seconds}
         return emit_json(document | leftovers_json(done.replaced))
+    return _show_done(done, engine, place, scale_out=extras.scale_out)
+
+
+def _show_done(done: Installation, engine: str, place: str, *, scale_out: bool) -> None:
+    """Print what was installed and where."""
+    from gaudi_launch.cli.views.setup import show_leftovers
+    from gaudi_launch.messages import text
+
     if not done.steps_run and done.replaced is None:
         typer.echo(text("setup.there"))
     if done.image is not None:
@@ -239,9 +251,15 @@ def _gaudi(
     else:
         typer.echo(text("setup.done_venv", python=str(done.python)))
     show_leftovers(done.replaced)
-    if extras.scale_out and done.image is None:
+    if scale_out and done.image is None:
         typer.echo(text("setup.scale_out"))
-    return None
+
+
+def _usual_place(release: Release) -> str:
+    """Return venv for a release with an image that has its PyTorch, else docker."""
+    if release.bare_image is None:
+        return "docker"
+    return "venv"
 
 
 def _embedded_image(engine: str, base: _Base, dry_run: bool, as_json: bool) -> None:
@@ -254,7 +272,6 @@ def _embedded_image(engine: str, base: _Base, dry_run: bool, as_json: bool) -> N
     from gaudi_launch.engines.install.pip_settings import read_settings
     from gaudi_launch.engines.vllm_cpu import image as cpu_image
     from gaudi_launch.engines.vllm_cpu import inside_image
-    from gaudi_launch.engines.vllm_cpu import install as cpu_install
     from gaudi_launch.messages import text
 
     chosen = base.mirrors.image(cpu_image.base_image(base.image, os.environ))
@@ -272,7 +289,7 @@ def _embedded_image(engine: str, base: _Base, dry_run: bool, as_json: bool) -> N
             "engine": engine,
             "place": base.program,
             "image": done.image,
-            "demo": str(cpu_install.demo_dir()) if base.demo else None,
+            "demo": _demo_dir(base.demo),
             "steps_run": done.steps_run,
             "seconds": round(seconds, 1),
         }
@@ -319,7 +336,7 @@ def _embedded(engine: str, mirrors: Mirrors, dry_run: bool, no_demo: bool, as_js
         replaced = leftovers_of(engine, before)
     python = str(place.python_path())
     if as_json:
-        demo = None if no_demo else str(cpu_install.demo_dir())
+        demo = _demo_dir(not no_demo)
         document = {
             "schema": 1,
             "engine": engine,
@@ -331,6 +348,15 @@ def _embedded(engine: str, mirrors: Mirrors, dry_run: bool, no_demo: bool, as_js
     typer.echo(text("serve.setup_done", python=python, seconds=round(seconds)))
     show_leftovers(replaced)
     return None
+
+
+def _demo_dir(is_wanted: bool) -> str | None:
+    """Return the demo model's folder; None where it was not requested."""
+    from gaudi_launch.engines.vllm_cpu import install as cpu_install
+
+    if not is_wanted:
+        return None
+    return str(cpu_install.demo_dir())
 
 
 def _gateway(mirrors: Mirrors, dry_run: bool, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.planning.parse import if_given
 
 app = CommandApp()
 
@@ -23,7 +24,7 @@ def status(
     from gaudi_launch.cli.views.status import show, show_history, to_json
     from gaudi_launch.planning.parse import seconds
 
-    found = use_case(name, seconds("--history", history) if history else None)
+    found = use_case(name, if_given(seconds, "--history", history))
     document = to_json(found)
     if as_json:
         emit_json(document)

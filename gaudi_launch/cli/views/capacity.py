@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import rendered
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gaudi_launch.capacity.cards import CapacityResult, CardsChoice
+    from gaudi_launch.capacity.cards import CapacityCase, CapacityResult, CardsChoice
     from gaudi_launch.capacity.latency_chart import Panel
     from gaudi_launch.capacity.search import Curve, Fleet
 
@@ -43,7 +45,7 @@ def to_json(result: CapacityResult) -> dict[str, Any]:
             "percentile": case.targets.percentile,
         },
         "cards_per_node": case.cards_per_node,
-        "chosen": _fleet_json(result.chosen) if result.chosen else None,
+        "chosen": mapped(_fleet_json, result.chosen),
         "choices": [_choice_json(choice) for choice in result.choices],
         "concurrency": case.clients or None,
         "carried": [
@@ -54,9 +56,16 @@ def to_json(result: CapacityResult) -> dict[str, Any]:
     }
 
 
-def _fleet_json(choice: CardsChoice) -> dict[str, Any]:
+_NO_REPLICA = dict.fromkeys(
+    ("kv_blocks", "step_time", "padding", "max_num_seqs", "prompts_per_step")
+)
+
+
+def _fleet_json(choice: CardsChoice | None) -> dict[str, Any] | None:
+    """Return the fleet of this choice; None where the targets cannot be met."""
+    if choice is None or choice.fleet is None:
+        return None
     fleet = choice.fleet
-    assert fleet is not None
     return {
         "cards_per_replica": choice.cards,
         "replicas": fleet.replicas,
@@ -80,27 +89,44 @@ def _band(choice: CardsChoice, count: Callable[[Fleet], int]) -> dict[str, int |
     Return None where the targets cannot be met.
     """
     low, expected, high = (
-        count(fleet) if fleet is not None else None
-        for fleet in (choice.fewest, choice.fleet, choice.most)
+        mapped(count, fleet) for fleet in (choice.fewest, choice.fleet, choice.most)
     )
     return {"low": low, "expected": expected, "high": high}
 
 
 def _choice_json(choice: CardsChoice) -> dict[str, Any]:
-    from gaudi_launch.capacity.replica import Replica
-
-    made = choice.replica if isinstance(choice.replica, Replica) else None
     return {
         "cards_per_replica": choice.cards,
-        "fleet": _fleet_json(choice) if choice.fleet else None,
-        "why_not": choice.why_not.render() if choice.why_not else None,
-        "kv_blocks": made.limits.num_blocks if made else None,
-        "step_time": made.cost.constants() if made else None,
-        "padding": round(made.padding, 6) if made else None,
-        "max_num_seqs": made.limits.max_num_seqs if made else None,
-        "prompts_per_step": made.limits.max_num_prefill_seqs if made else None,
-        "most": round(choice.curve.most, 6) if choice.curve else None,
-        "refused": choice.curve.refused if choice.curve else None,
+        "fleet": _fleet_json(choice),
+        "why_not": rendered(choice.why_not),
+        **_replica_json(choice),
+        **_curve_json(choice.curve),
+    }
+
+
+def _replica_json(choice: CardsChoice) -> dict[str, Any]:
+    """Return the figures of a planned replica; None for each without one."""
+    from gaudi_launch.capacity.replica import Replica
+
+    made = choice.replica
+    if not isinstance(made, Replica):
+        return _NO_REPLICA
+    return {
+        "kv_blocks": made.limits.num_blocks,
+        "step_time": made.cost.constants(),
+        "padding": round(made.padding, 6),
+        "max_num_seqs": made.limits.max_num_seqs,
+        "prompts_per_step": made.limits.max_num_prefill_seqs,
+    }
+
+
+def _curve_json(curve: Curve | None) -> dict[str, Any]:
+    """Return the simulated loads; none where nothing was simulated."""
+    if curve is None:
+        return {"most": None, "refused": None, "curve": []}
+    return {
+        "most": round(curve.most, 6),
+        "refused": curve.refused,
         "curve": [
             {
                 "rate": round(load.rate, 6),
@@ -111,7 +137,7 @@ def _choice_json(choice: CardsChoice) -> dict[str, Any]:
                 "output_tokens": round(load.tokens, 3),
                 "inside": round(load.inside, 3),
             }
-            for load in (choice.curve.loads if choice.curve else ())
+            for load in curve.loads
         ],
     }
 
@@ -150,75 +176,109 @@ def _most_rate(choice: CardsChoice) -> float:
 
 def show(result: CapacityResult, plot: Path | None) -> None:
     """Print the page for people."""
-    from gaudi_launch.capacity.latency_chart import number
-    from gaudi_launch.capacity.replica import Replica
     from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
 
     out = console()
     case = result.case
-
-    def say(id: str, **values: Any) -> None:
-        out.print(text(id, **values), markup=False, soft_wrap=True)
-
-    def target(value: float | None, factor: float, unit: str) -> str:
-        if value is None:
-            return "-"
-        return f"{value * factor:g} {unit}"
-
-    heading = text(
-        "capacity.title_clients" if case.clients else "capacity.title_rate",
-        model=case.model.path,
-        accelerator=case.accelerator.id,
-        dtype=case.dtype,
-        demand=number(case.demand),
-        ttft=target(case.targets.ttft, 1, "s"),
-        tpot=target(case.targets.tpot, 1000, "ms"),
-        e2e=target(case.targets.e2e, 1, "s"),
-        percentile=f"{case.targets.percentile:g}",
-    )
     rows = [_row(choice, choice is result.chosen) for choice in result.choices]
     columns = [text(f"capacity.column_{name}") for name in _COLUMNS]
     if case.clients:
         columns[_COLUMNS.index("each")] = text("capacity.column_clients")
-    out.print(heading, markup=False, soft_wrap=True)
+    out.print(_heading(case), markup=False, soft_wrap=True)
     out.print(table("", columns, rows, right=range(7)))
-    chosen = result.chosen
-    if chosen is not None and chosen.fleet is not None:
-        fleet = chosen.fleet
-        say(
-            "capacity.answer_band" if chosen.most is not None else "capacity.answer_open",
-            low=chosen.fewest.cards if chosen.fewest is not None else fleet.cards,
-            high=chosen.most.cards if chosen.most is not None else fleet.cards,
-            cards=fleet.cards,
-            nodes=fleet.nodes,
-            replicas=fleet.replicas,
-            n=chosen.cards,
-            batch=chosen.replica.limits.max_num_seqs if isinstance(chosen.replica, Replica) else 0,
-        )
-        sizes = [
-            (str(n), str(r), number(rate), number(tokens)) for n, r, rate, tokens in carried(result)
-        ]
-        names = [
-            text(f"capacity.column_{name}") for name in ("nodes", "replicas", "rate", "tokens")
-        ]
-        say("capacity.carried", n=chosen.cards)
-        out.print(table("", names, sizes, right=range(4)))
-    else:
-        say(
-            "capacity.nothing"
-            if any(choice.curve for choice in result.choices)
-            else "capacity.nothing_fits"
-        )
-    drawn = chosen or next((choice for choice in reversed(result.choices) if choice.curve), None)
+    out.print(_answer(result), markup=False, soft_wrap=True)
+    if result.chosen is not None and result.chosen.fleet is not None:
+        _show_carried(result, result.chosen)
+    drawn = _drawn(result)
     if drawn is not None and drawn.curve is not None:
         rate = _marked(result, drawn)
         curve = replace(drawn.curve, clients=False)
         out.print(_chart(curve, case.targets.ttft, case.targets.tpot, rate, drawn.cards))
-    for said in result.assumptions:
-        say("capacity.assumed", what=said.render())
+    lines = [text("capacity.assumed", what=said.render()) for said in result.assumptions]
     if plot is not None:
-        say("capacity.drawn", path=str(plot))
+        lines.append(text("capacity.drawn", path=str(plot)))
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def _heading(case: CapacityCase) -> str:
+    from gaudi_launch.capacity.latency_chart import number
+    from gaudi_launch.messages import text
+
+    targets = case.targets
+    id = "capacity.title_rate"
+    if case.clients:
+        id = "capacity.title_clients"
+    return text(
+        id,
+        model=case.model.path,
+        accelerator=case.accelerator.id,
+        dtype=case.dtype,
+        demand=number(case.demand),
+        ttft=_target(targets.ttft, 1, "s"),
+        tpot=_target(targets.tpot, 1000, "ms"),
+        e2e=_target(targets.e2e, 1, "s"),
+        percentile=f"{targets.percentile:g}",
+    )
+
+
+def _target(value: float | None, factor: float, unit: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value * factor:g} {unit}"
+
+
+def _answer(result: CapacityResult) -> str:
+    """Return the sentence with the cards of the chosen fleet, or that there is none."""
+    from gaudi_launch.messages import text
+
+    chosen = result.chosen
+    if chosen is not None and chosen.fleet is not None:
+        return _fleet_sentence(chosen, chosen.fleet)
+    if any(choice.curve for choice in result.choices):
+        return text("capacity.nothing")
+    return text("capacity.nothing_fits")
+
+
+def _fleet_sentence(chosen: CardsChoice, fleet: Fleet) -> str:
+    from gaudi_launch.messages import text
+
+    id = "capacity.answer_band"
+    if chosen.most is None:
+        id = "capacity.answer_open"
+    return text(
+        id,
+        low=(chosen.fewest or fleet).cards,
+        high=(chosen.most or fleet).cards,
+        cards=fleet.cards,
+        nodes=fleet.nodes,
+        replicas=fleet.replicas,
+        n=chosen.cards,
+        batch=_replica_json(chosen)["max_num_seqs"] or 0,
+    )
+
+
+def _show_carried(result: CapacityResult, chosen: CardsChoice) -> None:
+    """Print the loads that fleets of some sizes carry."""
+    from gaudi_launch.capacity.latency_chart import number
+    from gaudi_launch.cli.console import console, table
+    from gaudi_launch.messages import text
+
+    sizes = [
+        (str(n), str(r), number(rate), number(tokens)) for n, r, rate, tokens in carried(result)
+    ]
+    names = [text(f"capacity.column_{name}") for name in ("nodes", "replicas", "rate", "tokens")]
+    out = console()
+    out.print(text("capacity.carried", n=chosen.cards), markup=False, soft_wrap=True)
+    out.print(table("", names, sizes, right=range(4)))
+
+
+def _drawn(result: CapacityResult) -> CardsChoice | None:
+    """Return the choice to draw: the chosen one, else the largest that was simulated."""
+    if result.chosen is not None:
+        return result.chosen
+    return next((choice for choice in reversed(result.choices) if choice.curve), None)
 
 
 def _marked(result: CapacityResult, choice: CardsChoice) -> float | None:
@@ -237,10 +297,10 @@ def _marked(result: CapacityResult, choice: CardsChoice) -> float | None:
 def _row(choice: CardsChoice, chosen: bool) -> list[str]:
     from gaudi_launch.capacity.latency_chart import number
 
-    name = f"{choice.cards} *" if chosen else str(choice.cards)
+    name = f"{choice.cards}{' *' * chosen}"
     fleet = choice.fleet
     if fleet is None:
-        return [name, *["-"] * 6, choice.why_not.render() if choice.why_not else ""]
+        return [name, *["-"] * 6, rendered(choice.why_not) or ""]
     figures = (fleet.replicas, fleet.cards, fleet.nodes)
     return [
         name,
@@ -262,28 +322,34 @@ def _chart(
     from gaudi_launch.messages import text
 
     drawn = Text(text("capacity.chart", n=cards) + "\n", no_wrap=True)
-    mark = column_of(curve, chosen, _WIDTH) if chosen is not None else -1
+    mark = mapped(lambda rate: column_of(curve, rate, _WIDTH), chosen)
     for panel in panels(curve, ttft, tpot, _WIDTH):
-        lines = [_line(panel, value) for value in panel.values]
-        goal = _line(panel, panel.target) if panel.target is not None else -1
         drawn.append(f"{panel.name} ({panel.unit.lower()})\n")
-        for row in range(_ROWS - 1, -1, -1):
-            label = {
-                _ROWS - 1: number(panel.high * panel.factor),
-                0: number(panel.low * panel.factor),
-            }.get(row, "")
-            drawn.append(f"{label:>8} |")
-            for column, line in enumerate(lines):
-                if line == row:
-                    drawn.append("*", style="blue")
-                elif row == goal:
-                    drawn.append("-", style="red")
-                else:
-                    drawn.append(":" if column == mark else " ", style="green")
-            drawn.append("\n")
+        _draw_panel(drawn, panel, mark)
     left, right = number(curve.loads[0].rate), number(curve.loads[-1].rate)
     drawn.append(" " * 10 + left + " " * max(1, _WIDTH - len(left) - len(right)) + right + "\n")
     return drawn
+
+
+def _draw_panel(drawn: Text, panel: Panel, mark: int | None) -> None:
+    """Append one latency: its values, its target and the column of the chosen load."""
+    from gaudi_launch.capacity.latency_chart import number
+
+    lines = [_line(panel, value) for value in panel.values]
+    goal = mapped(lambda target: _line(panel, target), panel.target)
+    labels = {_ROWS - 1: number(panel.high * panel.factor), 0: number(panel.low * panel.factor)}
+    for row in range(_ROWS - 1, -1, -1):
+        drawn.append(f"{labels.get(row, ''):>8} |")
+        for column, line in enumerate(lines):
+            if line == row:
+                drawn.append("*", style="blue")
+            elif row == goal:
+                drawn.append("-", style="red")
+            elif column == mark:
+                drawn.append(":", style="green")
+            else:
+                drawn.append(" ", style="green")
+        drawn.append("\n")
 
 
 def _line(panel: Panel, value: float) -> int:
@@ -298,9 +364,7 @@ def draw(path: Path, result: CapacityResult) -> None:
     from gaudi_launch.capacity import latency_chart
     from gaudi_launch.plotting import label
 
-    choice = result.chosen or next(
-        (choice for choice in reversed(result.choices) if choice.curve), None
-    )
+    choice = _drawn(result)
     if choice is None or choice.curve is None:
         raise LaunchError("capacity.nothing_to_draw", ExitCode.USAGE)
     targets = result.case.targets

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.messages import rendered
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.app.cluster import ClusterCase
-    from gaudi_launch.cluster.differences import Seen
+    from gaudi_launch.cluster.differences import HostDifference, Seen
     from gaudi_launch.cluster.inventory import Member
     from gaudi_launch.cluster.lifecycle import EndedPart, State
     from gaudi_launch.cluster.parts import Node
     from gaudi_launch.cluster.state import RunningCluster
+    from gaudi_launch.engines.detect import Installed
+    from gaudi_launch.host.hardware import Host
     from gaudi_launch.messages import Message
 
 
@@ -90,26 +95,34 @@ def to_json(case: ClusterCase) -> dict[str, Any]:
 
 
 def _host_json(one: Seen) -> dict[str, Any]:
-    host = one.host
     return {
         "name": one.member.name,
         "ssh": one.member.ssh,
-        "trouble": one.trouble.render() if one.trouble else None,
-        "product": host.product if host else None,
-        "cards": len(host.cards) if host else None,
-        "driver": host.driver_version if host else None,
-        "engine": one.installed.engine if one.installed else None,
-        "packages": dict(one.installed.packages) if one.installed else None,
-        "clock_seconds": None if one.clock is None else round(one.clock, 3),
+        "trouble": rendered(one.trouble),
+        **_machine_json(one.host),
+        **_engine_json(one.installed),
+        "clock_seconds": mapped(lambda seconds: round(seconds, 3), one.clock),
         "findings": [
             finding.to_json() for finding in one.findings if finding.status in ("warn", "fail")
         ],
     }
 
 
+def _machine_json(host: Host | None) -> dict[str, Any]:
+    if host is None:
+        return {"product": None, "cards": None, "driver": None}
+    return {"product": host.product, "cards": len(host.cards), "driver": host.driver_version}
+
+
+def _engine_json(installed: Installed | None) -> dict[str, Any]:
+    if installed is None:
+        return {"engine": None, "packages": None}
+    return {"engine": installed.engine, "packages": dict(installed.packages)}
+
+
 def show(case: ClusterCase) -> None:
     """Print the page for people."""
-    from gaudi_launch.cli.console import console, table
+    from gaudi_launch.cli.console import console
     from gaudi_launch.cli.views.memory_bar import memory_words
     from gaudi_launch.messages import text
 
@@ -125,20 +138,7 @@ def show(case: ClusterCase) -> None:
         engine=cluster.plan.engine.exact,
         model=cluster.model,
     )
-    columns = [
-        text(f"cluster.column_{name}")
-        for name in ("host", "address", "cards", "driver", "engine", "verdict")
-    ]
-    nodes = {node.member.name: node for node in cluster.nodes}
-    out.print(table("", columns, [_row(one, nodes[one.member.name]) for one in case.seen]))
-    failures = [(one, each) for one in case.seen for each in one.findings if each.status == "fail"]
-    for one, finding in failures:
-        host = one.member.name
-        say("cluster.finding", host=host, check=finding.id, message=finding.message.render())
-    for difference in case.differences:
-        shown = "; ".join(f"{host}: {value}" for host, value in difference.values.items())
-        word = text(f"cluster.word_{difference.level}")
-        say("cluster.difference", word=word, what=difference.message.render(), values=shown)
+    _show_hosts(case, say)
     say(
         "cluster.layout",
         tensor=layout.tensor,
@@ -147,10 +147,7 @@ def show(case: ClusterCase) -> None:
         expert=layout.expert or "-",
         why=layout.reason.render(),
     )
-    changed = [setting for setting in cluster.settings if setting.reason.id.startswith("cluster.")]
-    if changed:
-        names = [text(f"plan.column_{name}") for name in ("name", "value", "reason")]
-        out.print(table("", names, [(s.name, s.value or "", s.reason.render()) for s in changed]))
+    _show_changed(case)
     if cluster.plan.memory:
         say("cluster.memory", memory=memory_words(cluster.plan.memory))
     for copy in case.copies:
@@ -159,6 +156,45 @@ def show(case: ClusterCase) -> None:
         say("plan.warning", what=warning.render())
     for engine in cluster.engines:
         say("cluster.url", url=engine.url, host=engine.head.member.name)
+
+
+def _show_hosts(case: ClusterCase, say: Callable[..., None]) -> None:
+    """Print the hosts, their failed checks, and where they differ."""
+    from gaudi_launch.cli.console import console, table
+    from gaudi_launch.messages import text
+
+    names = ("host", "address", "cards", "driver", "engine", "verdict")
+    columns = [text(f"cluster.column_{name}") for name in names]
+    nodes = {node.member.name: node for node in case.cluster.nodes}
+    rows = [_row(one, nodes[one.member.name]) for one in case.seen]
+    console().print(table("", columns, rows))
+    failures = [(one, each) for one in case.seen for each in one.findings if each.status == "fail"]
+    for one, finding in failures:
+        host = one.member.name
+        say("cluster.finding", host=host, check=finding.id, message=finding.message.render())
+    for difference in case.differences:
+        word = text(f"cluster.word_{difference.level}")
+        values = _values(difference)
+        say("cluster.difference", word=word, what=difference.message.render(), values=values)
+
+
+def _values(difference: HostDifference) -> str:
+    return "; ".join(f"{host}: {value}" for host, value in difference.values.items())
+
+
+def _show_changed(case: ClusterCase) -> None:
+    """Print the settings that several hosts change."""
+    from gaudi_launch.cli.console import console, table
+    from gaudi_launch.messages import text
+
+    rows = [
+        (setting.name, setting.value or "", setting.reason.render())
+        for setting in case.cluster.settings
+        if setting.reason.id.startswith("cluster.")
+    ]
+    if rows:
+        names = [text(f"plan.column_{name}") for name in ("name", "value", "reason")]
+        console().print(table("", names, rows))
 
 
 def _row(one: Seen, node: Node) -> tuple[str, ...]:
@@ -201,8 +237,7 @@ def dry(case: ClusterCase) -> None:
     for blocker in case.blockers:
         print(f"# ! {blocker.render()}")
     for difference in case.differences:
-        shown = "; ".join(f"{host}: {value}" for host, value in difference.values.items())
-        print(f"# {difference.level}: {difference.message.render()} ({shown})")
+        print(f"# {difference.level}: {difference.message.render()} ({_values(difference)})")
     for step in [*(copy.step for copy in case.copies), *start_steps(cluster)]:
         print(f"# {step.why.render()}")
         if step.name == "service":
@@ -242,7 +277,7 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
                     {
                         "name": host.name,
                         "processes": dict(host.alive),
-                        "trouble": host.trouble.render() if host.trouble else None,
+                        "trouble": rendered(host.trouble),
                     }
                     for host in state.hosts
                 ],
@@ -251,7 +286,7 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
                         "url": part.url,
                         "ready": ready,
                         "detail": detail,
-                        "ray_nodes": None if nodes is None else list(nodes),
+                        "ray_nodes": mapped(list, nodes),
                     }
                     for part, ready, detail, nodes in zip(
                         running.parts, state.ready, state.details, state.ray, strict=True
@@ -268,7 +303,7 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
                 f"{what} {pid or text('cluster.word_dead')}" for what, pid in host.alive.items()
             )
             or "-",
-            host.trouble.render() if host.trouble else "",
+            rendered(host.trouble) or "",
         )
         for host in state.hosts
     ]
@@ -283,7 +318,9 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
                 "cluster.ray_view", nodes=len(alive), dead=len(nodes) - len(alive), cards=cards
             )
             out.print(shown, markup=False, soft_wrap=True)
-        id = "cluster.ready" if ready else "cluster.silent"
+        id = "cluster.silent"
+        if ready:
+            id = "cluster.ready"
         out.print(text(id, url=part.url, why=detail or "-"), markup=False, soft_wrap=True)
     return None
 
@@ -295,7 +332,7 @@ def show_down(ended_parts: Sequence[EndedPart], members: Sequence[Member], as_js
 
     if as_json:
         rows = [
-            {"host": host, "what": what, "trouble": trouble.render() if trouble else None}
+            {"host": host, "what": what, "trouble": rendered(trouble)}
             for host, what, trouble in ended_parts
         ]
         return emit_json({"schema": 1, "hosts": [member.name for member in members], "ended": rows})

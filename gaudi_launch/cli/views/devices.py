@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import console, known, table
 from gaudi_launch.host.cpus import format_cpus
+from gaudi_launch.host.hardware import Holder
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
@@ -72,11 +73,11 @@ def show(host: Host, lost: Sequence[Orphan], *, sources: bool) -> None:
     columns = text("host.devices_columns").split("|")
     rows = [
         (
-            _or_dash(card.index),
-            _or_dash(card.module),
-            _or_dash(card.product),
-            _or_dash(card.bus),
-            _or_dash(card.numa_node),
+            known(card.index),
+            known(card.module),
+            known(card.product),
+            known(card.bus),
+            known(card.numa_node),
             format_cpus(card.cpus) or "-",
             _memory(card),
             card.status or "-",
@@ -103,7 +104,7 @@ def show(host: Host, lost: Sequence[Orphan], *, sources: bool) -> None:
     if sources:
         for card in host.cards:
             facts = "; ".join(f"{name}: {source}" for name, source in card.sources.items())
-            out.print(escape(text("host.devices_sources", index=_or_dash(card.index), facts=facts)))
+            out.print(escape(text("host.devices_sources", index=known(card.index), facts=facts)))
     if lost:
         print(text("services.orphans_there", count=len(lost)), file=sys.stderr)
 
@@ -115,17 +116,16 @@ def _unsure(host: Host) -> list[int]:
     )
 
 
-def _or_dash(value: object) -> str:
-    return "-" if value is None else str(value)
-
-
 def _memory(card: Card) -> str:
     if card.memory_total_mib is None:
         return "-"
-    return (
-        f"{'?' if card.memory_used_mib is None else card.memory_used_mib} / "
-        f"{card.memory_total_mib} MiB"
-    )
+    return f"{known(card.memory_used_mib, unknown='?')} / {card.memory_total_mib} MiB"
+
+
+def _holder(holder: Holder) -> str:
+    """Return a process as its command, its ID and, where it is known, its user."""
+    about = ", ".join(filter(None, (str(holder.pid), holder.user)))
+    return f"{holder.command or '?'} ({about})"
 
 
 def _use(card: Card) -> str:
@@ -133,9 +133,7 @@ def _use(card: Card) -> str:
         return text("host.devices_use_unknown")
     if not card.busy:
         return text("host.devices_use_free")
-    who = "; ".join(
-        f"{h.command or '?'} ({h.pid}{', ' + h.user if h.user else ''})" for h in card.holders
-    )
+    who = "; ".join(map(_holder, card.holders))
     if card.busy_because:
         reason = text(f"host.devices_use_{card.busy_because}")
     else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, table
-from gaudi_launch.messages import text
+from gaudi_launch.messages import rendered, text
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.app.engines_diff import (
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     )
     from gaudi_launch.engines.support import Version
     from gaudi_launch.planning.plan import Plan
-    from gaudi_launch.planning.support_answer import LayerCache
+    from gaudi_launch.planning.support_answer import LayerCache, ModelSupport
 
 # more new names than this are a number, and in --json
 _MOST_ADDED = 12
@@ -31,8 +32,8 @@ def to_json(found: EnginesDiff) -> dict[str, Any]:
         "left": _version(found.left),
         "right": _version(found.right),
         "options": _names(found.options),
-        "variables": None if found.variables is None else _names(found.variables),
-        "plans": None if found.plans is None else _plans(found.plans),
+        "variables": mapped(_names, found.variables),
+        "plans": mapped(_plans, found.plans),
         "problems": [_problem(each) for each in found.problems],
     }
 
@@ -66,7 +67,7 @@ def _plans(plans: PlansDiff) -> dict[str, Any]:
             "name": each.name,
             "left": each.left,
             "right": each.right,
-            "reason": None if each.reason is None else each.reason.render(),
+            "reason": rendered(each.reason),
         }
         for each in plans.settings
     ]
@@ -93,23 +94,32 @@ def _cache(cache: LayerCache | None) -> dict[str, Any] | None:
 
 
 def _side(side: PlannedSide) -> dict[str, Any]:
-    support, plan = side.support, side.plan
     return {
-        "status": None if support is None else support.status.value,
-        "reasons": [] if support is None else [each.render() for each in support.reasons],
-        "evidence": "" if support is None else support.evidence,
-        "refused": None if side.refused is None else side.refused.render(),
-        "numbers": None if plan is None else _plan_numbers(plan),
+        **_support(side.support),
+        "refused": rendered(side.refused),
+        "numbers": mapped(_plan_numbers, side.plan),
+    }
+
+
+def _support(support: ModelSupport | None) -> dict[str, Any]:
+    if support is None:
+        return {"status": None, "reasons": [], "evidence": ""}
+    return {
+        "status": support.status.value,
+        "reasons": [each.render() for each in support.reasons],
+        "evidence": support.evidence,
     }
 
 
 def _plan_numbers(plan: Plan) -> dict[str, Any]:
     """Return buckets and memory of one plan; None for what it does not know."""
-    buckets, gib = plan.buckets, plan.memory
+    gib = plan.memory
+    counts: dict[str, int | None] = {"prompt": None, "decode": None}
+    if plan.buckets is not None:
+        counts = {"prompt": len(plan.buckets.prompt), "decode": len(plan.buckets.decode)}
     return {
         "buckets": plan.bucket_strategy or None,
-        "prompt": None if buckets is None else len(buckets.prompt),
-        "decode": None if buckets is None else len(buckets.decode),
+        **counts,
         "weights": gib.get("weights"),
         "graphs": gib.get("graphs"),
         "kv": gib.get("kv"),
@@ -156,19 +166,10 @@ def _show_plans(found: EnginesDiff, plans: PlansDiff) -> None:
     out.print()
     out.print(text("engines.diff_support"), markup=False, style="bold")
     for version, side in ((found.left, plans.left), (found.right, plans.right)):
-        if side.support is not None:
-            answer = text(f"support.answer_{side.support.status.value}")
-            why = " ".join(each.render() for each in side.support.reasons)
-            line = text("engines.diff_answer", engine=version.label, answer=answer, why=why)
-            out.print(line.rstrip(), markup=False)
-        if side.refused is not None:
-            why = side.refused.render()
-            out.print(text("engines.diff_refused", engine=version.label, why=why), markup=False)
+        for line in _answers(version, side):
+            out.print(line, markup=False)
     labels = (found.left.label, found.right.label)
-    sides = [
-        _plan_numbers(side.plan) if side.plan is not None else {}
-        for side in (plans.left, plans.right)
-    ]
+    sides = [mapped(_plan_numbers, side.plan) or {} for side in (plans.left, plans.right)]
     rows = [
         (text(f"engines.diff_row_{name}"), *(_cell(side.get(name)) for side in sides))
         for name in _NUMBERS
@@ -183,19 +184,30 @@ def _show_plans(found: EnginesDiff, plans: PlansDiff) -> None:
     if plans.settings:
         columns = [text("engines.diff_setting"), *labels, text("engines.diff_reason")]
         changed = [
-            (
-                each.name,
-                _sent(each.left),
-                _sent(each.right),
-                "" if each.reason is None else each.reason.render(),
-            )
+            (each.name, _sent(each.left), _sent(each.right), rendered(each.reason) or "")
             for each in plans.settings
         ]
         out.print(table(text("engines.diff_settings"), columns, changed))
 
 
+def _answers(version: Version, side: PlannedSide) -> list[str]:
+    """Return the answer of a version to the model, and why it refuses the plan."""
+    found = []
+    if side.support is not None:
+        answer = text(f"support.answer_{side.support.status.value}")
+        why = " ".join(each.render() for each in side.support.reasons)
+        line = text("engines.diff_answer", engine=version.label, answer=answer, why=why)
+        found.append(line.rstrip())
+    if side.refused is not None:
+        why = side.refused.render()
+        found.append(text("engines.diff_refused", engine=version.label, why=why))
+    return found
+
+
 def _meaning(cache: LayerCache | None) -> str:
-    return "-" if cache is None else cache.meaning.render()
+    if cache is None:
+        return "-"
+    return cache.meaning.render()
 
 
 def _cell(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import console, known, table
 from gaudi_launch.messages import text
 from gaudi_launch.models.sizing import GIB
 
@@ -99,17 +99,13 @@ def _cells(row: FitRow) -> tuple[str, ...]:
         str(row.n),
         row.dtype,
         text("fit.yes" if row.fits else "fit.no"),
-        _cell(row.weights_gib_per_card),
-        _cell(row.kv_gib_per_card),
-        _cell(row.kv_blocks, "d"),
-        _cell(row.longest_context, "d"),
-        _cell(row.concurrency),
+        known(row.weights_gib_per_card, "{:.1f}"),
+        known(row.kv_gib_per_card, "{:.1f}"),
+        known(row.kv_blocks),
+        known(row.longest_context),
+        known(row.concurrency, "{:.1f}"),
         row.reason.render(),
     )
-
-
-def _cell(value: float | int | None, form: str = ".1f") -> str:
-    return "-" if value is None else format(value, form)
 
 
 def _verdict(result: FitResult) -> str:

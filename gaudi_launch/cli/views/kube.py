@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import console, table
-from gaudi_launch.messages import text
+from gaudi_launch.messages import rendered, text
 
 if TYPE_CHECKING:
     from gaudi_launch.kubernetes.status import Status
@@ -31,7 +31,7 @@ def show(found: Sequence[Status]) -> None:
                 f"{pod.seconds} s",
                 str(pod.restarts),
                 pod.node or "-",
-                pod.why.render() if pod.why else "",
+                rendered(pod.why) or "",
             )
             for pod in each.pods
         ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.messages import rendered
+
 if TYPE_CHECKING:
     from gaudi_launch.app.learn import LearnOutcome
     from gaudi_launch.performance.learned import LearnedConstants
@@ -21,7 +23,7 @@ def show_outcome(outcome: LearnOutcome, as_json: bool) -> None:
                 "path": result.path,
                 "kind": result.kind,
                 "measurements": len(result.measurements),
-                "why_not": result.why_not.render() if result.why_not is not None else None,
+                "why_not": rendered(result.why_not),
             }
             for result in outcome.results
         ]

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import console, known, table
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 from gaudi_launch.watch.trails import card_name
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def to_json(report: PowerReport) -> dict[str, Any]:
         "schema": 1,
         "host": report.host.host,
         "problem": report.host.problem,
-        "documented_range_w": asdict(report.range) if report.range is not None else None,
+        "documented_range_w": mapped(asdict, report.range),
         "cards": [
             {
                 "module": card.module,
@@ -50,11 +51,9 @@ def to_json(report: PowerReport) -> dict[str, Any]:
 
 
 def _per_token(day: DayEnergy) -> float | None:
-    return day.joules / day.tokens if day.tokens else None
-
-
-def _known(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)
+    if not day.tokens:
+        return None
+    return day.joules / day.tokens
 
 
 def show(report: PowerReport) -> None:
@@ -64,8 +63,8 @@ def show(report: PowerReport) -> None:
     rows = [
         (
             card_name(card.module, card.index),
-            _known(card.power_w, "{:.0f}"),
-            _known(card.power_cap_w, "{:.0f}"),
+            known(card.power_w, "{:.0f}"),
+            known(card.power_cap_w, "{:.0f}"),
         )
         for card in cards
     ]
@@ -76,7 +75,7 @@ def show(report: PowerReport) -> None:
     if report.host.problem:
         print(report.host.problem)
     services = [
-        (each.name, _known(each.power_w, "{:.0f}"), _known(each.joules_per_token, "{:.2f}"))
+        (each.name, known(each.power_w, "{:.0f}"), known(each.joules_per_token, "{:.2f}"))
         for each in report.host.services
         if each.alive
     ]
@@ -88,7 +87,7 @@ def show(report: PowerReport) -> None:
             each.name,
             f"{day.joules / _JOULES_PER_KWH:.3f}",
             f"{day.tokens:.0f}",
-            _known(_per_token(day), "{:.2f}"),
+            known(_per_token(day), "{:.2f}"),
         )
         for each in report.energy
         for day in each.days

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import rendered
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from gaudi_launch.recommend.compared import ComparedSizes
     from gaudi_launch.recommend.finder import Sensitivity
     from gaudi_launch.recommend.goal import Served
+    from gaudi_launch.recommend.limit import Limit
     from gaudi_launch.recommend.trial import Trial
 
 _COLUMNS = ("replicas", "cards", "dtype", "batch", "tokens", "per_card", "ttft", "tpot", "e2e")
@@ -62,18 +65,13 @@ def to_json(answer: Recommended) -> dict[str, Any]:
             "mean_input": round(search.traffic.mean_input, 2),
             "mean_output": round(search.traffic.mean_output, 2),
         },
-        "winner": _trial_json(found.winner) if found.winner is not None else None,
+        "winner": mapped(_trial_json, found.winner),
         "command": list(answer.command) or None,
-        "plan": answer.plan.to_json() if answer.plan is not None else None,
+        "plan": mapped(lambda plan: plan.to_json(), answer.plan),
         "cluster": _cluster_json(answer),
         "compared": _compared_json(compared(search)),
         "band": _bands(answer),
-        "limit": {
-            "name": found.limit.name,
-            "shares": {name: round(share, 4) for name, share in found.limit.shares.items()},
-        }
-        if found.limit is not None
-        else None,
+        "limit": mapped(_limit_json, found.limit),
         "runner_up": _runner_json(answer),
         "top": [_trial_json(trial) for trial in trials],
         "front": [_trial_json(trial) for trial in found.front],
@@ -120,6 +118,11 @@ def _cluster_json(answer: Recommended) -> dict[str, Any] | None:
     }
 
 
+def _limit_json(limit: Limit) -> dict[str, Any]:
+    shares = {name: round(share, 4) for name, share in limit.shares.items()}
+    return {"name": limit.name, "shares": shares}
+
+
 def _compared_json(sizes: ComparedSizes) -> dict[str, Any]:
     return {
         "layouts": list(sizes.layouts),
@@ -139,7 +142,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
     found: dict[str, Any] = {
         "engine": candidate.engine,
         "dtype": candidate.dtype,
-        "kv_dtype": trial.replica.kv_dtype if trial.replica is not None else None,
+        "kv_dtype": mapped(lambda replica: replica.kv_dtype, trial.replica),
         "tensor_parallel": candidate.cards,
         "expert_parallel": candidate.experts,
         "pipeline_parallel": candidate.pipeline,
@@ -152,7 +155,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "chunked_prefill": candidate.tokens < candidate.length,
         "padding_limit": candidate.padding or None,
         "missed": list(trial.missed),
-        "why_not": trial.why_not.render() if trial.why_not is not None else None,
+        "why_not": rendered(trial.why_not),
         "graphs": trial.graphs,
         "warmup_seconds": None,
         "served": None,
@@ -196,9 +199,10 @@ def _bands(answer: Recommended) -> dict[str, Any] | None:
         "tpot": evidence.time(served.tpot).to_json(),
         "e2e": evidence.time(served.e2e).to_json(),
         "most_output_tokens_per_second": tokens.to_json(),
-        "cards": {"low": found.cards[0], "expected": served.cards, "high": found.cards[1]}
-        if found.cards
-        else None,
+        "cards": mapped(
+            lambda cards: {"low": cards[0], "expected": served.cards, "high": cards[1]},
+            found.cards or None,
+        ),
     }
 
 
@@ -434,7 +438,7 @@ def _row(trial: Trial, chosen: bool) -> list[str]:
     candidate, served = trial.candidate, trial.served
     assert served is not None, "trials of a table were simulated"
     return [
-        f"{served.replicas} *" if chosen else str(served.replicas),
+        f"{served.replicas}{' *' * chosen}",
         candidate.layout,
         _short(candidate.dtype),
         str(candidate.batch),
@@ -526,7 +530,7 @@ def _options(trial: Trial) -> str:
 
 
 def _short(value: str) -> str:
-    return "bf16" if value == "bfloat16" else value
+    return {"bfloat16": "bf16"}.get(value, value)
 
 
 def _show_unmet(answer: Recommended, say: Callable[..., None]) -> None:

@@ -14,6 +14,7 @@ from gaudi_launch.cli.console import give_up_broken
 from gaudi_launch.cli.launch_panel import clock
 from gaudi_launch.cli.progress import LaunchBar
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.planning.plan import Plan
@@ -39,7 +40,7 @@ def _predicted(plan: Plan) -> str | None:
     if most.isdecimal() and int(most):
         clients = min(_CLIENTS, int(most))
     found = of_record(plan.to_json(), Load("concurrency", _INPUT, _OUTPUT, clients))
-    return summary(found) if found is not None else None
+    return mapped(summary, found)
 
 
 class Screen:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.app.waiting import phase
 from gaudi_launch.cli.console import console, table
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.services.metrics import EngineLoad
@@ -18,14 +19,11 @@ if TYPE_CHECKING:
 def to_json(service: ServiceRecord, load: EngineLoad | None, now: float) -> dict[str, Any]:
     """Return one service for programs."""
     state = service.state
-    ready_at = state.get("ready_at")
     return {
         "name": service.name,
         "alive": service.alive,
         "phase": service.phase,
-        "done": state.get("done", 0) if service.alive else 0,
-        "total": state.get("total", 0) if service.alive else 0,
-        "left_seconds": state.get("left_seconds") if service.alive else None,
+        **_progress(service),
         "model": state.get("model"),
         "served": state.get("served"),
         "engine": state.get("engine"),
@@ -34,12 +32,36 @@ def to_json(service: ServiceRecord, load: EngineLoad | None, now: float) -> dict
         "pid": state.get("pid"),
         "launcher_pid": state.get("launcher_pid"),
         "began": state.get("began"),
-        "uptime_seconds": round(now - ready_at, 1) if ready_at and service.alive else None,
+        "uptime_seconds": mapped(lambda seconds: round(seconds, 1), _uptime(service, now)),
         "restarts": state.get("restarts", 0),
-        "requests": {"running": load.running, "waiting": load.waiting} if load else None,
+        "requests": mapped(_load_json, load),
         "error": last_error(service),
         "log": state.get("log"),
     }
+
+
+def _load_json(load: EngineLoad) -> dict[str, int]:
+    return {"running": load.running, "waiting": load.waiting}
+
+
+def _progress(service: ServiceRecord) -> dict[str, Any]:
+    """Return the progress of a service; that of an ended one does not count."""
+    if not service.alive:
+        return {"done": 0, "total": 0, "left_seconds": None}
+    state = service.state
+    return {
+        "done": state.get("done", 0),
+        "total": state.get("total", 0),
+        "left_seconds": state.get("left_seconds"),
+    }
+
+
+def _uptime(service: ServiceRecord, now: float) -> float | None:
+    """Return the seconds since a running service was ready."""
+    ready_at: float | None = service.state.get("ready_at")
+    if not ready_at or not service.alive:
+        return None
+    return now - ready_at
 
 
 def last_error(service: ServiceRecord) -> str | None:
@@ -47,34 +69,34 @@ def last_error(service: ServiceRecord) -> str | None:
 
     Return None without one.
     """
-    if service.phase == "lost":
-        return text("services.lost_rebooted" if service.rebooted else "services.lost")
-    return service.error or None
+    if service.phase != "lost":
+        return service.error or None
+    if service.rebooted:
+        return text("services.lost_rebooted")
+    return text("services.lost")
 
 
 def show(
     services: list[ServiceRecord], load: dict[str, EngineLoad], now: float, *, everything: bool
 ) -> None:
     """Print a row for each service; ``everything``: stopped ones too."""
+    if not services and everything:
+        print(text("services.none_at_all"))
+        return
     if not services:
-        print(text("services.none_at_all" if everything else "services.none"))
+        print(text("services.none"))
         return
     rows = [_row(service, load.get(service.name), now) for service in services]
     console().print(table("", text("services.columns").split("|"), rows))
-    failed = [
-        service.name
-        for service in services
-        if not service.alive and service.phase in ("failed", "lost")
-    ]
+    ended = [service for service in services if not service.alive]
+    failed = [service.name for service in ended if service.phase in ("failed", "lost")]
     if failed:
         print(text("screen.ps_failed", count=len(failed), name=failed[0]))
 
 
 def _row(service: ServiceRecord, load: EngineLoad | None, now: float) -> tuple[str, ...]:
     state = service.state
-    ready_at, since, requests = state.get("ready_at"), "-", "-"
-    if ready_at and service.alive:
-        since = clock(now - ready_at)
+    requests = "-"
     if load:
         requests = f"{load.running}+{load.waiting}"
     return (
@@ -84,10 +106,17 @@ def _row(service: ServiceRecord, load: EngineLoad | None, now: float) -> tuple[s
         ",".join(map(str, service.modules)) or "-",
         service.url.rpartition(":")[2] or "-",
         phase(service),
-        since,
+        mapped(clock, _uptime(service, now)) or "-",
         requests,
-        _restarted(state) if service.alive else last_error(service) or "",
+        _remark(service),
     )
+
+
+def _remark(service: ServiceRecord) -> str:
+    """Return a running service's restarts, an ended one's error."""
+    if service.alive:
+        return _restarted(service.state)
+    return last_error(service) or ""
 
 
 def _restarted(state: Mapping[str, Any]) -> str:

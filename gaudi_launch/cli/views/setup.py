@@ -30,10 +30,9 @@ def show_leftovers(replaced: Leftovers | None) -> None:
 
 def leftovers_json(replaced: Leftovers | None) -> dict[str, Any]:
     """Return the keys of ``setup --json`` about the version that was replaced."""
-    return {
-        "replaced": str(replaced.old) if replaced is not None else None,
-        "services": list(replaced.services) if replaced is not None else [],
-    }
+    if replaced is None:
+        return {"replaced": None, "services": []}
+    return {"replaced": str(replaced.old), "services": list(replaced.services)}
 
 
 def show_rollback(done: RollBack, dry_run: bool, as_json: bool) -> None:

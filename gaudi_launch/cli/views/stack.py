@@ -15,6 +15,7 @@ from gaudi_launch.cli.views.services import clock, last_error
 from gaudi_launch.cli.views.services import to_json as service_to_json
 from gaudi_launch.cli.views.stop import ended_to_json as service_ended_to_json
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.app.stack import AppliedStack, EndedStack, StackState, StartedStack
@@ -39,7 +40,7 @@ def to_json(planned: StackPlan) -> dict[str, Any]:
         "cards": list(planned.cards),
         "free": list(planned.free),
         "groups": [list(group) for group in planned.groups],
-        "start_seconds": None if seconds is None else {"low": seconds[0], "high": seconds[1]},
+        "start_seconds": mapped(lambda both: _seconds_json(*both), seconds),
         "services": [_service_to_json(service) for service in planned.services],
         "goals": [_goal_to_json(planned, name) for name in stack.choices],
     }
@@ -99,7 +100,6 @@ def _options(choice: GoalChoice) -> str:
 
 def _service_to_json(service: StackService) -> dict[str, Any]:
     plan, model = service.plan, service.model
-    estimate = plan.estimate
     return {
         "name": service.name,
         "model": model.name,
@@ -110,9 +110,9 @@ def _service_to_json(service: StackService) -> dict[str, Any]:
         "modules": list(plan.placement.modules),
         "numa_nodes": list(plan.placement.numa_nodes),
         "memory": dict(plan.memory),
-        "warmup_seconds": None
-        if estimate is None
-        else {"low": estimate.low_seconds, "high": estimate.high_seconds},
+        "warmup_seconds": mapped(
+            lambda each: _seconds_json(each.low_seconds, each.high_seconds), plan.estimate
+        ),
         "url": plan.url,
         "running": service.running,
         "warnings": [{"id": each.id, "message": each.render()} for each in plan.warnings],
@@ -343,3 +343,7 @@ def show_states(states: Sequence[StackState]) -> None:
             for name in _missing(state)
         ]
     console().print(table("", text("stack.ps_columns").split("|"), rows))
+
+
+def _seconds_json(low: float, high: float) -> dict[str, float]:
+    return {"low": low, "high": high}

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import set_cell_size
 
 from gaudi_launch.app.waiting import phase
-from gaudi_launch.cli.console import can_show, console, table
+from gaudi_launch.cli.console import can_show, console, known, table
 from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.cli.views.services import clock
 from gaudi_launch.cli.views.services import to_json as service_to_json
+from gaudi_launch.cli.views.top_columns import mean
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.app.status import ServiceStatus
@@ -44,7 +46,7 @@ def to_json(status: ServiceStatus) -> dict[str, Any]:
             for key in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")
         },
         "simulated": service.state.get("simulated") is True,
-        "simulated_run": status.run.to_json() if status.run is not None else None,
+        "simulated_run": mapped(lambda run: run.to_json(), status.run),
         "folder": str(service.folder),
         **found,
     }
@@ -108,7 +110,7 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
         expected = "-"
         if estimated:
             expected = f"{clock(estimated['low'])} - {clock(estimated['high'])}"
-        measured = "-" if warmup["seconds"] is None else clock(warmup["seconds"])
+        measured = mapped(clock, warmup["seconds"]) or "-"
         id = "services.warmup"
         if document["simulated"]:
             id = "services.warmup_simulated"
@@ -130,15 +132,7 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
         ]
         out.print(table("", text("services.phase_columns").split("|"), rows, right=(1, 2)))
     if document["cards"]:
-        cards = [
-            (
-                str(card["module"]),
-                f"{_known(card['memory_used_mib'])} / {_known(card['memory_total_mib'])} MiB",
-                _known(card["temperature_c"]),
-                _known(card["utilization_percent"]),
-            )
-            for card in document["cards"]
-        ]
+        cards = list(map(_card_row, document["cards"]))
         out.print(table("", text("services.card_columns").split("|"), cards, right=(0, 1, 2, 3)))
     say("log", document["log"])
 
@@ -161,6 +155,16 @@ def show_history(points: Sequence[HistoryPoint], seconds: float) -> None:
         out.print(f"{label}{line} {_last_and_most(spans, form)}", markup=False, soft_wrap=True)
 
 
+def _card_row(card: Mapping[str, Any]) -> tuple[str, ...]:
+    shown = {name: known(value, unknown="?") for name, value in card.items()}
+    return (
+        str(card["module"]),
+        f"{shown['memory_used_mib']} / {shown['memory_total_mib']} MiB",
+        shown["temperature_c"],
+        shown["utilization_percent"],
+    )
+
+
 def _spans(
     readings: Sequence[tuple[float, float | None]], begin: float, end: float, width: int
 ) -> list[float | None]:
@@ -172,7 +176,7 @@ def _spans(
         place = int((at - begin) / (end - begin) * width) if end > begin else 0
         if value is not None and 0 <= place <= width:
             groups[min(place, width - 1)].append(value)
-    return [sum(group) / len(group) if group else None for group in groups]
+    return list(map(mean, groups))
 
 
 def _last_and_most(spans: Sequence[float | None], form: str) -> str:
@@ -184,12 +188,11 @@ def _last_and_most(spans: Sequence[float | None], form: str) -> str:
     )
 
 
-def _milliseconds(value: float | None) -> float | None:
-    return None if value is None else value * 1000
-
-
-def _percent(value: float | None) -> float | None:
-    return None if value is None else value * 100
+def _times(factor: float, value: float | None) -> float | None:
+    """Return the value in a smaller unit; None stays None."""
+    if value is None:
+        return None
+    return value * factor
 
 
 _CHART_LABEL = 12
@@ -197,11 +200,11 @@ _CHART_VALUES = 32
 _MOST_CHART = 100
 # name, value of a point, form of a number, value of a full character
 _CHARTS: tuple[tuple[str, Callable[[HistoryPoint], float | None], str, float | None], ...] = (
-    ("ttft", lambda point: _milliseconds(point.ttft_seconds), "{:.0f} ms", None),
-    ("tpot", lambda point: _milliseconds(point.tpot_seconds), "{:.0f} ms", None),
+    ("ttft", lambda point: _times(1000, point.ttft_seconds), "{:.0f} ms", None),
+    ("tpot", lambda point: _times(1000, point.tpot_seconds), "{:.0f} ms", None),
     ("load", lambda point: point.load, "{:.1f}", None),
     ("tokens", lambda point: point.tokens_per_second, "{:.0f}", None),
-    ("kv", lambda point: _percent(point.kv_use), "{:.0f}%", 100.0),
+    ("kv", lambda point: _times(100, point.kv_use), "{:.0f}%", 100.0),
     ("preemptions", lambda point: point.preemptions, "{:.1f}", None),
     ("power", lambda point: point.power_w, "{:.0f} W", None),
 )
@@ -217,8 +220,10 @@ def _plan(plan: dict[str, Any]) -> str:
     length = option(plan, "--max-model-len") or option(plan, "--max-total-tokens")
     requests = option(plan, "--max-num-seqs") or option(plan, "--max-batch-size")
     parts = [str(plan["dtype"] or "")]
-    parts += [text("services.plan_length", count=length)] if length else []
-    parts += [text("services.plan_requests", count=requests)] if requests else []
+    if length:
+        parts.append(text("services.plan_length", count=length))
+    if requests:
+        parts.append(text("services.plan_requests", count=requests))
     return ", ".join(part for part in parts if part)
 
 
@@ -232,7 +237,3 @@ def _time(phase: dict[str, Any], alive: bool) -> str:
     if not alive:
         return "..."
     return f"{clock(time.monotonic() - phase['begin'])} ..."
-
-
-def _known(value: object) -> str:
-    return "?" if value is None else str(value)

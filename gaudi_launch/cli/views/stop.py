@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.cli.console import console, table
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.app.stop import EndedService
@@ -40,7 +41,7 @@ def ended_to_json(ended: EndedService) -> dict[str, Any]:
         "requests_cut": ended.stopped.left,
         "orphans": [orphan.to_json() for orphan in ended.stopped.orphans],
         "cards_busy": list(ended.busy),
-        "simulated_run": ended.run.to_json() if ended.run is not None else None,
+        "simulated_run": mapped(lambda run: run.to_json(), ended.run),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import console, known, table
 from gaudi_launch.engines.support import ended
 from gaudi_launch.messages import text
 
@@ -151,8 +151,15 @@ def _cells(row: SupportRow, accelerator: str) -> tuple[str, ...]:
     reasons = " ".join(reason.render() for reason in row.support.reasons)
     source = f"[{row.support.evidence}]" if row.support.evidence else ""
     why = f"{reasons} {source}".strip()
-    cards = "-" if row.fewest_cards is None else str(row.fewest_cards)
+    cards = known(row.fewest_cards)
     return (row.label, text(f"support.answer_{row.support.status.value}"), cards, validated, why)
+
+
+def _classes(version: Version) -> int | None:
+    """Return the number of model classes; None where not all are known."""
+    if not version.complete:
+        return None
+    return len(version.classes)
 
 
 def list_to_json(versions: tuple[Version, ...]) -> dict[str, Any]:
@@ -164,7 +171,7 @@ def list_to_json(versions: tuple[Version, ...]) -> dict[str, Any]:
             "repository": each.repository,
             "commit": each.commit,
             "vllm": each.upstream or None,
-            "classes": len(each.classes) if each.complete else None,
+            "classes": _classes(each),
             "quantization": list(each.methods),
             "transformers": each.transformers or None,
             "validated": [model["model"] for model in each.validated],
@@ -184,7 +191,7 @@ def show_list(versions: tuple[Version, ...]) -> None:
             each.label,
             each.date,
             f"{each.repository}@{each.commit}",
-            str(len(each.classes)) if each.complete else "-",
+            known(_classes(each)),
             ", ".join(each.methods),
             str(len(each.validated)),
         )

@@ -104,7 +104,8 @@ def _machine_lines(state: TopState, width: int, look: Look) -> list[Line]:
     if not host.answers:
         return [[Cell(fitted(host.problem or "", width, right=False), BAD)]]
     parts = [_node(host, node, look) for node in host.nodes]
-    parts += [_pages(host.nodes)] if host.nodes else []
+    if host.nodes:
+        parts.append(_pages(host.nodes))
     parts += [_disk(disk) for disk in _distinct(host.disks)]
     found = _flowed(parts, width)
     if host.problem:
@@ -131,7 +132,9 @@ def _pages(nodes: Sequence[NodeSample]) -> Cell:
 
 def _sum(values: Sequence[int | None]) -> str:
     known = [value for value in values if value is not None]
-    return str(sum(known)) if known else "-"
+    if not known:
+        return "-"
+    return str(sum(known))
 
 
 def _distinct(disks: Iterable[DiskSample]) -> list[DiskSample]:
@@ -192,10 +195,10 @@ def _sections(state: TopState, width: int, height: int, look: Look) -> list[Line
     gaps = len(parts) - 1
     sizes = shares([len(part) for part in parts.values()], room - gaps)
     found: list[Line] = []
+    first = {"services": state.selected}
     for (name, part), size in zip(parts.items(), sizes, strict=True):
-        first = state.selected if name == "services" else 0
-        found += [*([[Cell("")]] if found else []), *_cut(part, size, first)]
-    return found
+        found += [[Cell("")], *_cut(part, size, first.get(name, 0))]
+    return found[1:]
 
 
 def _nothing(state: TopState, section: str) -> list[Line]:
@@ -256,11 +259,9 @@ def _table(
         line: Line = []
         for column, size in chosen:
             cell = column.cell(row, look, size)
-            line += [
-                *([Cell(" ")] if line else []),
-                Cell(fitted(cell.text, size, right=column.right), cell.style),
-            ]
-        found.append(_within(line, width))
+            shown = fitted(cell.text, size, right=column.right)
+            line += [Cell(" "), Cell(shown, cell.style)]
+        found.append(_within(line[1:], width))
     return found
 
 
@@ -272,9 +273,9 @@ def _within(line: Line, width: int) -> Line:
         if left <= 0:
             break
         size = cell_len(cell.text)
-        found.append(
-            cell if size <= left else Cell(fitted(cell.text, left, right=False), cell.style)
-        )
+        if size > left:
+            cell = Cell(fitted(cell.text, left, right=False), cell.style)
+        found.append(cell)
         left -= size
     return found
 

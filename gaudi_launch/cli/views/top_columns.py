@@ -11,6 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.host.files import printable
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 from gaudi_launch.watch.sample import CardSample, HostSample, ServiceSample
 from gaudi_launch.watch.trails import Trails, card_name
 
@@ -183,13 +184,20 @@ def _power(row: Row[CardSample], look: Look, width: int) -> Cell:
     return Cell(f"{number(card.power_w)}/{number(card.power_cap_w)}")
 
 
+def _style(style: str, *, when: object) -> str:
+    """Return a style for a value that is to be seen, else the plain one."""
+    if when:
+        return style
+    return PLAIN
+
+
 def _temperature(row: Row[CardSample], look: Look, width: int) -> Cell:
     card = row.item
-    return Cell(number(card.temperature_c), WARN if card.throttled else PLAIN)
+    return Cell(number(card.temperature_c), _style(WARN, when=card.throttled))
 
 
 def _owner(row: Row[CardSample], look: Look, width: int) -> Cell:
-    return Cell(_command_name(row.item.owner) if row.item.owner else UNKNOWN)
+    return Cell(_command_name(row.item.owner or "") or UNKNOWN)
 
 
 def _command_name(owner: str) -> str:
@@ -200,7 +208,7 @@ def _command_name(owner: str) -> str:
 
 def _events(row: Row[CardSample], look: Look, width: int) -> Cell:
     count = row.item.uncorrectable_events
-    return Cell(number(count), BAD if count else PLAIN)
+    return Cell(number(count), _style(BAD, when=count))
 
 
 CARDS: tuple[Column[CardSample], ...] = (
@@ -262,7 +270,8 @@ def _requests(row: Row[ServiceSample], look: Look, width: int) -> Cell:
     if service.running is None and service.waiting is None:
         return Cell(UNKNOWN)
     return Cell(
-        f"{number(service.running)}+{number(service.waiting)}", WARN if service.waiting else PLAIN
+        f"{number(service.running)}+{number(service.waiting)}",
+        _style(WARN, when=service.waiting),
     )
 
 
@@ -284,13 +293,13 @@ def _kv(row: Row[ServiceSample], look: Look, width: int) -> Cell:
     use = row.item.kv_use
     if use is None:
         return Cell(UNKNOWN)
-    return Cell(f"{use * 100:.0f}%", BAD if use >= 0.95 else PLAIN)
+    return Cell(f"{use * 100:.0f}%", _style(BAD, when=use >= 0.95))
 
 
 def _counted(name: str) -> Callable[[Row[ServiceSample], Look, int], Cell]:
     def cell(row: Row[ServiceSample], look: Look, width: int) -> Cell:
         value: int | None = getattr(row.item, name)
-        return Cell(number(value), WARN if value else PLAIN)
+        return Cell(number(value), _style(WARN, when=value))
 
     return cell
 
@@ -352,7 +361,9 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 def total(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    if not known:
+        return None
+    return sum(known)
 
 
 def faults(host: HostSample) -> int:
@@ -394,7 +405,7 @@ def _mean_use(row: Row[HostSample], look: Look, width: int) -> Cell:
 
 def _host_memory(row: Row[HostSample], look: Look, width: int) -> Cell:
     used = total([card.memory_used_mib for card in row.item.cards])
-    return Cell(number(None if used is None else used / 1024))
+    return Cell(number(mapped(lambda mib: mib / 1024, used)))
 
 
 def _ready(row: Row[HostSample], look: Look, width: int) -> Cell:

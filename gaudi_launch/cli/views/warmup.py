@@ -27,7 +27,7 @@ def seconds(span: Span, graphs: int) -> dict[str, float]:
 
 def row(judged: Judged, chosen: bool, result: WarmupResult) -> list[str]:
     """Return one line of the table, in the order of `COLUMNS`."""
-    name = f"{judged.name} *" if chosen else judged.name
+    name = f"{judged.name}{' *' * chosen}"
     if judged.failure:
         return [name, judged.failure, "", "", "", "", ""]
     graphs = judged.graphs
@@ -35,11 +35,17 @@ def row(judged: Judged, chosen: bool, result: WarmupResult) -> list[str]:
         name,
         str(judged.prompt_graphs),
         str(judged.decode_graphs),
-        str(judged.holes.shapes) if judged.holes else "?",
+        _uncovered(judged),
         _percent(judged),
         _span(seconds(result.per_graph, graphs)),
         _span(seconds(result.per_graph_cached, graphs)),
     ]
+
+
+def _uncovered(judged: Judged) -> str:
+    if judged.holes is None:
+        return "?"
+    return str(judged.holes.shapes)
 
 
 def _percent(judged: Judged) -> str:
@@ -69,21 +75,17 @@ def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:
     from dataclasses import asdict
 
     delivered = result.delivered
-    # settings to export; another list than the planner's is one that plan and serve use by
-    # themselves
-    ours = result.chosen is delivered.comparison[0]
     return {
         "schema": 1,
         "engine": case.asked.name,
         "model": case.model.path or None,
         "limits": asdict(case.asked.limits),
         "max_prefill_seqs": delivered.max_prefill_seqs,
-        "settings": delivered.settings if ours else {},
-        "bucket_file": delivered.file if ours else None,
+        **_settings_json(result),
         "price": delivered.price,
         "fewest_graphs": delivered.aim.floor,
         "workload": {
-            "requests": len(case.workload) if case.workload is not None else 0,
+            "requests": len(case.workload or ()),
             "distance": delivered.aim.expectation.distance,
         },
         "step_time": case.cost.constants(),
@@ -99,22 +101,39 @@ def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:
     }
 
 
+def _settings_json(result: WarmupResult) -> dict[str, Any]:
+    """Return the settings to export, and the bucket file."""
+    delivered = result.delivered
+    # another list than the planner's is one that plan and serve use by themselves
+    if result.chosen is not delivered.comparison[0]:
+        return {"settings": {}, "bucket_file": None}
+    return {"settings": delivered.settings, "bucket_file": delivered.file}
+
+
 def _plan_json(judged: Judged, chosen: bool, result: WarmupResult) -> dict[str, Any]:
     graphs = judged.graphs
-    return {
+    found: dict[str, Any] = {
         "strategy": judged.name,
         "chosen": chosen,
         "prompt_graphs": judged.prompt_graphs,
         "decode_graphs": judged.decode_graphs,
-        "uncovered": judged.holes.shapes if judged.holes else None,
-        "overhead": round(judged.score.overhead, 6) if judged.score else None,
-        "outside": round(judged.score.outside, 6) if judged.score else None,
+        "uncovered": None,
+        "overhead": None,
+        "outside": None,
         "seconds": seconds(result.per_graph, graphs),
         "seconds_from_cache": seconds(result.per_graph_cached, graphs),
         "failure": judged.failure or None,
-        "prompt": judged.buckets.prompt if judged.buckets else None,
-        "decode": judged.buckets.decode if judged.buckets else None,
+        "prompt": None,
+        "decode": None,
     }
+    if judged.holes is not None:
+        found["uncovered"] = judged.holes.shapes
+    if judged.score is not None:
+        found["overhead"] = round(judged.score.overhead, 6)
+        found["outside"] = round(judged.score.outside, 6)
+    if judged.buckets is not None:
+        found["prompt"], found["decode"] = judged.buckets.prompt, judged.buckets.decode
+    return found
 
 
 def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
@@ -172,10 +191,7 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
     if delivers and not asked.own:
         _show_settings(out, delivered)
     if listing and chosen.buckets is not None:
-        _say(
-            out,
-            delivered.file if delivers and delivered.file is not None else _listed(chosen.buckets),
-        )
+        _say(out, _settings_json(result)["bucket_file"] or _listed(chosen.buckets))
     if plot is not None:
         _say(out, text("warmup.drawn", path=str(plot)))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console
-from gaudi_launch.messages import text
+from gaudi_launch.messages import rendered, text
 
 if TYPE_CHECKING:
     from gaudi_launch.services.diagnosis.diagnose import Cause, Diagnosis
@@ -23,7 +23,7 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
         "failed": found.failed,
         "phase": found.phase,
         "permanent": found.permanent,
-        "note": explanation.note.render() if explanation.note else None,
+        "note": rendered(explanation.note),
         "causes": _documents(found.causes, explanation.content),
         "findings": _documents(found.findings, explanation.content),
         "simulated": explanation.simulated,
@@ -68,23 +68,15 @@ def _put_history(explanation: Explanation, say: Callable[[str], None]) -> None:
 
 def _put(explanation: Explanation, say: Callable[[str], None]) -> None:
     found, content = explanation.found, explanation.content
-
     if explanation.simulated:
         say(text("diagnose.simulated"))
     if explanation.note is not None:
         say(explanation.note.render())
-    phase = text(f"serve.phase_{found.phase}")
-    if found.failed and content.text:
-        say(text("diagnose.failed", phase=phase))
-    elif found.causes:
-        say(text("diagnose.requests"))
-    elif not found.failed and explanation.note is None:
-        # for one that is running or was stopped the note is complete
-        say(_no_failure(found, phase))
-    if found.failed and not found.causes and content.text and explanation.note is None:
-        say(text("diagnose.none"))
-        for last in content.text.splitlines()[-30:]:
-            say(f"  {last}")
+    outcome = _outcome(explanation)
+    if outcome:
+        say(outcome)
+    for line in _unexplained(explanation):
+        say(line)
     for line in _lines(found.causes, content, text("diagnose.word_cause")):
         say(line)
     if found.permanent:
@@ -93,6 +85,30 @@ def _put(explanation: Explanation, say: Callable[[str], None]) -> None:
         say("\n" + text("diagnose.findings"))
     for line in _lines(found.findings, content, text("diagnose.word_finding")):
         say(line)
+
+
+def _outcome(explanation: Explanation) -> str:
+    """Return how the run ended; "" where the note is complete."""
+    found = explanation.found
+    phase = text(f"serve.phase_{found.phase}")
+    if found.failed and explanation.content.text:
+        return text("diagnose.failed", phase=phase)
+    if found.causes:
+        return text("diagnose.requests")
+    # for one that is running or was stopped the note is complete
+    if found.failed or explanation.note is not None:
+        return ""
+    return _no_failure(found, phase)
+
+
+def _unexplained(explanation: Explanation) -> list[str]:
+    """Return the end of a failed run's log without a known cause, below its title."""
+    found = explanation.found
+    last = explanation.content.text.splitlines()[-30:]
+    is_explained = found.causes or explanation.note is not None
+    if not found.failed or is_explained or not last:
+        return []
+    return [text("diagnose.none"), *(f"  {line}" for line in last)]
 
 
 def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str) -> list[str]:
