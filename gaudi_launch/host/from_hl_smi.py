@@ -31,10 +31,12 @@ _CSV_NUMBERS = {
     "utilization.aip": "utilization_percent",
     "power.draw": "power_w",
 }
+_FIRMWARE = "Firmware [SPI] Version"
 _LOG_WORDS = {
     "Product Name": "product",
     "Serial Number": "serial",
     "Module status": "status",
+    _FIRMWARE: "firmware",
     "Link Speed Current": "pcie_speed",
     "Link Speed Max": "pcie_max_speed",
 }
@@ -131,9 +133,9 @@ def _fill_from_log(cards: Cards, log: Iterable[LogCard]) -> None:
         cards.put(facts, "index", row.index, source)
         cards.put(facts, "bus", bus, source)
         cards.put(facts, "module", small_number(row.facts.get("Module ID")), source)
-        facts.put("firmware", _firmware(row.facts.get("Firmware [SPI] Version")), source)
+        words = {**row.facts, _FIRMWARE: _firmware(row.facts.get(_FIRMWARE))}
         for name, field in _LOG_WORDS.items():
-            facts.put(field, row.facts.get(name), source)
+            facts.put(field, words.get(name), source)
         for name, field in _LOG_WIDTHS.items():
             width = row.facts.get(name, "").removeprefix("x")
             facts.put(field, small_number(width), source)
