@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gaudi_launch.host.simulated import BOXES, VARIANTS
+from gaudi_launch.host.simulated import BOXES, VARIANTS, server_of
 from gaudi_launch.host.simulated_files import SimulatedServer, files_of, hl_smi_of
 from tests.support.cli import golden
 from tests.support.machines import SMALL
@@ -54,6 +54,7 @@ def test_the_machines_that_can_be_simulated() -> None:
     shown = {}
     for name, box in BOXES.items():
         one = seen({}, box)
+        assert server_of(box.product) is not None
         shown[name] = {
             **asdict(box),
             "ports": [*one["card 0"]["ports"]],

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+from pathlib import Path
+
 import pytest
 
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.models.model import Model
 from gaudi_launch.performance.constants import values
+from gaudi_launch.performance.learned import LearnedConstants, SpeedMeasurement, write_learned
 from gaudi_launch.performance.prediction import steps
 from gaudi_launch.performance.scaling import known_shape, step_time
 from gaudi_launch.performance.step_model import Setup
@@ -60,6 +64,77 @@ def test_405b_on_eight_cards_is_not_an_8b() -> None:
     small = step_time(LLAMA, 1, "bfloat16", GAUDI2).cost
     assert large.decode_fixed > 3 * small.decode_fixed
     assert large.prefill_token > 2 * small.prefill_token
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kv_dtype", "setup", "basis"),
+    [
+        ("bfloat16", "auto", Setup("gaudi2", 2, "bf16", 2.0, 2.0, "v1"), "bf16, 2 x gaudi2"),
+        ("float16", "fp8_inc", Setup("gaudi2", 2, "bf16", 2.0, 1.0, "v1"), "bf16, 2 x gaudi2"),
+        ("fp8", "fp8_inc", Setup("gaudi2", 2, "fp8", 1.0, 1.0, "v1"), "fp8, 2 x gaudi2"),
+        ("awq", "auto", Setup("gaudi2", 2, "bf16", 0.525, 2.0, "v1"), "awq, 2 x gaudi2"),
+        ("odd", "odd", Setup("gaudi2", 2, "bf16", 2.0, 2.0, "v1"), "odd, 2 x gaudi2"),
+    ],
+)
+def test_the_setup_of_a_precision(dtype: str, kv_dtype: str, setup: Setup, basis: str) -> None:
+    found = step_time(LLAMA, 2, dtype, GAUDI2, kv_dtype, "v1")
+    assert (found.setup, found.cost.basis) == (setup, f"{LLAMA.name} {basis}")
+    assert found.measured
+
+
+def test_no_card_counts_as_one_and_more_than_a_server_has_as_two_servers() -> None:
+    none = step_time(LLAMA, 0, "bfloat16", GAUDI3).setup
+    assert none == Setup("gaudi3", 1, "bf16", 2.0, 2.0, "v0")
+    many = step_time(LLAMA, 16, "bfloat16", GAUDI3).setup
+    assert many == Setup("gaudi3", 16, "bf16", 2.0, 2.0, "v0", hosts=2)
+    mixture = replace(LLAMA, model_type="gpt_oss")
+    assert step_time(mixture, 1, "bfloat16", GAUDI2).setup.fused is False
+
+
+def test_the_decode_steps_of_a_mixture_bend_and_those_of_others_do_not() -> None:
+    mixture = known_model("Qwen/Qwen3-30B-A3B", False)
+    cost = step_time(mixture, 1, "bfloat16", GAUDI2).cost
+    setup = Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v0")
+    model = steps(setup, known_shape(mixture)[0], values())
+    assert len(cost.bend) == 513
+    for batch in (1, 8, 40, 512):
+        expected = 1000 * model.decode(batch, 0).total
+        assert cost.decode(batch, 0) == pytest.approx(expected)
+    assert step_time(LLAMA, 1, "bfloat16", GAUDI2).cost.bend == ()
+
+
+def test_what_this_host_learned_is_noted_for_its_own_cards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    shape, setup = known_shape(LLAMA)[0], Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v0")
+    one = SpeedMeasurement(
+        "s", "tpot", "mean", "e", "m", asdict(setup), asdict(shape), 1, 2, 1, 0.1
+    )
+    write_learned(LearnedConstants(3, 0.0, {}, 1.1, 1.2, 0, (one, one)))
+    notes = step_time(LLAMA, 1, "bfloat16", GAUDI2).notes
+    assert [(note.id, note.values) for note in notes] == [
+        ("learn.used", {"version": 3, "count": 2})
+    ]
+    assert step_time(LLAMA, 1, "bfloat16", GAUDI2).measured
+    assert step_time(LLAMA, 1, "bfloat16", GAUDI3).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("a-90b-chat", "Llama-3.1-70B x 1.3"),
+        ("a_3.8B", "Llama-3.1-8B x 0.51"),
+        ("a-300B", "Llama-3.1-405B x 0.74"),
+        ("v1.7b-13bit", "Llama-3.1-8B"),
+        ("7billion", "Llama-3.1-8B"),
+        ("x70b", "Llama-3.1-8B"),
+    ],
+)
+def test_the_size_of_a_name_chooses_the_nearest_llama(name: str, title: str) -> None:
+    assert known_shape(Model("m", name))[1] == title
+    given = Model("m", name, parameters=8_030_261_248)
+    assert known_shape(given)[1] == "Llama-3.1-8B x 1.1"
 
 
 def test_a_card_without_figures_says_whose_it_takes() -> None:

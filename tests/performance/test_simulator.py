@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.simulator import Weighted, merge, simulate
+from gaudi_launch.performance.simulator import Weighted, merge, serve, simulate, simulate_times
 from gaudi_launch.performance.step_time import ONE_CARD_8B
 from tests.support.traces import limits, made_up
 
@@ -135,3 +137,23 @@ def test_merging_gives_each_its_share() -> None:
     assert abs(merged.milliseconds(ONE_CARD_8B) - 1) < 1e-9
     small = float(merged.prompt.weight[merged.prompt.size == 100].sum())
     assert abs(small * one.milliseconds(ONE_CARD_8B) - 0.25) < 1e-9
+
+
+def test_the_times_of_a_closed_loop_with_and_without_mixed_steps() -> None:
+    requests = [(0.0, 100, 3), (0.0, 200, 3), (0.0, 50, 1)]
+    bounds = limits(max_num_seqs=4)
+    for engine in (bounds, replace(bounds, mixed_steps=True)):
+        shapes, both = serve(requests, engine, ONE_CARD_8B, concurrency=1)
+        alone = simulate_times(requests, engine, ONE_CARD_8B, concurrency=1)
+        assert counted(shapes.decode) == counted(
+            simulate(requests, engine, ONE_CARD_8B, concurrency=1).decode
+        )
+        for times in (both, alone):
+            assert times.output.tolist() == [3, 3, 1]
+            # one after the other
+            assert times.came.tolist()[1:] == pytest.approx(times.done.tolist()[:-1])
+        at_once = simulate_times(requests, engine, ONE_CARD_8B, concurrency=3)
+        assert at_once.came.tolist() == [0.0, 0.0, 0.0]
+        open_loop = simulate_times(requests, engine, ONE_CARD_8B, rate=2.0, delay=5.0)
+        assert open_loop.came.tolist() == [0.0, 0.0, 0.0]
+        assert min(open_loop.first) > 5.0

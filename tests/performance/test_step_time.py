@@ -1,0 +1,102 @@
+"""Step times as straight lines, and constants that a user gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.performance.step_time import (
+    EIGHT_CARDS_32B,
+    ONE_CARD_8B,
+    StepTime,
+    constants_of,
+)
+
+PLAIN = StepTime(1.0, 2.0, 0.5, 3.0, 4.0, 0.25, "plain")
+BENT = StepTime(1.0, 2.0, 0.5, 3.0, 4.0, 0.25, "bent", (0.0, 10.0, 20.0))
+
+
+def test_the_milliseconds_of_each_kind_of_step() -> None:
+    assert PLAIN.prefill(3, 10) == 1 + 3 * 10 * 2 + 3 * 0.5 * 100
+    assert PLAIN.chunk(3, 10, 7) == 1 + 3 * 10 * 2 + 3 * 0.5 * 10 * (10 + 14)
+    assert PLAIN.in_blocks(3, 10, 2) == PLAIN.chunk(3, 10, 256)
+    assert PLAIN.decode(5, 8) == 3 + 4 * 5 + 2
+
+
+def test_a_bent_line_is_read_at_its_batch_and_ends_level() -> None:
+    assert [BENT.decode(batch, 0) for batch in (1, 2, 3)] == [17.0, 31.0, 35.0]
+    batches = np.array([0.5, 2.0, 9.0])
+    assert BENT.decode(batches, 0).tolist() == [10.0, 31.0, 59.0]
+
+
+def test_the_assumed_constants() -> None:
+    assert ONE_CARD_8B.constants() == {
+        "prefill_fixed": 10.0,
+        "prefill_token": 0.053,
+        "prefill_attention": 3.5e-6,
+        "decode_fixed": 12.0,
+        "decode_sequence": 0.03,
+        "decode_block": 0.0084,
+    }
+    changed = {"prefill_token": 0.038, "prefill_attention": 3.9e-7, "decode_block": 0.0021}
+    assert EIGHT_CARDS_32B.constants() == {**ONE_CARD_8B.constants(), **changed}
+    assert (ONE_CARD_8B.basis, ONE_CARD_8B.bend) == ("8B bf16, one card", ())
+    assert EIGHT_CARDS_32B.basis == "32B bf16, eight cards"
+
+
+def test_given_constants_are_named_and_a_given_line_is_straight() -> None:
+    assert BENT.with_constants({}) is BENT
+    assert BENT.with_constants({"prefill_fixed": "7", "prefill_token": 1}) == StepTime(
+        7.0, 1.0, 0.5, 3.0, 4.0, 0.25, "bent, prefill_fixed, prefill_token given", BENT.bend
+    )
+    assert BENT.with_constants({"decode_block": 0.0}) == StepTime(
+        1.0, 2.0, 0.5, 3.0, 4.0, 0.0, "bent, decode_block given", ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("prefill_fixed", "much"),
+        ("prefill_fixed", "-1"),
+        ("prefill_fixed", "nan"),
+        ("prefill_fixed", "1e6"),
+        ("prefill", "1"),
+        ("basis", "1"),
+    ],
+)
+def test_a_constant_that_is_none_is_refused(name: str, text: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        PLAIN.with_constants({name: text})
+    assert (caught.value.id, caught.value.exit_code) == ("warmup.bad_constant", ExitCode.USAGE)
+    known = (
+        "prefill_fixed, prefill_token, prefill_attention, decode_fixed, decode_sequence, "
+        "decode_block"
+    )
+    assert caught.value.text.values == {"name": name, "found": text, "known": known}
+
+
+@pytest.mark.parametrize(
+    ("changes", "accepted"),
+    [
+        ({"prefill_fixed": 0, "prefill_token": 0}, False),
+        ({"decode_fixed": 0, "decode_block": 0}, False),
+        ({"prefill_fixed": 0, "decode_fixed": 0}, True),
+        ({"prefill_token": 0, "decode_block": 0}, True),
+        ({"prefill_fixed": 999999}, True),
+    ],
+)
+def test_steps_must_take_time(changes: dict[str, float | str], accepted: bool) -> None:
+    if accepted:
+        given = PLAIN.with_constants(changes).constants()
+        assert given == {**PLAIN.constants(), **changes}
+        return
+    with pytest.raises(LaunchError) as caught:
+        PLAIN.with_constants(changes)
+    assert (caught.value.id, caught.value.exit_code) == ("warmup.free_steps", ExitCode.USAGE)
+
+
+def test_constants_are_read_from_arguments() -> None:
+    words = [" prefill-token =0.04", "decode_fixed", "a=b=c"]
+    assert constants_of(words) == {"prefill_token": "0.04", "decode_fixed": "", "a": "b=c"}
