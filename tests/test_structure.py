@@ -23,6 +23,7 @@ ABOUT_SEVERAL = {
     "bench/test_bench.py": "the command with client, workload and records",
     "bench/test_chat.py": "the command with a streaming server",
     "bench/test_figures.py": "the numbers of records, goals and comparisons",
+    "capacity/test_load_points.py": "the quick part of the tests of search, with round step times",
     "buckets/optimiser/test_goals.py": "what all searches of the optimiser reach",
     "cli/commands/test_positional.py": "positional arguments of every command",
     "cli/commands/test_record_options.py": "options of every command that reads a record",

@@ -1,0 +1,52 @@
+"""The row of a request that failed: whose fault it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaudi_launch.bench.check_rows import CheckRow, failed
+from gaudi_launch.bench.client import ServerError
+from gaudi_launch.messages import Message, message
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "fault"),
+    [
+        (ServerError("connect", "why"), message("measure.fail_connect", why="why"), "way"),
+        (ServerError("status", "why", 401), message("measure.fail_key", status=401), "way"),
+        (ServerError("status", "why", 403), message("measure.fail_key", status=403), "way"),
+        (
+            ServerError("status", "why", 404),
+            message("measure.fail_status", status=404, why="why"),
+            "way",
+        ),
+        (
+            ServerError("status", "why", 500),
+            message("measure.fail_status", status=500, why="why"),
+            "engine",
+        ),
+        (ServerError("protocol", "why"), message("measure.fail_protocol", why="why"), "engine"),
+    ],
+)
+def test_the_row_of_a_failed_request(error: ServerError, sentence: Message, fault: str) -> None:
+    values = {"kind": error.kind, "status": error.status, "detail": "why"}
+    assert vars(failed("models", error)) == {
+        "name": "models",
+        "verdict": "fail",
+        "sentence": sentence,
+        "seconds": 0.0,
+        "values": values,
+        "fault": fault,
+    }
+
+
+def test_a_row_as_json() -> None:
+    row = CheckRow("a", "ok", message("measure.check_health"), 0.123456, {"x": 1})
+    assert row.to_json() == {
+        "name": "a",
+        "verdict": "ok",
+        "id": "measure.check_health",
+        "message": message("measure.check_health").render(),
+        "seconds": 0.1235,
+        "values": {"x": 1},
+    }
