@@ -9,32 +9,65 @@ from gaudi_launch.gateway.gateway_settings import (
     Backend,
     GatewayReplica,
     GatewaySettings,
+    RequestLimits,
     Tls,
     check_backends,
 )
 from tests.support.places import TOP
+from tests.support.records import known
 
 ONE = (GatewayReplica("http://127.0.0.1:9201"),)
 
 
 @pytest.mark.parametrize(
-    ("backends", "id"),
+    ("backends", "id", "values"),
     [
-        ([], "gateway.no_models"),
-        ([Backend("two words", ONE)], "gateway.bad_model"),
-        ([Backend("模型", ONE)], "gateway.bad_model"),
-        ([Backend("a\nb", ONE)], "gateway.bad_model"),
-        ([Backend("a", ONE), Backend("b", ONE, aliases=("a",))], "gateway.twice"),
-        ([Backend("a", ())], "gateway.no_replica"),
-        ([Backend("a", (GatewayReplica("127.0.0.1:9201"),))], "gateway.bad_replica"),
-        ([Backend("a", (GatewayReplica("http://127.0.0.1:9201/v1"),))], "gateway.bad_replica"),
-        ([Backend("a", (GatewayReplica("http://127.0.0.1:1 check"),))], "gateway.bad_replica"),
+        ([], "no_models", {}),
+        ([Backend("two words", ONE)], "bad_model", {"found": "two words"}),
+        ([Backend("模型", ONE)], "bad_model", {"found": "模型"}),
+        ([Backend("a\nb", ONE)], "bad_model", {"found": "a\nb"}),
+        ([Backend("a", ONE), Backend("b", ONE, aliases=("a",))], "twice", {"name": "a"}),
+        ([Backend("a", ())], "no_replica", {"model": "a"}),
+        *(
+            (
+                [Backend("a", (*ONE, GatewayReplica(url)))],
+                "bad_replica",
+                {"model": "a", "found": url},
+            )
+            for url in (
+                "127.0.0.1:9201",
+                "http://127.0.0.1:9201/v1",
+                "http://127.0.0.1:1 check",
+                "https://127.0.0.1:1",
+                "http://127.0.0.1:123456",
+            )
+        ),
     ],
 )
-def test_what_cannot_be_routed_to_is_refused(backends: list[Backend], id: str) -> None:
+def test_what_cannot_be_routed_to_is_refused(
+    backends: list[Backend], id: str, values: dict[str, str]
+) -> None:
     with pytest.raises(LaunchError) as raised:
         check_backends(backends)
-    assert (raised.value.id, raised.value.exit_code) == (id, ExitCode.USAGE)
+    assert (raised.value.id, raised.value.exit_code) == (f"gateway.{id}", ExitCode.USAGE)
+    assert raised.value.text.values == values
+
+
+def test_the_defaults_of_a_gateway() -> None:
+    assert known(GatewaySettings()) == {
+        "host": "127.0.0.1",
+        "port": 8000,
+        "limits": RequestLimits(None, None),
+        "user_limits": (),
+        "body_mib": 8,
+        "timeout_seconds": 1800,
+        "connections": 2000,
+        "large_connections": 200,
+        "threads": 4,
+    }
+    backend = Backend("a", ONE, ("b",))
+    assert (backend.balance, backend.names) == ("least-load", ("a", "b"))
+    assert (ONE[0].service, ONE[0].address) == ("", "127.0.0.1:9201")
 
 
 def test_names_and_addresses_of_engines_are_accepted() -> None:

@@ -17,12 +17,15 @@ from gaudi_launch.gateway.gateway_settings import (
     UserLimits,
 )
 from gaudi_launch.gateway.haproxy_config import (
+    PROCESS,
+    ROUTE,
     GatewayFiles,
     gateway_files,
     haproxy_config,
     large_config,
 )
 from gaudi_launch.messages import set_language
+from tests.support.cli import golden
 
 CHAT = Backend(
     "Qwen/Qwen3-8B",
@@ -54,6 +57,36 @@ def rules(settings: GatewaySettings, word: str) -> list[str]:
         for line in haproxy_config((CHAT, EMBED), settings).splitlines()
         if word in line
     ]
+
+
+FULL = GatewaySettings(
+    host="::",
+    port=8443,
+    tls=Tls(Path("/etc/gateway/cert.pem"), Path("/etc/gateway/key.pem")),
+    keys_file=KEYS,
+    limits=RequestLimits(requests_per_minute=60, concurrent=4),
+    user_limits=(UserLimits("ann", RequestLimits(600)), UserLimits("bob", RequestLimits(None, 2))),
+    body_mib=16,
+    timeout_seconds=600,
+    connections=100,
+    large_connections=10,
+    threads=2,
+)
+
+
+@pytest.mark.parametrize(("name", "settings"), [("plain", GatewaySettings()), ("full", FULL)])
+def test_the_files_of_a_gateway(name: str, settings: GatewaySettings) -> None:
+    set_language("en")
+    files = made(settings)
+    assert files.argv == ("/usr/bin/python3", "/run/gw/gateway_process.py", "/run/gw/gateway.json")
+    sources = {"/run/gw/gateway_process.py": PROCESS, "/run/gw/route.lua": ROUTE}
+    parts = []
+    for path, content in sorted(files.files.items()):
+        if path in sources:
+            assert content == sources[path].read_text(encoding="utf-8")
+        else:
+            parts.append(f"### {path}\n{content}")
+    golden(f"gateway-{name}.txt", "".join(parts))
 
 
 def test_the_process_gets_its_settings_and_nothing_else() -> None:
