@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -88,7 +88,7 @@ class Manifest:
     model: PackModel
     target: PackTarget
     recipes: tuple[str, ...] = ()
-    files: tuple[PackFile, ...] = field(default=())
+    files: tuple[PackFile, ...] = ()
 
     @property
     def size(self) -> int:
@@ -135,7 +135,7 @@ def read(content: bytes, pack: str) -> Manifest:
         raise LaunchError("offline.schema", ExitCode.USAGE, path=pack, found=found)
     plain = {name: value for name, value in document.items() if name not in ("bytes", "digest")}
     if _digest(plain) != document.get("digest"):
-        raise _damaged(pack, NAME)
+        raise damaged(pack, NAME)
     try:
         files = tuple(PackFile(**each) for each in document["files"])
         manifest = Manifest(
@@ -149,11 +149,14 @@ def read(content: bytes, pack: str) -> Manifest:
         )
     except (KeyError, TypeError) as error:
         _log.debug("the list of a pack is not read: %s", error)
-        raise _damaged(pack, NAME) from None
+        raise damaged(pack, NAME) from None
     named = (manifest.model.folder, manifest.engine.image_file, *manifest.recipes)
     for path in (*(file.path for file in files), *named):
         if not _is_inside(path):
-            raise _damaged(pack, repr(path))
+            raise damaged(pack, repr(path))
+    for file in files:
+        if not isinstance(file.size, int):
+            raise damaged(pack, repr(file.size))
     return manifest
 
 
@@ -193,7 +196,7 @@ def verify(pack: Path, manifest: Manifest, progress: Progress = lambda count: No
         path = here[file.path]
         size = path.lstat().st_size if not path.is_symlink() else -1
         if size != file.size or sha256_of(path, progress) != file.sha256:
-            raise _damaged(str(pack), file.path)
+            raise damaged(str(pack), file.path)
 
 
 def check_names(pack: str, manifest: Manifest, here: set[str]) -> None:
@@ -216,7 +219,7 @@ def check_names(pack: str, manifest: Manifest, here: set[str]) -> None:
 
 def damaged(pack: str, name: str) -> LaunchError:
     """Return the error of a file that differs from the list."""
-    return _damaged(pack, name)
+    return LaunchError("offline.damaged", ExitCode.FAILED, path=pack, name=name)
 
 
 def sha256_of(path: Path, progress: Progress = lambda count: None) -> str:
@@ -227,10 +230,6 @@ def sha256_of(path: Path, progress: Progress = lambda count: None) -> str:
             running.update(block)
             progress(len(block))
     return running.hexdigest()
-
-
-def _damaged(pack: str, name: str) -> LaunchError:
-    return LaunchError("offline.damaged", ExitCode.FAILED, path=pack, name=name)
 
 
 def _files(pack: Path) -> Iterator[tuple[Path, str]]:
@@ -244,6 +243,8 @@ def _files(pack: Path) -> Iterator[tuple[Path, str]]:
                 yield path, relative
 
 
-def _is_inside(path: str) -> bool:
+def _is_inside(path: object) -> bool:
+    if not isinstance(path, str):
+        return False
     parts = PurePosixPath(path)
     return not parts.is_absolute() and ".." not in parts.parts and "\0" not in path

@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_launch.cluster.differences import FolderFacts, HostDifference, Seen, compare
 from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.layout import Layout, LayoutOptions, choose
+from gaudi_launch.cluster.layout import GAUDI_README, Layout, LayoutOptions, choose
 from gaudi_launch.cluster.parts import reach
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
@@ -194,3 +194,49 @@ def test_the_interface_between_hosts() -> None:
 
 def test_folders_compare_by_value() -> None:
     assert FolderFacts(3, 10) == FolderFacts(3, 10) != FolderFacts(3, 11)
+
+
+def choice(model: Model, hosts: int, cards: int, **asked: int) -> Layout:
+    return choose(model, V22, hosts, cards, LayoutOptions(**asked))
+
+
+def test_a_layout_has_its_reason() -> None:
+    one = choice(LLAMA_405B, 1, 8)
+    assert one == Layout(8, 1, 1, 0, 1, 8, message("cluster.one_host"), "")
+    both = choice(LLAMA_405B, 2, 8)
+    assert both == Layout(
+        16, 1, 1, 0, 2, 8, message("cluster.all_tensor", total=16), GAUDI_README, both.warnings
+    )
+    stages = choice(QWEN, 2, 4)
+    reason = message("cluster.stages", total=8, cards=4, hosts=2)
+    assert stages == Layout(4, 2, 1, 0, 2, 4, reason, GAUDI_README, stages.warnings)
+    asked = choice(LLAMA_405B, 2, 8, tensor=4)
+    options = "--tensor-parallel, --pipeline-parallel"
+    expected = Layout(4, 4, 1, 0, 2, 8, message("cluster.as_asked"), options, asked.warnings)
+    assert asked == expected
+
+
+def layout_error(model: Model, hosts: int, cards: int, **asked: int) -> tuple[object, ...]:
+    with pytest.raises(LaunchError) as error:
+        choice(model, hosts, cards, **asked)
+    return error.value.id, int(error.value.exit_code), error.value.text.values
+
+
+def test_layouts_that_are_impossible() -> None:
+    assert layout_error(QWEN, 3, 8, data=2) == ("cluster.data", 2, {"data": 2, "hosts": 3})
+    sizes = {"tensor": 3, "pipeline": 2, "data": 1, "total": 8}
+    assert layout_error(QWEN, 2, 4, tensor=3, pipeline=2) == ("cluster.sizes", 2, sizes)
+    heads = {
+        "heads": 28, "kv_heads": 4, "tensor": 16,
+        "would": "--tensor-parallel 4 --pipeline-parallel 4",
+    }  # fmt: skip
+    assert layout_error(QWEN, 2, 8, tensor=16) == ("cluster.heads", 5, heads)
+    odd = Model("m", "m", heads=7, layers=28)
+    heads = {
+        "heads": 7, "kv_heads": "-", "tensor": 8,
+        "would": "--tensor-parallel 1 --pipeline-parallel 8",
+    }  # fmt: skip
+    assert layout_error(odd, 1, 8) == ("cluster.heads", 5, heads)
+    layers = {"layers": 3, "pipeline": 4}
+    assert layout_error(replace(QWEN, layers=3), 4, 4) == ("cluster.layers", 5, layers)
+    assert choice(replace(QWEN, layers=4), 4, 4).pipeline == 4

@@ -176,6 +176,19 @@ def test_printed_lines_are_shell_words() -> None:
     ]
 
 
+def test_files_are_written_before_the_command_that_reads_them() -> None:
+    step = service_step(cluster(*AB).engines[0])
+    with_file = replace(step, files={"/tmp/x y/f": "it's"})
+    made = shlex.split(render(with_file, "c"))[-1]
+    plain = shlex.split(render(step, "c"))[-1]
+    folder, text = "'/tmp/x y'", shlex.quote("it's")
+    assert made == (
+        f"[ ! -L {folder} ] && {{ [ -d {folder} ] || mkdir -p -m 700 {folder}; }} "
+        f"&& [ -O {folder} ] && chmod 700 {folder} "
+        f"&& printf %s {text} > '/tmp/x y/f' && {plain}"
+    )
+
+
 def seen(one: Member, model: FolderFacts, recipes: FolderFacts, *tools: str) -> Seen:
     return Seen(
         one, folders={"/models/M": model, "/cache": recipes}, tools=tools or ("rsync", "scp")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.offline import pack_archive, pack_manifest
 from tests.support.packs import made
 
@@ -87,16 +87,71 @@ def test_a_changed_file_is_refused(archive: Path, change: str, id: str) -> None:
     rewritten(archive, change)
     with pytest.raises(LaunchError) as caught:
         pack_archive.verify(archive, silent)
-    assert caught.value.id == id
+    values = caught.value.text.values
+    assert (caught.value.id, values["path"]) == (id, str(archive))
+    assert "weights" in str(values) or "outside" in str(values)
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 2000])
 def test_another_file_is_not_a_pack(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "other.tar"
     file.write_bytes(content)
+    for work in (pack_archive.read_manifest, lambda path: pack_archive.verify(path, silent)):
+        with pytest.raises(LaunchError) as caught:
+            work(file)
+        error = caught.value
+        found = (error.id, error.exit_code, error.text.values)
+        assert found == ("offline.not_a_pack", ExitCode.USAGE, {"path": str(file)})
+
+
+def test_an_archive_with_another_first_file_is_not_a_pack(archive: Path, tmp_path: Path) -> None:
+    folder = tarfile.TarInfo("manifest.json")
+    folder.type = tarfile.DIRTYPE
+    for first in (tarfile.TarInfo("other.json"), folder):
+        file = tmp_path / "other.tar"
+        with tarfile.open(file, "w") as tar:
+            tar.addfile(first, io.BytesIO(b""))
+        with pytest.raises(LaunchError) as caught:
+            pack_archive.read_manifest(file)
+        assert caught.value.id == "offline.not_a_pack"
+
+
+def test_what_is_read_and_written_is_counted(folder: Path, tmp_path: Path) -> None:
+    target, counts = tmp_path / "pack.tar", list[int]()
+    manifest = pack_manifest.read_folder(folder)
+    pack_archive.write(folder, target, manifest, counts.append)
+    assert counts == [(folder / "manifest.json").stat().st_size, 3, 9, 5]
+    counts.clear()
+    pack_archive.verify(target, counts.append)
+    assert counts == [3, 9, 5]
+    counts.clear()
+    pack_archive.unpack(target, tmp_path / "out", counts.append)
+    assert counts == [3, 9, 5]
+    assert (pack_archive.is_archive(target), pack_archive.is_archive(folder)) == (True, False)
+    with tarfile.open(target) as tar:
+        assert {each.mode for each in tar} == {0o644}
+
+
+def test_a_list_of_the_largest_size_is_read(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tarfile.open(archive) as tar:
+        size = tar.getmember("manifest.json").size
+    monkeypatch.setattr(pack_archive, "MOST_BYTES", size)
+    pack_archive.read_manifest(archive)
+    monkeypatch.setattr(pack_archive, "MOST_BYTES", size - 1)
     with pytest.raises(LaunchError) as caught:
-        pack_archive.read_manifest(file)
+        pack_archive.read_manifest(archive)
     assert caught.value.id == "offline.not_a_pack"
+
+
+def test_an_archive_that_changed_after_its_check_is_not_unpacked(
+    archive: Path, tmp_path: Path
+) -> None:
+    rewritten(archive, "additional")
+    with pytest.raises(LaunchError) as caught:
+        pack_archive.unpack(archive, tmp_path / "out", silent)
+    values = {"path": str(archive), "name": "../outside"}
+    assert (caught.value.id, caught.value.text.values) == ("offline.damaged", values)
+    assert not (tmp_path / "outside").exists()
 
 
 @pytest.mark.parametrize(

@@ -136,3 +136,13 @@ def test_a_model_that_fits_nowhere_is_named_and_nothing_else_ends_for_it() -> No
     with pytest.raises(LaunchError) as raised:
         steps((RunningEngine("a", "a", (0, 1, 2, 3, 4, 5)),), (new("b", "b", 4),))
     assert raised.value.id == "b: placement.too_few"
+
+
+def test_only_visible_cards_are_used() -> None:
+    case = ChangeCase(load("simulated:hls2"), (("a",),), (), (new("a", "a", 1),), visible=(6, 7))
+    assert steps_of(case, refused).placements["a"].modules == (6,)
+
+
+def test_nothing_to_change_has_no_steps() -> None:
+    kept = RunningEngine("a", "a", (0,))
+    assert steps((kept,), ()) == StackSteps(())

@@ -211,3 +211,88 @@ def test_a_goal_is_read_and_decides_replicas_and_options() -> None:
 @pytest.mark.parametrize("entry", ["replicas: 2", "options: {modules: 1}"])
 def test_a_goal_with_what_it_decides_is_refused(entry: str) -> None:
     assert refused(ONE + f"  rate: 5/s\n  {entry}\n") == ("stack.goal_decides", 3, ExitCode.USAGE)
+
+
+def values(content: str) -> Mapping[str, object]:
+    """Return the values of the error of a text but its file, which is always the same."""
+    with pytest.raises(LaunchError) as raised:
+        parse_stack(content, PATH)
+    found = dict(raised.value.text.values)
+    assert found.pop("path") == "/etc/site.yaml"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("schema: 1\nmodels: [\n", {"line": 3, "why": "expected the node content, but found "
+                                   "'<stream end>'"}),
+        ("a: \x01", {"line": 1, "why": "YAML"}),
+        ("[" * 100_000, {"line": 1, "why": "YAML"}),
+        (ONE + "  name: b\n", {"line": 5, "name": "name", "first": 3}),
+        (ONE + "  options: {a: [{b: 1, b: 2}]}\n", {"line": 5, "name": "b", "first": 5}),
+        (ONE + "- name: a\n  model: n\n", {"line": 5, "name": "a", "first": 3}),
+        (ONE + "- name: a+\n  model: n\n", {"line": 5, "name": "a+", "service": "site-a"}),
+        (ONE + "- {name: b, model: n}\n- {name: c, model: n, after: [x]}\n",
+         {"line": 6, "found": "x", "known": "a, b, c"}),
+        (ONE + "  after: [b]\n- {name: b, model: n, after: [a]}\n- {name: c, model: n}\n",
+         {"line": 3, "names": "a, b"}),
+        (ONE + "  rate: 5/s\n  replicas: 2\n  options: {modules: 1}\n",
+         {"line": 3, "name": "a", "key": "modules"}),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_described(content: str, expected: Mapping[str, object]) -> None:
+    assert values(content) == expected
+
+
+def test_a_value_that_is_wrong_is_described() -> None:
+    found = values(ONE + "  replicas: 0\n")
+    assert (found["line"], str(found["why"])[-1:]) != (5, ".")
+    assert found["line"] == 5 and "replicas" in str(found["why"])
+
+
+@pytest.mark.parametrize(
+    ("stem", "name"),
+    [
+        ("site", "site"),
+        ("my stack!", "my-stack"),
+        ("_-.", "model"),
+        ("x" * 23 + ".yz", "x" * 23),
+        ("x" * 40, "x" * 24),
+        ("a+b", "a-b"),
+    ],
+)
+def test_a_stack_has_the_name_of_its_file(stem: str, name: str) -> None:
+    assert parse_stack(ONE, Path(f"/etc/{stem}.yaml")).name == name
+
+
+def test_names_of_services_are_short() -> None:
+    found = parse_stack(ONE.replace("name: a", f"name: {'x' * 40}"), PATH)
+    assert found.services_of(found.models[0]) == (f"site-{'x' * 32}",)
+
+
+def test_lists_and_numbers_of_options_are_texts() -> None:
+    found = parse_stack(ONE + "  options: {fault: [a, b], cards: 2, skip-warmup: false}\n", PATH)
+    assert found.models[0].options == (
+        ModelOption("fault", ("a", "b")),
+        ModelOption("cards", "2"),
+        ModelOption("skip-warmup", False),
+    )
+
+
+def test_a_choice_replaces_only_its_own_options() -> None:
+    content = ONE + "  for: throughput\n  options: {cards: 2, dtype: fp8, engine-arguments: [a]}\n"
+    found = parse_stack(content + "- {name: b, model: n}\n", PATH)
+    choice = GoalChoice("", "throughput", 3, (ModelOption("cards", "1"),), ("b",))
+    chosen = with_choices(found, {"a": choice})
+    assert chosen.models[0].options == (ModelOption("dtype", "fp8"), ModelOption("cards", "1"))
+    assert chosen.models[0].engine_arguments == ("a", "b")
+    assert (chosen.models[1], chosen.choices) == (found.models[1], {"a": choice})
+
+
+def test_a_file_is_read_from_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(ONE)
+    found = read_stack(tmp_path / "mine.yaml")
+    assert (found.path, found.name) == (tmp_path / "mine.yaml", "mine")
+    (tmp_path / "mine.yaml").write_text(ONE + "gateway: {keys-file: ~/k}\n")
+    assert read_stack(tmp_path / "mine.yaml").gateway.keys_file == Path("~/k").expanduser()
