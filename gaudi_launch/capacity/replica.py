@@ -12,10 +12,10 @@ from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.optimiser.padding_cost import score
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import Accelerator
-from gaudi_launch.messages import Message, message
+from gaudi_launch.messages import Message
 from gaudi_launch.models.card_memory import ServingDemand, fit
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import BLOCK, MemoryRules
+from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.models.stages import stage_of
 from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.scaling import Speed, step_time, with_stages
@@ -85,11 +85,7 @@ def replica(asked: ReplicaQuestion) -> Replica | Unfit:
     ).rows[0]
     if not row.fits or not row.kv_blocks:
         return Unfit(asked.cards, row.reason)
-    # each virtual engine has an equal part of the blocks
-    blocks, length = row.kv_blocks // asked.stages, demand.max_model_len
-    if blocks * BLOCK < length:
-        return Unfit(asked.cards, message("fit.short", tokens=blocks * BLOCK, length=length))
-    limits = _limits(asked, blocks)
+    limits = _limits(asked, row.kv_blocks)
     kv_dtype = demand.kv_dtype
     speed = step_time(
         asked.model, asked.cards, asked.dtype, accelerator, kv_dtype, asked.scheduling

@@ -51,9 +51,9 @@ class CardMemory:
 
     weights + activations + margin + graphs + kv = card; ``states`` are allocated from the margin
     and what is kept for graphs, after the cache; ``kv`` is below 0 when the card is too
-    small. ``block`` is the size of one KV block on this card, ``blocks`` how many the engine
-    allocates, ``lost`` how many more would fit if they were not rounded down to complete decode
-    steps.
+    small. ``block`` is the size of one KV block on this card, ``blocks`` how many each of
+    ``engines`` has (more than one: virtual engines of pipeline stages), ``lost`` how many more
+    would fit if they were not rounded down to complete decode steps.
     """
 
     card: float
@@ -65,13 +65,14 @@ class CardMemory:
     lost: int = 0
     pools: bool = False
     states: int = 0
+    engines: int = 1
 
     @property
     def cache(self) -> float:
         """Return the bytes of the KV cache that the allocated blocks use."""
         if not self.lost:
             return max(0.0, self.parts.kv)
-        return float(self.blocks * self.block)
+        return float(self.engines * self.blocks * self.block)
 
     @property
     def unused(self) -> float:
@@ -159,8 +160,17 @@ def divide_card(
     states = 0
     if ask.cache.compact_states:
         states = compact_bytes(model, ask.max_num_seqs, cards)
+    engines = model.stages if rules.virtual_engines else 1
     return CardMemory(
-        card_bytes, weights, activations, parts, block, blocks, lost=lost, states=states
+        card_bytes,
+        weights,
+        activations,
+        parts,
+        block,
+        blocks // engines,
+        lost=lost,
+        states=states,
+        engines=engines,
     )
 
 

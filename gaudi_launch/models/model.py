@@ -17,7 +17,8 @@ class Model:
     one token passes: in MoE models all experts of a token together. ``unloaded_bytes`` of
     ``weight_bytes`` belong to layers behind the last one (they guess further tokens), which engines
     skip. ``files_missing`` names shards that the index lists and the folder lacks. ``converted``:
-    'gaudi-launch convert' brought the folder's fp8 weights into Gaudi2's range.
+    'gaudi-launch convert' brought the folder's fp8 weights into Gaudi2's range. ``stages``: this is
+    the largest of this number of pipeline stages of a model (`models.stages`).
     """
 
     path: str
@@ -47,4 +48,5 @@ class Model:
     unloaded_bytes: int = 0
     files_missing: tuple[str, ...] = ()
     converted: bool = False
+    stages: int = 1
     config: Mapping[str, object] = field(default_factory=dict)

@@ -52,13 +52,15 @@ class MemoryRules:
 
     ``blocks_step``: blocks are rounded down to complete decode steps. ``profile_run`` False: its
     profile run returns immediately, so that activations are neither measured nor kept free.
-    ``fixed_share``: the fraction of free memory that becomes the cache.
+    ``fixed_share``: the fraction of free memory that becomes the cache. ``virtual_engines``: as
+    many as pipeline stages serve requests, each with an equal part of the cache.
     """
 
     profile_run: bool = True
     blocks_step: bool = False
     spare_block: bool = False
     fixed_share: float | None = None
+    virtual_engines: bool = False
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ def stage_of(model: Model, stages: int) -> Model:
         parameters=_share(model.parameters, size),
         weight_bytes=_share(model.weight_bytes, size),
         unloaded_bytes=model.unloaded_bytes // stages,
+        stages=stages,
     )
 
 

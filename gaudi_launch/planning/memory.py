@@ -100,7 +100,7 @@ def memory_for(
     if fits:
         return replace(
             made,
-            num_blocks=fixed or found.blocks or None,
+            num_blocks=(fixed or 0) // found.engines or found.blocks or None,
             lost_blocks=lost,
             tight=card_memory.too_tight(found, ask),
         )

@@ -100,10 +100,6 @@ class Group:
             or too_tight(found, self.demand) is not None
         ):
             return None
-        # each virtual engine has an equal part of the cache
-        found = replace(found, blocks=found.blocks // sample.pipeline)
-        if found.tokens < sample.length:
-            return None
         return found
 
     @cached_property

@@ -27,7 +27,8 @@ from gaudi_launch.models.card_memory import (
     verdict,
 )
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import GIB, CacheRules, MemoryRules, Split
+from gaudi_launch.models.sizing import BLOCK, GIB, CacheRules, MemoryRules, Split
+from gaudi_launch.models.stages import stage_of
 from gaudi_launch.profiles import known_model
 
 GAUDI2, GAUDI3 = 95795 << 20, 129024 << 20
@@ -382,3 +383,35 @@ def test_an_engine_without_a_cache() -> None:
     without = replace(SMALL, attention_layers=0)
     card = divide_card(without, 1, "bfloat16", 16 * GIB, VERDICT_ASK, MemoryRules())
     assert card is not None and (card.block, card.blocks) == (0, 2048)
+
+
+@pytest.mark.parametrize(
+    ("rules", "engines"),
+    [(MemoryRules(virtual_engines=True), 2), (MemoryRules(), 1)],
+)
+def test_virtual_engines_share_the_cache_of_a_stage(rules: MemoryRules, engines: int) -> None:
+    """HabanaAI/vllm-fork@aice/v1.22.0:vllm/worker/hpu_worker.py raise_if_cache_size_invalid."""
+    stage = stage_of(known("llama-3.1-405b"), 2)
+    found = divide_card(stage, 8, "bfloat16", GAUDI2, ASK, rules)
+    alone = divide_card(replace(stage, stages=1), 8, "bfloat16", GAUDI2, ASK, rules)
+    assert found is not None and alone is not None
+    assert found == replace(alone, engines=engines, blocks=alone.blocks // engines)
+    assert found.cache == alone.cache
+    longest = replace(ASK, max_model_len=found.blocks * BLOCK)
+    assert verdict(found, longest)[0]
+    longer = replace(ASK, max_model_len=longest.max_model_len + 1)
+    assert verdict(found, longer) == (
+        False,
+        message("fit.short", tokens=longest.max_model_len, length=longer.max_model_len),
+    )
+
+
+def test_blocks_rounded_to_decode_steps_are_counted_for_all_virtual_engines() -> None:
+    stage = stage_of(known("llama-3.1-405b"), 2)
+    ask = replace(ASK, blocks_step=1000)
+    found = divide_card(
+        stage, 8, "bfloat16", GAUDI2, ask, MemoryRules(blocks_step=True, virtual_engines=True)
+    )
+    assert found is not None
+    assert (found.blocks % 500, found.engines, found.lost > 0) == (0, 2, True)
+    assert found.cache == 2 * found.blocks * found.block

@@ -67,6 +67,10 @@ _LONGEST_DEEPSEEK = 32768
 # the engine's own default (HabanaAI/vllm-fork@277a33cd9:vllm/config.py max_seq_len_to_capture)
 _CAPTURE_LENGTH = 8192
 
+# HabanaAI/vllm-fork@aice/v1.22.0:vllm/worker/hpu_worker.py initialize_cache,
+# raise_if_cache_size_invalid; vllm/core/scheduler.py
+_MEMORY = MemoryRules(virtual_engines=True)
+
 # the module with the quantisation methods
 _PLATFORM = "vllm/platforms/hpu.py"
 
@@ -84,7 +88,7 @@ class _Version:
     max_model_len: int
     max_num_seqs: int
     without: Mapping[str, str]
-    memory: MemoryRules = field(default_factory=MemoryRules)
+    memory: MemoryRules = _MEMORY
     entry_after: str = ""
     can: tuple[str, ...] = ("chat", "vision", "fp8", "awq", "experts")
     # --enable-reasoning with --reasoning-parser; an old and unneeded option in the other versions
@@ -113,7 +117,7 @@ _VERSIONS = {
             "max_capture_len": "--max-capture-len",
             "quant_config": "--quant-config",
         },
-        MemoryRules(blocks_step=True),
+        replace(_MEMORY, blocks_step=True),
     ),
     "1.22": _Version(
         EVERY_CONTEXT,
