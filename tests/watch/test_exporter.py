@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gaudi_launch.cli.main import run
+from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.state import store
+from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.watch import exporter
+from gaudi_launch.watch.sample import CardSample, DiskSample, HostSample, NodeSample, ServiceSample
+from tests.support.cli import golden
 from tests.support.service_record import service
 from tests.support.waiting import GENEROUS, unused_port
 
@@ -149,6 +154,132 @@ def test_a_scrape_tells_services_and_cards(free_port: int) -> None:
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(("127.0.0.1", free_port))
+
+
+@dataclass
+class FixedSampler:
+    """A sampler whose host and engine counters are known."""
+
+    host: HostSample
+    waited: list[float] = field(default_factory=list)
+
+    def sample(self) -> HostSample:
+        return self.host
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+    def counters(self, service: str) -> EngineCounters | None:
+        if service != "mine":
+            return None
+        return EngineCounters(3.0, 1.0, 0.25, 2.0, 900.0, 5000.0, 12.5, 10.0, 1.5, 100.0)
+
+
+CARDS = (
+    CardSample(
+        5,
+        0,
+        "HL-225",
+        "0000:19:00.0",
+        status="Operational",
+        busy=True,
+        utilization_percent=80,
+        memory_used_mib=2,
+        memory_total_mib=4,
+        power_w=300,
+        power_cap_w=600,
+        temperature_c=45,
+        throttled=True,
+        ports_down=(1, 9),
+        uncorrectable_events=7,
+    ),
+    CardSample(None, 1, present=False, status="Disabled", busy=False, throttled=False),
+    CardSample(6, 2),
+)
+HOST = HostSample(
+    "h",
+    10.0,
+    problem="it failed",
+    cards=CARDS,
+    services=(
+        ServiceSample("mine", "ready", True, power_w=310.0),
+        ServiceSample("b", "stop", False),
+    ),
+    nodes=(NodeSample(1, 12.5, 15000, 14000), NodeSample(2)),
+    disks=(DiskSample("recipes", "/r", 1000, 400),),
+)
+
+
+def page_of(reader: exporter.Reader) -> str:
+    registry = CollectorRegistry()
+    registry.register(reader)
+    lines = generate_latest(registry).decode().splitlines()
+    return "".join(f"{line}\n" for line in lines if "_created" not in line)
+
+
+def test_every_metric_of_one_scrape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "engine.log").write_text(LINE + "INFO x\n" + LINE)
+    records = [
+        ServiceRecord("mine", tmp_path / "mine", STATE, True),
+        ServiceRecord("b", tmp_path / "b", {**STATE, "total": 0, "restarts": None}, False),
+    ]
+    reader = exporter.Reader()
+    monkeypatch.setattr(reader._records, "services", lambda: records)
+    sampler = FixedSampler(HOST)
+    reader._sampler = sampler  # type: ignore[assignment]
+    golden("exporter.txt", page_of(reader))
+    assert sampler.waited == [2.5]
+    # a service that is gone is forgotten: one of its name begins anew
+    del records[0]
+    page_of(reader)
+    assert [*reader._logs] == ["b"]
+    assert reader.describe() == []
+
+
+def test_energy_is_counted_between_two_scrapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = exporter.Reader()
+    monkeypatch.setattr(reader._records, "services", list)
+    sampler = FixedSampler(HOST)
+    reader._sampler = sampler  # type: ignore[assignment]
+    page_of(reader)
+    sampler.host = replace(HOST, at=12.0, problem=None)
+    values = parse(page_of(reader))
+    assert of(values, "service_energy_joules_total", service="mine") == 620.0
+    assert of(values, "hl_smi_answers") == 1
+
+
+def test_a_sampler_in_the_background_is_read_without_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = exporter.Reader()
+    monkeypatch.setattr(reader._records, "services", list)
+    sampler = FixedSampler(HOST)
+    reader._sampler = sampler  # type: ignore[assignment]
+    reader.keep_fresh()
+    assert reader._first.wait(GENEROUS)
+    values = parse(page_of(reader))
+    reader.stop()
+    assert (of(values, "cards_read"), sampler.waited) == (1, [])
+
+
+def test_a_log_is_read_from_where_it_ended(tmp_path: Path) -> None:
+    path = tmp_path / "engine.log"
+    log = exporter._Log()
+    assert log.read(path) == 0
+    path.write_bytes(LINE.encode() + b"\xff " + LINE.encode() + LINE[:40].encode())
+    assert log.read(path) == 2
+    assert log.offset == 2 * len(LINE) + 2
+    assert log.read(path) == 2
+    with path.open("a") as file:
+        file.write(LINE[40:] + "INFO x\n")
+    assert log.read(path) == 3
+    # another file of the same name, and one that was cut
+    path.rename(tmp_path / "old")
+    path.write_text(LINE * 5)
+    assert log.read(path) == 8
+    path.write_text(LINE)
+    assert log.read(path) == 9
 
 
 @pytest.fixture

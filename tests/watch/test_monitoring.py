@@ -11,7 +11,7 @@ import pytest
 
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.watch.monitoring import monitoring_files
-from tests.support.cli import output, reading
+from tests.support.cli import golden, output, reading
 
 
 def test_three_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,8 +50,15 @@ def test_the_files_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert "127.0.0.1:9640" in texts["prometheus.yml"]
 
 
+def test_the_texts_of_the_files() -> None:
+    """Rules and dashboards that a user has imported change only on purpose."""
+    files = monitoring_files(["h1:9640", "[::1]:9640"]).files
+    golden("monitoring.txt", "".join(f"### {name}\n{content}" for name, content in files.items()))
+
+
 @pytest.mark.parametrize("target", ["", "h", "h:x", "http://h:1", "h:1 b:2", "h:1\nx"])
 def test_a_target_is_a_host_and_a_port(target: str) -> None:
     with pytest.raises(LaunchError) as raised:
         monitoring_files([target])
     assert (raised.value.id, int(raised.value.exit_code)) == ("monitoring.target", 2)
+    assert raised.value.text.values == {"found": target}

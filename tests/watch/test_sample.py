@@ -6,8 +6,16 @@ import json
 
 import pytest
 
-from gaudi_launch.watch.sample import HostSample, from_json
+from gaudi_launch.watch.sample import (
+    CardSample,
+    DiskSample,
+    HostSample,
+    NodeSample,
+    ServiceSample,
+    from_json,
+)
 from gaudi_launch.watch.sampler import Sampler
+from tests.support.records import known
 
 
 def test_a_sample_survives_json() -> None:
@@ -32,3 +40,48 @@ def test_anything_else_is_refused(document: object) -> None:
 
 def test_an_answer_without_host_samples_is_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert from_json({"host": "h", "at": 1}) == HostSample("h", 1)
+
+
+def test_what_was_not_sampled_is_none() -> None:
+    assert known(CardSample(1, 0)) == {
+        "module": 1,
+        "index": 0,
+        "present": True,
+        "throttled_by": (),
+    }
+    assert known(ServiceSample("a", "ready", True)) == {
+        "name": "a",
+        "phase": "ready",
+        "alive": True,
+        "modules": (),
+        "simulated": False,
+    }
+    assert known(NodeSample(1)) == {"id": 1}
+    assert known(HostSample("h", 1.0)) == {
+        "host": "h",
+        "at": 1.0,
+        "answers": True,
+        "cards_read": False,
+        "cards": (),
+        "services": (),
+        "nodes": (),
+        "disks": (),
+        "simulated": False,
+    }
+
+
+def test_every_part_of_a_sample_survives_json() -> None:
+    sample = HostSample(
+        "h",
+        1.0,
+        False,
+        "why",
+        "gaudi2",
+        True,
+        (CardSample(1, 0, throttled_by=("thermal",), ports_down=(3, 4)),),
+        (ServiceSample("a", "ready", True, modules=(1, 2)),),
+        (NodeSample(0, 5.0),),
+        (DiskSample("state", "/x", 9, 4),),
+        True,
+    )
+    assert from_json(json.loads(json.dumps(sample.to_json()))) == sample

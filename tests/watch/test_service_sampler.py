@@ -7,11 +7,16 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from gaudi_launch.services.engine_counters import EngineCounters
+from gaudi_launch.services.engine_counters import EngineCounters, EngineRates
 from gaudi_launch.services.history import HistoryRing, HistoryRow
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.watch.sample import CardSample, ServiceSample
-from gaudi_launch.watch.service_sampler import ServiceSampler, from_record, with_power
+from gaudi_launch.watch.service_sampler import (
+    ServiceSampler,
+    from_record,
+    with_counters,
+    with_power,
+)
 
 STATE = {
     "phase": "ready",
@@ -35,6 +40,41 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_the_numbers_of_an_engine_are_added_where_it_answers() -> None:
+    base = ServiceSample("a", "ready", True, power_w=5.0)
+    counters = EngineCounters(3.0, 1.0, 0.25, 2.0)
+    rates = EngineRates(
+        tokens_per_second=9.5,
+        prompt_tokens_per_second=8.5,
+        ttft_seconds=0.5,
+        tpot_seconds=0.05,
+    )
+    assert with_counters(base, counters, rates) == ServiceSample(
+        "a",
+        "ready",
+        True,
+        power_w=5.0,
+        running=3,
+        waiting=1,
+        kv_use=0.25,
+        preemptions=2,
+        tokens_per_second=9.5,
+        prompt_tokens_per_second=8.5,
+        ttft_seconds=0.5,
+        tpot_seconds=0.05,
+    )
+    assert with_counters(base, None, rates) is base
+
+
+def test_values_of_another_kind_in_a_state_file_are_unknown() -> None:
+    odd = record(served="", model=5, engine=None, restarts=True, began="x", total=0)
+    found = from_record(odd)
+    assert (found.model, found.engine, found.restarts, found.began, found.total) == (None,) * 5
+    ended = from_record(record(False, done=4, total=9, left_seconds=7, error="why", simulated=True))
+    assert (ended.done, ended.total, ended.left_seconds) == (None, None, None)
+    assert ended.simulated
 
 
 def test_a_state_file_becomes_a_sample() -> None:

@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +59,22 @@ def test_disks_have_sizes_and_a_dead_one_delays_nothing(monkeypatch: pytest.Monk
     assert SystemSampler(lambda: 0.0).disks() == ()
     assert time.monotonic() - began < 2
     go.set()
+
+
+def test_the_disk_of_a_folder_that_does_not_exist_is_that_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    state = os.statvfs(tmp_path)
+    now = [0.0]
+    sampler = SystemSampler(lambda: now[0])
+    found = sampler.disks()
+    assert {disk.path for disk in found} == {str(tmp_path)}
+    assert {disk.total_bytes for disk in found} == {state.f_blocks * state.f_frsize}
+    (tmp_path / "gaudi-launch").mkdir()
+    # they are read every ten seconds
+    now[0] = 9.9
+    assert sampler.disks() == found
+    now[0] = 10.0
+    assert {disk.path for disk in sampler.disks()} == {str(tmp_path / "gaudi-launch")}
