@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gaudi_launch.doctor import quick, runner, summary
 from gaudi_launch.doctor.findings import LEVELS, Check, DoctorFacts, Pins, Wants, ok
 from gaudi_launch.doctor.runner import CHECKS, judge
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import host_config as host_config
 from gaudi_launch.host import simulated
 from gaudi_launch.host.files import Imagined
@@ -22,10 +22,12 @@ from gaudi_launch.host.hardware import Holder, Host, NumaNode
 from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.host_config import Disk, HostConfig
 from gaudi_launch.host.read import assemble
-from gaudi_launch.messages import LANGUAGES
+from gaudi_launch.messages import LANGUAGES, Message
 from tests.support import doctor_machines as m
+from tests.support.cli import golden
 from tests.support.speed import within
 from tests.support.waiting import GENEROUS
+from tests.support.whole_plans import shown
 
 BY_ID = {check.id: check for check in CHECKS}
 NO_FILES = {"command_line": None, "modules": None}
@@ -692,3 +694,62 @@ def test_missing_packages_are_installed_in_the_drivers_release() -> None:
     remedy = judge(BY_ID["driver.missing_packages"], facts).remedy
     assert remedy is not None
     assert remedy.commands == ("sudo apt-get install habanalabs-thunk=1.22.1-6",)
+
+
+def _stated(facts: DoctorFacts, check: Check) -> list[str]:
+    """Return everything that a finding states: ids, values, commands."""
+    finding = judge(check, facts)
+    lines = [
+        f"{finding.status} {_of(finding.message)} host {finding.on_host} [{finding.source}]",
+        f"  found {_of(finding.found)!r} expected {_of(finding.expected)!r}",
+    ]
+    remedy = finding.remedy
+    if remedy is not None:
+        flags = f"reboot {remedy.reboot} root {remedy.root} fix {remedy.fix}"
+        lines.append(f"  remedy {_of(remedy.text)} {flags}")
+        lines += [f"  command {each}" for each in remedy.commands]
+        lines += [f"  persist {each}" for each in remedy.persist]
+        lines += [f"  step {shown(each)}" for each in remedy.steps]
+    return lines
+
+
+def _of(value: str | Message) -> str:
+    return value if isinstance(value, str) else shown(value)
+
+
+SHORT = [check.id for check in CHECKS if check.level != "deep"]
+
+
+@pytest.mark.parametrize("id", SHORT)
+def test_each_finding_states_what_is_recorded(id: str) -> None:
+    check = BY_ID[id]
+    lines = [f"needs {check.needs} level {check.level} {check.seconds:g} s"]
+    for name, change in (
+        *((name, m.both()) for name in ("hls2", "gaudi2e-8", "hls2+amd")),
+        *((each[2], each[3]) for each in CASES if each[0] == id),
+    ):
+        lines += [f"== {name}", *_stated(change(m.facts(name)), check)]
+    golden(f"doctor/{id}.txt", "\n".join(lines) + "\n")
+
+
+def test_a_check_that_nothing_names_is_refused_with_the_areas() -> None:
+    for only, without in ((["cpu", "nothing"], []), ([], ["nothing"])):
+        with pytest.raises(LaunchError) as caught:
+            runner.select(only, without)
+        assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+            "doctor.unknown_check",
+            ExitCode.USAGE,
+            {
+                "found": "nothing",
+                "known": ", ".join(dict.fromkeys(check.id.split(".")[0] for check in CHECKS)),
+            },
+        )
+
+
+def test_checks_are_chosen_by_id_area_and_level() -> None:
+    ids = [check.id for check in runner.select(["cpu"], ["cpu.turbo"])]
+    assert ids == ["cpu.governor", "cpu.pstate_driver", "cpu.idle_states", "cpu.max_cstate"]
+    assert [check.id for check in runner.select(["cpu.turbo"], levels=())] == ["cpu.turbo"]
+    assert [check.id for check in runner.select(levels=(), only=())] == []
+    without = {check.area for check in runner.select(without=["cpu", "cards"])}
+    assert not without & {"cpu", "cards"} and "kernel" in without

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.parse import (
+    MOST_SEQS,
+    MOST_TOKENS,
+    Ranges,
+    fraction,
     if_given,
     number,
     pair,
+    port,
     ranges,
     read_time,
     reduce,
+    replicas,
     seconds,
+    time_scale,
     tokens,
 )
 
@@ -86,3 +96,141 @@ def test_an_option_that_is_not_given_or_empty_has_no_value() -> None:
     assert [if_given(number, "-n", text, 1, 8) for text in (None, "", "8")] == [None, None, 8]
     with pytest.raises(LaunchError):
         if_given(number, "-n", "9", 1, 8)
+
+
+def refused(what: Callable[[], object]) -> tuple[str, ExitCode, dict[str, object]]:
+    with pytest.raises(LaunchError) as caught:
+        what()
+    assert str(caught.value)
+    return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
+
+
+USAGE = ExitCode.USAGE
+
+
+def test_each_refusal_names_the_option_the_value_and_the_bounds() -> None:
+    cases: dict[str, tuple[Callable[[], object], str, dict[str, object]]] = {
+        "number": (
+            lambda: number("-b", "9 ", 10, 20),
+            "plan.number",
+            {"flag": "-b", "found": "9 ", "least": 10, "most": 20},
+        ),
+        "length": (
+            lambda: tokens("-l", "3k", 2000),
+            "plan.number",
+            {"flag": "-l", "found": "3k", "least": 1, "most": 2000},
+        ),
+        "plain length": (
+            lambda: pair("-i", "0,1", short=False),
+            "plan.number",
+            {"flag": "-i", "found": "0", "least": 1, "most": MOST_TOKENS},
+        ),
+        "time": (
+            lambda: seconds("--wait", "1s", least=2, most=5),
+            "plan.time",
+            {"flag": "--wait", "found": "1s", "least": "2", "most": "5"},
+        ),
+        "no time": (
+            lambda: seconds("--wait", "soon"),
+            "plan.time",
+            {"flag": "--wait", "found": "soon", "least": "1", "most": "4.29497e+09"},
+        ),
+        "three": (lambda: pair("-i", "1,2,3"), "plan.range", {"flag": "-i", "found": "1,2,3"}),
+        "order": (lambda: pair("-o", "3,2"), "plan.range", {"flag": "-o", "found": "3,2"}),
+        "hot": (lambda: reduce("8"), "plan.reduce_words", {"found": "8"}),
+        "hot batch": (
+            lambda: reduce("0,8"),
+            "plan.number",
+            {"flag": "-r", "found": "0", "least": 1, "most": MOST_SEQS},
+        ),
+        "fraction": (
+            lambda: fraction("-u", "1.5", 0.1, 1.0),
+            "plan.fraction",
+            {"flag": "-u", "found": "1.5", "least": 0.1, "most": 1.0},
+        ),
+        "scale": (
+            lambda: time_scale("0"),
+            "simulated.scale",
+            {"flag": "--time-scale", "found": "0"},
+        ),
+        "replicas": (lambda: replicas("3..2"), "ray.replicas_words", {"found": "3..2"}),
+        "replica": (
+            lambda: replicas("65"),
+            "plan.number",
+            {"flag": "--replicas", "found": "65", "least": 1, "most": 64},
+        ),
+        "most replicas": (
+            lambda: replicas("1..x"),
+            "plan.number",
+            {"flag": "--replicas", "found": "x", "least": 1, "most": 64},
+        ),
+        "port": (
+            lambda: port("-p", "65536"),
+            "plan.number",
+            {"flag": "-p", "found": "65536", "least": 1, "most": 65535},
+        ),
+    }
+    found = {name: refused(what) for name, (what, _, _) in cases.items()}
+    expected = {name: (id, USAGE, values) for name, (_, id, values) in cases.items()}
+    # the largest number of a time is not of interest here
+    for answer in (found, expected):
+        answer["no time"][2].pop("most")
+    assert found == expected
+
+
+def test_bounds_belong_to_the_range() -> None:
+    assert [number("-b", " 10 ", 10, 20), number("-b", "20", 10, 20)] == [10, 20]
+    assert tokens("-l", "2k", 2000) == 2000
+    assert [seconds("x", "2", least=2, most=5), seconds("x", "5", least=2, most=5)] == [2.0, 5.0]
+    assert (pair("-i", "7"), pair("-i", "7,7")) == ((7, 7), (7, 7))
+    assert (reduce("8", one_is_both=True), reduce("8,9")) == ((8, 8), (8, 9))
+    assert [replicas("2"), replicas("2..2"), replicas("1..64")] == [(2, 2), (2, 2), (1, 64)]
+    assert [port("-p", "1"), port("-p", "65535")] == [1, 65535]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "strict"),
+    [
+        ("0.5", True, True),
+        ("1", True, True),
+        ("1.", True, False),
+        (".5", True, False),
+        ("0.1", True, True),
+        ("-0.5", False, False),
+        ("1e-1", False, False),
+        ("0.09", False, False),
+        ("0.5" + "0" * 17, False, False),
+        ("0.5" + "0" * 16, True, True),
+    ],
+)
+def test_a_fraction_is_kept_as_it_was_written(text: str, plain: bool, strict: bool) -> None:
+    for strictly, accepted in ((False, plain), (True, strict)):
+        if accepted:
+            assert fraction("-u", f" {text} ", 0.1, 1.0, strictly) == text
+        else:
+            what = partial(fraction, "-u", text, 0.1, 1.0, strictly)
+            assert refused(what)[0] == "plan.fraction"
+
+
+def test_a_scale_of_time_is_between_a_tenth_and_a_thousand() -> None:
+    assert [time_scale(text) for text in ("0.1", "1000", " 2.5 ")] == [0.1, 1000.0, 2.5]
+    for text in ("0.09", "1000.1", "-1", "x", "1.2345"):
+        assert refused(partial(time_scale, text))[0] == "simulated.scale"
+
+
+def test_ranges_by_one_number_are_open() -> None:
+    assert ranges("16,", "1,8") == Ranges((16, 16), (1, 8), ("input",))
+    assert ranges(None, "8") == Ranges(None, (8, 8), ("output",))
+    assert ranges(None, None) == Ranges()
+    assert refused(lambda: ranges("x", None))[2]["flag"] == "-i"
+    assert refused(lambda: ranges(None, "x"))[2]["flag"] == "-o"
+
+
+def test_times_without_a_unit_are_seconds_and_others_are_none() -> None:
+    assert [read_time(text) for text in (".5", "2 h", " 3S ", "1.5.2", "h")] == [
+        0.5,
+        7200,
+        3,
+        None,
+        None,
+    ]

@@ -26,9 +26,12 @@ from gaudi_launch.planning.placement import (
     share_cpus,
     spans_groups,
 )
+from gaudi_launch.planning.plan import Placement
 from gaudi_launch.planning.request import Request
+from tests.support.cli import golden
 from tests.support.machines import make_recorded, recorded_hosts, use
 from tests.support.places import DATA
+from tests.support.whole_plans import shown
 
 
 def picked(machine: str, cards: int, visible: tuple[int, ...] | None = None) -> tuple[int, ...]:
@@ -622,3 +625,84 @@ def test_only_cards_of_several_link_groups_span_groups() -> None:
     host = load("simulated:gaudi2e-8")
     assert spans_groups(host, (3, 4))
     assert not spans_groups(host, (0, 1, 2, 3))
+
+
+def stated(made: Placement) -> list[str]:
+    """Return everything that a placement states, in order."""
+    return [
+        f"{made.modules} node {made.memory_node} of {made.numa_nodes}",
+        f"cpus {format_cpus(made.cpus)}",
+        *(f"reason {shown(each)}" for each in made.reasons),
+        *(f"warning {shown(each)}" for each in made.warnings),
+    ]
+
+
+def test_each_choice_states_its_reasons_and_warnings() -> None:
+    cases: list[tuple[str, int | None, tuple[int, ...] | None, tuple[int, ...] | None]] = [
+        ("hls2", 1, None, None),
+        ("hls2", 2, None, None),
+        ("hls2", 3, None, None),
+        ("hls2", 8, None, None),
+        ("hls2", None, (2, 5), None),
+        ("hls2", None, (1, 2), None),
+        ("hls2", 2, None, (1, 2, 6)),
+        ("hls2", 2, None, (6, 7)),
+        ("hls2+busy=0,3", 2, None, None),
+        ("hls2+busy=0,3", 4, None, None),
+        ("gaudi2e-8", 4, None, None),
+        ("gaudi2e-8", 6, None, None),
+        ("gaudi2e-8", None, (3, 4), None),
+        ("gaudi2e-8", None, (2, 3, 4), None),
+        ("hls2+no-hl-smi", 2, None, None),
+    ]
+    lines: list[str] = []
+    for machine, cards, modules, visible in cases:
+        lines.append(f"== {machine} cards {cards} modules {modules} visible {visible}")
+        try:
+            made = choose(load(f"simulated:{machine}"), cards, modules, visible)
+        except LaunchError as error:
+            lines.append(f"refused ({error.exit_code.name}): {shown(error.text)}")
+        else:
+            lines += stated(made)
+    golden("planning/placement.txt", "\n".join(lines) + "\n")
+
+
+def test_a_machine_without_cards_is_named_by_its_origin() -> None:
+    def refused(host: Host) -> tuple[str, ExitCode, dict[str, object]]:
+        with pytest.raises(LaunchError) as caught:
+            choose(host, 1)
+        return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
+
+    notes = {"driver": "not loaded", "hl-smi": "missing"}
+    why = "driver: not loaded; hl-smi: missing"
+    assert refused(Host(origin="live", notes=notes)) == (
+        "placement.no_cards",
+        ExitCode.MACHINE,
+        {"why": why},
+    )
+    assert refused(Host(origin="/s.json")) == (
+        "placement.no_cards_of",
+        ExitCode.MACHINE,
+        {"machine": "/s.json", "why": "-"},
+    )
+
+
+def test_whoever_has_a_card_is_named_with_the_sign_of_it() -> None:
+    people = tuple(
+        Holder(pid, "vllm" if pid else "", "ann" if pid == 1 else "") for pid in range(5)
+    )
+    cards = (
+        Card(0, 0, "HL-225", busy=True, holders=people[1:]),
+        Card(1, 1, "HL-225", busy=True, holders=people[:1]),
+        Card(2, 2, "HL-225", busy=True, busy_because="memory", memory_used_mib=700),
+        Card(3, 3, "HL-225", busy=True, busy_because="memory"),
+        Card(4, 4, "HL-225", busy=True, busy_because="status", status="reset"),
+        Card(5, 5, "HL-225", busy=True, busy_because="reserved", status="reset"),
+        Card(6, 6, "HL-225", busy=True),
+    )
+    host = Host(cards=cards)
+    assert holders(host, [*range(7), 9]) == (
+        "0: vllm (pid 1, ann), vllm (pid 2), vllm (pid 3); 1: ? (pid 0); 2: memory 700 MiB; "
+        "3: memory; 4: status reset; 5: reserved; 6: ?"
+    )
+    assert holders(host, []) == "-"
