@@ -1,0 +1,308 @@
+"""Options of a cluster: what they mean, and each refusal with its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gaudi_launch.app.kubernetes_options import KubernetesOptions, layout_of, nodes_of, to_cluster
+from gaudi_launch.engines.ray_serve.engine import VERSION as RAY
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.accelerators import instances
+from gaudi_launch.kubernetes.objects.inferentia import RAY_VERSION
+from gaudi_launch.kubernetes.target import KubernetesTarget
+from gaudi_launch.planning.container import Container
+
+NEURON = next(iter(instances()))
+TOKEN = Container("i", (), secrets=("HF_TOKEN", "VLLM_API_KEY"))
+
+
+def made(containers: tuple[Container, ...] = (), **words: Any) -> KubernetesTarget:
+    return to_cluster(KubernetesOptions(**words), "chat", [*containers])
+
+
+def refused(**words: Any) -> tuple[str, Mapping[str, Any]]:
+    with pytest.raises(LaunchError) as caught:
+        made(**words)
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert str(caught.value)
+    return caught.value.id, caught.value.text.values
+
+
+def test_without_options_it_is_one_deployment() -> None:
+    found = made()
+    assert found == KubernetesTarget(
+        release="chat",
+        kind="deployment",
+        replicas=1,
+        max_replicas=1,
+        secret="chat-secrets",
+        nodes=1,
+        ray_version=RAY,
+        interface="eth0",
+    )
+
+
+def test_each_option_is_kept() -> None:
+    found = made(
+        namespace="ml",
+        replicas="2..5",
+        requests="7",
+        autoscale="keda",
+        prometheus="http://prom:9090/x",
+        weights_claim="weights",
+        storage_class="fast.io",
+        access_mode="ReadWriteMany",
+        runtime_class="habana",
+        secret="mine:A,B,A",
+        monitor=True,
+        ingress_host="*.example.com",
+        ingress_class="nginx",
+        webui=True,
+        webui_image="r:5000/g:1",
+        node_selector=("a.b/c=D_1", "x="),
+        tolerate=("habana.ai/gaudi",),
+    )
+    assert found == KubernetesTarget(
+        release="chat",
+        kind="deployment",
+        namespace="ml",
+        replicas=2,
+        max_replicas=5,
+        autoscale="keda",
+        requests=7,
+        prometheus="http://prom:9090/x",
+        weights_claim="weights",
+        storage_class="fast.io",
+        access_mode="ReadWriteMany",
+        runtime_class="habana",
+        secret="mine",
+        secret_names=("A", "B"),
+        monitor=True,
+        ingress_host="*.example.com",
+        ingress_class="nginx",
+        webui=True,
+        webui_image="r:5000/g:1",
+        node_selector={"a.b/c": "D_1", "x": ""},
+        tolerate=("habana.ai/gaudi",),
+        nodes=1,
+        ray_version=RAY,
+        interface="eth0",
+    )
+
+
+def test_secrets_are_the_named_ones_else_the_exported_ones() -> None:
+    def secret(text: str, *containers: Container) -> tuple[str, tuple[str, ...]]:
+        found = made(containers, secret=text)
+        return found.secret, found.secret_names
+
+    assert secret("", TOKEN, TOKEN) == ("chat-secrets", ("HF_TOKEN", "VLLM_API_KEY"))
+    assert secret("mine") == ("mine", ("HF_TOKEN",))
+    assert secret("mine", TOKEN) == ("mine", ("HF_TOKEN", "VLLM_API_KEY"))
+    assert secret("") == ("chat-secrets", ())
+    assert secret(":A", TOKEN) == ("chat-secrets", ("A",))
+
+
+def test_several_nodes_have_a_layout_and_an_interface() -> None:
+    options = KubernetesOptions(kind="leaderworkerset")
+    assert (nodes_of(options), layout_of(options, 8)) == (2, (None, None))
+    assert nodes_of(KubernetesOptions(nodes="4")) == 1
+    four = replace(options, nodes="4")
+    assert layout_of(replace(four, layout="tp"), 8) == (32, 1)
+    assert layout_of(replace(four, layout="pp"), 8) == (8, 4)
+    found = made(kind="leaderworkerset", nodes="4", interface="ens1")
+    assert (found.kind, found.nodes, found.interface) == ("leaderworkerset", 4, "ens1")
+
+
+def test_ray_has_a_version_an_image_and_its_own_scaling() -> None:
+    found = made(kind="rayservice", image="i:1", replicas="1..3")
+    assert (found.ray_version, found.max_replicas) == (RAY, 3)
+    assert made(kind="rayservice", image="i:1", ray_version="2.9.0").ray_version == "2.9.0"
+    neuron = made(accelerator=NEURON)
+    assert (neuron.kind, neuron.ray_version) == ("rayservice", RAY_VERSION)
+
+
+MANY = "--replicas MIN..MAX"
+RANGE = {"replicas": "1..2"}
+
+
+@pytest.mark.parametrize(
+    ("words", "id", "values"),
+    [
+        (
+            {"kind": "pod"},
+            "kubernetes.one_of",
+            {
+                "option": "--kind",
+                "found": "pod",
+                "known": "deployment, leaderworkerset, rayservice",
+            },
+        ),
+        (
+            {"autoscale": "vpa"},
+            "kubernetes.one_of",
+            {"option": "--autoscale", "found": "vpa", "known": "hpa, keda"},
+        ),
+        (
+            {"access_mode": "Many"},
+            "kubernetes.one_of",
+            {
+                "option": "--access-mode",
+                "found": "Many",
+                "known": "ReadWriteOnce, ReadWriteMany, ReadWriteOncePod",
+            },
+        ),
+        (
+            {"kind": "leaderworkerset", "layout": "dp"},
+            "kubernetes.one_of",
+            {"option": "--layout", "found": "dp", "known": "tp, pp, auto"},
+        ),
+        (
+            {"kind": "deployment", "accelerator": NEURON},
+            "kubernetes.not_with",
+            {"one": "--kind deployment", "other": f"--accelerator {NEURON}"},
+        ),
+        ({"kind": "rayservice"}, "kubernetes.ray_image", {"ray": RAY}),
+        (
+            {"kind": "rayservice", "image": "i", "monitor": True},
+            "kubernetes.not_with",
+            {"one": "--monitor", "other": "--kind rayservice"},
+        ),
+        (
+            {"kind": "rayservice", "image": "i", "autoscale": "hpa"},
+            "kubernetes.not_with",
+            {"one": "--autoscale", "other": "--kind rayservice"},
+        ),
+        ({"autoscale": "hpa"}, "kubernetes.needs", {"one": "--autoscale", "other": MANY}),
+        (RANGE, "kubernetes.needs", {"one": "--autoscale", "other": MANY}),
+        (
+            {**RANGE, "autoscale": "keda"},
+            "kubernetes.needs",
+            {"one": "--autoscale keda", "other": "--prometheus"},
+        ),
+        ({"requests": "3"}, "kubernetes.only_with", {"one": "--ongoing", "other": MANY}),
+        (
+            {"nodes": "2"},
+            "kubernetes.only_with",
+            {"one": "--nodes", "other": "--kind leaderworkerset"},
+        ),
+        (
+            {"interface": "eth1"},
+            "kubernetes.only_with",
+            {"one": "--interface", "other": "--kind leaderworkerset"},
+        ),
+        (
+            {"ray_version": "2.1.0"},
+            "kubernetes.only_with",
+            {"one": "--ray-version", "other": "--kind rayservice"},
+        ),
+        (
+            {"prometheus": "http://p"},
+            "kubernetes.only_with",
+            {"one": "--prometheus", "other": "--autoscale keda"},
+        ),
+        (
+            {"webui_image": "i"},
+            "kubernetes.only_with",
+            {"one": "--webui-image", "other": "--webui"},
+        ),
+        (
+            {"ingress_class": "nginx"},
+            "kubernetes.only_with",
+            {"one": "--ingress-class", "other": "--ingress-host"},
+        ),
+        (
+            {"layout": "tp"},
+            "kubernetes.only_with",
+            {"one": "--layout", "other": "--kind leaderworkerset"},
+        ),
+        (
+            {"kind": "leaderworkerset", "nodes": "1"},
+            "plan.number",
+            {"flag": "--nodes", "found": "1", "least": 2, "most": 64},
+        ),
+        (
+            {"replicas": "10001"},
+            "plan.number",
+            {"flag": "--replicas", "found": "10001", "least": 1, "most": 10000},
+        ),
+        (
+            {"replicas": "3..2"},
+            "plan.number",
+            {"flag": "--replicas", "found": "2", "least": 3, "most": 10000},
+        ),
+        (
+            {"kind": "leaderworkerset", "interface": "eth 1"},
+            "kubernetes.interface",
+            {"option": "--interface", "found": "eth 1"},
+        ),
+        (
+            {"namespace": "a" * 64},
+            "kubernetes.namespace",
+            {"option": "--namespace", "found": "a" * 64},
+        ),
+        (
+            {**RANGE, "autoscale": "keda", "prometheus": "prom:9090"},
+            "kubernetes.url",
+            {"option": "--prometheus", "found": "prom:9090"},
+        ),
+        (
+            {"kind": "rayservice", "image": "i", "ray_version": "2"},
+            "kubernetes.release",
+            {"option": "--ray-version", "found": "2"},
+        ),
+        ({"image": "I"}, "kubernetes.image", {"option": "--image", "found": "I"}),
+        (
+            {"webui": True, "webui_image": "I"},
+            "kubernetes.image",
+            {"option": "--webui-image", "found": "I"},
+        ),
+        (
+            {"ingress_host": "*.a_b"},
+            "kubernetes.dns",
+            {"option": "--ingress-host", "found": "a_b"},
+        ),
+        (
+            {"ingress_host": "a", "ingress_class": "A"},
+            "kubernetes.dns",
+            {"option": "--ingress-class", "found": "A"},
+        ),
+        ({"weights_claim": "-a"}, "kubernetes.dns", {"option": "--weights-claim", "found": "-a"}),
+        (
+            {"storage_class": "a" * 254},
+            "kubernetes.dns",
+            {"option": "--storage-class", "found": "a" * 254},
+        ),
+        ({"runtime_class": "a."}, "kubernetes.dns", {"option": "--runtime-class", "found": "a."}),
+        ({"secret": "A:X"}, "kubernetes.dns", {"option": "--secret", "found": "A"}),
+        ({"secret": "a:1X"}, "kubernetes.secret_name", {"found": "1X"}),
+        (
+            {"node_selector": ("a",)},
+            "kubernetes.label",
+            {"option": "--node-selector", "found": "a"},
+        ),
+        (
+            {"node_selector": ("a=" + "b" * 64,)},
+            "kubernetes.label",
+            {"option": "--node-selector", "found": "b" * 64},
+        ),
+        (
+            {"node_selector": ("-a=b",)},
+            "kubernetes.label",
+            {"option": "--node-selector", "found": "-a"},
+        ),
+        ({"tolerate": ("a b",)}, "kubernetes.label", {"option": "--tolerate", "found": "a b"}),
+        (
+            {"tolerate": ("a" * 254,)},
+            "kubernetes.label",
+            {"option": "--tolerate", "found": "a" * 254},
+        ),
+    ],
+)
+def test_what_a_cluster_cannot_have_is_refused(
+    words: dict[str, Any], id: str, values: dict[str, Any]
+) -> None:
+    assert refused(**words) == (id, values)

@@ -1,0 +1,135 @@
+"""Traffic and targets as typed: values, units, refusals, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.app.traffic_options import (
+    Demand,
+    PastTraffic,
+    TrafficOptions,
+    TypedLengths,
+    demand_of,
+    past_of,
+    rate_of_trace,
+    read_latency,
+    read_percentile,
+    read_rate,
+    targets_of,
+    traffic_of,
+)
+from gaudi_launch.capacity.search import Targets
+from gaudi_launch.capacity.traffic import TrafficRequest, from_ranges
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
+
+TIMED = "timestamp,input_tokens,output_tokens\n0,100,10\n30,200,20\n60,300,30\n"
+UNTIMED = "input_tokens,output_tokens\n100,10\n200,20\n"
+
+
+def refused(what: Callable[[], object]) -> tuple[str, dict[str, Any]]:
+    with pytest.raises(LaunchError) as caught:
+        what()
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert str(caught.value)
+    return caught.value.id, dict(caught.value.text.values)
+
+
+def test_a_rate_is_per_second_unless_it_has_a_unit() -> None:
+    texts = ("50", "50/s", "3000/m", "3000 / min", "7200/h", "8.64e4/d", "0.5/sec", "1e7")
+    assert [read_rate(text) for text in texts] == [50, 50, 50, 50, 2, 1, 0.5, 1e7]
+    for text in ("0", "-1", "50/y", "1e7/", "10000001", "x", "1e-3"):
+        found = refused(partial(read_rate, text))
+        assert found == ("capacity.bad_rate", {"found": text, "most": "10,000,000"}), text
+
+
+def test_a_latency_is_in_seconds_unless_it_has_a_unit() -> None:
+    texts = ("1.5", "1.5s", "800ms", "800 ms", "999999")
+    assert [read_latency("--ttft", text) for text in texts] == [1.5, 1.5, 0.8, 0.8, 999999]
+    for text in ("0", "1m", "-1", "1e6", ""):
+        found = refused(partial(read_latency, "--e2e", text))
+        assert found == ("capacity.bad_time", {"flag": "--e2e", "found": text})
+
+
+def test_a_percentile_is_below_a_hundred() -> None:
+    texts = ("1", "p95", "P99.9", "99.999")
+    assert [read_percentile(text) for text in texts] == [1.0, 95.0, 99.9, 99.999]
+    for text in ("0", "0.9", "100", "95%", "99.9999"):
+        assert refused(partial(read_percentile, text)) == (
+            "capacity.bad_percentile",
+            {"found": text},
+        )
+
+
+def test_targets_are_read_one_by_one() -> None:
+    given = TrafficOptions(ttft="1s", tpot="50ms", e2e="20s", percentile="90")
+    assert targets_of(given) == Targets(1.0, 0.05, 90.0, 20.0)
+    assert targets_of(TrafficOptions()) == Targets(None, None, 95.0, None)
+    flags = {
+        name: refused(partial(targets_of, TrafficOptions(**{name: "x"})))[1]["flag"]
+        for name in ("ttft", "tpot", "e2e")
+    }
+    assert flags == {"ttft": "--ttft", "tpot": "--tpot", "e2e": "--e2e"}
+
+
+def test_a_demand_is_a_rate_or_a_number_of_clients() -> None:
+    assert demand_of(TrafficOptions()) == Demand(0.0, 0)
+    assert demand_of(TrafficOptions(rate="60/m")) == Demand(1.0, 0)
+    assert demand_of(TrafficOptions(concurrency="8")) == Demand(0.0, 8)
+    both = TrafficOptions(rate="1", concurrency="1")
+    assert refused(partial(demand_of, both)) == ("capacity.one_demand", {})
+    assert refused(partial(demand_of, TrafficOptions(concurrency="0"))) == (
+        "plan.number",
+        {"flag": "--concurrency", "found": "0", "least": 1, "most": 100_000_000},
+    )
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> dict[str, str]:
+    found = {"timed": TIMED, "untimed": UNTIMED}
+    for name, content in found.items():
+        (tmp_path / f"{name}.csv").write_text(content)
+    return {name: str(tmp_path / f"{name}.csv") for name in found}
+
+
+def test_past_requests_arrive_at_their_times_unless_others_are_wanted(
+    traces: dict[str, str],
+) -> None:
+    def own(trace: str, arrivals: str = "", usual: str = "") -> bool:
+        given = TrafficOptions(trace=traces.get(trace, ""), arrivals=arrivals)
+        return past_of(given, usual=usual).own_times
+
+    assert (own("timed"), own("timed", "trace"), own("timed", "poisson")) == (True, True, False)
+    assert (own("timed", usual="poisson"), own("timed", "trace", "poisson")) == (False, True)
+    assert (own("untimed"), own("untimed", "poisson")) == (False, False)
+    assert past_of(TrafficOptions(arrivals="poisson")) == PastTraffic(None, own_times=False)
+    for trace, arrivals in (("untimed", "trace"), ("", "trace"), ("timed", "daily")):
+        given = partial(own, trace, arrivals)
+        assert refused(given) == ("capacity.arrivals", {"found": arrivals})
+
+
+def test_traffic_states_what_it_was_made_of(traces: dict[str, str]) -> None:
+    made = traffic_of(PastTraffic(None, False), TypedLengths("100,200", "50"))
+    assert made.traffic == from_ranges((100, 200), (50, 50))
+    values = {"input": "100-200", "output": "50-50"}
+    assert made.notes == (Message("capacity.assume_ranges", values),)
+    for own, id in ((True, "capacity.of_trace_own"), (False, "capacity.of_trace")):
+        past = past_of(TrafficOptions(trace=traces["timed"])).past
+        noted = traffic_of(PastTraffic(past, own), TypedLengths())
+        used = len(noted.traffic.requests)
+        assert noted.notes == (message(id, requests=3, used=used),)
+
+
+def test_the_rate_of_a_trace_is_its_mean() -> None:
+    notes: list[Message] = []
+    past: list[TrafficRequest] = [(at * 10.0, 100, 10) for at in range(13)]
+    rate = rate_of_trace(past, notes)
+    assert rate == pytest.approx(0.1, rel=0.1)
+    assert notes[0] == message("capacity.rate_of_trace", rate=f"{rate:.3g}")
+    assert [note.id for note in notes[1:]] == ["capacity.busiest"]
+    assert refused(lambda: rate_of_trace(None, notes)) == ("capacity.no_rate", {})
