@@ -47,7 +47,7 @@ class ToyEngine:
 
 def case(**changes: Any) -> CapacityCase:
     values: dict[str, Any] = {
-        "model": None,
+        "model": "the model",
         "dtype": "bfloat16",
         "accelerator": accelerators()["gaudi2"],
         "engine": ToyEngine(),

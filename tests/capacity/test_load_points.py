@@ -118,6 +118,7 @@ def test_the_numbers_of_clients_grow_to_what_runs_at_once(seqs: int, counts: lis
     assert found is not None
     assert (found.size, list(found.counts)) == (len(counts), counts)
     assert [found.amount(at) for at in range(found.size)] == [float(each) for each in counts]
+    assert found.load(0) == replace(ONE, share=near(1 / seqs))
 
 
 def test_the_loads_of_a_curve_are_simulated_once_and_when_needed(
