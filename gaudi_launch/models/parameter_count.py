@@ -532,7 +532,7 @@ def _modal_experts(model: Model, text: Mapping[str, Any]) -> tuple[int, int]:
     pairs = list(zip(counts, widths, strict=False))
     matrix = _GATED * model.hidden_size
     routed = matrix * sum(count * width for count, width in pairs)
-    shared = matrix * _number(text, "moe_num_shared_experts") * (widths[0] if widths else 0)
+    shared = matrix * _number(text, "moe_num_shared_experts") * widths[0]
     return shared + model.hidden_size * sum(counts), routed
 
 

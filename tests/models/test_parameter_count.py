@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,15 @@ import pytest
 
 from gaudi_launch.models.config import model_from_config
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.parameter_count import kv_widths, layer_kinds, parameters_of
+from gaudi_launch.models.parameter_count import (
+    default_inner,
+    kv_widths,
+    layer_kinds,
+    parameters_of,
+)
 from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
 from gaudi_launch.performance.shape import shape_of
+from tests.support.cli import golden
 
 SIZES = json.loads(
     (Path(__file__).parents[1] / "data" / "models" / "sizes.json").read_text(encoding="utf-8")
@@ -202,3 +209,45 @@ def test_dense_layers_among_experts_have_their_own_width() -> None:
     }
     for name in ("dense_intermediate_size", "intermediate_size_mlp"):
         assert total(config, **{name: 2048}) - total(config) == 3 * 1024 * (2048 - 512)
+
+
+def parts(model: Model) -> dict[str, int]:
+    found = parameters_of(model)
+    assert found is not None
+    return {
+        "embedding": found.embedding,
+        "head": found.head,
+        "attention": sum(layer.attention for layer in found.layers),
+        "mlp": sum(layer.mlp for layer in found.layers),
+        "experts": sum(layer.experts for layer in found.layers),
+        "tower": found.tower,
+    }
+
+
+def test_every_part_of_every_configuration_is_as_recorded() -> None:
+    """Each total is within 1 % of the class's; a part must not change unseen."""
+    counted = {name: parts(read(name)) for name in sorted(MODELS)}
+    counted["ernie, by modality"] = parts(model_from_config("m", ERNIE))
+    golden("parameter-counts.json", json.dumps(counted, indent=1, ensure_ascii=False) + "\n")
+
+
+def test_the_layers_and_heads_of_every_configuration_are_as_recorded() -> None:
+    found = {}
+    for name in sorted(MODELS):
+        model = read(name)
+        kinds = Counter(layer_kinds(model))
+        widths = Counter(f"{heads} x {width}" for heads, width in kv_widths(model))
+        found[name] = {"kinds": dict(sorted(kinds.items())), "widths": dict(sorted(widths.items()))}
+    golden("layer-kinds.json", json.dumps(found, indent=1) + "\n")
+
+
+def test_a_model_without_an_output_head() -> None:
+    small = {**LATENT, "vocab_size": 100}
+    writes = total(small, architectures=["LlamaForCausalLM"])
+    embeds = total(small, architectures=["LlamaModel"])
+    assert writes - embeds == 100 * 7168
+
+
+def test_the_width_that_a_class_decides() -> None:
+    assert default_inner(Model("m", "m", hidden_size=100)) == 350
+    assert default_inner(Model("m", "m", hidden_size=100, model_type="gpt2")) == 400

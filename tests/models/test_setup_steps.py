@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.models.setup_steps import SPARE_BYTES, Room, SetupFacts, needed_bytes, steps
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.setup_steps import (
+    SPARE_BYTES,
+    Room,
+    SetupFacts,
+    SetupStep,
+    needed_bytes,
+    steps,
+)
 
 MODEL, G2 = Path("/data/R1"), Path("/data/R1-G2")
 BARE = SetupFacts(
@@ -99,3 +107,46 @@ def test_the_commands_of_the_steps() -> None:
 )
 def test_the_disk_that_is_still_needed(change: dict[str, object], needed: dict[Path, int]) -> None:
     assert needed_bytes(replace(BARE, **change)) == needed  # type: ignore[arg-type]
+
+
+def words(facts: SetupFacts) -> list[Message]:
+    return [step.what for step in steps(facts)]
+
+
+def test_each_step_states_what_is_there_and_what_is_not() -> None:
+    to_do = replace(BARE, installed=False)
+    assert words(to_do) == [
+        message("prepare.pull", model="me/R1", path="/data/R1", size="700"),
+        message("prepare.convert", path="/data/R1-G2"),
+        message("prepare.measure", repo="you/measured", path="/data/m"),
+        message("prepare.no_engine", engine="deepseek_r1"),
+    ]
+    done = replace(BARE, folder=Path("/own"), converted=True, measured=True)
+    assert words(done) == [
+        message("prepare.pulled", path="/own"),
+        message("prepare.converted", path="/data/R1-G2"),
+        message("prepare.measured", repo="you/measured", path="/data/m"),
+        message("prepare.engine", engine="deepseek_r1"),
+    ]
+    # the source was removed after its conversion
+    removed = replace(BARE, converted=True)
+    assert words(removed)[0] == message("prepare.pulled", path="/data/R1-G2")
+    assert words(replace(BARE, weight_bytes=None))[0].values["size"] == "?"
+    own = replace(BARE, folder=Path("/own"))
+    assert steps(own)[1].command == ("gaudi-launch", "convert", "/own", "/data/R1-G2")
+
+
+def test_the_disk_is_stated_with_its_room() -> None:
+    room = Room(Path("/data"), 1500 * 10**9, 2 * 10**12)
+    known = message("prepare.room", needed="1500", path="/data", free="2000")
+    assert words(replace(BARE, rooms=(room,)))[0] == known
+    unknown = message("prepare.room_unknown", needed="1500", path="/data")
+    assert words(replace(BARE, rooms=(replace(room, free=None),)))[0] == unknown
+
+
+def test_a_step_as_json() -> None:
+    what = message("prepare.room_unknown", needed="1", path="/x")
+    shown = {"name": "pull", "what": what.render(), "command": ["a", "b"]}
+    step = SetupStep("pull", False, what, ("a", "b"))
+    assert step.to_json() == {**shown, "state": "to_do"}
+    assert replace(step, done=True).to_json() == {**shown, "state": "done"}

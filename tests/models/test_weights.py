@@ -100,6 +100,28 @@ def test_a_name_that_leaves_the_folder_is_only_missing(tmp_path: Path) -> None:
     assert read_weights(tmp_path)["files_missing"] == ("../secret.safetensors",)
 
 
+def index_error(folder: Path) -> tuple[str, int, dict[str, str]]:
+    with pytest.raises(LaunchError) as caught:
+        read_weights(folder)
+    return caught.value.id, int(caught.value.exit_code), dict(caught.value.text.values)
+
+
+def test_an_index_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors.index.json"
+    for text, why in (
+        ("{}", "no weight_map in it"),
+        ('{"weight_map": 5}', "no weight_map in it"),
+        ("[", "Expecting value: line 1 column 2 (char 1)"),
+    ):
+        path.write_text(text)
+        values = {"path": str(path), "why": why}
+        assert index_error(tmp_path) == ("models.bad_config", 5, values)
+    path.unlink()
+    path.mkdir()
+    values = {"path": str(path), "why": "Is a directory"}
+    assert index_error(tmp_path) == ("models.bad_config", 5, values)
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "{}", '{"weight_map": 5}', '{"weight_map": {"a": ', "[" * 100_000]
 )

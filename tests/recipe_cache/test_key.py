@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.host.hardware import Card, Host
+from gaudi_launch.messages import message
+from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
 from gaudi_launch.recipe_cache.key import (
     _INDIFFERENT_VARIABLES,
     KeyDifference,
@@ -173,3 +175,23 @@ def test_a_plan_of_which_less_is_known_has_its_weaker_facts() -> None:
 def test_a_machine_without_cards_has_no_facts() -> None:
     assert parts_of_host(Host()) == KeyParts()
     assert parts_of_host(Host(driver_version="unknown")) == KeyParts()
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--block-size", "--kv-cache-dtype", "--quantization", "--enable-expert-parallel",
+     "--enforce-eager", "--pipeline-parallel-size", "--num-scheduler-steps",
+     "--speculative-config", "--enable-lora"],
+)  # fmt: skip
+def test_options_that_change_graphs_are_in_the_key(option: str) -> None:
+    reason = message("cache.miss_first")
+    settings = tuple(
+        Setting(name, value, "option", "flag", reason)
+        for name, value in ((option, "x"), ("--max-num-seqs", "1"))
+    )
+    plan = Plan(
+        EngineIdentity("e", "1"), {"name": "m"}, Placement((0,)), settings, Command(("e",), {}), ""
+    )
+    assert parts_of(plan, Host()).variables == {option: "x"}
+    switch = replace(plan, settings=(replace(settings[0], value=None),))
+    assert parts_of(switch, Host()).variables == {option: "true"}

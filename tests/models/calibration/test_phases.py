@@ -3,7 +3,8 @@ model's rules."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,16 @@ from gaudi_launch import profiles
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.models.calibration.phases import (
+    RECORD,
     CalibrationRequest,
+    Done,
     Places,
     Scripts,
+    about,
     phases,
+    read_done,
     read_scripts,
+    write_done,
 )
 from gaudi_launch.models.calibration.rules import Calibration, Rules
 from tests.support.calibration_scripts import (
@@ -374,3 +380,37 @@ def test_the_words_of_deepseek_r1_are_those_of_its_script(tmp_path: Path) -> Non
         read_scripts(folder, calibration(DEEPSEEK))
     assert "git clone -b deepseek_r1 https://github.com/HabanaAI/vllm-fork" in str(refused.value)
     assert "--scripts vllm-fork/scripts" in str(refused.value)
+
+
+def test_the_number_of_samples_is_passed_on() -> None:
+    def words(samples: int | None) -> tuple[str, ...]:
+        wish = replace(WISH, dataset="/d/pile-10k", samples=samples)
+        release = "vllm-gaudi"
+        made = phases(wish, scripts(release), rules_for("Qwen3-32B", release), PLACES, "p")
+        return made[0].argv
+
+    given = words(99)
+    # argparse takes the last
+    places = [place for place, word in enumerate(given) if word == "--max-dataset-samples"]
+    assert [given[place + 1] for place in places] == ["512", "99"]
+    assert (*given[: places[1]], *given[places[1] + 2 :]) == words(None)
+
+
+def test_a_record_counts_for_the_same_inputs_only(tmp_path: Path) -> None:
+    now = about(WISH, scripts("1.22"), "1.22")
+    assert now == {**asdict(WISH), "release": "1.22", "scripts": "/s"}
+    out = tmp_path / "far" / "out"
+    assert read_done(out, now) == Done(now)
+    done = Done(now, ("dataset", "measure"), True)
+    write_done(out, done)
+    assert [path.name for path in out.iterdir()] == [RECORD]
+    assert read_done(out, now) == done
+    other = {**now, "release": "1.21"}
+    assert read_done(out, other) == Done(other)
+    document = json.loads((out / RECORD).read_text())
+    assert document["schema"] == 1
+    (out / RECORD).write_text(json.dumps({**document, "whole": 1}))
+    assert read_done(out, now) == replace(done, whole=False)
+    for broken in ("", "{}", "[]", '{"about": 1, "phases": 1, "whole": true}'):
+        (out / RECORD).write_text(broken)
+        assert read_done(out, now) == Done(now)
