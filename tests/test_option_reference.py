@@ -377,7 +377,7 @@ def test_numbers_of_constants_are_in_the_column(reference: ModuleType, shown: li
             f"{estimate.DEFAULT_BATCH}; {estimate.DEFAULT_MOST} with --rate"
         ),
         ("calibrate", "--dataset"): f"`{calibrate.DATASET}`",
-        ("calibrate", "--batch"): f"{calibrate._DEFAULT_BATCH}; deepseek_r1: 1",
+        ("calibrate", "--batch"): f"1; of a .pkl file: {calibrate._PICKLE_BATCH}",
         ("warmup", "--price"): f"{PRICE_TRACE:.4f} with --trace, else {PRICE_RANGES:.4f}",
         ("serve", "--phase-timeout"): (f"{shortest / 60:.0f}m to {longest / 3600:.0f}h, by phase"),
         ("cluster up", "--ray-port"): f"`{RAY_PORT}`",

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 # more cards than one server has need Ray and a shared folder on every host
 _MOST_CARDS = 8
-_DEFAULT_BATCH = 32
+# 1 for another data set (HabanaAI/vllm-hpu-extension@0673ccb:calibration/calibrate_model.sh)
+_PICKLE_BATCH = 32
 # recommended by the scripts' README where they can make prompts from any data set
 DATASET = "NeelNanda/pile-10k"
 
@@ -133,7 +134,7 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
         cards=numbers.cards,
         generation=generation_of(host),
         dataset=dataset,
-        batch=numbers.batch or (1 if calibration.one_step else _DEFAULT_BATCH),
+        batch=numbers.batch or _default_batch(dataset),
         samples=numbers.samples,
         experts=bool(known.moe),
         eager=options.eager,
@@ -144,6 +145,13 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
         tools = calibration_run.CalibrationTools(scripts, calibration, python, env)
         found = calibration_run.calibrate(request, tools, reporter, again=options.again)
     return CalibrationResult(found, request, calibration.serve_with)
+
+
+def _default_batch(dataset: str) -> int:
+    """Return the prompts per batch for a data set."""
+    if dataset.endswith(".pkl"):
+        return _PICKLE_BATCH
+    return 1
 
 
 def _numbers(options: CalibrateOptions) -> _Numbers:

@@ -26,7 +26,7 @@ def calibrate(
     ),
     python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
     batch: str = typer.Option(
-        "", "--batch", metavar="N", help="Prompts per batch (default: 32; deepseek_r1: 1)."
+        "", "--batch", metavar="N", help="Prompts per batch (default: 1; of a .pkl file: 32)."
     ),
     samples: str = typer.Option("", "--samples", metavar="N", help="Total number of prompts."),
     eager: bool = typer.Option(False, "--eager", help="Run without graphs (slower, less memory)."),

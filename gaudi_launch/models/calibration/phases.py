@@ -26,8 +26,6 @@ RECORD = "calibration.json"
 _AUTO = (
     "--max-dataset-samples",
     "512",
-    "--batch-size",
-    "1",
     "--max-tokens",
     "32",
     "--auto-process-dataset",

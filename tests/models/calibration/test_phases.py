@@ -125,7 +125,7 @@ def test_another_data_set_needs_no_first_step() -> None:
     made = phases(wish, scripts("1.22"), rules_for("x", "1.22"), PLACES, "py")
     assert [phase.name for phase in made] == ["measure", "postprocess", "quantise"]
     assert made[0].argv[7:] == (
-        *("/d/pile-10k", "--batch-size", "32", "--max-dataset-samples", "512", "--batch-size", "1"),
+        *("/d/pile-10k", "--batch-size", "32", "--max-dataset-samples", "512"),
         *(
             "--max-tokens",
             "32",
@@ -414,3 +414,13 @@ def test_a_record_counts_for_the_same_inputs_only(tmp_path: Path) -> None:
     for broken in ("", "{}", "[]", '{"about": 1, "phases": 1, "whole": true}'):
         (out / RECORD).write_text(broken)
         assert read_done(out, now) == Done(now)
+
+
+@pytest.mark.parametrize("dataset", ["/d/pile-10k", "/d/set.pkl"])
+def test_the_batch_is_stated_once(dataset: str) -> None:
+    """A second one would win over the user's."""
+    wish = replace(WISH, dataset=dataset, batch=8)
+    made = phases(wish, scripts("1.22"), rules_for("Qwen3-32B", "1.22"), PLACES, "p")
+    words = next(phase.argv for phase in made if phase.name == "measure")
+    assert words.count("--batch-size") == 1
+    assert words[words.index("--batch-size") + 1] == "8"
