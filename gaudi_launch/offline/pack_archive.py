@@ -66,8 +66,7 @@ def verify(pack: Path, progress: Progress) -> Manifest:
         try:
             while (member := tar.next()) is not None:
                 if member.name not in wanted or not member.isreg() or member.name in here:
-                    pack_manifest.check_names(str(pack), manifest, {*wanted, repr(member.name)})
-                    raise pack_manifest.damaged(str(pack), member.name)
+                    raise pack_manifest.additional(str(pack), [repr(member.name)])
                 if _as_listed(tar, member, progress) != wanted[member.name]:
                     raise pack_manifest.damaged(str(pack), member.name)
                 here.add(member.name)

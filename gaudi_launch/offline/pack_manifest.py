@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -202,19 +202,20 @@ def verify(pack: Path, manifest: Manifest, progress: Progress = lambda count: No
 def check_names(pack: str, manifest: Manifest, here: set[str]) -> None:
     """Compare names with the list. Raises LaunchError (FAILED)."""
     wanted = {file.path for file in manifest.files}
-    missing, additional = sorted(wanted - here), sorted(here - wanted)
+    missing, unknown = sorted(wanted - here), sorted(here - wanted)
     if missing:
         raise LaunchError(
             "offline.missing", ExitCode.FAILED, path=pack, count=len(missing), first=missing[0]
         )
-    if additional:
-        raise LaunchError(
-            "offline.additional",
-            ExitCode.FAILED,
-            path=pack,
-            count=len(additional),
-            first=additional[0],
-        )
+    if unknown:
+        raise additional(pack, unknown)
+
+
+def additional(pack: str, names: Sequence[str]) -> LaunchError:
+    """Return the error of files that the list does not have."""
+    return LaunchError(
+        "offline.additional", ExitCode.FAILED, path=pack, count=len(names), first=names[0]
+    )
 
 
 def damaged(pack: str, name: str) -> LaunchError:

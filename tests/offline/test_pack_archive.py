@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,28 @@ def test_an_archive_with_another_first_file_is_not_a_pack(archive: Path, tmp_pat
             tar.addfile(first, io.BytesIO(b""))
         with pytest.raises(LaunchError) as caught:
             pack_archive.read_manifest(file)
-        assert caught.value.id == "offline.not_a_pack"
+        error = caught.value
+        found = (error.id, error.exit_code, error.text.values)
+        assert found == ("offline.not_a_pack", ExitCode.USAGE, {"path": str(file)})
+
+
+def test_a_damaged_list_in_an_archive_names_it(tmp_path: Path) -> None:
+    file = tmp_path / "pack.tar"
+    content = b'{"kind": "gaudi-launch offline pack", "schema": 1}'
+    info = tarfile.TarInfo("manifest.json")
+    info.size = len(content)
+    with tarfile.open(file, "w") as tar:
+        tar.addfile(info, io.BytesIO(content))
+    works: list[Callable[[Path], object]] = [
+        pack_archive.read_manifest,
+        lambda path: pack_archive.verify(path, silent),
+        lambda path: pack_archive.unpack(path, tmp_path / "out", silent),
+    ]
+    for work in works:
+        with pytest.raises(LaunchError) as caught:
+            work(file)
+        values = {"path": str(file), "name": "manifest.json"}
+        assert (caught.value.id, caught.value.text.values) == ("offline.damaged", values)
 
 
 def test_what_is_read_and_written_is_counted(folder: Path, tmp_path: Path) -> None:
