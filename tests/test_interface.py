@@ -206,6 +206,16 @@ def test_every_key_has_a_meaning(current: Documents) -> None:
     )
 
 
+def test_every_key_has_an_example_and_every_number_a_unit(current: Documents) -> None:
+    reference = script("reference")
+    assert reference.without_example(current["json"]) == []
+    assert reference.without_unit(current["json"]) == [], "the unit may be none"
+
+
+def test_an_example_has_the_type_of_its_key(current: Documents) -> None:
+    assert script("reference").with_other_example(current["json"]) == []
+
+
 def test_the_page_of_the_keys_is_current(current: Documents) -> None:
     pages = script("reference").json_pages(current["json"])
     shown = {name: (TOP / "docs" / name).read_text(encoding="utf-8") for name in pages}
