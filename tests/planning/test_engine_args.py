@@ -451,3 +451,10 @@ def test_the_model_of_vllm_serve_is_its_first_value(
 def test_a_bare_list_has_no_arguments() -> None:
     assert (NO_ARGS.every, NO_ARGS.to_argv(), NO_ARGS.user_words) == ((), (), ())
     assert not NO_ARGS.has("--one")
+
+
+def test_options_are_taken_out_of_the_users_part_only_where_that_is_wanted() -> None:
+    args = engine_args(ours=[("--port", "1"), ("--seed", "1")], user=("--port", "2", "--x"))
+    assert args.without("--port").to_argv() == ("--seed", "1", "--port", "2", "--x")
+    found = args.without("--port", of_user=True)
+    assert (found.to_argv(), found.user_words) == (("--seed", "1", "--x"), ("--x",))

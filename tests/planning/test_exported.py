@@ -6,9 +6,9 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.messages import message
-from gaudi_launch.planning.exported import check_exported
-from gaudi_launch.planning.plan import Setting
+from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.exported import check_exported, overridden
+from gaudi_launch.planning.plan import Overridden, Setting, Source
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,21 @@ def test_a_plan_is_refused(
     assert run(["plan", *words]) == 2
     out, err = capsys.readouterr()
     assert out == "" and "VLLM_GRAPH_RESERVED_MEM=9" in err
+
+
+def lost(name: str, exported: str, used: str | None, source: Source = "computed") -> list[Message]:
+    beaten = (Overridden(exported, "environment"),)
+    setting = Setting(name, used, "env", source, message("plan.dense"), beaten=beaten)
+    return overridden([setting])
+
+
+def test_an_exported_value_that_a_rule_replaced_is_named_unless_it_is_a_secret() -> None:
+    why = message("plan.dense").render()
+    values = {"name": "VLLM_X", "found": "1", "used": "2", "why": why}
+    assert lost("VLLM_X", "1", "2") == [message("plan.exported_lost", **values)]
+    assert lost("VLLM_X", "TRUE", "true") == []
+    assert lost("VLLM_X", "1", "2", "flag") == []
+    assert lost("VLLM_X", "1", None)[0].values["used"] == ""
+    for name in ("MY_TOKEN", "VLLM_API_KEY", "DB_PASSWORD"):
+        assert lost(name, "1", "2") == [], name
+    assert lost("VLLM_X", "http://me:hunter2@host", "2") == []

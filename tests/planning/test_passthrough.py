@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,9 +14,18 @@ from gaudi_launch.cli.main import app
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.planning.passthrough import with_own_words
+from gaudi_launch.messages import message
+from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.planning.passthrough import (
+    refuse_layout,
+    refuse_more_cards,
+    with_own_words,
+    with_user_args,
+)
+from gaudi_launch.planning.plan import Kind, Overridden, Setting
 from gaudi_launch.planning.planner import place
 from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.secret_args import SECRET_FILE
 
 
 def read(*words: str, lacks: tuple[str, ...] = (), **given: object) -> Request:
@@ -121,3 +132,94 @@ def test_a_slip_of_the_pen_is_refused_at_once(options: LaunchOptions) -> None:
     with pytest.raises(LaunchError) as caught:
         to_request(options, {})
     assert (caught.value.id, caught.value.exit_code) == ("plan.number", ExitCode.USAGE)
+
+
+def shown(settings: Sequence[Setting], *user: str, file: tuple[str, ...] = ()) -> list[Setting]:
+    return [*with_user_args(settings, engine_args(user=user, file=file))]
+
+
+def ours(name: str, value: str | None, kind: Kind = "option") -> Setting:
+    return Setting(name, value, kind, "computed", message("plan.dense"), "origin")
+
+
+def theirs(name: str, value: str | None, id: str = "plan.passed") -> Setting:
+    return Setting(name, value, "option", "flag", message(id))
+
+
+def test_the_users_arguments_replace_ours_in_their_place() -> None:
+    settings = [ours("--seed", "0"), ours("--port", "1"), ours("--seed", "5", "env")]
+    beaten = (Overridden("0", "computed"),)
+    assert shown(settings, "--seed", "3", "--new") == [
+        replace(theirs("--seed", "3"), beaten=beaten),
+        settings[1],
+        settings[2],
+        theirs("--new", None),
+    ]
+    assert shown(settings, "--seed", "0")[0] == theirs("--seed", "0")
+    both = shown([ours("--seed", "0"), ours("--seed", "1")], "--seed", "3")
+    assert both == [replace(theirs("--seed", "3"), beaten=(*beaten, Overridden("1", "computed")))]
+    assert shown([], "word") == [theirs("word", None)]
+    assert shown([], file=("--seed", "3")) == [theirs("--seed", "3", "plan.passed_file")]
+    secret = shown([], "--config", SECRET_FILE)
+    assert secret == [theirs("--config", SECRET_FILE, "plan.secret_file")]
+    assert shown([], "--config", "my.yaml") == [theirs("--config", "my.yaml")]
+
+
+def test_equal_lengths_in_two_spellings_override_nothing() -> None:
+    for value in ("16K", "16384"):
+        (found,) = shown([ours("--max-model-len", "16384")], "--max-model-len", value)
+        assert found.beaten == ()
+    (found,) = shown([ours("--max-model-len", "16384")], "--max-model-len", "16k")
+    assert found.beaten == (Overridden("16384", "computed"),)
+    (found,) = shown([ours("--max-model-len", "16384")], "--max-model-len", "auto")
+    assert found.beaten == (Overridden("16384", "computed"),)
+    (found,) = shown([ours("--enable_x", None)], "--enable-x")
+    assert found.beaten == ()
+    (found,) = shown([ours("--enable-x", None)], "--enable-x", "yes")
+    assert found.beaten == (Overridden("--enable-x", "computed"),)
+
+
+def refused(what: Callable[[], None]) -> tuple[str, ExitCode, dict[str, object]]:
+    with pytest.raises(LaunchError) as caught:
+        what()
+    return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
+
+
+@pytest.mark.parametrize(
+    ("option", "copies"),
+    [
+        ("--pipeline-parallel-size", False),
+        ("-pp", False),
+        ("--data-parallel-size", True),
+        ("-dp", True),
+    ],
+)
+def test_stages_and_copies_take_more_cards(option: str, copies: bool) -> None:
+    args, one = engine_args(user=(option, "2")), engine_args(user=(option, "1"))
+    expected = ("plan.more_cards", ExitCode.USAGE, {"option": option, "found": "2"})
+    assert refused(lambda: refuse_more_cards(args)) == expected
+    refuse_more_cards(one)
+    if copies:
+        refuse_more_cards(args, copies=True)
+    else:
+        assert refused(lambda: refuse_more_cards(args, copies=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "by"),
+    [
+        ("-tp", "--tensor-parallel-size", "--tensor-parallel"),
+        ("--tensor-parallel-size", "--tensor-parallel-size", "--tensor-parallel"),
+        ("-pp", "--pipeline-parallel-size", "--pipeline-parallel"),
+        ("--data-parallel-size", "--data-parallel-size", "--data-parallel"),
+        ("-dp", "--data-parallel-size", "--data-parallel"),
+    ],
+)
+def test_the_layout_of_a_cluster_is_its_own(option: str, name: str, by: str) -> None:
+    args = engine_args(user=(option, "2"))
+    assert refused(lambda: refuse_layout(args)) == (
+        "plan.own_option",
+        ExitCode.USAGE,
+        {"option": name, "ours": by},
+    )
+    refuse_layout(engine_args(user=("--seed", "1")))
