@@ -153,7 +153,7 @@ def model_from_config(
     text = text_part(document)
     heads = _number(text, "num_attention_heads", "n_head", "n_heads")
     hidden = _number(text, "hidden_size", "n_embd", "d_model")
-    experts = _number(text, *_EXPERT_KEYS) or _number(_part(text, "ffn_config"), *_EXPERT_KEYS)
+    experts = _number(text, *_EXPERT_KEYS)
     lora = _number(text, "kv_lora_rank") if _is_mla(document, text) else None
     head_dim = _number(text, "head_dim", "kv_channels") or (
         hidden // heads if hidden and heads else None
@@ -252,8 +252,7 @@ def _kv_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
     each = text.get("num_key_value_heads")
     if isinstance(each, list):  # one number a layer: the widest decides
         return max((_number({"n": one}, "n") or 0 for one in each), default=0) or heads
-    found = _number(text, "num_key_value_heads", "num_kv_heads", "n_head_kv")
-    return found or _number(_part(text, "attn_config"), "kv_n_heads") or heads
+    return _number(text, "num_key_value_heads", "num_kv_heads", "n_head_kv") or heads
 
 
 def _is_mla(document: Mapping[str, Any], text: Mapping[str, Any]) -> bool:

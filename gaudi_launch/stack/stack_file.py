@@ -330,7 +330,7 @@ def _check_names(stack: StackFile) -> None:
     """Raise LaunchError (USAGE) where a name or a service's name has two meanings."""
     store.check_name(stack.gateway_service)
     lines: dict[str, int] = {}
-    services: dict[str, int] = {stack.gateway_service: stack.models[0].line}
+    services = {stack.gateway_service}
     for model in stack.models:
         about: dict[str, Any] = {"path": str(stack.path), "line": model.line}
         for name in model.names:
@@ -344,7 +344,7 @@ def _check_names(stack: StackFile) -> None:
                 raise LaunchError(
                     "stack.same_service", ExitCode.USAGE, **about, name=model.name, service=service
                 )
-            services[service] = model.line
+            services.add(service)
 
 
 def _check_order(stack: StackFile) -> None:

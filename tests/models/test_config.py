@@ -277,6 +277,19 @@ def test_the_longest_context_is_the_one_that_vllm_derives(
         ),
         ({"quantization_config": {"quant_algo": "FP8"}}, {"quantization": "fp8"}),
         ({"quantization_config": {}}, {"quantization": None}),
+        ({"ffn_config": {"moe_num_experts": 16}}, {"experts": 16, "moe": True}),
+        ({"model_type": "gpt2", "n_embd": 8}, {"intermediate_size": 32}),
+        ({"model_type": "gpt2", "n_embd": 8, "n_inner": 5}, {"intermediate_size": 5}),
+        ({"model_type": "gpt2", "n_embd": 8, "intermediate_size": 6}, {"intermediate_size": 6}),
+        (
+            {"model_type": "falcon", "hidden_size": 8, "ffn_hidden_size": 7},
+            {"intermediate_size": 7},
+        ),
+        (
+            {"quantization_config": {"quant_method": "awq"},
+             "text_config": {"quantization_config": {"quant_method": "gptq"}}},
+            {"quantization": "awq"},
+        ),
         (
             {"n_heads": 8, "d_model": 64, "attn_config": {"kv_n_heads": 2}},
             {"kv_heads": 2, "head_dim": 8},

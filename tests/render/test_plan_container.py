@@ -293,3 +293,49 @@ def test_the_health_command_tells_who_answers() -> None:
         server.shutdown()
     assert status(container) != 0
     assert health_words(Container("i", ())) == ()
+
+
+def test_variables_of_the_runtime_and_of_this_machine_stay_outside() -> None:
+    plan, host = planned()
+    runtime = ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID")
+    network = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "VLLM_HOST_IP")
+    given = with_env(plan, **dict.fromkeys((*runtime, *network), "x"))
+    shared = container_of(given, host, image="x:1").env
+    assert [name for name in (*runtime, *network) if name in shared] == [*network]
+    own = container_of(given, host, image="x:1", own_network=True).env
+    assert [name for name in (*runtime, *network) if name in own] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "writes"),
+    [
+        ("VLLM_TORCH_PROFILER_DIR", True),
+        ("HF_HOME", True),
+        ("HF_HUB_CACHE", True),
+        ("HUGGINGFACE_HUB_CACHE", True),
+        ("MODELSCOPE_CACHE", True),
+        ("VLLM_CACHE_ROOT", True),
+        ("QUANT_CONFIG", False),
+        ("VLLM_BUCKETING_FROM_FILE", False),
+    ],
+)
+def test_folders_that_variables_name_are_mounted(name: str, writes: bool) -> None:
+    mount = Mount("/far/x", "/far/x", not writes, fill=writes)
+    assert mounts_of({name: "/far/x"}, NO_ARGS) == (mount,)
+    assert mounts_of({name: "near/x"}, NO_ARGS) == ()
+
+
+@pytest.mark.parametrize(
+    ("option", "writes"),
+    [
+        *((name, False) for name in (
+            "--model", "--tokenizer", "--chat-template", "--speculative-model",
+            "--tool-parser-plugin", "--config", "--ssl-keyfile", "--ssl-certfile",
+            "--ssl-ca-certs",
+        )),
+        ("--download-dir", True),
+    ],
+)  # fmt: skip
+def test_files_that_options_name_are_mounted(option: str, writes: bool) -> None:
+    mount = Mount("/far/x", "/far/x", not writes, fill=writes)
+    assert mounts_of({}, split_argv(("python3", "-m", "e", option, "/far/x"))) == (mount,)

@@ -140,3 +140,11 @@ def test_what_a_unit_cannot_have(
 ) -> None:
     found = failed(lambda: systemd.render(plan, "svc", {}, options))
     assert found == (id, ExitCode.USAGE, values, None)
+
+
+def test_long_and_chinese_values_stay_on_their_line(plain_english: None) -> None:
+    words = "词 " * 100
+    plan = odd(("/opt/python3", "-m", "e", "--alpha", words), {})
+    plan = replace(plan, engine=replace(plan.engine, config_file=True))
+    config = env.render(plan, {}).files["config.yml"]
+    assert config.splitlines()[-1] == f"alpha: '{words}'"

@@ -296,3 +296,8 @@ def test_a_file_is_read_from_the_disk(tmp_path: Path) -> None:
     assert (found.path, found.name) == (tmp_path / "mine.yaml", "mine")
     (tmp_path / "mine.yaml").write_text(ONE + "gateway: {keys-file: ~/k}\n")
     assert read_stack(tmp_path / "mine.yaml").gateway.keys_file == Path("~/k").expanduser()
+
+
+def test_the_name_in_a_file_wins_over_that_of_the_file() -> None:
+    found = parse_stack("name: other\n" + ONE, PATH)
+    assert (found.name, found.gateway_service) == ("other", "other-gateway")

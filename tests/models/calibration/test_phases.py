@@ -424,3 +424,27 @@ def test_the_batch_is_stated_once(dataset: str) -> None:
     words = next(phase.argv for phase in made if phase.name == "measure")
     assert words.count("--batch-size") == 1
     assert words[words.index("--batch-size") + 1] == "8"
+
+
+def test_scripts_that_read_pickles_only(tmp_path: Path) -> None:
+    old = scripts("1.21")
+    for dataset, found in (("/d/x", "/d/x"), ("", "-")):
+        with pytest.raises(LaunchError) as refused:
+            phases(replace(WISH, dataset=dataset), old, rules_for("x", "1.21"), PLACES, "p")
+        error = refused.value
+        assert (error.id, error.exit_code, error.text.values) == (
+            "calibrate.dataset_pkl", 2, {"found": found, "path": "/s"},
+        )  # fmt: skip
+
+
+def test_the_switches_of_steps_that_have_them() -> None:
+    wish = replace(WISH, experts=True, eager=True)
+    known = ("--enforce-eager", "--expert-parallel", "--max-num-prefill-seqs")
+    every = ("--expert-parallel", "--max-num-prefill-seqs", "1", "--enforce-eager")
+    made = replace(scripts("1.22"), options={2: known, 3: (), 4: ("--expert-parallel",)})
+    by_name = {
+        phase.name: phase.argv for phase in phases(wish, made, rules_for("x", "1.22"), PLACES, "p")
+    }
+    assert by_name["measure"][-4:] == every
+    assert by_name["quantise"][-1] == "--expert-parallel"
+    assert "--max-num-prefill-seqs" not in by_name["quantise"]
