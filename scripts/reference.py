@@ -5,8 +5,9 @@
 
 Commands come from the program's help, exit codes from `gaudi_launch.errors`, JSON keys from the
 outputs of scripts/interface.py, causes from profiles/signatures.yaml. What code cannot say (the
-meaning of a variable, a key or a file) is in scripts/reference/*.yaml. tests/test_reference.py and
-tests/test_interface.py fail for a page that is not current and for a name without a meaning.
+meaning of a variable, a key or a file, the example of an option) is in scripts/reference/*.yaml.
+tests/test_reference.py, tests/test_option_reference.py and tests/test_interface.py fail for a page
+that is not current, and for a name without a meaning, a default or an example.
 """
 
 from __future__ import annotations
