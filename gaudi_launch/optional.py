@@ -9,6 +9,17 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
+def value_or(value: _T | None, default: _T) -> _T:
+    """Return the value, the default instead of None.
+
+    >>> value_or(0, 5), value_or(None, 5)
+    (0, 5)
+    """
+    if value is None:
+        return default
+    return value
+
+
 def mapped(function: Callable[[_T], _R], value: _T | None) -> _R | None:
     """Return the function's result for a value; None stays None.
 

@@ -30,6 +30,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
+from gaudi_launch.optional import mapped
 from gaudi_launch.performance.evidence import Evidence
 from gaudi_launch.planning.engine import Engine, Limits
 from gaudi_launch.planning.request import Request
@@ -70,7 +71,7 @@ class CapacityCase:
     @property
     def demand(self) -> float:
         """Return requests per second, or clients."""
-        return float(self.clients) if self.clients else self.rate
+        return float(self.clients or self.rate)
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,16 @@ def solve(case: CapacityCase, progress: Progress | None = None) -> CapacityResul
         choices.append(_choice(case, cards))
         show(len(choices), len(case.cards))
     able = [choice for choice in choices if choice.fleet is not None]
-    chosen = min(
-        able, key=lambda c: (c.fleet.cards, c.fleet.nodes, c.cards) if c.fleet else (), default=None
-    )
+    chosen = min(able, key=_size, default=None)
     return CapacityResult(
         case, tuple(choices), chosen, _assumptions(case, chosen or _simulated(choices))
     )
+
+
+def _size(choice: CardsChoice) -> tuple[int, int, int]:
+    """Return cards and nodes in all, and cards of a replica: the least is chosen."""
+    assert choice.fleet is not None, "a choice without a fleet is not compared"
+    return (choice.fleet.cards, choice.fleet.nodes, choice.cards)
 
 
 def _simulated(choices: list[CardsChoice]) -> CardsChoice | None:
@@ -132,16 +137,18 @@ def _choice(case: CapacityCase, cards: int) -> CardsChoice:
         why = message("capacity.takes_none", length=case.limits.max_model_len)
         return CardsChoice(cards, found, None, None, why)
     fleet = fleet_for(curve, case.targets, case.demand, cards, case.cards_per_node)
-    idle = curve.loads[0]
-    why_not = message(
-        "capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}"
-    )
+    why_not = None
+    if fleet is None:
+        idle = curve.loads[0]
+        why_not = message(
+            "capacity.unreachable", ttft=f"{idle.ttft:.3g}", tpot=f"{1000 * idle.tpot:.3g}"
+        )
     evidence = _evidence(case, found, curve, fleet)
     fast, slow = (
         fleet_for(curve.faster(factor), case.targets, case.demand, cards, case.cards_per_node)
         for factor in (evidence.high, evidence.low)
     )
-    return CardsChoice(cards, found, curve, fleet, None if fleet else why_not, fast, slow, evidence)
+    return CardsChoice(cards, found, curve, fleet, why_not, fast, slow, evidence)
 
 
 def _replica(case: CapacityCase, cards: int) -> Replica | Unfit:
@@ -162,14 +169,16 @@ def _replica(case: CapacityCase, cards: int) -> Replica | Unfit:
         curve = simulate_curve(
             traffic, limits, found.cost, percentile, delay=request_delay(), quick=True
         )
-        carried = rate_within(curve, case.targets) if curve is not None else None
+        carried = mapped(lambda each: rate_within(each, case.targets), curve)
         # a larger batch has to be worth its graphs
         if carried is not None and carried > 1.02 * most:
             best, most = batch, carried
     if best == found.limits.max_num_seqs:
         return found
     other = _of_request(case, replace(case.request, max_num_seqs=best), cards)
-    return found if isinstance(other, Unfit) else other
+    if isinstance(other, Unfit):
+        return found
+    return other
 
 
 def _of_request(case: CapacityCase, request: Request, cards: int) -> Replica | Unfit:

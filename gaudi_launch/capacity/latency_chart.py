@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gaudi_launch.capacity.search import Curve, Targets, latency_at
+from gaudi_launch.optional import mapped
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ def _panel(
 ) -> Panel:
     floor = 1e-6
     known = [max(value, floor) for value in values]
-    shown = [*known, *([max(target, floor)] if target is not None else [])]
+    shown = list(known)
+    if target is not None:
+        shown.append(max(target, floor))
     return Panel(name, unit, factor, tuple(known), target, min(shown) / 1.15, max(shown) * 1.15)
 
 
@@ -63,7 +66,9 @@ def number(value: float) -> str:
     >>> [number(value) for value in (0.01234, 1.5, 31.04, 12345.6)]
     ['0.0123', '1.5', '31', '12346']
     """
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+    if value >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
 
 
 def picture(curve: Curve, targets: Targets, chosen: float | None, title: str, ending: str) -> bytes:
@@ -82,7 +87,7 @@ def picture(curve: Curve, targets: Targets, chosen: float | None, title: str, en
             [load.ttft for load in curve.loads],
             [1000 * load.tpot for load in curve.loads],
         )
-        goals = (targets.ttft, None if targets.tpot is None else 1000 * targets.tpot)
+        goals = (targets.ttft, mapped(lambda seconds: 1000 * seconds, targets.tpot))
         parts = (("ttft", "s", ttft, goals[0]), ("tpot", "ms", tpot, goals[1]))
         for axis, (name, unit, latencies, goal) in zip(made.axes, parts, strict=True):
             dress(

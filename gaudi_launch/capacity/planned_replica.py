@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
@@ -13,6 +14,7 @@ from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.stages import stage_of
+from gaudi_launch.optional import mapped
 from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.evidence import Evidence, Query, evidence_for
 from gaudi_launch.performance.published import figures
@@ -93,7 +95,9 @@ def _prompts_of_trace(asked: ReplicaSetup, drawn: Division, traffic: Traffic) ->
 def _prompts(engine: Engine, drawn: Division) -> int:
     """Return the prompts of one step that the plan's settings allow."""
     asked = engine.question(drawn.settings, drawn.context, None)
-    return asked.limits.max_num_prefill_seqs if asked is not None else 1
+    if asked is None:
+        return 1
+    return asked.limits.max_num_prefill_seqs
 
 
 def _buckets(engine: Engine, drawn: Division, blocks: int) -> Buckets | None:
@@ -102,7 +106,7 @@ def _buckets(engine: Engine, drawn: Division, blocks: int) -> Buckets | None:
         found = engine.buckets(drawn.settings, drawn.context, blocks)
     except BucketError:
         return None
-    return found[1] if found is not None else None
+    return mapped(itemgetter(1), found)
 
 
 def request_delay() -> float:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from gaudi_launch.capacity.traffic import Traffic
+from gaudi_launch.optional import mapped
 from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import CachedRequests, Times, simulate_cached
 from gaudi_launch.performance.step_time import StepTime
@@ -56,7 +58,7 @@ class Targets:
 
 
 def _reserved(target: float | None) -> float | None:
-    return None if target is None else target * (1 - RESERVE)
+    return mapped(lambda seconds: seconds * (1 - RESERVE), target)
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,9 @@ class LoadCurve:
 
     def amount(self, at: int) -> float:
         """Return the measure of a load: requests per second, or clients."""
-        return float(self.counts[at]) if self.counts else self.shares[at] * self.most
+        if self.counts:
+            return float(self.counts[at])
+        return self.shares[at] * self.most
 
     def within(self, targets: Targets) -> float | None:
         """Return `rate_within` of these loads, found by bisection.
@@ -188,7 +192,9 @@ class LoadCurve:
         It is at least that of the complete curve, whose latencies never fall with load.
         """
         kept = self._within(targets.with_reserve())
-        return self._within(targets) if kept is None else kept
+        if kept is not None:
+            return kept
+        return self._within(targets)
 
     def _within(self, targets: Targets) -> float | None:
         low, high = -1, self.size
@@ -272,7 +278,10 @@ def load_curve(
     most = most_requests(replica.traffic.first(_QUICK_REQUESTS), replica.limits, replica.cost)
     if most is None:
         return None
-    return LoadCurve(replica, most, shares, _client_counts(replica.limits) if clients else ())
+    counts: list[int] = []
+    if clients:
+        counts = _client_counts(replica.limits)
+    return LoadCurve(replica, most, shares, counts)
 
 
 def _client_counts(limits: EngineLimits) -> list[int]:
@@ -436,15 +445,14 @@ def _percentile(values: object, percentile: float) -> float:
     known = np.asarray(values, dtype=np.float64)
     known = known[~np.isnan(known)]
     # the smallest value that this share of requests stays within, never a made-up one between two
-    return float(np.percentile(known, percentile, method="higher")) if len(known) else 0.0
+    if not len(known):
+        return 0.0
+    return float(np.percentile(known, percentile, method="higher"))
 
 
 def _rising(values: Sequence[float]) -> list[float]:
     """Return values that never fall: a latency at some load is kept at a higher one."""
-    found: list[float] = []
-    for value in values:
-        found.append(max(value, found[-1]) if found else value)
-    return found
+    return list(accumulate(values, max))
 
 
 def _highest(rates: Sequence[float], values: Sequence[float], target: float | None) -> float | None:
@@ -466,7 +474,9 @@ def rate_within(curve: Curve, targets: Targets) -> float | None:
     targets themselves can be met, they count.
     """
     kept = _within(curve, targets.with_reserve())
-    return _within(curve, targets) if kept is None else kept
+    if kept is not None:
+        return kept
+    return _within(curve, targets)
 
 
 def _within(curve: Curve, targets: Targets) -> float | None:
@@ -476,7 +486,10 @@ def _within(curve: Curve, targets: Targets) -> float | None:
         _highest(amounts, [load.tpot for load in curve.loads], targets.tpot),
         _highest(amounts, [load.e2e for load in curve.loads], targets.e2e),
     )
-    return None if None in found else min(amount for amount in found if amount is not None)
+    known = [amount for amount in found if amount is not None]
+    if len(known) < len(found):
+        return None
+    return min(known)
 
 
 def latency_at(curve: Curve, amount: float) -> tuple[float, float]:

@@ -111,7 +111,9 @@ def from_trace(
     chance = random.Random(seed)
     drawn = [chance.randrange(len(trace)) for _ in range(_MOST)]
     made = _poisson([(trace[at][1], trace[at][2]) for at in drawn], chance)
-    return replace(made, shared=tuple(shared[at] for at in drawn)) if shared else made
+    if not shared:
+        return made
+    return replace(made, shared=tuple(shared[at] for at in drawn))
 
 
 def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int], seed: int = 0) -> Traffic:
@@ -149,8 +151,9 @@ def _paced(requests: Sequence[TrafficRequest]) -> tuple[TrafficRequest, ...]:
 
 def mean_rate(trace: Sequence[TrafficRequest]) -> float | None:
     """Return requests per second over the complete trace; None without a span."""
-    span = trace[-1][0] - trace[0][0] if len(trace) > 1 else 0.0
-    return (len(trace) - 1) / span if span > 0 else None
+    if len(trace) < 2 or trace[-1][0] <= trace[0][0]:
+        return None
+    return (len(trace) - 1) / (trace[-1][0] - trace[0][0])
 
 
 def busiest_minute(trace: Sequence[TrafficRequest]) -> float | None:
