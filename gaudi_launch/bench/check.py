@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 from gaudi_launch.bench import pooled_rows, protocols, server
@@ -13,11 +14,12 @@ from gaudi_launch.bench.client import Client, ServerError
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.json_values import array, mapping
 from gaudi_launch.messages import Message, message
+from gaudi_launch.optional import value_or
 from gaudi_launch.services.endpoint import Target, option
 from gaudi_launch.services.probe import POOLED
 
 # of a server that generates text; other servers have health, models, their task, long and speed
-NAMES = ("health", "models", "chat", "stream", "long", "speed", "generate")
+NAMES: tuple[str, ...] = ("health", "models", "chat", "stream", "long", "speed", "generate")
 # without a plan: as long as most servers accept, short enough for any
 _LONG_UNKNOWN = 4096
 _ANSWER = 8
@@ -90,16 +92,30 @@ async def check(
                 await put(name, question)
         if served.tgi and not facts.task:
             await put("generate", lambda: _generate(client, served))
-    for name in (*NAMES[:2], facts.task, "long", "speed") if facts.task else NAMES:
-        if name not in {row.name for row in rows}:
-            no_tgi = name == "generate" and facts.served is not None
-            if no_tgi:
-                sentence = message("measure.check_no_tgi")
-            else:
-                sentence = message("measure.check_not_asked")
-            rows.append(CheckRow(name, "skip", sentence))
-            said(rows[-1])
+    for row in _skipped(facts, {row.name for row in rows}):
+        rows.append(row)
+        said(row)
     return rows
+
+
+def _skipped(facts: _Facts, done: set[str]) -> list[CheckRow]:
+    """Return a row for each check that was not run."""
+    names = NAMES
+    if facts.task:
+        names = (*NAMES[:2], facts.task, "long", "speed")
+    reasons = {}
+    if facts.served is not None:
+        reasons["generate"] = message("measure.check_no_tgi")
+    unasked = message("measure.check_not_asked")
+    return [
+        CheckRow(name, "skip", reasons.get(name, unasked)) for name in names if name not in done
+    ]
+
+
+def _empty(name: str, answer: protocols.ModelAnswer, values: dict[str, Any]) -> CheckRow:
+    """Return the row of an answer without text."""
+    sentence = message("measure.check_empty")
+    return CheckRow(name, "fail", sentence, answer.seconds, values, "engine")
 
 
 async def _first(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
@@ -190,9 +206,7 @@ async def _chat(client: Client, served: server.ServerFacts, facts: _Facts) -> Ch
         )
         return CheckRow("chat", "fail", sentence, answer.seconds, values, "engine")
     if not facts.text.strip() and not answer.tokens:
-        return CheckRow(
-            "chat", "fail", message("measure.check_empty"), answer.seconds, values, "engine"
-        )
+        return _empty("chat", answer, values)
     id = "measure.check_chat_other"
     if facts.form == "chat":
         id = "measure.check_chat"
@@ -211,9 +225,7 @@ async def _stream(client: Client, served: server.ServerFacts, facts: _Facts) -> 
         "text": answer.text,
     }
     if answer.first is None and facts.text.strip():
-        return CheckRow(
-            "stream", "fail", message("measure.check_empty"), answer.seconds, values, "engine"
-        )
+        return _empty("stream", answer, values)
     if answer.tokens > 4 and len(set(answer.pieces)) == 1 and answer.seconds > _NO_TIME:
         # a proxy that buffers the stream, or an engine without streaming; a fast answer may be read
         # in one piece
@@ -237,22 +249,26 @@ def edge(target: Target, served: server.ServerFacts, answer: int = _ANSWER) -> t
     server's limit less ``answer`` tokens.
     """
     limit = served.longest
-    planned = option(target.plan, "--max-model-len")
-    if limit is None and planned is not None and planned.isdigit():
+    planned = option(target.plan, "--max-model-len") or ""
+    if limit is None and planned.isdigit():
         limit = int(planned)
-    bounds = []
-    if limit is not None:
-        bounds.append(limit - answer)
+    # the longest prompt by each limit, and the limit itself
+    bounds: list[tuple[int, int]] = []
     if served.longest_input is not None:
-        bounds.append(served.longest_input)
-    most = max(1, min(bounds)) if bounds else None
+        bounds.append((served.longest_input, served.longest_input))
+    if limit is not None:
+        bounds.append((limit - answer, limit))
     top = _top_bucket(target.plan)
     if top is not None:
-        return min(top, most or top), message("measure.edge_bucket", bucket=top)
-    if most is not None and (target.plan or most <= _LONG_UNKNOWN):
-        by_input = served.longest_input is not None and most == served.longest_input
-        return most, message("measure.edge_limit", limit=most if by_input else limit)
-    return _LONG_UNKNOWN, message("measure.edge_unknown", tokens=_LONG_UNKNOWN)
+        most = min((bound for bound, _ in bounds), default=top)
+        return min(top, max(1, most)), message("measure.edge_bucket", bucket=top)
+    if not bounds:
+        return _LONG_UNKNOWN, message("measure.edge_unknown", tokens=_LONG_UNKNOWN)
+    bound, limit = min(bounds, key=itemgetter(0))
+    most = max(1, bound)
+    if not target.plan and most > _LONG_UNKNOWN:
+        return _LONG_UNKNOWN, message("measure.edge_unknown", tokens=_LONG_UNKNOWN)
+    return most, message("measure.edge_limit", limit=limit)
 
 
 def _top_bucket(plan: Mapping[str, Any]) -> int | None:
@@ -276,13 +292,11 @@ async def _long(
     answer = await protocols.stream(
         client, facts.form, protocols.ask_one(prompt, _ANSWER), served.model
     )
-    input_tokens = answer.input if answer.input is not None else counted
+    input_tokens = value_or(answer.input, counted)
     first = answer.first or answer.seconds
     values = {"wanted": tokens, "input": input_tokens, "first": first, "output": answer.tokens}
     if not answer.tokens:
-        return CheckRow(
-            "long", "fail", message("measure.check_empty"), answer.seconds, values, "engine"
-        )
+        return _empty("long", answer, values)
     rate = round(input_tokens / first)
     sentence = message(
         "measure.check_long",
@@ -295,7 +309,7 @@ async def _long(
 
 
 async def _speed(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
-    room = served.longest - 48 if served.longest is not None else _SPEED
+    room = value_or(served.longest, _SPEED + 48) - 48
     asked = protocols.ask_one(
         "Count from one to a hundred in words.", max(2, min(_SPEED, room)), ignore_eos=served.vllm
     )
@@ -304,11 +318,13 @@ async def _speed(client: Client, served: server.ServerFacts, facts: _Facts) -> C
         sentence = message("measure.check_too_short", tokens=answer.tokens)
         return CheckRow("speed", "skip", sentence, answer.seconds, {"output": answer.tokens})
     first, span = answer.pieces[0], answer.pieces[-1] - answer.pieces[0]
-    id = "measure.check_speed" if answer.counted else "measure.check_speed_pieces"
-    rate = (answer.tokens - 1) / span if span > 0 else answer.tokens / first
     if span <= 0:
         # a fast answer, or a buffered one: its pieces cannot be separated
-        id = "measure.check_speed_at_once"
+        id, rate = "measure.check_speed_at_once", answer.tokens / first
+    elif answer.counted:
+        id, rate = "measure.check_speed", (answer.tokens - 1) / span
+    else:
+        id, rate = "measure.check_speed_pieces", (answer.tokens - 1) / span
     values = {"tokens_per_second": round(rate, 3), "first": first, "output": answer.tokens}
     sentence = message(id, rate=f"{rate:.1f}", tokens=answer.tokens, first=round(1000 * first))
     return CheckRow("speed", "ok", sentence, answer.seconds, values)
@@ -320,9 +336,7 @@ async def _generate(client: Client, served: server.ServerFacts) -> CheckRow:
     streamed = await protocols.stream(client, "generate", asked, served.model)
     values = {"text": answer.text, "output": answer.tokens, "pieces": len(streamed.pieces)}
     if not answer.text.strip() and not answer.tokens:
-        return CheckRow(
-            "generate", "fail", message("measure.check_empty"), answer.seconds, values, "engine"
-        )
+        return _empty("generate", answer, values)
     sentence = message(
         "measure.check_generate", text=_shown(answer.text), pieces=len(streamed.pieces)
     )

@@ -59,9 +59,9 @@ def failed(name: str, error: ServerError) -> CheckRow:
     if error.kind == "status":
         sentence = message("measure.fail_status", status=error.status, why=error.detail)
         # 404 and the like: this address is not a server of this kind; 5xx: it is one, and it failed
-        return CheckRow(
-            name, "fail", sentence, values=values, fault="engine" if error.status >= 500 else "way"
-        )
+        if error.status < 500:
+            return CheckRow(name, "fail", sentence, values=values, fault="way")
+        return CheckRow(name, "fail", sentence, values=values, fault="engine")
     return CheckRow(
         name,
         "fail",

@@ -97,6 +97,11 @@ class Response:
         return b"".join(parts)
 
 
+_PORTS = {"https": 443}
+# the kind of a broken answer, by the end of its connection
+_ENDED = {True: "cut", False: "protocol"}
+
+
 class _Connection:
     """The protocol's state over one socket."""
 
@@ -111,11 +116,9 @@ class _Connection:
         self.arrived = 0.0
 
     async def send(self, request: h11.Request, body: bytes) -> None:
-        events: list[Any] = (
-            [request, h11.Data(data=body), h11.EndOfMessage()]
-            if body
-            else [request, h11.EndOfMessage()]
-        )
+        events: list[Any] = [request, h11.Data(data=body), h11.EndOfMessage()]
+        if not body:
+            events = [request, h11.EndOfMessage()]
         for event in events:
             self.writer.write(self._protocol.send(event) or b"")
         await self.writer.drain()
@@ -131,7 +134,7 @@ class _Connection:
                     self._protocol.receive_data(data)
                     continue
             except h11.RemoteProtocolError as error:
-                raise ServerError("cut" if self._ended else "protocol", str(error)) from None
+                raise ServerError(_ENDED[self._ended], str(error)) from None
             except (asyncio.TimeoutError, TimeoutError):
                 raise ServerError("timeout", f"{self._timeout:g} s") from None
             except OSError as error:
@@ -153,7 +156,7 @@ class Client:
         self.url = url
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
-        self._port = parts.port or (443 if self._secure else 80)
+        self._port = parts.port or _PORTS.get(parts.scheme, 80)
         self._path = parts.path.rstrip("/")
         self._timeout = timeout
         self._headers = [("Host", parts.netloc), ("Accept", "*/*"), ("Connection", "close")]
@@ -166,13 +169,14 @@ class Client:
 
         Raises ServerError.
         """
-        body = b"" if question is None else json.dumps(question).encode()
+        method, body = "GET", b""
         headers = list(self._headers)
         if question is not None:
+            method, body = "POST", json.dumps(question).encode()
             headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         try:
             request = h11.Request(
-                method="POST" if question is not None else "GET",
+                method=method,
                 target=self._path + path,
                 headers=headers,
             )

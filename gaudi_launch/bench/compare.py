@@ -14,6 +14,7 @@ from typing import Any, Literal
 from gaudi_launch.bench.run_file import BenchRun
 from gaudi_launch.bench.statistics import RATES, TIMES, values
 from gaudi_launch.messages import Message, message
+from gaudi_launch.optional import mapped
 
 Verdict = Literal["better", "worse", "same"]
 _RESAMPLES = 400
@@ -54,7 +55,7 @@ class ComparedFigure:
             "before": self.before,
             "after": self.after,
             "difference": round(self.difference, 6),
-            "percent": round(self.percent, 2) if self.percent is not None else None,
+            "percent": mapped(lambda percent: round(percent, 2), self.percent),
             "low": self.low,
             "high": self.high,
             "verdict": self.verdict,
@@ -92,7 +93,11 @@ def _row(
             name, part, before, after, _plain(before, after, more_is_better=False)
         )
     low, high = ends
-    verdict: Verdict = "better" if high < 0 else "worse" if low > 0 else "same"
+    verdict: Verdict = "same"
+    if high < 0:
+        verdict = "better"
+    elif low > 0:
+        verdict = "worse"
     return ComparedFigure(name, part, before, after, verdict, round(low, 6), round(high, 6))
 
 

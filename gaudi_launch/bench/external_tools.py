@@ -82,7 +82,9 @@ def _output(argv: list[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         _log.debug("a program gave no answer: %s", error)
         return None
-    return done.stdout if done.returncode == 0 else None
+    if done.returncode != 0:
+        return None
+    return done.stdout
 
 
 def guidellm_config(load: ToolLoad, key: str | None, report: Path) -> dict[str, Any]:
@@ -90,20 +92,20 @@ def guidellm_config(load: ToolLoad, key: str | None, report: Path) -> dict[str, 
 
     It includes the key, which other users could read on a command line.
     """
-    profile: dict[str, Any] = (
-        {"kind": "poisson", "rate": load.rate}
-        if load.rate is not None
-        else {"kind": "concurrent", "streams": load.concurrency or 1}
-    )
+    profile: dict[str, Any] = {"kind": "concurrent", "streams": load.concurrency or 1}
+    if load.rate is not None:
+        profile = {"kind": "poisson", "rate": load.rate}
     backend = {
         "kind": "openai_http",
         "target": load.url,
         "model": load.model,
         "follow_redirects": False,
     }
+    if key:
+        backend["api_key"] = key
     return {
         "spec": {
-            "backend": backend | ({"api_key": key} if key else {}),
+            "backend": backend,
             "profile": profile,
             "constraints": [{"kind": "max_requests", "count": load.requests}],
             "tokenizer": {"kind": "hf_auto", "model": load.tokenizer},

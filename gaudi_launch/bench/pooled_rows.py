@@ -8,6 +8,7 @@ from gaudi_launch.bench import pooling, server
 from gaudi_launch.bench.check_rows import CheckRow
 from gaudi_launch.bench.client import Client
 from gaudi_launch.messages import Message, message
+from gaudi_launch.optional import mapped, value_or
 
 # any embedding model or reranker ranks the second text nearer to the first than the third
 _QUESTION = "What is the capital of France?"
@@ -29,8 +30,9 @@ class Asking:
 
     async def put(self, texts: tuple[str, ...]) -> pooling.Pooled:
         """Send texts; a reranker gets a query before them. Raises ServerError."""
-        query = (_QUESTION,) if self.task == "rerank" else ()
-        return await pooling.pooled(self.client, self.task, (*query, *texts), self.served.model)
+        if self.task == "rerank":
+            texts = (_QUESTION, *texts)
+        return await pooling.pooled(self.client, self.task, texts, self.served.model)
 
 
 async def first(asking: Asking) -> CheckRow:
@@ -45,7 +47,9 @@ async def first(asking: Asking) -> CheckRow:
     if task == "rerank":
         near, far = rows[0][0], rows[1][0]
         values |= {"fitting": near, "other": far}
-        id = "measure.check_rerank" if near > far else "measure.check_rerank_order"
+        id = "measure.check_rerank_order"
+        if near > far:
+            id = "measure.check_rerank"
         return CheckRow(
             task, "ok", message(id, near=f"{near:.3g}", far=f"{far:.3g}"), answer.seconds, values
         )
@@ -77,19 +81,16 @@ async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
     plain = server.counter(asking.client, asking.served, "completions")
     short = server.text(16, 16)
     alone, counted_tokens = await plain(short), await count(short)
-    around = None
-    if counted_tokens is not None and alone is not None:
-        around = counted_tokens - alone
 
     async def fitting(words: str) -> int | None:
-        counted = await plain(words) if around is not None else None
-        if counted is not None and around is not None:
-            return counted + around
-        return None
+        if counted_tokens is None or alone is None:
+            return None
+        counted = await plain(words)
+        return mapped(lambda tokens: tokens + counted_tokens - alone, counted)
 
     prompt, counted = await server.fitted(fitting, ruler, tokens, server.new_seed())
     answer = await asking.put((prompt,))
-    input_tokens = answer.input if answer.input is not None else counted
+    input_tokens = value_or(answer.input, counted)
     values = {"wanted": tokens, "input": input_tokens}
     if not answer.sound:
         return CheckRow(

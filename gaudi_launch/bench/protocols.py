@@ -15,7 +15,9 @@ from typing import Any, Literal
 
 from gaudi_launch.bench.client import Client, Reply, ServerError
 from gaudi_launch.bench.server_sent_events import Events, TooLong
+from gaudi_launch.host.files import printable
 from gaudi_launch.json_values import array, mapping
+from gaudi_launch.optional import value_or
 
 Form = Literal["chat", "completions", "generate"]
 FORMS: tuple[Form, ...] = ("chat", "completions", "generate")
@@ -196,8 +198,8 @@ class _Taken:
         self._last = _Event(
             "",
             "",
-            event.input if event.input is not None else last.input,
-            event.tokens if event.tokens is not None else last.tokens,
+            value_or(event.input, last.input),
+            value_or(event.tokens, last.tokens),
             event.ended or last.ended,
         )
 
@@ -205,8 +207,11 @@ class _Taken:
         last = self._last
         # generate has no [DONE]: its last event names the reason
         if not self.done and not last.ended:
-            raise ServerError("cut" if self._anything else "protocol", "no end of the stream")
-        tokens = last.tokens if last.tokens is not None else len(self._times)
+            kind = "protocol"
+            if self._anything:
+                kind = "cut"
+            raise ServerError(kind, "no end of the stream")
+        tokens = value_or(last.tokens, len(self._times))
         seconds = time.perf_counter() - self._began
         return ModelAnswer(
             "".join(self._words),
@@ -285,16 +290,20 @@ def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
     token = document.get("token")
     if not isinstance(token, dict):
         return None
-    special = token.get("special") is True
-    text = "" if special else str(token.get("text") or "")
+    text = str(token.get("text") or "")
+    if token.get("special") is True:
+        text = ""
     # without details the complete text of the last event is the end
-    ended = ended or ("end" if isinstance(document.get("generated_text"), str) else "")
+    if not ended and isinstance(document.get("generated_text"), str):
+        ended = "end"
     return _Event(text, "", input_tokens, tokens, ended)
 
 
 def _words(delta: Mapping[str, Any], name: str) -> str:
     value = delta.get(name)
-    return value if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value
 
 
 def count_of(counts: Mapping[str, Any], name: str) -> int | None:
@@ -328,7 +337,7 @@ def _error_text(document: Any) -> str:
 def shown(data: bytes) -> str:
     """Return the beginning of an answer, on one line, without terminal controls."""
     words = " ".join(data[:400].decode("utf-8", errors="replace").split())
-    return "".join(letter if letter.isprintable() else "?" for letter in words)[:200]
+    return printable(words)[:200]
 
 
 def first_model(document: Any) -> Mapping[str, Any] | None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -112,10 +113,18 @@ def _allow_connections() -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    most = _MOST_FILES
+    if hard != resource.RLIM_INFINITY:
+        most = min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
         with best_effort(_log, "raise the limit of open files", OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _engine_name(engine: Mapping[str, Any]) -> str | None:
+    if not {"name", "version"} <= engine.keys():
+        return None
+    return f"{engine['name']}@{engine['version']}"
 
 
 def server_facts(target: Target, model: str | None) -> dict[str, Any]:
@@ -126,9 +135,7 @@ def server_facts(target: Target, model: str | None) -> dict[str, Any]:
         "url": target.url,
         "service": target.name,
         "model": model,
-        "engine": f"{named['name']}@{named['version']}"
-        if {"name", "version"} <= named.keys()
-        else None,
+        "engine": _engine_name(named),
         "modules": target.plan.get("modules"),
         "simulated": named.get("simulated") is True,
         "plan": _speed_facts(target.plan),
@@ -192,7 +199,7 @@ def default_file(label: str, began: float) -> Path:
     The name is the server's.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(began))
-    word = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in label)[:60]
+    word = re.sub(r"[^\w.-]", "-", label)[:60]
     path = state_dir() / "bench" / f"{word}-{stamp}.json"
     number = 1
     while path.exists():

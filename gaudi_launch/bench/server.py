@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from gaudi_launch.bench import pooling
-from gaudi_launch.bench.client import Client, ServerError
+from gaudi_launch.bench.client import Client, Reply, ServerError
 from gaudi_launch.bench.protocols import FORMS, Form, ask_one, first_model, refused, whole
+from gaudi_launch.json_values import mapping
 from gaudi_launch.services.probe import POOLED
 
 # short common English nouns: nearly every vocabulary has each as one token after a space
@@ -48,16 +51,22 @@ class ServerFacts:
     simulated: bool = False
 
 
+def _first_model(reply: Reply) -> Mapping[str, Any] | None:
+    """Return the first model of an answer; None for an error or without one."""
+    if reply.status != 200:
+        return None
+    return first_model(reply.document)
+
+
 async def look(client: Client, model: str | None = None) -> ServerFacts:
     """Query the models and limits. Raises ServerError."""
     info = await client.ask("/info")
-    if info.status == 200 and isinstance(info.document, dict):
-        facts = info.document
-    else:
-        facts = {}
+    facts: dict[str, object] = {}
+    if info.status == 200:
+        facts = mapping(info.document)
     tgi = "model_id" in facts
     reply = await client.ask("/v1/models")
-    entry = first_model(reply.document) if reply.status == 200 else None
+    entry = _first_model(reply)
     if entry is None:
         if tgi and reply.status in (200, 404):
             # TGI before it had /v1/models
@@ -91,12 +100,12 @@ def _length(value: object) -> bool:
 
 
 def _with_limits(served: ServerFacts, facts: dict[str, object]) -> ServerFacts:
-    longest, longest_input = facts.get("max_total_tokens"), facts.get("max_input_tokens")
-    if _length(longest):
-        served = replace(served, longest=longest)  # type: ignore[arg-type]
-    if _length(longest_input):
-        served = replace(served, longest_input=longest_input)  # type: ignore[arg-type]
-    return served
+    limits = {
+        "longest": facts.get("max_total_tokens"),
+        "longest_input": facts.get("max_input_tokens"),
+    }
+    known: dict[str, Any] = {name: value for name, value in limits.items() if _length(value)}
+    return replace(served, **known)
 
 
 @dataclass(frozen=True)
@@ -258,11 +267,14 @@ async def fitted(count: Count, ruler: Ruler, tokens: int, seed: int) -> tuple[st
             best = found, counted
         if counted == tokens:
             break
-        step = round((tokens - counted) / ruler.each) or (1 if tokens > counted else -1)
+        # never a step of zero
+        step = round((tokens - counted) / ruler.each) or int(math.copysign(1, tokens - counted))
         if best is not None and words + step <= 0:
             break
         words = max(1, words + step)
-    return best if best is not None else (text(1, seed), 0)
+    if best is None:
+        return text(1, seed), 0
+    return best
 
 
 def counter(client: Client, served: ServerFacts, form: Form) -> Count:
@@ -281,10 +293,9 @@ def counter(client: Client, served: ServerFacts, form: Form) -> Count:
         else:
             question["prompt"] = prompt
         reply = await client.ask("/tokenize", question)
-        found = reply.document
-        counted = None
-        if reply.status == 200 and isinstance(found, dict):
-            counted = found.get("count")
-        return counted if isinstance(counted, int) else None
+        counted = mapping(reply.document).get("count")
+        if reply.status != 200 or not isinstance(counted, int):
+            return None
+        return counted
 
     return count

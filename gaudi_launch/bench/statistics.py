@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gaudi_launch.bench.run_file import Sample
+from gaudi_launch.optional import value_or
 
 PERCENTILES = (50, 90, 95, 99)
 # metrics of single requests, in the order they are shown; all in seconds
@@ -66,6 +67,12 @@ def spread(numbers: Sequence[float]) -> dict[str, float] | None:
     return {name: round(number, 6) for name, number in found.items()}
 
 
+def _per_second(count: int, seconds: float) -> float | None:
+    if seconds <= 0:
+        return None
+    return round(count / seconds, 6)
+
+
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     """Return every figure of a run.
 
@@ -73,12 +80,10 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     """
     good = [sample for sample in samples if sample.ok]
     begin = min((sample.at for sample in samples), default=0.0)
-    end = max(
-        (sample.last if sample.last is not None else sample.sent for sample in samples), default=0.0
-    )
+    end = max((value_or(sample.last, sample.sent) for sample in samples), default=0.0)
     seconds = end - begin
     made = sum(sample.output for sample in good)
-    read = sum(sample.input if sample.input is not None else sample.wanted_input for sample in good)
+    read = sum(value_or(sample.input, sample.wanted_input) for sample in good)
     found: dict[str, Any] = {
         "requests": len(samples),
         "completed": len(good),
@@ -92,7 +97,7 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
         ("output_rate", made),
         ("total_rate", made + read),
     ):
-        found[name] = round(count / seconds, 6) if seconds > 0 else None
+        found[name] = _per_second(count, seconds)
     for name in TIMES:
         found[name] = spread(values(samples, name))
     return found

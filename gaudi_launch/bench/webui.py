@@ -16,7 +16,7 @@ from typing import Any
 from gaudi_launch.bench import protocols
 from gaudi_launch.bench.client import ServerError
 from gaudi_launch.bench.conversation import Conversation
-from gaudi_launch.json_values import array
+from gaudi_launch.json_values import array, mapping
 from gaudi_launch.messages import text
 
 # before gradio is imported: it reads this once, and would report its launch and look for its newest
@@ -51,10 +51,8 @@ def messages(history: object) -> list[protocols.Message]:
     Their contents are texts, or lists of parts with texts.
     """
     found: list[protocols.Message] = []
-    for entry in array(history):
-        role, content = (
-            (entry.get("role"), entry.get("content")) if isinstance(entry, dict) else (None, None)
-        )
+    for entry in map(mapping, array(history)):
+        role, content = entry.get("role"), entry.get("content")
         # thoughts and errors are shown with a title, and not sent again
         if role not in ("user", "assistant") or (entry.get("metadata") or {}).get("title"):
             continue

@@ -36,9 +36,9 @@ def from_trace(
         span = rows[-1].at or 1.0
         scale = (len(rows) - 1) / rate / span
         rows = [replace(row, at=row.at * scale) for row in rows]
-    return BenchWorkload(
-        tuple(rows), "rate" if rate is not None else "own", concurrency, source, rate=rate
-    )
+    if rate is None:
+        return BenchWorkload(tuple(rows), "own", concurrency, source)
+    return BenchWorkload(tuple(rows), "rate", concurrency, source, rate=rate)
 
 
 def made_up(
@@ -59,11 +59,12 @@ def made_up(
     rows, at = [], 0.0
     for _ in range(requests):
         rows.append(WorkloadRequest(at, chance.randint(*input), chance.randint(*output)))
-        at += chance.expovariate(rate) if rate is not None else 0.0
+        if rate is not None:
+            at += chance.expovariate(rate)
     source = f"{MADE_UP}{_range(input)}:{_range(output)}:{seed}"
-    return BenchWorkload(
-        tuple(rows), "rate" if rate is not None else "closed", concurrency, source, rate=rate
-    )
+    if rate is None:
+        return BenchWorkload(tuple(rows), "closed", concurrency, source)
+    return BenchWorkload(tuple(rows), "rate", concurrency, source, rate=rate)
 
 
 def _range(ends: tuple[int, int]) -> str:
