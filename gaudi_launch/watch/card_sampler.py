@@ -24,6 +24,7 @@ from gaudi_launch.host.read import assemble
 from gaudi_launch.host.shared_hl_smi import SharedHlSmi, TimedOutput
 from gaudi_launch.host.simulated_motion import moved
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 from gaudi_launch.watch.sample import CardSample
 
 # longer than hl-smi's own limit (host.hl_smi.SECONDS)
@@ -303,7 +304,7 @@ class CardSampler:
         self._host = assemble(
             source.files(),
             self._recall if source.has_hl_smi else None,
-            reserved=card_locks.read_reserved(root) if root is not None else None,
+            reserved=mapped(card_locks.read_reserved, root),
         )
         if isinstance(root, Path):
             self._host = replace(self._host, root=str(root))
@@ -329,11 +330,11 @@ class CardSampler:
         if row is None:
             return replace(base, present=card.index not in self._seen)
         throttle = self._throttle.get(card.index)
-        grown = throttle.grown if throttle is not None else None
+        grown = mapped(lambda each: each.grown, throttle)
         return replace(
             base,
             **_values(row),
-            throttled=None if grown is None else bool(grown),
+            throttled=mapped(bool, grown),
             throttled_by=grown or (),
             ports_down=self._ports_down(card.bus),
         )

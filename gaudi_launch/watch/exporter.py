@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import machine as host_machine
 from gaudi_launch.json_values import array, mapping
+from gaudi_launch.optional import mapped
 from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.log.follow import Follower
 from gaudi_launch.services.state.record_cache import RecordCache
@@ -283,7 +284,7 @@ def _add_card(families: Families, card: CardSample) -> None:
 
 
 def _ratio(percent: float | None) -> float | None:
-    return None if percent is None else percent / 100
+    return mapped(lambda share: share / 100, percent)
 
 
 def _bytes(mib: int | None) -> float | None:
@@ -295,10 +296,8 @@ def _bytes(mib: int | None) -> float | None:
 def _phase_seconds(phases: object) -> dict[str, float]:
     """Return seconds of the ended phases by name, summed: a phase can come twice."""
     found: dict[str, float] = {}
-    for entry in array(phases):
-        begin, end = (
-            (entry.get("begin"), entry.get("end")) if isinstance(entry, dict) else (None, None)
-        )
+    for entry in map(mapping, array(phases)):
+        begin, end = entry.get("begin"), entry.get("end")
         if _is_number(begin) and _is_number(end):
             name = str(entry.get("name"))
             found[name] = found.get(name, 0.0) + max(0.0, end - begin)
@@ -306,7 +305,9 @@ def _phase_seconds(phases: object) -> dict[str, float]:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if _is_number(value) else None
+    if not _is_number(value):
+        return None
+    return float(value)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gaudi_launch.optional import mapped
 from gaudi_launch.services.engine_counters import EngineCounters, EngineRates, counters_of, rates
 from gaudi_launch.services.history import read_rows
 from gaudi_launch.services.state.registry import ServiceRecord
@@ -130,7 +131,7 @@ def _from_history(service: ServiceRecord, now: float) -> _Engine:
 def from_record(service: ServiceRecord) -> ServiceSample:
     """Return what a service's state file says of it."""
     state = service.state
-    return ServiceSample(
+    found = ServiceSample(
         name=service.name,
         phase=service.phase,
         alive=service.alive,
@@ -138,15 +139,19 @@ def from_record(service: ServiceRecord) -> ServiceSample:
         engine=_text(state, "engine"),
         url=service.url or None,
         modules=service.modules,
-        done=_count(state, "done") if service.alive else None,
-        total=(_count(state, "total") or None) if service.alive else None,
-        left_seconds=_number(state, "left_seconds") if service.alive else None,
         began=_number(state, "began"),
         ready_at=_number(state, "ready_at"),
         restarts=_count(state, "restarts"),
         run_time_compiles=_count(state, "run_time_compiles"),
-        error=None if service.alive else service.error or None,
         simulated=state.get("simulated") is True,
+    )
+    if not service.alive:
+        return replace(found, error=service.error or None)
+    return replace(
+        found,
+        done=_count(state, "done"),
+        total=_count(state, "total") or None,
+        left_seconds=_number(state, "left_seconds"),
     )
 
 
@@ -179,8 +184,10 @@ def with_power(service: ServiceSample, cards: Iterable[CardSample]) -> ServiceSa
     if len(known) != len(readings):
         return service
     watts = float(sum(known))
-    per_token = watts / service.tokens_per_second if service.tokens_per_second else None
-    return replace(service, power_w=watts, joules_per_token=per_token)
+    service = replace(service, power_w=watts)
+    if not service.tokens_per_second:
+        return service
+    return replace(service, joules_per_token=watts / service.tokens_per_second)
 
 
 def _text(state: Mapping[str, Any], name: str) -> str | None:
@@ -202,4 +209,4 @@ def _count(state: Mapping[str, Any], name: str) -> int | None:
 
 
 def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+    return mapped(int, value)

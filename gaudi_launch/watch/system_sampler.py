@@ -10,8 +10,9 @@ from pathlib import Path
 
 from gaudi_launch import paths
 from gaudi_launch.host import sysfs
-from gaudi_launch.host.files import Files
+from gaudi_launch.host.files import Files, content
 from gaudi_launch.host.hardware import NumaNode
+from gaudi_launch.optional import value_or
 from gaudi_launch.watch.sample import DiskSample, NodeSample
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class SystemSampler:
 
     def nodes(self, files: Files, known: Iterable[NumaNode]) -> tuple[NodeSample, ...]:
         """Return the nodes; ``known`` are those of the machine as it was read."""
-        now = cpu_times(files.text("proc/stat") or "")
+        now = cpu_times(content(files, "proc/stat"))
         use = _use(self._before, now)
         if now:
             self._before = now
@@ -82,14 +83,14 @@ def _node(files: Files, node: NumaNode, use: Mapping[int, tuple[int, int]]) -> N
     total = sum(each for _, each in ticks)
     busy = sum(each for each, _ in ticks)
     folder = f"sys/devices/system/node/node{node.id}"
-    memory = sysfs.read_meminfo(files.text(f"{folder}/meminfo") or "")
+    memory = sysfs.read_meminfo(content(files, f"{folder}/meminfo"))
     return NodeSample(
         id=node.id,
         cpu_percent=round(100 * busy / total, 1) if total > 0 else None,
         hugepages_total=memory.get("HugePages_Total", node.hugepages_total),
         hugepages_free=memory.get("HugePages_Free", node.hugepages_free),
         memory_total_mib=node.memory_total_mib,
-        memory_free_mib=memory["MemFree"] // 1024 if "MemFree" in memory else node.memory_free_mib,
+        memory_free_mib=value_or(sysfs.mib_of(memory.get("MemFree")), node.memory_free_mib),
     )
 
 
