@@ -284,32 +284,52 @@ def _parallel(model: Model, text: Mapping[str, Any]) -> int:
     return _heads(model, text, sliding=False) + _mamba(model, text)
 
 
-def _heads(model: Model, text: Mapping[str, Any], *, sliding: bool) -> int:
-    assert model.hidden_size and model.heads and model.head_dim
-    hidden, heads = model.hidden_size, model.heads
-    kv_heads, key = model.kv_heads or heads, model.head_dim
+@dataclass(frozen=True)
+class _HeadSizes:
+    """The heads of an attention layer: counts, and elements of a key and a value."""
+
+    heads: int
+    kv_heads: int
+    key: int
+    value: int
+    has_values: bool = True
+
+
+def _head_sizes(model: Model, text: Mapping[str, Any], *, sliding: bool) -> _HeadSizes:
+    assert model.heads and model.head_dim
+    heads, key = model.heads, model.head_dim
+    kv_heads = model.kv_heads or heads
     value = _number(text, "v_head_dim") or key
-    has_values = True
+    wide = _number(text, "global_head_dim")
     if sliding:
-        heads = _number(text, "swa_num_attention_heads") or heads
-        kv_heads = _number(text, "swa_num_key_value_heads") or kv_heads
-        key = _number(text, "swa_head_dim") or key
-        value = _number(text, "swa_v_head_dim") or value
-    elif _number(text, "global_head_dim"):
-        # gemma4: full layers have wider heads, and keys serve as values
-        key = value = _number(text, "global_head_dim")
-        if text.get("attention_k_eq_v"):
-            kv_heads = _number(text, "num_global_key_value_heads") or kv_heads
-            has_values = False
-    queries = 2 if text.get("attn_output_gate") else 1
-    projections = queries * heads * key + kv_heads * key + heads * value
+        return _HeadSizes(
+            _number(text, "swa_num_attention_heads") or heads,
+            _number(text, "swa_num_key_value_heads") or kv_heads,
+            _number(text, "swa_head_dim") or key,
+            _number(text, "swa_v_head_dim") or value,
+        )
+    if not wide:
+        return _HeadSizes(heads, kv_heads, key, value)
+    # gemma4: full layers have wider heads, and keys serve as values
+    if text.get("attention_k_eq_v"):
+        kv_heads = _number(text, "num_global_key_value_heads") or kv_heads
+        return _HeadSizes(heads, kv_heads, wide, wide, has_values=False)
+    return _HeadSizes(heads, kv_heads, wide, wide)
+
+
+def _heads(model: Model, text: Mapping[str, Any], *, sliding: bool) -> int:
+    assert model.hidden_size
+    hidden, sizes = model.hidden_size, _head_sizes(model, text, sliding=sliding)
+    queries = 1 + bool(text.get("attn_output_gate"))
+    keys = sizes.heads * sizes.key
+    projections = queries * keys + sizes.kv_heads * sizes.key + sizes.heads * sizes.value
     query_rank = _number(text, "share_q_dim")
     if query_rank:
         # step3: queries pass a low rank
-        projections += query_rank - heads * key
-        projections += query_rank * heads * key // hidden
-    if has_values:
-        projections += kv_heads * value
+        projections += query_rank - keys
+        projections += query_rank * keys // hidden
+    if sizes.has_values:
+        projections += sizes.kv_heads * sizes.value
     return hidden * projections
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.parameter_count import kv_widths, mla_head_width, parameters_of
+from gaudi_launch.optional import mapped, value_or
 
 GIB = 1 << 30
 BLOCK = 128
@@ -135,7 +136,7 @@ def _counted(model: Model) -> int | None:
     if not (model.vocab_size and model.intermediate_size):
         return None
     found = parameters_of(model)
-    return None if found is None else found.total
+    return mapped(lambda counted: counted.total, found)
 
 
 def weight_bytes_per_card(model: Model, cards: int, dtype: str = "bfloat16") -> float | None:
@@ -144,7 +145,7 @@ def weight_bytes_per_card(model: Model, cards: int, dtype: str = "bfloat16") -> 
     Norms are too small to count.
     """
     total = weight_bytes(model, dtype)
-    return None if total is None else total / cards
+    return mapped(lambda each: each / cards, total)
 
 
 def kv_bytes_per_token(
@@ -160,7 +161,7 @@ def kv_bytes_per_token(
     >>> kv_bytes_per_token(Model("m", "m", layers=61, mla_rank=576), cards=8)
     70272
     """
-    layers = model.layers if model.attention_layers is None else model.attention_layers
+    layers = value_or(model.attention_layers, model.layers)
     if layers is None:
         return None
     if model.mla_rank and rules.compressed:
@@ -191,7 +192,7 @@ def block_bytes(
     16
     """
     token = kv_bytes_per_token(model, cards, kv_bytes, rules)
-    return None if token is None else token * block
+    return mapped(lambda each: each * block, token)
 
 
 def activation_bytes(model: Model, tokens: int, cards: int = 1) -> float:

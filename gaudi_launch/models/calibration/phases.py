@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -190,97 +190,64 @@ def phases(
             found=request.dataset or "-",
             path=scripts.folder,
         )
-    common = {
-        **rules.env,
-        **({"PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"} if request.cards > 1 else {}),
-    }
+    common = dict(rules.env)
+    if request.cards > 1:
+        common["PT_HPU_ENABLE_LAZY_COLLECTIVES"] = "true"
     measure = {**common, "QUANT_CONFIG": str(places.config("measure"))}
     quant = {**common, "QUANT_CONFIG": str(places.config("quant"))}
-    made = f"{request.name.lower()}-calibration-dataset.pkl"
     found: list[CalibrationPhase] = []
 
-    def script(name: str) -> tuple[str, str]:
-        return python, str(Path(scripts.folder) / name)
+    def add(
+        name: Name, script: str, words: Iterable[str], env: Mapping[str, str] = measure
+    ) -> None:
+        path = str(Path(scripts.folder) / script)
+        found.append(CalibrationPhase(name, (python, path, *words), env))
 
     if pickled:
-        words = [
-            *script("step-1-prepare-calibration-dataset.py"),
-            "-m",
-            request.model,
-            "-d",
-            request.dataset,
-        ]
-        words += ["-o", request.name.lower()]
-        if "Mixtral-8x7B" in request.model:
-            words += [
-                "--chat-template",
-                str(Path(scripts.folder) / "template" / "mistral_mixtral.jinja"),
-            ]
-        if request.samples:
-            words += ["--max-dataset-samples", str(request.samples)]
-        found.append(CalibrationPhase("dataset", tuple(words), measure))
-    words = [
-        *script("step-2-measure-scales.py"),
-        "-m",
-        request.model,
-        "--tensor-parallel-size",
-        str(request.cards),
-    ]
-    words += ["-d", made if pickled else request.dataset, "--batch-size", str(request.batch)]
-    if not pickled:
-        words += [*_AUTO, *_AUTO_LENGTHS]
-        words += ["--max-dataset-samples", str(request.samples)] if request.samples else []
-    words += rules.measure_words
-    found.append(
-        CalibrationPhase("measure", (*words, *_switches(request, scripts.options[2])), measure)
-    )
-    words = [
-        *script(scripts.postprocess),
-        "-m",
-        f"{places.measurements}/",
-        "-o",
-        f"{places.fixed}/",
-    ]
+        add("dataset", "step-1-prepare-calibration-dataset.py", _dataset_words(request, scripts))
+    measured = _measure_words(request, rules, pickled=pickled)
+    add("measure", "step-2-measure-scales.py", (*measured, *_switches(request, scripts.options[2])))
+    fixing = ["-m", f"{places.measurements}/", "-o", f"{places.fixed}/"]
     if "deepseek" in request.name.lower() and "--deepseek" in scripts.options[3]:
-        words.append("--deepseek")
-    found.append(CalibrationPhase("postprocess", tuple(words), measure))
+        fixing.append("--deepseek")
+    add("postprocess", scripts.postprocess, fixing)
     if scripts.whole_experts and request.experts and request.cards > 1:
         # docs/configuration/calibration/calibration.md: else a card's scales are those of its local
         # experts
-        words = [
-            *script(_UNIFY),
-            "-r",
-            "1",
-            "-m",
-            f"{places.measurements}/",
-            "-o",
-            f"{places.unified}/",
-            "-u",
-            "-s",
-        ]
-        found.append(CalibrationPhase("unify", tuple(words), measure))
-        words = [
-            *script(_EXPAND),
-            "-m",
-            f"{places.unified}/",
-            "-o",
-            f"{places.expanded}/",
-            "-w",
-            str(request.cards),
-        ]
-        found.append(CalibrationPhase("expand", tuple(words), measure))
-    words = [
-        *script("step-4-quantize-scales.py"),
-        "--model",
-        request.model,
-        "--tensor-parallel-size",
-        str(request.cards),
-    ]
-    words += rules.quantise_words
-    found.append(
-        CalibrationPhase("quantise", (*words, *_switches(request, scripts.options[4])), quant)
-    )
+        unified, expanded = f"{places.unified}/", f"{places.expanded}/"
+        add(
+            "unify", _UNIFY, ("-r", "1", "-m", f"{places.measurements}/", "-o", unified, "-u", "-s")
+        )
+        add("expand", _EXPAND, ("-m", unified, "-o", expanded, "-w", str(request.cards)))
+    model = ("--model", request.model, "--tensor-parallel-size", str(request.cards))
+    quantised = (*model, *rules.quantise_words, *_switches(request, scripts.options[4]))
+    add("quantise", "step-4-quantize-scales.py", quantised, quant)
     return tuple(found)
+
+
+def _dataset_words(request: CalibrationRequest, scripts: Scripts) -> list[str]:
+    words = ["-m", request.model, "-d", request.dataset, "-o", request.name.lower()]
+    if "Mixtral-8x7B" in request.model:
+        template = Path(scripts.folder) / "template" / "mistral_mixtral.jinja"
+        words += ["--chat-template", str(template)]
+    return [*words, *_sample_words(request)]
+
+
+def _measure_words(request: CalibrationRequest, rules: Rules, *, pickled: bool) -> list[str]:
+    words = ["-m", request.model, "--tensor-parallel-size", str(request.cards)]
+    batch = ["--batch-size", str(request.batch)]
+    if pickled:
+        made = f"{request.name.lower()}-calibration-dataset.pkl"
+        words += ["-d", made, *batch]
+    else:
+        words += ["-d", request.dataset, *batch, *_AUTO, *_AUTO_LENGTHS, *_sample_words(request)]
+    return [*words, *rules.measure_words]
+
+
+def _sample_words(request: CalibrationRequest) -> list[str]:
+    if not request.samples:
+        return []
+    return ["--max-dataset-samples", str(request.samples)]
 
 
 def _measure_deepseek(

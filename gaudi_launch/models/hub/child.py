@@ -13,8 +13,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +192,24 @@ def _is_there(final: Path, size: int, digest: str) -> bool:
     return digest_of(final, digest.partition(":")[0], _Hashing(final.name)) == digest
 
 
+_KIND_OF_NAME = {
+    # a subclass of RepositoryNotFoundError in huggingface_hub
+    "GatedRepoError": "gated",
+    "OfflineModeIsEnabled": "offline_mode",
+    "RepositoryNotFoundError": "no_repo",
+    "NotExistError": "no_repo",
+    "HubRepoNotFoundError": "no_repo",
+    "NotFoundError": "no_repo",
+    "RevisionNotFoundError": "no_revision",
+}
+
+
+_KIND_OF_STATUS = {401: "gated", 403: "gated", 404: "no_repo", 429: "busy"}
+
+
+_NETWORK = re.compile("Connect|Timeout|Resolve|Network|Offline|RemoteDisconnected|MaxRetry")
+
+
 def classify(error: BaseException) -> HubError:
     """Return the kind of a library's error, by its name and its HTTP status.
 
@@ -198,48 +218,33 @@ def classify(error: BaseException) -> HubError:
     if isinstance(error, HubError):
         return error
     name, text = type(error).__name__, str(error)
-    status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, OSError) and error.errno in (28, 122):
         return HubError("disk", text)
     # By name first: the Hub answers 401 for a repository that does not exist (huggingface_hub's
     # RepositoryNotFoundError), and the text contains ".../revision/..." whenever a revision was
     # requested.
-    if name == "GatedRepoError":  # a subclass of RepositoryNotFoundError there
-        return HubError("gated", text)
-    if name == "OfflineModeIsEnabled":
-        return HubError("offline_mode", text)
-    if name in (
-        "RepositoryNotFoundError",
-        "NotExistError",
-        "HubRepoNotFoundError",
-        "NotFoundError",
-    ):
-        return HubError("no_repo", text)
-    if name == "RevisionNotFoundError" or ("revision" in text.lower() and status == 404):
+    if name in _KIND_OF_NAME:
+        return HubError(_KIND_OF_NAME[name], text)
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status == 404 and "revision" in text.lower():
         return HubError("no_revision", text)
-    if status in (401, 403):
-        return HubError("gated", text)
-    if status == 404:
-        return HubError("no_repo", text)
-    if status == 429:
-        return HubError("busy", text)
-    words = (
-        "Connect",
-        "Timeout",
-        "Resolve",
-        "Network",
-        "Offline",
-        "RemoteDisconnected",
-        "MaxRetry",
-    )
+    if status in _KIND_OF_STATUS:
+        return HubError(_KIND_OF_STATUS[status], text)
+    if any(map(_is_of_network, _causes(error))):
+        return HubError("offline", reason_of(error))
+    return HubError("other", f"{name}: {text}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that it follows from."""
     cause: BaseException | None = error
     while cause is not None:
-        if any(word in type(cause).__name__ for word in words) or isinstance(
-            cause, ConnectionError
-        ):
-            return HubError("offline", reason_of(error))
+        yield cause
         cause = cause.__cause__ or cause.__context__
-    return HubError("other", f"{name}: {text}")
+
+
+def _is_of_network(error: BaseException) -> bool:
+    return isinstance(error, ConnectionError) or bool(_NETWORK.search(type(error).__name__))
 
 
 def _end_with_parent() -> None:
