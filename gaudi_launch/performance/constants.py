@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from gaudi_launch import paths
+from gaudi_launch.optional import mapped
 
 FOLDER = "performance"
 FILE = "constants.csv"
@@ -115,8 +116,8 @@ def write_constants(file: Path, found: Mapping[str, Constant]) -> None:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
         for constant in found.values():
-            prior = "" if constant.prior is None else f"{constant.prior:g}"
-            spread = "" if constant.spread is None else f"{constant.spread:g}"
+            prior = mapped("{:g}".format, constant.prior) or ""
+            spread = mapped("{:g}".format, constant.spread) or ""
             value = f"{constant.value:.4g}"
             writer.writerow(
                 [constant.name, value, constant.unit, constant.kind, constant.source, prior, spread]
@@ -124,4 +125,4 @@ def write_constants(file: Path, found: Mapping[str, Constant]) -> None:
 
 
 def _optional(text: str) -> float | None:
-    return float(text) if text else None
+    return mapped(float, text or None)

@@ -180,7 +180,9 @@ def fit(
         robust = np.sign(off) * np.sqrt(8 * (np.sqrt(1 + off**2 / 4) - 1))
         return np.concatenate([robust, (logs - centre) / spread])
 
-    first = centre if start is None else np.log(start.values[free])
+    first = centre
+    if start is not None:
+        first = np.log(start.values[free])
     return Fitted(names, complete(_minimise(residuals, first, rounds)))
 
 

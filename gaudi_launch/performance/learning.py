@@ -42,7 +42,11 @@ def learn(
     It is fitted to the measurements kept so far and the new ones, from the shipped constants. The
     same measurement, given again, counts once. ``now``: seconds since 1970.
     """
-    known = [*(old.measurements if old is not None else ()), *news]
+    earlier: tuple[SpeedMeasurement, ...] = ()
+    version = 1
+    if old is not None:
+        earlier, version = old.measurements, old.version + 1
+    known = [*earlier, *news]
     kept = tuple(dict.fromkeys(_Key(each) for each in known))[-_MOST_MEASUREMENTS:]
     measurements = tuple(key.measurement for key in kept)
     figures = [figure_of(each) for each in measurements]
@@ -61,7 +65,7 @@ def learn(
         if constants[name].prior is not None:
             values[name] = float(value) * shipped[name].value / shipped[name].scaled
     return LearnedConstants(
-        version=old.version + 1 if old is not None else 1,
+        version=version,
         learned_at=now,
         values={name: float(f"{value:.6g}") for name, value in values.items()},
         typical=math.exp(float(off.mean())),

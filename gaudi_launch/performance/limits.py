@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.optional import value_or
 
 _DEFAULT_BLOCK = 128
 
@@ -145,9 +146,10 @@ def as_limits(given: Any) -> EngineLimits:
         return given
     seqs = _number(given, "max_num_seqs")
     length = _number(given, "max_model_len")
-    if seqs is None or length is None:
-        missing = "max_num_seqs" if seqs is None else "max_model_len"
-        raise LaunchError("warmup.limit_missing", ExitCode.USAGE, name=missing)
+    if seqs is None:
+        raise LaunchError("warmup.limit_missing", ExitCode.USAGE, name="max_num_seqs")
+    if length is None:
+        raise LaunchError("warmup.limit_missing", ExitCode.USAGE, name="max_model_len")
     block = _number(given, "block_size") or _DEFAULT_BLOCK
     input_low, input_high = _range(given, "input")
     output_low, output_high = _range(given, "output")
@@ -156,10 +158,10 @@ def as_limits(given: Any) -> EngineLimits:
     budget = _number(given, "max_num_batched_tokens")
     return EngineLimits(
         max_num_seqs=seqs,
-        max_num_prefill_seqs=seqs if prefill is None else prefill,
-        max_num_batched_tokens=length if budget is None else budget,
+        max_num_prefill_seqs=value_or(prefill, seqs),
+        max_num_batched_tokens=value_or(budget, length),
         max_model_len=length,
-        num_blocks=seqs * -(-length // block) if blocks is None else blocks,
+        num_blocks=value_or(blocks, seqs * -(-length // block)),
         input_min=input_low or 1,
         input_max=min(input_high or length, length),
         output_min=output_low or 1,

@@ -159,7 +159,9 @@ def predict(
     evidence = evidence_for(query, figures, constants)
     if learned is not None:
         evidence = of_learned(evidence, version=learned.version, typical=learned.typical)
-    prompts = load.most if load.kind == "static" else 1
+    prompts = 1
+    if load.kind == "static":
+        prompts = load.most
     share = _shares(times.parts)
     return Prediction(
         ttft=evidence.time(times.ttft),

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from typing import Any, Literal
 
 from gaudi_launch.models.model import Model
+from gaudi_launch.optional import mapped
 from gaudi_launch.performance import constants
 from gaudi_launch.performance.shape import Shape, shape_of
 from gaudi_launch.performance.step_model import Engine, Generation, Setup
@@ -110,6 +112,10 @@ def shapes() -> Mapping[str, Shape]:
     return found
 
 
+# a model with latent attention without the rank of its cache
+_CONFIGS: Mapping[str, Mapping[str, Any]] = {"yes": {"kv_lora_rank": None}}
+
+
 def _model(row: Mapping[str, str]) -> Model:
     experts = _whole(row["experts"])
     return Model(
@@ -127,12 +133,12 @@ def _model(row: Mapping[str, str]) -> Model:
         mla_rank=_whole(row["mla_rank"]),
         vocab_size=_whole(row["vocab"]),
         tie_word_embeddings=row["tied"] == "yes",
-        config={"kv_lora_rank": None} if row["latent"] == "yes" else {},
+        config=_CONFIGS.get(row["latent"], {}),
     )
 
 
 def _whole(text: str) -> int | None:
-    return int(text) if text else None
+    return mapped(int, text or None)
 
 
 def read_figures(file: Path, known: Mapping[str, Shape]) -> tuple[Figure, ...]:
@@ -146,6 +152,13 @@ def read_figures(file: Path, known: Mapping[str, Shape]) -> tuple[Figure, ...]:
     return tuple(found)
 
 
+# type of the multiplications and bytes of an element, by data type
+_PRECISIONS: Mapping[str, tuple[Literal["bf16", "fp8"], float]] = {
+    "bf16": ("bf16", 2.0),
+    "fp8": ("fp8", 1.0),
+}
+
+
 def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None:
     shape = known.get(row["model"])
     if shape is None or row["kind"] not in ("throughput", "ttft", "tpot"):
@@ -155,21 +168,18 @@ def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None
     output = _number(row["output"])
     if row["kind"] == "ttft" and output is None:
         output = 2.0
-    if (
-        generation is None
-        or output is None
-        or None in numbers
-        or row["dtype"] not in ("bf16", "fp8")
-    ):
+    if generation is None or row["dtype"] not in _PRECISIONS:
+        return None
+    if output is None or None in numbers:
         return None
     cards, length, batch, value = (number or 0.0 for number in numbers)
-    in_seconds = 1e-3 if row["unit"] == "ms" else 1.0
+    in_seconds = {"ms": 1e-3}.get(row["unit"], 1.0)
     engine = _engine(row["harness"], row["software"])
-    each = 1.0 if row["dtype"] == "fp8" else 2.0
+    math, each = _PRECISIONS[row["dtype"]]
     setup = Setup(
         generation=generation,
         cards=int(cards),
-        math="fp8" if row["dtype"] == "fp8" else "bf16",
+        math=math,
         weight_bytes=each,
         kv_bytes=each,
         engine=engine,
@@ -209,7 +219,9 @@ def _engine(harness: str, software: str) -> Engine:
     """
     if harness != "vllm":
         return "static"
-    return "v0" if "v0.7" in software else "v1"
+    if "v0.7" in software:
+        return "v0"
+    return "v1"
 
 
 def _number(text: str) -> float | None:

@@ -76,7 +76,7 @@ def step_time(
         fused=reads_chosen_experts(model.model_type or model.name, True, None),
         hosts=hosts_of(cards, accelerator),
     )
-    kind = "bf16" if dtype in ("bfloat16", "float16") else dtype
+    kind = {"bfloat16": "bf16", "float16": "bf16"}.get(dtype, dtype)
     basis = f"{title} {kind}, {setup.cards} x {generation}"
     measured = not notes
     learned = learned_for(generation)
@@ -126,6 +126,9 @@ def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
     one = float(made.decode(few, 0).total)
     sequence = (float(made.decode(many, 0).total) - one) / (many - few)
     block = float(made.decode(1, _BLOCK).total - made.decode(1, 0).total)
+    bend: tuple[float, ...] = ()
+    if 0 < amounts.share < 1 and shape.experts:
+        bend = _bend(made, one - sequence * few, sequence)
     return StepTime(
         prefill_fixed=_MILLISECONDS * max(0.0, plain(short) - token * short),
         prefill_token=_MILLISECONDS * token,
@@ -134,9 +137,7 @@ def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
         decode_sequence=_MILLISECONDS * sequence,
         decode_block=_MILLISECONDS * block,
         basis=basis,
-        bend=_bend(made, one - sequence * few, sequence)
-        if 0 < amounts.share < 1 and shape.experts
-        else (),
+        bend=bend,
     )
 
 

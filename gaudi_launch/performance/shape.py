@@ -15,6 +15,7 @@ from gaudi_launch.models.parameter_count import (
     is_tied,
     parameters_of,
 )
+from gaudi_launch.optional import value_or
 
 # gate, up and down: the matrices of one routed expert
 _GATED = 3
@@ -67,6 +68,18 @@ class Shape:
         return 2 * self.attention_layers * heads * self.kv_width
 
 
+def _experts_of(model: Model, parameters: float, inner: int) -> tuple[float, float]:
+    """Return the parameters of all experts, and the share that one token passes."""
+    if not model.moe:
+        return 0.0, 0.0
+    assert model.layers and model.hidden_size
+    experts = max(0.0, parameters)
+    if not experts:
+        return experts, 1.0
+    passed = float(model.layers * _GATED * model.hidden_size * inner)
+    return experts, min(1.0, passed / experts)
+
+
 def shape_of(model: Model) -> Shape | None:
     """Return the sizes of ``model``.
 
@@ -85,17 +98,14 @@ def shape_of(model: Model) -> Shape | None:
     inner = model.intermediate_size or default_inner(model)
     kv_heads = model.kv_heads or model.heads
     embedding = float(model.hidden_size * (model.vocab_size or 0))
-    tied = is_tied(model)
-    embeddings = embedding if tied else 2 * embedding
+    embeddings = 2 * embedding
+    if is_tied(model):
+        embeddings = embedding
     attention = float(sum(layer.attention for layer in counted.layers))
-    experts, share = 0.0, 0.0
-    if model.moe:
-        experts = max(0.0, parameters - embeddings - attention)
-        passed = float(model.layers * _GATED * model.hidden_size * inner)
-        share = min(1.0, passed / experts) if experts else 1.0
+    experts, share = _experts_of(model, parameters - embeddings - attention, inner)
     return Shape(
         layers=model.layers,
-        attention_layers=model.layers if model.attention_layers is None else model.attention_layers,
+        attention_layers=value_or(model.attention_layers, model.layers),
         hidden=model.hidden_size,
         inner=inner,
         body=max(1.0, parameters - embeddings - experts),

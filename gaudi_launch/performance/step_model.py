@@ -139,6 +139,13 @@ class Parts:
         )
 
 
+def _term(name: str, *, applies: object) -> str:
+    """Return the name of a constant; "" where its term does not apply."""
+    if not applies:
+        return ""
+    return name
+
+
 def rate_names(setup: Setup, shape: Shape) -> dict[str, str]:
     """Return the name of the constant for each field of `Rates`.
 
@@ -146,10 +153,9 @@ def rate_names(setup: Setup, shape: Shape) -> dict[str, str]:
     """
     card, several = setup.generation, setup.cards > 1
     served = setup.engine != "static"
-    latency = "latency.served" if served else "latency.static"
-    launch = ""
-    if setup.cards >= LAUNCH_CARDS and not served:
-        launch = f"launch.{card}"
+    latency, many = "latency.static", setup.cards >= LAUNCH_CARDS
+    if served:
+        latency, many = "latency.served", False
     return {
         "peak": f"peak.{card}.{setup.math}",
         "peak_bf16": f"peak.{card}.bf16",
@@ -161,17 +167,17 @@ def rate_names(setup: Setup, shape: Shape) -> dict[str, str]:
         "bandwidth_share": f"read.{card}",
         "fixed": f"fixed.{card}",
         "layer": f"layer.{card}",
-        "latent_layer": "layer.latent" if shape.latent else "",
-        "expert_layer": "layer.experts" if shape.experts and not setup.fused else "",
-        "latency": latency if several else "",
-        "launch": launch,
+        "latent_layer": _term("layer.latent", applies=shape.latent),
+        "expert_layer": _term("layer.experts", applies=shape.experts and not setup.fused),
+        "latency": _term(latency, applies=several),
+        "launch": _term(f"launch.{card}", applies=many),
         "launch_batch": "launch.batch",
         # short prompts do not fill a card's matrix engine; a processor has none
-        "saturation": "saturation" if card != "cpu" else "",
+        "saturation": _term("saturation", applies=card != "cpu"),
         "narrow": "narrow",
-        "multi_head": "kv.multi_head" if shape.multi_head else "",
-        "host": f"host.{setup.engine}" if served else "",
-        "host_sequence": "host.sequence" if served else "",
+        "multi_head": _term("kv.multi_head", applies=shape.multi_head),
+        "host": _term(f"host.{setup.engine}", applies=served),
+        "host_sequence": _term("host.sequence", applies=served),
     }
 
 

@@ -61,7 +61,9 @@ class StepTime:
     def decode(self, batch: Any, blocks: Any) -> Any:
         """Return the milliseconds of a decode step; numbers or numpy arrays."""
         line = self.decode_fixed + self.decode_sequence * batch + self.decode_block * blocks
-        return line + self._bent(batch) if self.bend else line
+        if not self.bend:
+            return line
+        return line + self._bent(batch)
 
     def _bent(self, batch: Any) -> Any:
         if isinstance(batch, int):
@@ -101,8 +103,10 @@ class StepTime:
         if not values:
             return self
         # a line that the user gives is straight
-        given = any(name.startswith("decode_") for name in values)
-        changed = StepTime(**{**known, **values}, basis=self.basis, bend=() if given else self.bend)
+        bend = self.bend
+        if any(name.startswith("decode_") for name in values):
+            bend = ()
+        changed = StepTime(**{**known, **values}, basis=self.basis, bend=bend)
         if (
             changed.prefill_fixed + changed.prefill_token <= 0
             or changed.decode_fixed + changed.decode_block <= 0
