@@ -11,7 +11,9 @@ def mapping(value: object) -> dict[str, Any]:
     >>> mapping({"a": 1}), mapping([1]), mapping(None)
     ({'a': 1}, {}, {})
     """
-    return value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        return {}
+    return value
 
 
 def array(value: object) -> list[Any]:
@@ -20,4 +22,6 @@ def array(value: object) -> list[Any]:
     >>> array([1]), array({"a": 1}), array(None)
     ([1], [], [])
     """
-    return value if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return value

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gaudi_launch.optional import mapped
+
 REMOVED = "[removed]"
 LONGEST_WORD = 4096
 
@@ -424,10 +426,7 @@ class _Scanner:
 
     def _assigned(self, name: _Name, assigned: re.Match[str]) -> tuple[int, int] | None:
         text, begin = self._text, assigned.end()
-        if name.kind == "signature" and "=" not in assigned[0]:
-            return None
-        if text.startswith("//", begin) and ":" in assigned[0]:
-            # a scheme, as in token://
+        if not self._is_assignment(name, assigned):
             return None
         block = _BLOCK_SCALAR.match(text, begin)
         if block is not None:
@@ -437,18 +436,33 @@ class _Scanner:
             return begin, self._header_end(name, begin)
         if assigned[0] != "=":
             return self._any_value(name, begin)
+        quoted = self._in_outer_quotes(name, begin)
+        if quoted is not None:
+            return quoted
         before = text[name.begin - 1 : name.begin]
-        is_word = name.is_option or name.text.isupper()
-        if is_word and before in ('"', "'") and first not in ("'", '"'):
-            # the quotes are around name and value
-            end = text.find(before, begin, min(self._line_end(begin), begin + LONGEST_WORD))
-            if end > begin:
-                return begin, end
         at_line = before in ("", "\n") or text.endswith("export ", 0, name.begin)
         if at_line and not is_opening:
             value = _ENVIRONMENT_VALUE.match(text, begin)
-            return None if value is None else (begin, value.end())
+            return mapped(lambda match: (begin, match.end()), value)
         return self._any_value(name, begin)
+
+    def _is_assignment(self, name: _Name, assigned: re.Match[str]) -> bool:
+        """Return False for a signature's colon and for a scheme, as in token://."""
+        if name.kind == "signature" and "=" not in assigned[0]:
+            return False
+        return not (self._text.startswith("//", assigned.end()) and ":" in assigned[0])
+
+    def _in_outer_quotes(self, name: _Name, begin: int) -> tuple[int, int] | None:
+        """Return the span of a value whose quotes are around the name, too."""
+        text = self._text
+        before = text[name.begin - 1 : name.begin]
+        is_word = name.is_option or name.text.isupper()
+        if not is_word or before not in ('"', "'") or text.startswith(("'", '"'), begin):
+            return None
+        end = text.find(before, begin, min(self._line_end(begin), begin + LONGEST_WORD))
+        if end <= begin:
+            return None
+        return begin, end
 
     def _any_value(self, name: _Name, begin: int) -> tuple[int, int] | None:
         """Return the span of a quoted text, of a list or object, or of a bare text."""
@@ -494,7 +508,9 @@ class _Scanner:
             return (begin + 2, last)
         if quote not in "\"'":
             end = text.find(delimiter, begin, last)
-            return begin, end if end >= 0 else last
+            if end < 0:
+                end = last
+            return begin, end
         depth = len(delimiter) - 1
         for match in re.compile(rf"(\\*){quote}").finditer(text, begin, last):
             slashes = len(match[1])
