@@ -31,6 +31,7 @@ from gaudi_launch.gateway.gateway_settings import (
     check_backends,
 )
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 
 CONFIG = "haproxy.cfg"
 LARGE_CONFIG = "large.cfg"
@@ -487,7 +488,7 @@ def _answerer(
         "config": CONFIG,
         "large_config": LARGE_CONFIG,
         "socket": ANSWERER_SOCKET,
-        "keys_file": str(settings.keys_file) if settings.keys_file else None,
+        "keys_file": mapped(str, settings.keys_file),
         "users_map": USERS_MAP,
         "tls": {"certificate": str(settings.tls.certificate), "key": str(settings.tls.key)}
         if settings.tls
