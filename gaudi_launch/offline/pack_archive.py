@@ -103,11 +103,10 @@ def unpack(pack: Path, target: Path, progress: Progress) -> None:
 
 def _first(tar: tarfile.TarFile, pack: Path) -> Manifest:
     member = tar.next()
-    content = None
-    if member is not None and member.isreg():
-        content = tar.extractfile(member)
-    if member is None or content is None or member.name != NAME or member.size > MOST_BYTES:
+    if member is None or not member.isreg() or member.name != NAME or member.size > MOST_BYTES:
         raise LaunchError("offline.not_a_pack", ExitCode.USAGE, path=str(pack))
+    content = tar.extractfile(member)
+    assert content is not None, "a regular file"
     return pack_manifest.read(content.read(), str(pack))
 
 

@@ -151,12 +151,11 @@ def read(content: bytes, pack: str) -> Manifest:
         _log.debug("the list of a pack is not read: %s", error)
         raise damaged(pack, NAME) from None
     named = (manifest.model.folder, manifest.engine.image_file, *manifest.recipes)
-    for path in (*(file.path for file in files), *named):
-        if not _is_inside(path):
-            raise damaged(pack, repr(path))
-    for file in files:
-        if not isinstance(file.size, int):
-            raise damaged(pack, repr(file.size))
+    paths = [*(file.path for file in files), *named]
+    wrong: list[object] = [path for path in paths if not _is_inside(path)]
+    wrong += [file.size for file in files if not isinstance(file.size, int)]
+    if wrong:
+        raise damaged(pack, repr(wrong[0]))
     return manifest
 
 
@@ -194,8 +193,9 @@ def verify(pack: Path, manifest: Manifest, progress: Progress = lambda count: No
     check_names(str(pack), manifest, set(here))
     for file in manifest.files:
         path = here[file.path]
-        size = path.lstat().st_size if not path.is_symlink() else -1
-        if size != file.size or sha256_of(path, progress) != file.sha256:
+        if path.is_symlink() or path.stat().st_size != file.size:
+            raise damaged(str(pack), file.path)
+        if sha256_of(path, progress) != file.sha256:
             raise damaged(str(pack), file.path)
 
 
