@@ -12,6 +12,7 @@ from typing import Any, Literal
 from gaudi_launch.models.config import text_part
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.parameter_count import layer_kinds
+from gaudi_launch.optional import value_or
 
 CacheKind = Literal["full", "sliding", "chunked", "latent", "state", "cross", "shared"]
 _STATES = ("linear", "mamba", "conv")
@@ -46,7 +47,7 @@ def cached_layers(model: Model) -> Mapping[CacheKind, int]:
 def _by_facts(model: Model, layers: int) -> Mapping[CacheKind, int]:
     if model.mla_rank:
         return {"latent": layers}
-    attention = layers if model.attention_layers is None else model.attention_layers
+    attention = value_or(model.attention_layers, layers)
     found: dict[CacheKind, int] = {"full": attention, "state": layers - attention}
     return {kind: count for kind, count in found.items() if count}
 

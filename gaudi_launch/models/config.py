@@ -12,9 +12,10 @@ from typing import Any
 
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.json_values import mapping
+from gaudi_launch.json_values import array, mapping
 from gaudi_launch.models.config_dialects import in_usual_names, text_type
 from gaudi_launch.models.model import Model
+from gaudi_launch.optional import mapped
 
 # the part of config.json with the language model in multimodal ones (transformers, llama4,
 # qwen2_5_vl, llava)
@@ -71,7 +72,9 @@ def _by_name(name: str) -> tuple[str, ...]:
 
     Engines that rely on it show it as assumed.
     """
-    return ("vision",) if _VISION_NAME.search(name) else ()
+    if not _VISION_NAME.search(name):
+        return ()
+    return ("vision",)
 
 
 def read_model(path: str, must_exist: bool = True) -> Model:
@@ -114,7 +117,9 @@ def counted_with(document: Mapping[str, Any]) -> tuple[int, int | None]:
         document, "quantization_config"
     )
     bits = _number(quantization, "bits", "w_bit") or 4
-    return bits if bits in (2, 3, 4, 8) else 4, _number(text_part(document), *_LAYER_KEYS)
+    if bits not in (2, 3, 4, 8):
+        bits = 4
+    return bits, _number(text_part(document), *_LAYER_KEYS)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -154,11 +159,12 @@ def model_from_config(
     heads = _number(text, "num_attention_heads", "n_head", "n_heads")
     hidden = _number(text, "hidden_size", "n_embd", "d_model")
     experts = _number(text, *_EXPERT_KEYS)
-    lora = _number(text, "kv_lora_rank") if _is_mla(document, text) else None
-    head_dim = _number(text, "head_dim", "kv_channels") or (
-        hidden // heads if hidden and heads else None
-    )
-    architectures = document.get("architectures")
+    rank = None
+    if _is_mla(document, text):
+        rank = _latent_rank(text)
+    head_dim = _number(text, "head_dim", "kv_channels")
+    if not head_dim and hidden and heads:
+        head_dim = hidden // heads
     quantization = document.get("quantization_config", text.get("quantization_config"))
     dtype = document.get(
         "dtype", document.get("torch_dtype", text.get("dtype", text.get("torch_dtype")))
@@ -168,9 +174,7 @@ def model_from_config(
         path=path,
         name=name_of(path),
         source="config.json",
-        architecture=str(architectures[0])
-        if isinstance(architectures, list) and architectures
-        else None,
+        architecture=next(map(str, array(document.get("architectures"))), None),
         model_type=_word(document.get("model_type")),
         parameters=found.get("parameters"),
         weight_bytes=found.get("weight_bytes"),
@@ -185,7 +189,7 @@ def model_from_config(
         heads=heads,
         kv_heads=_kv_heads(text, heads),
         head_dim=head_dim,
-        mla_rank=lora + (_number(text, "qk_rope_head_dim") or 0) if lora else None,
+        mla_rank=rank,
         vocab_size=_number(text, "vocab_size"),
         max_position_embeddings=_positions(text),
         remote_code=bool(document.get("auto_map")),
@@ -321,11 +325,19 @@ def _has_cache(kind: str) -> bool:
     return kind == "hybrid" or ("attention" in kind and "linear" not in kind)
 
 
+def _latent_rank(text: Mapping[str, Any]) -> int | None:
+    """Return the elements of a token in the cache of latent attention."""
+    rank = _number(text, "kv_lora_rank")
+    if not rank:
+        return None
+    return rank + (_number(text, "qk_rope_head_dim") or 0)
+
+
 def _quantization(document: Any) -> str | None:
     if not isinstance(document, dict):
         return None
     method = document.get("quant_method") or document.get("quant_algo")
-    return str(method).lower() if method else None
+    return mapped(lambda name: str(name).lower(), method or None)
 
 
 def _word(value: Any) -> str | None:
@@ -335,4 +347,6 @@ def _word(value: Any) -> str | None:
 
 
 def _flag(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
+    if not isinstance(value, bool):
+        return None
+    return value

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from gaudi_launch import paths
+from gaudi_launch.json_values import array, mapping
 
 _FULL, _STATE, _WINDOW = "full_attention", "linear_attention", "sliding_attention"
 _PATTERN = {"M": "mamba", "*": _FULL}
@@ -59,7 +60,7 @@ def in_usual_names(document: Mapping[str, Any], kind: str, *, is_part: bool) -> 
     facts = _classes().get(kind, {})
     known = dict(facts.get("defaults", {}))
     if not is_part:
-        known = {_FLAG: known[_FLAG]} if _FLAG in known else {}
+        known = {name: value for name, value in known.items() if name == _FLAG}
     for own, usual in facts.get("names", {}).items():
         if own in document and usual not in document:
             known[usual] = document[own]
@@ -201,9 +202,7 @@ _FULL_LAYERS = (
 
 def _list(document: Any, name: str) -> list[int]:
     """Return the integers of a list; [] where there is none."""
-    values = document.get(name) if isinstance(document, Mapping) else None
-    if not isinstance(values, list):
-        return []
+    values = array(mapping(document).get(name))
     return [value for value in values if isinstance(value, int)]
 
 
@@ -224,4 +223,6 @@ def _doubled(text: Mapping[str, Any]) -> dict[str, Any]:
 
 def _whole(document: Mapping[str, Any], name: str) -> int:
     value = document.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return max(0, value)

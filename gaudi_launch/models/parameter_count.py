@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gaudi_launch.json_values import array
 from gaudi_launch.models.config import text_part
 from gaudi_launch.models.config_dialects import in_usual_names
 from gaudi_launch.models.model import Model
@@ -271,7 +272,7 @@ def _mixer(model: Model, text: Mapping[str, Any], kind: Kind) -> int:
 
 def _attention(model: Model, text: Mapping[str, Any]) -> int:
     """Return an attention layer; a decoder attends to the encoder, too."""
-    attentions = 2 if _number(text, "decoder_layers") else 1
+    attentions = 1 + bool(_number(text, "decoder_layers"))
     return attentions * _heads(model, text, sliding=False)
 
 
@@ -645,8 +646,9 @@ def _per_layer_embedding(text: Mapping[str, Any], layers: int) -> int:
 
 def _tower(model: Model) -> int:
     """Return the parameters of the towers for images and sound, and projectors."""
-    thinker = model.config.get("thinker_config")
-    document = thinker if isinstance(thinker, Mapping) else model.config
+    document = model.config.get("thinker_config")
+    if not isinstance(document, Mapping):
+        document = model.config
     return _vision(model, document) + _audio(model, document)
 
 
@@ -703,8 +705,7 @@ def _mergers(vision: Mapping[str, Any], hidden: int, text_hidden: int) -> int:
     merge = _number(vision, "spatial_merge_size") or 1
     merged = hidden * merge * merge
     out = _number(vision, "out_hidden_size", "projection_dim") or text_hidden
-    taken = vision.get("deepstack_visual_indexes")
-    count = 1 + (len(taken) if isinstance(taken, list) else 0)
+    count = 1 + len(array(vision.get("deepstack_visual_indexes")))
     if merge == 1:
         return hidden * out
     return count * merged * (merged + out)

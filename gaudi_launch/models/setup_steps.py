@@ -71,7 +71,9 @@ class SetupFacts:
         """
         if self.converts:
             return self.converted_target
-        return self.folder or (self.target if self.repo else None)
+        if self.repo:
+            return self.folder or self.target
+        return self.folder
 
 
 @dataclass(frozen=True)

@@ -254,6 +254,9 @@ def _measure_deepseek(
     request: CalibrationRequest, scripts: Scripts, rules: Rules, places: Places, python: str
 ) -> CalibrationPhase:
     cards, samples = str(request.cards), str(request.samples or _DEEPSEEK_SAMPLES)
+    expert_cards = "1"
+    if request.experts:
+        expert_cards = cards
     words = [
         python,
         str(Path(scripts.folder) / _DEEPSEEK_STEP),
@@ -266,11 +269,13 @@ def _measure_deepseek(
         "--tp_size",
         cards,
         "--ep_size",
-        cards if request.experts else "1",
+        expert_cards,
         "--nprompts",
         samples,
     ]
-    words += [*_DEEPSEEK_WORDS, *(["--enforce_eager"] if request.eager else [])]
+    words += _DEEPSEEK_WORDS
+    if request.eager:
+        words.append("--enforce_eager")
     return CalibrationPhase(
         "measure", tuple(words), {**rules.env, "QUANT_CONFIG": str(places.config("measure"))}
     )

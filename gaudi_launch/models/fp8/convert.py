@@ -277,19 +277,18 @@ def _convert_part(source: Path, target: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _new_header(header: Mapping[str, Any]) -> dict[str, Any]:
-    new: dict[str, Any] = (
-        {"__metadata__": header["__metadata__"]} if "__metadata__" in header else {}
-    )
+    new: dict[str, Any] = {}
+    if "__metadata__" in header:
+        new["__metadata__"] = header["__metadata__"]
     at = 0
     for name, entry in _tensors(header):
         begin, end = entry["data_offsets"]
-        scale = action(name, entry["dtype"]) == "scale"
-        size = (end - begin) * (2 if scale and entry["dtype"] != "F32" else 1)
-        new[name] = {
-            **entry,
-            "dtype": "F32" if scale else entry["dtype"],
-            "data_offsets": [at, at + size],
-        }
+        size, dtype = end - begin, entry["dtype"]
+        if action(name, dtype) == "scale":
+            # scales of two bytes are written as four
+            size *= 1 + (dtype != "F32")
+            dtype = "F32"
+        new[name] = {**entry, "dtype": dtype, "data_offsets": [at, at + size]}
         at += size
     return new
 

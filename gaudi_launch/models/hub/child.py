@@ -20,8 +20,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.json_values import mapping
 from gaudi_launch.models.hub.file_choice import PARTS, digest_of
 from gaudi_launch.models.hub.network import reason_of
+
+
+def _digest(sha256: str | None) -> str:
+    """Return a digest with its algorithm; "" where the hub names none."""
+    if not sha256:
+        return ""
+    return f"sha256:{sha256}"
 
 
 class HubError(Exception):
@@ -55,9 +63,7 @@ def _hf_list(request: dict[str, Any]) -> dict[str, Any]:
         if size is None:
             continue  # a folder
         lfs = getattr(entry, "lfs", None)
-        sha256 = getattr(lfs, "sha256", None) or (
-            lfs.get("sha256") if isinstance(lfs, dict) else None
-        )
+        sha256 = getattr(lfs, "sha256", None) or mapping(lfs).get("sha256")
         blob = getattr(entry, "blob_id", None)
         if sha256:
             digest = f"sha256:{sha256}"
@@ -101,7 +107,9 @@ def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
     if inner is not None and hasattr(inner, "list_repo_files"):
         from modelscope_hub.constants import RepoType  # type: ignore[import-untyped, unused-ignore]
 
-        kind = RepoType.DATASET if request["repo_type"] == "dataset" else RepoType.MODEL
+        kind = RepoType.MODEL
+        if request["repo_type"] == "dataset":
+            kind = RepoType.DATASET
         for entry in inner.list_repo_files(
             request["repo"], kind, revision=revision, recursive=True
         ):
@@ -112,14 +120,14 @@ def _ms_list(request: dict[str, Any]) -> dict[str, Any]:
                 {
                     "path": entry.path,
                     "size": entry.size,
-                    "digest": f"sha256:{sha256}" if sha256 else "",
+                    "digest": _digest(sha256),
                 }
             )
     else:
         for row in api.get_model_files(request["repo"], revision=revision, recursive=True):
             if row.get("Type", "blob") == "blob":
                 sha256 = row.get("Sha256")
-                digest = f"sha256:{sha256}" if sha256 else ""
+                digest = _digest(sha256)
                 files.append({"path": row["Path"], "size": row["Size"], "digest": digest})
     return {"revision": revision, "files": files}
 
@@ -171,7 +179,9 @@ def fetch(request: dict[str, Any]) -> None:
             else:
                 _FETCH[request["source"]](request, path, size, part)
             kind = digest.partition(":")[0]
-            found = digest_of(part, kind, _Hashing(path)) if digest else ""
+            found = ""
+            if digest:
+                found = digest_of(part, kind, _Hashing(path))
             if part.stat().st_size == size and found == digest:
                 break
             part.unlink()

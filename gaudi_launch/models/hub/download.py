@@ -111,8 +111,8 @@ def list_files(
         "revision": revision,
         "repo_type": repo_type,
     }
-    answers = list(_ask(request, lambda: None, seconds))
-    answer: dict[str, Any] = answers[-1] if answers else {"error": "offline", "detail": "no answer"}
+    nothing: dict[str, Any] = {"error": "offline", "detail": "no answer"}
+    answer = [nothing, *_ask(request, lambda: None, seconds)][-1]
     if "error" in answer:
         raise _error(answer, repo, source, revision)
     files = tuple(
@@ -162,12 +162,8 @@ def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
         "pull.endpoint",
         "pull.offline_mode",
     )
-    ranked = sorted(errors, key=lambda e: order.index(e.id) if e.id in order else len(order))
-    raise (
-        ranked[0]
-        if ranked
-        else _error({"error": "offline", "detail": "-"}, repo, SOURCES[0], revision)
-    )
+    offline = _error({"error": "offline", "detail": "-"}, repo, SOURCES[0], revision)
+    raise min(errors, key=lambda error: [*order, error.id].index(error.id), default=offline)
 
 
 def pull(
@@ -450,7 +446,9 @@ def _parse(line: str) -> dict[str, Any] | None:
         answer = json.loads(line)
     except ValueError:
         return None
-    return answer if isinstance(answer, dict) else None
+    if not isinstance(answer, dict):
+        return None
+    return answer
 
 
 @contextmanager
