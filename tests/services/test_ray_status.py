@@ -16,6 +16,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.services import ray_status
 from gaudi_launch.services.diagnosis.diagnose import diagnose
 from gaudi_launch.services.log.follow import Follower
+from gaudi_launch.services.probe import ProbeResult
+from gaudi_launch.services.ray_status import Deployment, RayStatus, RunningRay
 from gaudi_launch.services.state import store
 
 # a start of ours, two replicas, stopped (shortened); the replicas' lines are those of the engine
@@ -177,3 +179,73 @@ def test_of_two_running_ones_the_user_chooses(dashboard: dict[str, Any]) -> None
         ray_status.running(None)
     assert "one, two" in str(caught.value)
     assert ray_status.running("two").name == "two"
+
+
+TOKEN = "secret-token"
+STATUS = {
+    "applications": {
+        "default": {
+            "status": "RUNNING",
+            "message": None,
+            "deployments": {
+                "Router": {"status": "HEALTHY", "message": "ok", "target_num_replicas": 1},
+                "Engine": {
+                    "status": "UPDATING",
+                    "target_num_replicas": None,
+                    "replicas": [{"state": "RUNNING"}, {"state": "STARTING"}],
+                },
+            },
+        }
+    }
+}
+
+
+def test_the_status_of_each_deployment_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def ask(url: str, seconds: float, token: str, most_bytes: int) -> ProbeResult:
+        asked.append((url, seconds, token))
+        return ProbeResult(200, json.dumps(STATUS).encode())
+
+    monkeypatch.setattr(ray_status, "ask", ask)
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    service = RunningRay("chat", "http://a:1", "http://127.0.0.1:8265", tmp_path / "token")
+    assert ray_status.read(service) == RayStatus(
+        "chat",
+        "http://a:1",
+        "http://127.0.0.1:8265",
+        "default",
+        "RUNNING",
+        "",
+        (
+            Deployment("Engine", "UPDATING", 1, 2, "", ("RUNNING", "STARTING")),
+            Deployment("Router", "HEALTHY", 0, 1, "ok", ()),
+        ),
+    )
+    assert asked == [("http://127.0.0.1:8265/api/serve/applications/", 20.0, TOKEN)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("timeout", "timeout"),
+        (ProbeResult(403, b"{}"), "HTTP 403"),
+        (ProbeResult(200, b"[]"), "no application"),
+        (ProbeResult(200, b'{"applications": {}}'), "no application"),
+    ],
+)
+def test_an_unexpected_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: ProbeResult | str, why: str
+) -> None:
+    monkeypatch.setattr(ray_status, "ask", lambda *words, **more: answer)
+    (tmp_path / "token").write_text(TOKEN)
+    service = RunningRay("chat", "u", "http://127.0.0.1:8265", tmp_path / "token")
+    with pytest.raises(LaunchError) as caught:
+        ray_status.read(service)
+    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+        "ray.no_status",
+        ExitCode.FAILED,
+        {"dashboard": "http://127.0.0.1:8265", "why": why},
+    )

@@ -12,7 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import psutil
@@ -24,16 +26,17 @@ from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import catalogue, message, set_language, text
-from gaudi_launch.planning.plan import Command
+from gaudi_launch.planning.plan import Api, Command
 from gaudi_launch.recipe_cache.attach import CacheJob
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.services import service, stop
 from gaudi_launch.services.diagnosis.diagnose import diagnose
 from gaudi_launch.services.diagnosis.endings import ended
+from gaudi_launch.services.listener import address
 from gaudi_launch.services.log import kernel_log, rotate
 from gaudi_launch.services.log.follow import Follower
 from gaudi_launch.services.metrics import EngineLoad, read_load
-from gaudi_launch.services.process import detach
+from gaudi_launch.services.process import detach, sockets
 from gaudi_launch.services.process.supervise import EngineOutcome
 from gaudi_launch.services.service import warmup_items
 from gaudi_launch.services.state import identity, registry, store
@@ -562,3 +565,75 @@ def test_a_long_good_run_begins_the_count_anew(
     stopped = EngineOutcome("stopped", 0, Follower().progress)
     ends = [DIED, good, good, DIED, stopped]
     assert lives(monkeypatch, tmp_path, "on-failure", ends)[2] == [1.0, 1.0, 1.0, 5.0]
+
+
+@pytest.mark.parametrize("api", ["openai", "generate"])
+def test_a_run_gets_the_jobs_settings_and_a_new_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: Api
+) -> None:
+    folder = store.make_dir("chat")
+    (folder / "engine.log").write_text("of the last run\n")
+    store.write(folder, "plan.json", {"buckets": {"prompt": [1, 2], "decode": [3], "graphs": 3}})
+    command = Command(("vllm", "--served-model-name", "a"), {})
+    job = ServiceJob(
+        "chat", "m", "/m", "e", "http://0.0.0.0:4000", command, modules=(1,), bind=False,
+        limits={"load": 9.0}, environment={"A": "job"}, api=api, health_only=True,
+    )  # fmt: skip
+    made: list[tuple[Any, ...]] = []
+    removed: list[tuple[float, dict[str, str]]] = []
+    outcome = EngineOutcome("stopped", 0, Follower().progress)
+
+    def supervisor(*words: Any, **more: Any) -> Mock:
+        made.append((*words, more))
+        return Mock(run=lambda: outcome)
+
+    monkeypatch.setattr(service, "Supervisor", supervisor)
+    monkeypatch.setattr(
+        sockets, "remove_dead", lambda since, env: removed.append((since, dict(env)))
+    )
+    watcher, signals = Mock(), Mock()
+    inherited = {"A": "mine", "B": "mine", "VLLM_API_KEY": "k"}
+    runner = service._Lives(job, watcher, Mock(), inherited, print, signals)
+    assert runner._one_run() is outcome
+    ((run, *rest),) = made
+    assert rest == [watcher, {"signals": signals}]
+    assert (run.command, run.url, run.bind, run.limits) == (command, job.url, False, job.limits)
+    assert run.environment == {**inherited, "A": "job", MARK: str(folder)}
+    assert (run.api_key, run.tgi) == (("k", False) if api == "openai" else (None, True))
+    assert (run.names, run.warmup, run.health_only) == (
+        ("a",),
+        {"warmup_prompt": 2, "warmup_decode": 1},
+        True,
+    )
+    assert run.log == folder / "engine.log" and run.log.read_text() == ""
+    assert (folder / "engine.log.1").read_text() == "of the last run\n"
+    assert (run.owner.args, run.stranger.args) == ((*address(job.url), folder),) * 2
+    assert run.after(0) is None
+    assert [env for _, env in removed] == [dict(run.environment)]
+    assert time.time() - removed[0][0] < 600
+    boxed = service._Lives(replace(job, container="box"), watcher, Mock(), {}, print, signals)
+    monkeypatch.setattr(service, "remover", lambda name, argv: (name, argv))
+    boxed._one_run()
+    run = made[1][0]
+    assert (run.after, run.stranger()) == (("box", command.argv), "")
+
+
+def test_an_unusable_cache_costs_a_warm_up_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = KeyParts(model="m")
+    said: list[str] = []
+    cache = CacheJob(Path("/c"), parts, Buckets([], []))
+    variables = {"PT_HPU_RECIPE_CACHE_CONFIG": "/c,false,1", "KEPT": "1"}
+    job = ServiceJob("chat", "m", "/m", "e", "u", Command(("x",), variables), cache=cache)
+
+    @contextlib.contextmanager
+    def locked(cache: CacheJob, say: Any) -> Iterator[Any]:
+        raise LaunchError("cache.in_use", ExitCode.FAILED)
+        yield
+
+    monkeypatch.setattr(service, "kept", locked)
+    with service._cache(job, said.append) as (command, keeper):
+        assert (keeper, dict(command.env)["KEPT"]) == (None, "1")
+        assert command.env != job.command.env
+    assert len(said) == 1
+    with service._cache(replace(job, cache=None), said.append) as (command, keeper):
+        assert (command, keeper) == (job.command, None)
