@@ -3,13 +3,14 @@ moment more."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models import folder_lock
 from tests.support.waiting import until
 
@@ -59,3 +60,19 @@ def test_but_not_for_ever(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pass
     assert refused.value.id == "lock.held"
     (killed / "end").touch()
+
+
+def refusal(folder: Path) -> tuple[str, ExitCode, object]:
+    with pytest.raises(LaunchError) as refused, folder_lock.hold(folder, "pull"):
+        pass
+    return refused.value.id, refused.value.exit_code, refused.value.text.values
+
+
+def test_a_folder_in_use_and_one_that_cannot_be_made_are_named(tmp_path: Path) -> None:
+    with folder_lock.hold(tmp_path, "convert"):
+        values = {"path": str(tmp_path), "holder": f"convert, PID {os.getpid()}"}
+        assert refusal(tmp_path) == ("lock.held", ExitCode.FAILED, values)
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "x"
+    values = {"path": str(path), "why": "Not a directory"}
+    assert refusal(path) == ("lock.folder", ExitCode.FAILED, values)

@@ -300,7 +300,7 @@ def test_a_shard_that_differs_is_converted_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write(tmp_path / "a.safetensors", WHOLE)
-    target = tmp_path / "new" / "a.safetensors"
+    target = tmp_path / "far" / "new" / "a.safetensors"
     compared: list[tuple[Path, Path]] = []
 
     def first_wrong(one: Path, other: Path) -> str:

@@ -129,3 +129,9 @@ def test_code_that_a_copy_must_have(auto_map: object, files: list[str], enough: 
     write_record(folder, Fetched(REPO, "hf", "main", True, {}))
     assert find_local(REPO) == folder
     assert find_local(REPO, code=True) == (folder if enough else None)
+
+
+def test_a_cached_copy_must_have_the_code_too(tmp_path: Path) -> None:
+    folder = tmp_path / "home/.cache/modelscope/models/me/m"
+    copy(folder, {"AutoModel": "modeling.M"})
+    assert (find_local(REPO), find_local(REPO, code=True)) == (folder, None)
