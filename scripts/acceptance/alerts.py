@@ -1,6 +1,6 @@
 """Fire every alert under its fault in a real Prometheus.
 
-`alerts.py [--unchanged]`
+`alerts.py [--unchanged | --short]`
 
 One service on simulated cards (`serve --engine simulated`) compiles at run time, fills its cache,
 preempts and crashes. The exporters of four machines are scraped: simulated cards that are hot, lost
@@ -8,37 +8,45 @@ or without a link; a machine without hl-smi; this one, with a full file system f
 a machine without faults, of which no alert may fire. The rules are those of `render monitoring`,
 with `for: 0s`; ``--unchanged`` leaves them as they are and takes about 12 minutes. Then each query
 of the dashboard is run: simulated cards have no measured power, so a second record gives the
-service cards of the simulated machine. Needs prometheus, unshare and the CPU engine. The exit
-status is 0 when each alert fired, no other did, and each query gave data.
+service cards of the simulated machine. Needs prometheus, unshare and the CPU engine.
+
+``--short`` has the trivial engine of the tests instead of vLLM: it is restarted for real, fails
+when this script tells it to, and its page of metrics is made up. It takes about 20 seconds.
+
+The exit status is 0 when each alert fired, no other did, and each query gave data.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import json
 import math
 import os
 import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 import yaml
 
 from gaudi_launch.engines.vllm_cpu.install import engine_is_ready
+from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.services.state import registry, store
+from tests.support.places import SUPPORT
+from tests.support.serve import write_model
+from tests.support.waiting import unused_port
 
 MODEL = "Qwen/Qwen2.5-7B-Instruct"
 SERVICE = "alerts"
@@ -72,7 +80,7 @@ class Timing:
     scale: int
 
 
-SHORT = Timing(compiles=1, crashes=15, most=240.0, scale=50)
+FAST = Timing(compiles=1, crashes=15, most=240.0, scale=50)
 # the crash comes after the alerts that last five minutes
 UNCHANGED = Timing(compiles=30, crashes=480, most=1200.0, scale=3)
 
@@ -121,13 +129,6 @@ MACHINES = {
 }
 
 
-def unused_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
-
-
 def environment(folder: Path, name: str) -> dict[str, str]:
     """Return an environment with separate folders for services and caches."""
     return {
@@ -162,13 +163,41 @@ def running(folder: Path, timing: Timing) -> Iterator[int]:
     try:
         yield port
     finally:
-        subprocess.run(
-            [*_LAUNCHER, "stop", SERVICE],
-            env=served(folder),
-            check=False,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        stop(served(folder))
+
+
+@contextmanager
+def running_trivial(folder: Path) -> Iterator[int]:
+    """Start the trivial engine as the service, and stop it at the end; give its port."""
+    port, machine, python = unused_port(), folder / "machine", folder / "python"
+    write_tree("gaudi2e-4", machine)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {SUPPORT / "trivial_engine.py"} "$@"\n')
+    python.chmod(0o755)
+    env = {
+        **served(folder),
+        "GAUDI_LAUNCH_ROOT": str(machine),
+        "PATH": f"{machine / 'bin'}:{os.environ['PATH']}",
+        "TRIVIAL_DO": "fault",
+    }
+    model = str(write_model(folder / "models" / "Small"))
+    command = [*_LAUNCHER, "serve", "-w", model, "--python", str(python), "--name", SERVICE]
+    command += ["--no-doctor", "-n", "1", "-p", str(port), "--restart", "on-failure", "--detach"]
+    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield port
+    finally:
+        stop(env)
+
+
+def stop(env: dict[str, str]) -> None:
+    """Stop the service."""
+    subprocess.run(
+        [*_LAUNCHER, "stop", SERVICE],
+        env=env,
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 @contextmanager
@@ -299,16 +328,60 @@ def loading(port: int) -> Iterator[None]:
         ended.set()
 
 
-def watch(prometheus: int, exporters: Exporters, most: float) -> set[Fired]:
-    """Print each alert when it fires first; return all that fired."""
+@dataclass
+class Provoked:
+    """The faults of the trivial engine, each made once its counter has been scraped."""
+
+    engine: int
+    prometheus: int
+    left: list[tuple[str, str]] = field(
+        default_factory=lambda: [
+            ("service_run_time_compiles_total", "compile"),
+            ("service_restarts_total", "crash"),
+        ]
+    )
+
+    def next(self, seen: set[Fired]) -> None:
+        """Make the next fault when its counter is known, and the last one when all else fired."""
+        if not self.left:
+            return
+        name, fault = self.left[0]
+        if fault == "crash" and len({alert for alert, _, what in seen if what == SERVICE}) < 3:
+            return
+        query = f'gaudi_launch_{name}{{service="{SERVICE}"}}'
+        found = asked(self.prometheus, f"query?{urlencode({'query': query})}")
+        if found is None or not found["result"]:
+            return
+        del self.left[0]
+        request = Request(f"http://127.0.0.1:{self.engine}/fault/{fault}", b"{}")
+        # the engine that crashes does not answer
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            build_opener(ProxyHandler({})).open(request, timeout=10).close()
+
+
+def watch(
+    prometheus: int,
+    exporters: Exporters,
+    most: float,
+    provoke: Callable[[set[Fired]], None],
+) -> set[Fired]:
+    """Print each alert when it fires first; return all that fired.
+
+    ``provoke`` is called with them every half second.
+    """
     began, seen, expected = time.monotonic(), set[Fired](), exporters.expected()
     while not seen >= expected and time.monotonic() - began < most:
+        provoke(seen)
         for alert in sorted(firing(prometheus) - seen):
             seen.add(alert)
             note = "" if alert in expected else "  NOT EXPECTED"
             print(f"{time.monotonic() - began:6.1f} s  {exporters.shown(alert)}{note}", flush=True)
         time.sleep(0.5)
     return seen
+
+
+def no_fault(seen: set[Fired]) -> None:
+    """Make no fault: the simulated cards have theirs."""
 
 
 def queries(dashboard: Path) -> list[tuple[str, str]]:
@@ -336,7 +409,7 @@ def without_data(prometheus: int, dashboard: Path, began: float) -> list[str]:
     return empty
 
 
-def missing() -> str | None:
+def missing(short: bool) -> str | None:
     """Return what this machine lacks for the run."""
     for program in ("prometheus", "unshare"):
         if shutil.which(program) is None:
@@ -344,30 +417,37 @@ def missing() -> str | None:
     alone = subprocess.run(["unshare", "--map-root-user", "--mount", "true"], check=False)
     if alone.returncode:
         return "file systems cannot be mounted here"
-    if not engine_is_ready():
+    if not short and not engine_is_ready():
         return "the CPU engine is not installed: run `gaudi-launch setup cpu`"
     return None
 
 
 def main() -> int:
     reader = argparse.ArgumentParser(description=__doc__)
-    reader.add_argument("--unchanged", action="store_true")
+    form = reader.add_mutually_exclusive_group()
+    form.add_argument("--unchanged", action="store_true", help="the rules as they are rendered")
+    form.add_argument("--short", action="store_true", help="the trivial engine, not vLLM")
     given = reader.parse_args()
-    lack = missing()
+    lack = missing(given.short)
     if lack is not None:
         print(lack, file=sys.stderr)
         return 3
-    timing, began = UNCHANGED if given.unchanged else SHORT, time.time()
+    timing, began = UNCHANGED if given.unchanged else FAST, time.time()
     with tempfile.TemporaryDirectory() as made, ExitStack() as all_of_it:
         folder = Path(made)
-        engine = all_of_it.enter_context(running(folder, timing))
+        start_engine = running_trivial(folder) if given.short else running(folder, timing)
+        engine = all_of_it.enter_context(start_engine)
         all_of_it.enter_context(measured(folder, engine))
         exporters = all_of_it.enter_context(exporting(folder))
         config = configure(folder, exporters, unchanged=given.unchanged)
         prometheus = all_of_it.enter_context(scraping(folder, config))
-        all_of_it.enter_context(loading(engine))
         expected = exporters.expected()
-        fired = watch(prometheus, exporters, timing.most)
+        if given.short:
+            provoke = Provoked(engine, prometheus).next
+        else:
+            all_of_it.enter_context(loading(engine))
+            provoke = no_fault
+        fired = watch(prometheus, exporters, timing.most, provoke)
         dashboard = config.parent / "gaudi-launch-dashboard.json"
         empty = without_data(prometheus, dashboard, began)
         print(f"{len(queries(dashboard))} queries of the dashboard, {len(empty)} without data")

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,10 @@ from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.mixed_steps import MixedRun
 from gaudi_launch.performance.simulator import simulate, simulate_times
 from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
+from tests.support.scripts import short_form
 from tests.support.traces import limits, made_up
 
 TOP = Path(__file__).parents[2]
-SCRIPT = TOP / "scripts" / "acceptance" / "scheduler.py"
 RECORDED: list[dict[str, Any]] = json.loads(
     (TOP / "tests/data/speed/scheduler.json").read_text(encoding="utf-8")
 )
@@ -66,15 +64,7 @@ def test_latencies_are_those_of_the_scheduler(row: dict[str, Any]) -> None:
     not engine_is_ready(), reason="the CPU engine is not installed (gaudi-launch setup cpu)"
 )
 def test_the_scheduler_of_the_installed_engine_agrees() -> None:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--short"],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    assert "0 figures beyond the limits" in done.stdout
+    assert "0 figures beyond the limits" in short_form("scheduler")
 
 
 def test_a_prompt_over_the_budget_comes_in_parts() -> None:

@@ -6,7 +6,9 @@ opens /health, /v1/models and /v1/completions, and keeps two children, one in a 
 engine cores were seen to). With ``-c`` it answers as an interpreter that has the fork at 1.21.
 
 TRIVIAL_DO: ``die`` in warm-up, ``hang`` in warm-up, ``deaf`` to SIGTERM, ``oom`` (dies on memory),
-``sick`` (healthy, but every completion fails). TRIVIAL_KIND: another extension to answer.
+``sick`` (healthy, but every completion fails), ``fault`` (its KV cache is full and it preempts, by
+/metrics; POST /fault/compile: it logs a shape that was not warmed up; POST /fault/crash: it ends
+with status 1). TRIVIAL_KIND: another extension to answer.
 TRIVIAL_GRAPHS: how many it warms up. TRIVIAL_PIDS: a file for its pids. TRIVIAL_LOAD: a file with
 the number of running requests for /metrics.
 """
@@ -34,6 +36,22 @@ ANSWER = {
     },
     "facts": {"extension_kind": os.environ.get("TRIVIAL_KIND", "1.21"), "bucket_limit": "false"},
 }
+# with ``fault``, by the names of vLLM 0.32: how many more each second, and what does not change
+COUNTERS = {
+    "vllm:num_preemptions_total": 5.0,
+    "vllm:generation_tokens_total": 400.0,
+    "vllm:prompt_tokens_total": 900.0,
+    "vllm:time_to_first_token_seconds_sum": 1.5,
+    "vllm:time_to_first_token_seconds_count": 3.0,
+    "vllm:inter_token_latency_seconds_sum": 8.0,
+    "vllm:inter_token_latency_seconds_count": 400.0,
+}
+GAUGES = {
+    "vllm:num_requests_running": 64.0,
+    "vllm:num_requests_waiting": 12.0,
+    "vllm:kv_cache_usage_perc": 0.99,
+}
+BEGAN = time.monotonic()
 
 
 def say(line: str, where: str = "hpu_model_runner.py:2587") -> None:
@@ -75,6 +93,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/health":
             self.answer({})
+        elif self.path == "/metrics" and DO == "fault":
+            seconds = time.monotonic() - BEGAN
+            grown = {name: rate * seconds for name, rate in COUNTERS.items()}
+            page = "".join(f"{name} {value}\n" for name, value in {**grown, **GAUGES}.items())
+            self.text(page.encode())
         elif self.path == "/v1/models":
             self.answer({"data": [{"id": option("--served-model-name", option("--model", "m"))}]})
         elif self.path == "/metrics" and "TRIVIAL_LOAD" in os.environ:
@@ -91,7 +114,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         asked = json.loads(body) if body.startswith(b"{") else {}
-        if DO == "sick":
+        if self.path == "/fault/crash" and DO == "fault":
+            os._exit(1)
+        if self.path == "/fault/compile" and DO == "fault":
+            say("Configuration: ('prompt', 1, 384) was not warmed-up!")
+            self.answer({})
+        elif DO == "sick":
             self.answer({"error": "internal"}, 500)
         elif asked.get("stream"):
             self.stream(int(asked.get("max_tokens", 1)))

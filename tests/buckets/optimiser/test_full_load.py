@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from gaudi_launch.buckets.bucket_file import planned
@@ -18,9 +14,9 @@ from gaudi_launch.engines.vllm_cpu.install import engine_is_ready
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.performance.mixed_steps import MixedRun
 from gaudi_launch.performance.step_time import ONE_CARD_8B
+from tests.support.scripts import short_form
 from tests.support.traces import limits
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "acceptance" / "padding.py"
 BOUNDS = limits(
     mixed_steps=True,
     prefix_caching=True,
@@ -66,12 +62,4 @@ def test_the_printed_padding_is_the_engines_look_up_of_each_forward() -> None:
     not engine_is_ready(), reason="the CPU engine is not installed (gaudi-launch setup cpu)"
 )
 def test_the_scheduler_of_the_installed_engine_meets_the_printed_padding() -> None:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--short"],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    assert "0 figures beyond one point" in done.stdout
+    assert "0 figures beyond one point" in short_form("padding")
