@@ -76,19 +76,24 @@ def _function(item: pytest.Item) -> str:
     return item.name.partition("[")[0]
 
 
-@pytest.fixture(autouse=True)
-def few_real_engines_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let at most two real engines run at a time, as many as memory holds.
+@pytest.fixture(scope="module")
+def real_engine_turn() -> Iterator[None]:
+    """Let the modules with real engines take turns: at most two at a time, if memory holds them.
 
     An engine has one of its processes at work for most of its start, and waits for the rest.
     """
-    if request.node.get_closest_marker("e2e") is None:
-        yield
-        return
     more = psutil.virtual_memory().available // _ENGINE_BYTES
     most = _MOST_ENGINES if (os.cpu_count() or 1) > 1 else 1
     with alone("e2e", min(most, 1 + more)):
         yield
+
+
+@pytest.fixture(autouse=True)
+def few_real_engines_at_a_time(request: pytest.FixtureRequest) -> None:
+    """Wait for the turn of this module: until its end, for its tests may share an engine."""
+    marker = request.node.get_closest_marker("e2e")
+    if marker is not None and marker.kwargs.get("engine", True):
+        request.getfixturevalue("real_engine_turn")
 
 
 @pytest.fixture

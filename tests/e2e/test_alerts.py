@@ -7,7 +7,7 @@ import pytest
 from gaudi_launch.watch.alerts import alerts
 from tests.support.scripts import short_form
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.e2e(engine=False)
 
 
 def test_each_alert_fires_for_its_fault_and_each_query_of_the_dashboard_has_data() -> None:

@@ -1,37 +1,21 @@
-"""The main job on a real engine: it is killed, it cannot start, nothing is left.
+"""The main job on a real engine that cannot start.
 
-That it answers, streams and stops is seen in test_measure.py, on the engine that is measured there.
+That it answers, streams and is kept is seen in test_services.py; that it stops, and what remains
+when it is killed, in test_vllm_gaudi.py.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import signal
 import socket
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.support.real_engines import Serve
 
 pytestmark = pytest.mark.e2e
-
-
-def test_a_killed_api_process_is_exit_4_and_leaves_no_core(
-    engine: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
-) -> None:
-    serve = Serve(
-        tmp_path, "-w", str(tiny_model), "--engine", "cpu", "-p", str(port), "--name", "tiny"
-    )
-    serving.append(serve)
-    serve.ready()
-    state = json.loads((tmp_path / "gaudi-launch/services/tiny/state.json").read_text())
-    psutil.Process(state["pid"]).send_signal(signal.SIGKILL)
-    code, err = serve.wait()
-    assert code == 4 and "killed from outside" in err
-    assert serve.alive() == []
 
 
 def test_an_engine_that_cannot_load_the_model_is_exit_4_with_its_cause(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.scripts import short_form
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.e2e(engine=False)
 
 
 def test_the_wheel_is_installed_runs_and_is_removed_without_a_trace() -> None:

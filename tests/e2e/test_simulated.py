@@ -8,6 +8,8 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from http.client import HTTPResponse
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -18,8 +20,11 @@ import pytest
 from gaudi_launch.engines.simulated.engine import RUNTIME
 from gaudi_launch.engines.simulated.stand_in import Tokenizer, config_text, stand_in_config
 from gaudi_launch.models.model import Model
+from gaudi_launch.services.engine_counters import read_counters
+from tests.support import trivial_engine
+from tests.support.places import TOP
 from tests.support.real_engines import Serve, ask
-from tests.support.waiting import until
+from tests.support.waiting import until, unused_port
 
 pytestmark = pytest.mark.e2e
 MODEL = "meta-llama/Llama-3.1-70B-Instruct"
@@ -49,24 +54,69 @@ def json_of(state: Path, *words: str) -> dict[str, Any]:
     return found
 
 
-def test_a_70b_on_eight_simulated_cards_answers_counts_and_stops(
-    engine: Path, port: int, tmp_path: Path, serving: list[Serve]
-) -> None:
-    options = [
-        "--engine",
-        "simulated",
-        "-n",
-        "8",
-        "--time-scale",
-        "500",
-        "-p",
-        str(port),
-        "--name",
-        "70b",
-    ]
-    serve = Serve(tmp_path, MODEL, *options)
-    serving.append(serve)
-    assert serve.ready()[0].endswith(f"{MODEL} answers at http://127.0.0.1:{port}\n")
+class Rehearsal:
+    """The documented rehearsal of a 70B on eight simulated cards, on a separate port.
+
+    Its cards are faster than documented, and two faults are added.
+    """
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.port = folder, port
+        page = (TOP / "docs" / "simulated.md").read_text(encoding="utf-8")
+        self.serve, self.bench, self.stop = (
+            shlex.split(line)[1:]
+            for line in page.splitlines()
+            if "rehearsal" in line and line.startswith("gaudi-")
+        )
+
+    def tried(self, *words: str) -> tuple[int, str]:
+        """Run a command of its user; return its status, and what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "gaudi_launch", *words],
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "XDG_STATE_HOME": str(self.folder),
+                "http_proxy": "http://127.0.0.1:9",
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def run(self, *words: str) -> str:
+        """Run a command that succeeds; return what it printed."""
+        status, shown = self.tried(*words)
+        assert status == 0, shown
+        return shown
+
+    def page(self, path: str) -> HTTPResponse:
+        """Open a page of the server."""
+        opened = build_opener(ProxyHandler({})).open(
+            f"http://127.0.0.1:{self.port}{path}", timeout=30
+        )
+        assert isinstance(opened, HTTPResponse)
+        return opened
+
+
+@pytest.fixture(scope="module")
+def rehearsal(
+    real_engine_turn: None, engine: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Rehearsal]:
+    """Start the rehearsal; the last test stops it."""
+    made = Rehearsal(tmp_path_factory.mktemp("rehearsal"), unused_port())
+    more = ("--time-scale", "500", "--fault", "compile", "--fault", "slow-card=1")
+    made.run(*made.serve, "--port", str(made.port), *more)
+    yield made
+    if (made.folder / "gaudi-launch/services/rehearsal").exists():
+        made.run("stop", "--all", "--drain", "0")
+
+
+def test_a_70b_on_eight_simulated_cards_answers_and_counts(rehearsal: Rehearsal) -> None:
+    port = rehearsal.port
     # the same question has the same answer at temperature 0
     first, second = (json.loads(ask(port, model=MODEL, max_tokens=400)) for _ in range(2))
     assert first["choices"][0]["message"]["content"].startswith("This answer is simulated.")
@@ -74,12 +124,10 @@ def test_a_70b_on_eight_simulated_cards_answers_counts_and_stops(
     assert first["choices"][0]["finish_reason"] == "stop"
     form = {"type": "json_schema", "json_schema": {"name": "form", "schema": SCHEMA}}
     _filled(json.loads(ask(port, model=MODEL, max_tokens=300, response_format=form)))
-    with build_opener(ProxyHandler({})).open(
-        f"http://127.0.0.1:{port}/metrics", timeout=30
-    ) as page:
+    with rehearsal.page("/metrics") as page:
         metrics = page.read().decode()
-    status = json_of(tmp_path, "status", "70b")
-    plan = json.loads((tmp_path / "gaudi-launch/services/70b/plan.json").read_text())
+    status = json_of(rehearsal.folder, "status", "rehearsal")
+    plan = json.loads((rehearsal.folder / "gaudi-launch/services/rehearsal/plan.json").read_text())
     # one block of vLLM's pool is never used
     assert f'num_gpu_blocks="{plan["num_blocks"] + 1}"' in metrics
     assert 'block_size="128"' in metrics and 'enable_prefix_caching="True"' in metrics
@@ -87,11 +135,48 @@ def test_a_70b_on_eight_simulated_cards_answers_counts_and_stops(
         phase["name"] for phase in status["phases"]
     }
     assert status["warmup"]["graphs"] == plan["buckets"]["graphs"]
-    code, err = serve.end()
-    assert code == 130
-    assert "of the processor per step" in err
     # what it took says nothing about this machine's cards
-    assert not (tmp_path / "gaudi-launch" / "warmup-times.json").exists()
+    assert not (rehearsal.folder / "gaudi-launch" / "warmup-times.json").exists()
+
+
+def test_the_page_of_vllm_has_every_counter(rehearsal: Rehearsal) -> None:
+    ask(rehearsal.port, model=MODEL, max_tokens=4)
+    with rehearsal.page("/metrics") as page:
+        metrics = page.read().decode()
+    counters = read_counters(metrics)
+    assert counters is not None
+    assert [name for name, value in counters.values().items() if value is None] == []
+    # the trivial engine of the short form of scripts/acceptance/alerts.py has the same names
+    for name in (*trivial_engine.COUNTERS, *trivial_engine.GAUGES):
+        assert f"\n{name}{{" in metrics
+
+
+def test_a_rehearsal_is_marked_everywhere(rehearsal: Rehearsal) -> None:
+    with rehearsal.page("/v1/models") as answer:
+        assert answer.headers["x-simulated"] == "gaudi-launch"
+        models = json.loads(answer.read())["data"]
+    assert [(model["id"], model["owned_by"]) for model in models] == [(MODEL, "simulated")]
+    # vLLM's own client is tried in test_services.py
+    more = ("--tool", "builtin", "--save", "run.json")
+    benched = rehearsal.run(*rehearsal.bench, *more)
+    assert "128 of 128 requests" in benched and "The cards are simulated" in benched
+    drawn = (rehearsal.folder / "latency.svg").read_text(encoding="utf-8")
+    assert drawn.startswith("<?xml")
+    saved = rehearsal.folder / "run.json"
+    assert json.loads(saved.read_text())["simulated"] is True
+    assert rehearsal.run("learn", "--show").startswith("Nothing learned")
+    status, refused = rehearsal.tried("learn", str(saved))
+    assert status != 0 and "its cards are simulated" in refused
+    assert rehearsal.run("learn", "--show").startswith("Nothing learned")
+    why = json_of(rehearsal.folder, "why", "rehearsal")
+    assert {"not_warmed_up", "simulated_fault"} <= {finding["id"] for finding in why["findings"]}
+
+
+def test_its_stop_states_the_speed_of_this_machine(rehearsal: Rehearsal) -> None:
+    stopped = rehearsal.run(*rehearsal.stop)
+    assert "time scale 500" in stopped and "of the processor per step" in stopped
+    shown = json_of(rehearsal.folder, "ps", "-a")
+    assert [row["phase"] for row in shown["services"]] == ["stopped"]
 
 
 def _filled(answer: dict[str, Any]) -> None:
@@ -129,39 +214,6 @@ def test_vllm_makes_the_planned_blocks_of_each_kind_of_cache(engine: Path, tmp_p
         "hybrid": [1001, [full, state]],
         "hybrid without prefix caching": [1001, [full, state]],
     }
-
-
-def test_the_readmes_rehearsal_measures_and_draws(engine: Path, port: int, tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "XDG_STATE_HOME": str(tmp_path),
-        "http_proxy": "http://127.0.0.1:9",
-    }
-    lines = (
-        (Path(__file__).parents[2] / "docs" / "simulated.md")
-        .read_text(encoding="utf-8")
-        .splitlines()
-    )
-    serve, bench, stop = (
-        shlex.split(line)[1:] for line in lines if "rehearsal" in line and line.startswith("gaudi-")
-    )
-    output = []
-    for words in ([*serve, "--port", str(port)], bench, stop):
-        done = subprocess.run(
-            [sys.executable, "-m", "gaudi_launch", *words],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        output.append(done.stdout + done.stderr)
-    assert "128 of 128 requests" in output[1] and "The cards are simulated" in output[1]
-    assert (tmp_path / "latency.svg").read_text(encoding="utf-8").startswith("<?xml")
-    assert "time scale 4" in output[2]
 
 
 def test_two_copies_of_the_model_share_the_requests(

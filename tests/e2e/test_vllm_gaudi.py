@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gaudi_launch.cli.main import run
@@ -50,10 +52,15 @@ def test_the_demo_model_on_one_simulated_card(
     assert lines[0].endswith(f"demo answers at http://127.0.0.1:{port}\n"), serve.end()[1]
     answer = json.loads(ask(port, model="demo"))
     assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
+    # API server, engine core and worker: more than one process, and all of them end
+    assert len(serve.family) >= 2
     code, err = serve.end()
     assert code == 130 and err.splitlines()[-1] == "Stopped; no process remains."
+    assert serve.alive() == []
 
     folder = state / "gaudi-launch/services/gaudi"
+    ended = json.loads((folder / "state.json").read_text())
+    assert (ended["phase"], ended["outcome"]) == ("stopped", "stopped")
     plan = json.loads((folder / "plan.json").read_text())
     assert plan["engine"]["name"] == "vllm-gaudi" and plan["engine"]["version"] == "0.26.0"
     # the file was there before the engine, and it is the plan's
@@ -70,7 +77,7 @@ def test_the_demo_model_on_one_simulated_card(
     assert parse(UPSTREAM[-1], words[3:]).async_scheduling
 
 
-def test_an_embedding_model_embeds(
+def test_an_embedding_model_embeds_and_a_killed_api_process_is_exit_4(
     python: Path,
     tiny_model: Path,
     port: int,
@@ -80,7 +87,7 @@ def test_an_embedding_model_embeds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A language model whose name says embedding: upstream is told to pool, nothing is warmed
-    up, check embeds."""
+    up, check embeds. Its API process is killed: no engine core is left."""
     model = tmp_path / "tiny-embedding"
     shutil.copytree(tiny_model, model)
     state = tmp_path / "state"
@@ -99,4 +106,8 @@ def test_an_embedding_model_embeds(
     assert 0 <= rows["models"]["values"]["longest"] - rows["long"]["values"]["input"] < 16
     plan = json.loads((state / "gaudi-launch/services/embed/plan.json").read_text())
     assert plan["buckets"] is None and "files" not in plan
-    assert serve.end()[0] == 130
+    ended = json.loads((state / "gaudi-launch/services/embed/state.json").read_text())
+    psutil.Process(ended["pid"]).send_signal(signal.SIGKILL)
+    code, err = serve.wait()
+    assert code == 4 and "killed from outside" in err
+    assert serve.alive() == []
