@@ -11,7 +11,7 @@ of the dashboard is run: simulated cards have no measured power, so a second rec
 service cards of the simulated machine. Needs prometheus, unshare and the CPU engine.
 
 ``--short`` has the trivial engine of the tests instead of vLLM: it is restarted for real, fails
-when this script tells it to, and its page of metrics is made up. It takes about 20 seconds.
+when this script requests it, and its page of metrics is made up. It takes about 20 seconds.
 
 The exit status is 0 when each alert fired, no other did, and each query gave data.
 """
@@ -342,7 +342,10 @@ class Provoked:
     )
 
     def next(self, seen: set[Fired]) -> None:
-        """Make the next fault when its counter is known, and the last one when all else fired."""
+        """Make the next fault when its counter is known.
+
+        The last one comes when the other alerts of the service have fired.
+        """
         if not self.left:
             return
         name, fault = self.left[0]

@@ -20,6 +20,7 @@ IMAGE = "localhost/gaudi-launch-trivial:1"
 # as images of engines for Gaudi cards are
 IMAGE_OF_ROOT = "localhost/gaudi-launch-trivial-root:1"
 PYTHON = Path("/usr/bin/python3")
+_LISTINGS = 5
 _MODES = {"tmp": 0o1777, "var/tmp": 0o1777}
 _ENGINE = "usr/lib/python3/dist-packages/vllm/entrypoints/openai/api_server.py"
 # rootful podman in a container without CAP_SYS_RESOURCE: no limit above its own, no crun on hybrid
@@ -47,7 +48,28 @@ def settings(folder: Path) -> dict[str, str]:
 
 def podman(variables: dict[str, str], *words: str, given: bytes | None = None) -> str:
     """Run podman and return its output."""
-    done = subprocess.run(
+    done = _run(variables, *words, given=given)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def containers(variables: dict[str, str]) -> list[str]:
+    """Return the names of all containers of this store.
+
+    podman fails where one is removed while it reads its files (containers/podman, pkg/ps/ps.go:
+    only a container that is gone before is left out); it is then called again.
+    """
+    for _ in range(_LISTINGS):
+        done = _run(variables, "ps", "--all", "--format", "{{.Names}}")
+        if done.returncode == 0:
+            return done.stdout.decode().split()
+    raise AssertionError(done.stderr.decode())
+
+
+def _run(
+    variables: dict[str, str], *words: str, given: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
         ["podman", *words],
         env={**os.environ, **variables},
         input=given,
@@ -55,8 +77,6 @@ def podman(variables: dict[str, str], *words: str, given: bytes | None = None) -
         check=False,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
 
 
 def make_images(variables: dict[str, str]) -> None:
@@ -83,14 +103,8 @@ def why_not() -> str:
 
 def remove_containers(variables: dict[str, str]) -> bool:
     """Remove all containers of this store; return whether none is left."""
-    subprocess.run(
-        ["podman", "rm", "--all", "--force", "--time=0"],
-        env={**os.environ, **variables},
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-    return not podman(variables, "ps", "--all", "--quiet").split()
+    _run(variables, "rm", "--all", "--force", "--time=0")
+    return not containers(variables)
 
 
 def remove(folder: Path, variables: dict[str, str]) -> None:

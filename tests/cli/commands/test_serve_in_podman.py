@@ -113,7 +113,7 @@ class User:
         return real_podman.podman(self.variables, *words).strip()
 
     def containers(self) -> list[str]:
-        return self.podman("ps", "--all", "--format", "{{.Names}}").split()
+        return real_podman.containers(self.variables)
 
     def inside(self, expression: str) -> str:
         """Return the value of an expression in the container."""
