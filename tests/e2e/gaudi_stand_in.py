@@ -17,16 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ENTRY = ["-m", "vllm.entrypoints.cli.main", "serve"]
-# vllm/platforms/cpu.py starts the engine and its worker by spawn, so that OpenMP's variables can be
-# set: each imports vLLM again. With a fork, a start takes half of the processor time.
-FORKED = """
-import runpy, sys
-from vllm.envs import environment_variables
-environment_variables["VLLM_WORKER_MULTIPROC_METHOD"] = lambda: "fork"
-module = sys.argv[2]
-del sys.argv[1:3]
-runpy.run_module(module, run_name="__main__", alter_sys=True)
-"""
 
 
 def write(folder: Path, python: Path, engine: Path) -> Path:
@@ -87,7 +77,7 @@ def main(site: str, engine: str, words: list[str]) -> None:
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
     }
-    os.execve(engine, [engine, "-c", FORKED, *served(words)], environment)
+    os.execve(engine, [engine, *served(words)], environment)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Scripts of the project: as modules, and the short forms of the acceptance scripts."""
+"""Scripts of the project: as modules, and their short forms."""
 
 from __future__ import annotations
 
