@@ -114,7 +114,7 @@ def parameters_of(model: Model) -> Parameters | None:
     if not has_heads and not is_attention_free(text):
         return None
     embedding = model.hidden_size * (model.vocab_size or 0)
-    if has_modal_experts(model) and not _indices(text, "moe_intermediate_size"):
+    if _lists_experts(text) and not _indices(text, "moe_intermediate_size"):
         return None
     layers = tuple(_layer(model, text, index) for index in range(model.layers))
     return Parameters(
@@ -516,7 +516,7 @@ def _mlp(model: Model, text: Mapping[str, Any], index: int) -> tuple[int, int]:
     assert model.hidden_size
     matrices = _PLAIN if is_plain(model) else _GATED
     plain = matrices * model.hidden_size * _dense_width(model, text)
-    if has_modal_experts(model):
+    if _lists_experts(text):
         if index >= _first_modal_layer(text):
             return _modal_experts(model, text)
         return (plain, 0)
@@ -531,7 +531,11 @@ def _mlp(model: Model, text: Mapping[str, Any], index: int) -> tuple[int, int]:
 
 def has_modal_experts(model: Model) -> bool:
     """Return True for experts that config.json lists by modality (ernie4_5_moe_vl)."""
-    return isinstance(text_part(model.config).get("moe_num_experts"), list)
+    return _lists_experts(text_part(model.config))
+
+
+def _lists_experts(text: Mapping[str, Any]) -> bool:
+    return isinstance(text.get("moe_num_experts"), list)
 
 
 def _first_modal_layer(text: Mapping[str, Any]) -> int:

@@ -212,6 +212,11 @@ def test_a_failed_model_is_reported_and_the_others_stay(
     assert sorted(each.name for each in services()) == ["stack-c", "stack-gateway"]
 
 
+# between two requests of a thread; without a pause the load needs more of the processor than
+# all engines and launchers of a test
+_LOAD_PAUSE_SECONDS = 0.02
+
+
 class Load:
     """Asks a model all the time; ``failed`` are the answers other than 200."""
 
@@ -233,7 +238,7 @@ class Load:
             thread.join()
 
     def _ask(self, model: str) -> None:
-        while not self._over.is_set():
+        while not self._over.wait(_LOAD_PAUSE_SECONDS):
             answered = call(self._port, chat(model, stream=False))
             self.statuses[model, answered.status] += 1
 

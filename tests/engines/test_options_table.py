@@ -14,6 +14,7 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from tests.support.every_case import examples
 from tests.support.launches import HOSTS, MODELS, requests
 from tests.support.options_table import FILES, Refused, parse
 from tests.support.reference_scripts import SCRIPTS, records
@@ -57,7 +58,7 @@ _MORE = (
 
 
 @pytest.mark.parametrize("version", FILES)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(60, 120), deadline=None)
 @given(
     request_=requests,
     model=st.sampled_from(MODELS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -34,6 +35,24 @@ def records() -> list[Any]:
     for name in SCRIPTS:
         rows = json.loads(gzip.decompress((LAUNCHES / f"{name}.json.gz").read_bytes()))
         found += [pytest.param(name, row, id=f"{name}-{number}") for number, row in enumerate(rows)]
+    return found
+
+
+def traits(case: Any) -> list[tuple[str, ...]]:
+    """Return what is special in a recorded call.
+
+    Each option, also with its value where that is a word, each variable, the host and the outcome.
+    """
+    name, record = case.values
+    found = [(name, "host", record["host"]), (name, "launched", str(record["launched"]))]
+    found.append((name, "too much", str(asks_too_much(record))))
+    found += [(name, "variable", variable) for variable in record["env_in"]]
+    for word, following in pairwise([*record["args"], "-"]):
+        if not word.startswith("-"):
+            continue
+        found.append((name, word))
+        if following.isalnum() and not following.isdecimal():
+            found.append((name, word, following))
     return found
 
 

@@ -1,5 +1,5 @@
-"""``migrate`` and ``plan --tuning reference`` as a user runs them, over every recorded call of
-the scripts."""
+"""``migrate`` and ``plan --tuning reference`` as a user runs them, over recorded calls of the
+scripts that have every option and variable."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from tests.support.cli import document
+from tests.support.every_case import covering
 from tests.support.machines import make_recorded, recorded_hosts, use
-from tests.support.reference_scripts import SCRIPTS, asks_too_much, comparable, records
+from tests.support.reference_scripts import (
+    SCRIPTS,
+    asks_too_much,
+    comparable,
+    records,
+    traits,
+)
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -29,7 +36,8 @@ def without_time(plan: dict[str, Any]) -> dict[str, Any]:
     return {"env": env, "argv": plan["argv"], "modules": plan["modules"], "cpus": plan["cpus"]}
 
 
-@pytest.mark.parametrize(("name", "record"), records())
+# tests/engines/vllm_fork/test_reference.py plans all of them
+@pytest.mark.parametrize(("name", "record"), covering(records(), traits))
 def test_migrate_and_plan_give_what_the_scripts_did(
     name: str,
     record: dict[str, Any],

@@ -26,6 +26,7 @@ from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 from tests.support.cli import golden
+from tests.support.every_case import examples
 from tests.support.launches import HOSTS, requests
 from tests.support.options_table import UPSTREAM, Refused, parse
 from tests.support.vllm_gaudi_plans import (
@@ -74,7 +75,7 @@ MODELS = (
 
 
 @pytest.mark.parametrize("version", UPSTREAM)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60, 150), deadline=None)
 @given(
     request_=requests,
     model=st.sampled_from(MODELS),

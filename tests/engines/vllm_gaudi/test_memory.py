@@ -23,6 +23,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from tests.support.every_case import each_third
 from tests.support.places import DATA
 
 DATA = DATA / "autocalc"
@@ -91,12 +92,20 @@ def test_the_whole_table_is_here() -> None:
         assert gaudi_memory.need_of(model_of(case["row"]), 1, 2048).known, named(case)
 
 
-@pytest.mark.parametrize(
-    "mode", [(), ("--no-enable-prefix-caching",)], ids=["prefix", "contiguous"]
-)
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if "error" not in case["answer"]], ids=named
-)
+def rows() -> list[Any]:
+    """Return the rows that its launcher answers, and some of them with contiguous attention."""
+    answered = [case for case in CASES if "error" not in case["answer"]]
+    contiguous = ("--no-enable-prefix-caching",)
+    return [
+        *(pytest.param(case, (), id=f"{named(case)}-prefix") for case in answered),
+        *(
+            pytest.param(case, contiguous, id=f"{named(case)}-contiguous")
+            for case in each_third(answered)
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("case", "mode"), rows())
 def test_the_same_or_better_than_the_launcher(case: dict[str, Any], mode: tuple[str, ...]) -> None:
     made, theirs, cards = plan_of(case, *mode), case["answer"], case["row"]["TENSOR_PARALLEL_SIZE"]
     assert made.num_blocks is not None
