@@ -44,7 +44,10 @@ def traits(case: Any) -> list[tuple[str, ...]]:
     Each option, also with its value where that is a word, each variable, the host and the outcome.
     """
     name, record = case.values
-    found = [(name, "host", record["host"]), (name, "launched", str(record["launched"]))]
+    found: list[tuple[str, ...]] = [
+        (name, "host", record["host"]),
+        (name, "launched", str(record["launched"])),
+    ]
     found.append((name, "too much", str(asks_too_much(record))))
     found += [(name, "variable", variable) for variable in record["env_in"]]
     for word, following in pairwise([*record["args"], "-"]):
