@@ -23,7 +23,7 @@ from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.locks import try_ofd
 from tests.support.capacity import few_requests
 from tests.support.help_texts import all_commands
-from tests.support.processes import TRIVIAL
+from tests.support.processes import TRIVIAL, write_engine_python
 from tests.support.serve import write_model
 from tests.support.stand_in_server import serving
 from tests.support.waiting import GENEROUS, unused_port
@@ -220,9 +220,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     ssh.write_text("#!/bin/sh\necho 'ssh: No route to host' >&2\nexit 255\n")
     ssh.chmod(0o755)
     (folder / "engine.log").write_text("OSError: [Errno 98] Address already in use\n")
-    python = folder / "engine-python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {TRIVIAL} "$@"\n', encoding="utf-8")
-    python.chmod(0o755)
+    python = write_engine_python(folder / "engine-python", f"{sys.executable} {TRIVIAL}")
     write_model(folder / "Small")
     environment = {
         **os.environ,

@@ -12,7 +12,7 @@ import pytest
 from gaudi_launch import LaunchError, LaunchOptions, Service, serve
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.host.simulated import write_tree
-from tests.support.processes import TRIVIAL
+from tests.support.processes import TRIVIAL, write_engine_python
 from tests.support.serve import write_model
 from tests.support.waiting import GENEROUS
 
@@ -26,9 +26,7 @@ def options(
     write_tree("hls2", machine)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(machine))
     monkeypatch.setenv("PATH", f"{machine / 'bin'}:{os.environ['PATH']}")
-    python = tmp_path / "engine-python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {TRIVIAL} "$@"\n', encoding="utf-8")
-    python.chmod(0o755)
+    python = write_engine_python(tmp_path / "engine-python", f"{sys.executable} {TRIVIAL}")
     model = write_model(tmp_path / "Small")
     yield LaunchOptions(str(model), cards="2", port="30777", python=str(python))
 

@@ -32,7 +32,7 @@ from gaudi_launch.stack.stack_file import GoalChoice, ModelOption
 from gaudi_launch.stack.stack_record import goal_hash
 from tests.support.gateways import call, chat, gateway_engines, keys_file
 from tests.support.places import TOP
-from tests.support.processes import TRIVIAL, living, pids
+from tests.support.processes import TRIVIAL, living, pids, write_engine_python
 from tests.support.serve import write_model
 from tests.support.waiting import GENEROUS, until, unused_port
 
@@ -73,9 +73,7 @@ def write(
     monkeypatch.setenv("TRIVIAL_PIDS", str(pids))
     monkeypatch.setenv("PATH", f"{machine / 'bin'}:{os.environ['PATH']}")
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
-    python = tmp_path / "engine-python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {TRIVIAL} "$@"\n', encoding="utf-8")
-    python.chmod(0o755)
+    python = write_engine_python(tmp_path / "engine-python", f"{sys.executable} {TRIVIAL}")
     write_model(tmp_path / "Small")
     port = str(unused_port())
     path = tmp_path / "stack.yaml"

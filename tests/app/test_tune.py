@@ -22,8 +22,8 @@ from gaudi_launch.app.tune_candidates import TuneCandidate, candidates, without_
 from gaudi_launch.app.tune_state import TuneFigure, TuneStart, TuneState
 from gaudi_launch.errors import LaunchError
 from tests.support.capacity import few_requests
+from tests.support.processes import timed_python
 from tests.support.serve import machine, write_model
-from tests.support.timed_engine import timed_python
 from tests.support.waiting import GENEROUS, until
 
 __all__ = ["few_requests", "machine", "timed_python"]

@@ -39,7 +39,7 @@ DRAWING = (
     "plan Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --all",
     "doctor --machine simulated:hls2+bad-tuning",
     "warmup Qwen/Qwen3-8B -n 1 -i 64,512 -o 1,128 --machine simulated:hls2",
-    "fit Qwen/Qwen3-8B --accelerator gaudi2",
+    "fit Qwen/Qwen3-8B -n 1 --accelerator gaudi2",
     "support Qwen/Qwen3-8B",
     "engines",
     "ps -a",

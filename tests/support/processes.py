@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.places import SUPPORT
+from tests.support.places import SUPPORT, TOP
+from tests.support.trivial_engine import ANSWER
 from tests.support.waiting import unused_port
 
 TRIVIAL = SUPPORT / "trivial_engine.py"
@@ -25,10 +27,32 @@ def free_port() -> int:
 @pytest.fixture
 def trivial_python(tmp_path: Path) -> Path:
     """Return an interpreter with the fork at 1.21 that runs the trivial engine."""
-    script = tmp_path / "engine-python"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} {TRIVIAL} "$@"\n', encoding="utf-8")
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return script
+    return write_engine_python(tmp_path / "engine-python", f"{sys.executable} {TRIVIAL}")
+
+
+@pytest.fixture
+def timed_python(tmp_path: Path) -> Path:
+    """Return an interpreter with the fork at 1.21 that runs `tests.support.timed_engine`."""
+    module = f"env PYTHONPATH={TOP} {sys.executable} -m tests.support.timed_engine"
+    return write_engine_python(tmp_path / "timed-python", module)
+
+
+def write_engine_python(path: Path, program: str) -> Path:
+    """Write an interpreter of the fork at 1.21 that runs ``program``; return its path.
+
+    The shell answers the question for its packages, which every command asks, unless
+    ``TRIVIAL_KIND`` changes the answer.
+    """
+    answer = json.dumps(ANSWER)
+    path.write_text(
+        "#!/bin/sh\n"
+        f'if [ "$1" = -c ] && [ -z "$TRIVIAL_KIND" ]; then\n'
+        f"  echo 'gaudi-launch-answer:{answer}'\n  exit\nfi\n"
+        f'exec {program} "$@"\n',
+        encoding="utf-8",
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
 
 
 @pytest.fixture

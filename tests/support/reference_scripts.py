@@ -41,7 +41,7 @@ def records() -> list[Any]:
 def traits(case: Any) -> list[tuple[str, ...]]:
     """Return what is special in a recorded call.
 
-    Each option, also with its value where that is a word, each variable, the host and the outcome.
+    Each option, also with its value where that is a name, each variable, the host and the outcome.
     """
     name, record = case.values
     found: list[tuple[str, ...]] = [

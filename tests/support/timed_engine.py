@@ -13,23 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.support.stand_in_server import serving
 from tests.support.trivial_engine import ANSWER, option, say, warm_up
 
 GAP = 0.004
-TOP = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def timed_python(tmp_path: Path) -> Path:
-    """Return an interpreter with the fork at 1.21 that runs this engine."""
-    script = tmp_path / "timed-python"
-    module = f"PYTHONPATH={TOP} exec {sys.executable} -m tests.support.timed_engine"
-    script.write_text(f'#!/bin/sh\n{module} "$@"\n', encoding="utf-8")
-    script.chmod(0o755)
-    return script
 
 
 def main() -> None:

@@ -67,11 +67,12 @@ def children() -> None:
     """Start an engine core that leaves the session, with a worker."""
     nap = "import time; time.sleep(600)"
     core = (
-        f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {nap!r}]); "
+        f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-IS', '-c', {nap!r}]); "
         "time.sleep(600)"
     )
-    first = subprocess.Popen([sys.executable, "-c", core], start_new_session=True)
-    second = subprocess.Popen([sys.executable, "-c", nap])
+    python = (sys.executable, "-IS", "-c")
+    first = subprocess.Popen([*python, core], start_new_session=True)
+    second = subprocess.Popen([*python, nap])
     if "TRIVIAL_PIDS" in os.environ:
         with Path(os.environ["TRIVIAL_PIDS"]).open("a", encoding="utf-8") as file:
             file.write(f"{os.getpid()}\n{first.pid}\n{second.pid}\n")
