@@ -40,7 +40,7 @@ def timed_python(tmp_path: Path) -> Path:
 def write_engine_python(path: Path, program: str) -> Path:
     """Write an interpreter of the fork at 1.21 that runs ``program``; return its path.
 
-    The shell answers the question for its packages, which every command asks, unless
+    The shell answers the question for its packages, which every command sends, unless
     ``TRIVIAL_KIND`` changes the answer.
     """
     answer = json.dumps(ANSWER)
