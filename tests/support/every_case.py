@@ -1,4 +1,4 @@
-"""How many cases of one rule a run takes.
+"""The number of cases of one rule that a run takes.
 
 A usual run takes some cases of the long tables and draws fewer examples; with ``EVERY_CASE=1``
 it takes all (CONTRIBUTING.md).
