@@ -95,7 +95,9 @@ def test_a_running_server() -> None:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    ).start()
     try:
         assert read_workload(f"http://127.0.0.1:{server.server_port}") == parse_metrics(PAGE)
     finally:

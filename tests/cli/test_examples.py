@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,7 +172,9 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # tune starts services by this module, which has the function under its own name
     monkeypatch.setattr("gaudi_launch.app.service.start", planned)
     monkeypatch.setattr("gaudi_launch.app.stop.restart", lambda name, *_: None)
-    monkeypatch.setattr("gaudi_launch.bench.webui.serve", lambda *_: None, raising=False)
+    # gradio takes seconds to import: tests/bench/test_webui.py has the page
+    page = SimpleNamespace(serve=lambda *_: None)
+    monkeypatch.setattr("gaudi_launch.bench.webui", page, raising=False)
     packs = "gaudi_launch.app.offline_pack"
     monkeypatch.setattr(f"{packs}._collect_engine", lambda order, reporter: None)
     monkeypatch.setattr(f"{packs}._collect_launcher", lambda order, reporter: None)

@@ -47,7 +47,9 @@ def server(answers: dict[str, tuple[int, bytes]]) -> Iterator[tuple[str, list[An
             pass
 
     found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=found.serve_forever, daemon=True)
+    thread = threading.Thread(
+        target=found.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield f"http://127.0.0.1:{found.server_port}", asked

@@ -278,7 +278,9 @@ def test_the_health_command_tells_who_answers() -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         container = Container("i", (), url=f"http://127.0.0.1:{server.server_port}")
         environment = {**os.environ, "http_proxy": "http://127.0.0.1:9"}
 

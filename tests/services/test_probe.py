@@ -40,7 +40,9 @@ def server(answer: Answer) -> Iterator[str]:
             self.do_GET()
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread = threading.Thread(
+        target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield f"http://127.0.0.1:{running.server_port}"

@@ -122,7 +122,9 @@ def dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
     token = tmp_path / "token"
     token.write_text("sesame\n")
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         url = f"http://127.0.0.1:{server.server_port}"
         ray = {"ray_dashboard": url, "ray_token": str(token)}
         document = {"url": "http://127.0.0.1:1", "phase": "ready", "facts": ray}

@@ -40,7 +40,9 @@ class Api:
         self.address = f"unix://{path}"
         self._server = _Server(str(path), _Handler)
         self._server.api = self
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
 
     def close(self) -> None:
         self._server.shutdown()

@@ -40,7 +40,9 @@ class Hub:
 
     def __enter__(self) -> Hub:
         self._server = HubServer(self)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         return self
 

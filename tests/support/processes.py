@@ -32,15 +32,15 @@ def trivial_python(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def timed_python(tmp_path: Path) -> Path:
-    """Return an interpreter with the fork at 1.21 that runs `tests.support.timed_engine`."""
+    """Return an interpreter with the fork at 1.21 whose speed depends on options."""
     module = f"env PYTHONPATH={TOP} {sys.executable} -m tests.support.timed_engine"
     return write_engine_python(tmp_path / "timed-python", module)
 
 
 def write_engine_python(path: Path, program: str) -> Path:
-    """Write an interpreter of the fork at 1.21 that runs ``program``; return its path.
+    """Write an interpreter that runs ``program``, and return its path.
 
-    The shell answers the question for its packages, which every command sends, unless
+    It has the fork at 1.21. The shell answers the question for its packages, which every command sends, unless
     ``TRIVIAL_KIND`` changes the answer.
     """
     answer = json.dumps(ANSWER)

@@ -436,7 +436,9 @@ class Engine(BaseHTTPRequestHandler):
 
 def test_an_engine_s_counters_have_the_service_s_name(capsys: pytest.CaptureFixture[str]) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as engine:
-        threading.Thread(target=engine.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=engine.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         url = f"http://127.0.0.1:{engine.server_address[1]}"
         with service("mine", url):
             values = parse(once(capsys, "--machine", "simulated:hls2"))

@@ -24,7 +24,9 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     registry = CollectorRegistry()
     Gauge("cards", "Cards", registry=registry).set(8)
     server = exporter_server.listen("127.0.0.1", 0, registry)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     yield server.server_address[1]
     server.shutdown()

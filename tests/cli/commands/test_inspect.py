@@ -155,7 +155,9 @@ def hub() -> Iterator[str]:
     header = json.dumps(tensors).encode()
     Hub.weights = struct.pack("<Q", len(header)) + header + b"\0" * 8448
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    ).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.server_close()
