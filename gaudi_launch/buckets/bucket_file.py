@@ -55,11 +55,11 @@ class Delivered:
     full_load: tuple[Score | None, ...] = ()
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def planned(question: CoverageQuestion, ask: BucketGoal, cost: StepTime) -> Delivered:
     """Return the planner's answer without past requests, cached by its arguments.
 
-    One plan needs the same answer several times.
+    One plan needs the same answer several times, and so does a search over configurations.
     """
     found = plan_for_engine(question, None, ask, cost=cost)
     full_load = padding([each.buckets for each in found.comparison], question.limits, cost)
