@@ -259,7 +259,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
 # need no process of their own: they read, compute and write
 READING = (
     *("plan", "warmup", "devices", "fit", "migrate", "why", "cache", "capacity"),
-    *("render", "snapshot", "engines", "ray", "cluster", "docs"),
+    *("render", "snapshot", "engines", "ray", "cluster", "docs", "recommend", "support"),
 )
 MEASURING = ("check", "chat", "bench", "webui", "exporter")
 

@@ -40,8 +40,8 @@ def timed_python(tmp_path: Path) -> Path:
 def write_engine_python(path: Path, program: str) -> Path:
     """Write an interpreter that runs ``program``, and return its path.
 
-    It has the fork at 1.21. The shell answers the question for its packages, which every command sends, unless
-    ``TRIVIAL_KIND`` changes the answer.
+    It has the fork at 1.21. The shell answers the question for its packages, which every command
+    sends, unless ``TRIVIAL_KIND`` changes the answer.
     """
     answer = json.dumps(ANSWER)
     path.write_text(
