@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from gaudi_launch.engines.registry import find
@@ -198,3 +201,76 @@ def test_an_unknown_quantisation_is_as_large_as_on_disk() -> None:
     )
     assert sizing.weight_bytes(model, "compressed-tensors") == 55
     assert sizing.weight_bytes(Model("m", "m", parameters=100), "compressed-tensors") is None
+
+
+STORED = Model("m", "m", weight_bytes=800, parameters=100, dtype="bfloat16", unloaded_bytes=80)
+
+
+@pytest.mark.parametrize(
+    ("changes", "dtype", "found"),
+    [
+        # as on disk, without what is not loaded
+        ({}, "bfloat16", 720.0),
+        ({"quantization": "fp8"}, "fp8", 720.0),
+        # another type: a tenth of the parameters is not loaded either
+        ({"quantization": "fp8"}, "bfloat16", 180.0),
+        ({}, "fp8", 90.0),
+        ({}, "float32", 360.0),
+        # without parameters: by the bytes of the stored type
+        ({"parameters": None}, "fp8", 360.0),
+        ({"parameters": None, "quantization": "mxfp4"}, "bfloat16", 720 / (4.25 / 8) * 2),
+        ({"parameters": None, "quantization": "odd"}, "bfloat16", None),
+        # a type that is only read is as large as on disk, or not known
+        ({"quantization": "compressed-tensors"}, "compressed-tensors", 720.0),
+        ({}, "compressed-tensors", None),
+        ({"weight_bytes": None, "parameters": None}, "bfloat16", None),
+        ({"weight_bytes": None}, "bfloat16", 200.0),
+    ],
+)
+def test_bytes_of_weights(changes: dict[str, Any], dtype: str, found: float | None) -> None:
+    size = sizing.weight_bytes(replace(STORED, **changes), dtype)
+    assert size == (None if found is None else pytest.approx(found))
+    each = sizing.weight_bytes_per_card(replace(STORED, **changes), 4, dtype)
+    assert each == (None if found is None else pytest.approx(found / 4))
+
+
+def test_bytes_of_a_number_in_the_cache() -> None:
+    assert dict(sizing.KV_BYTES) == {
+        "auto": 2, "bfloat16": 2, "float16": 2, "float32": 4, "fp8_inc": 1, "fp8": 1,
+        "fp8_e4m3fn": 1,
+    }  # fmt: skip
+
+
+def test_blocks_of_a_cache() -> None:
+    def blocks(kv: float, step: int = 128, **rules: bool) -> int:
+        return sizing.count_blocks(kv, 10, MemoryRules(**rules), step)
+
+    assert (blocks(-5.0), blocks(9.0), blocks(10.0), blocks(2569.0)) == (0, 0, 1, 256)
+    assert (blocks(9.0, spare_block=True), blocks(2569.0, spare_block=True)) == (0, 255)
+    assert blocks(2569.0, blocks_step=True, spare_block=True) == 128
+    assert blocks(2569.0, 100, blocks_step=True) == 200
+
+
+def test_the_profiling_run_of_several_cards() -> None:
+    model = Model("m", "m", hidden_size=10, intermediate_size=40)
+    assert sizing.activation_bytes(model, 100) == 2 * 100 * (3 * 40 + 5 * 10)
+    assert sizing.activation_bytes(model, 100, 4) == 2 * 100 * (3 * 10 + 5 * 10)
+    assert sizing.activation_bytes(replace(model, intermediate_size=None), 100) == 2 * 100 * (
+        3 * 35 + 5 * 10
+    )
+    assert sizing.activation_bytes(Model("m", "m"), 100) == 0.0
+
+
+def test_the_cache_of_latent_attention_that_is_not_compressed() -> None:
+    config = {"model_type": "deepseek_v3", "qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
+    model = Model("m", "m", layers=3, heads=16, mla_rank=576, config=config)
+    rules = sizing.CacheRules(compressed=False)
+    assert sizing.kv_bytes_per_token(model, rules=rules) == 3 * 16 * 2 * 192 * 2
+    assert sizing.kv_bytes_per_token(model, 4, 1, rules) == 3 * 4 * 2 * 192
+    # without the widths of its heads nothing is guessed
+    assert sizing.kv_bytes_per_token(replace(model, config={}), rules=rules) is None
+    assert sizing.kv_bytes_per_token(replace(model, heads=None), rules=rules) is None
+
+
+def test_devices_for_weights_alone() -> None:
+    assert [sizing.units(128 * 0.9, 1, 128, 0.9), sizing.units(115.3, 1, 128, 0.9)] == [1, 2]

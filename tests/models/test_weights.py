@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import weight_bytes
-from gaudi_launch.models.weights import read_weights
+from gaudi_launch.models.weights import HeaderError, count_parameters, read_header, read_weights
 from tests.support.shards import index, shard
 
 
@@ -183,3 +183,38 @@ def test_a_shape_that_no_file_can_have_is_damage(tmp_path: Path, shape: str) -> 
     assert found["files_missing"] == (
         "model.safetensors (its header has an entry that is not a tensor)",
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["_scale", "_scale_inv", "_scales", ".scales", ".qzeros", ".g_idx", "_zero_point"]
+)
+def test_scales_are_no_parameters(name: str) -> None:
+    header = {
+        f"up{name}": {"dtype": "F32", "shape": [5]},
+        "up.weight": {"dtype": "BF16", "shape": [2, 3]},
+        "__metadata__": {},
+    }
+    assert count_parameters(header, 4) == 6
+
+
+def test_packed_weights_count_as_many() -> None:
+    packed = {"up.qweight": {"dtype": "I32", "shape": [2, 3]}}
+    assert (count_parameters(packed, 4), count_parameters(packed, 8)) == (48, 24)
+    assert count_parameters({"up": {"dtype": "U8", "shape": [2, 3]}}, 4) == 12
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"1234567", "shorter than its header"),
+        (struct.pack("<Q", 10) + b"{}", "shorter than its header"),
+        (struct.pack("<Q", 1 << 40), f"a header of {1 << 40} bytes"),
+        (struct.pack("<Q", 1) + b"[", "its header is not JSON"),
+        (struct.pack("<Q", 2) + b"[]", "its header is not a JSON object"),
+    ],
+)
+def test_what_is_wrong_with_a_header(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(HeaderError) as caught:
+        read_header(tmp_path / "x")
+    assert str(caught.value) == why
