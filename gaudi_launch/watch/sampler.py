@@ -32,6 +32,7 @@ class Sampler:
         """
         self._found = found
         self._elsewhere = machine is not None
+        self._simulated = str(machine).startswith(SIMULATED)
         self._cards = CardSampler(machine, clock, wait_seconds)
         self._services = ServiceSampler(clock)
         self._system = SystemSampler(clock)
@@ -54,7 +55,7 @@ class Sampler:
             nodes=self._system.nodes(files, host.numa_nodes) if files is not None else (),
             # disks are this machine's, whatever machine is simulated
             disks=() if self._elsewhere else self._system.disks(),
-            simulated=host.origin.startswith(SIMULATED),
+            simulated=self._simulated,
         )
 
     @property
