@@ -14,6 +14,7 @@ from gaudi_launch.host.files import Files
 from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.shared_hl_smi import TimedOutput
 from gaudi_launch.host.snapshot import to_json
+from gaudi_launch.messages import set_language, text
 from gaudi_launch.watch import card_sampler
 from gaudi_launch.watch.card_sampler import CardSampler, SimulatedSource
 from gaudi_launch.watch.sample import CardSample
@@ -140,6 +141,36 @@ def test_a_hot_card_is_throttled_while_its_counter_grows(
     assert {state.throttled for state in states[20:]} == {False, True}
     assert {state.throttled_by for state in states if state.throttled} == {("thermal",)}
     assert after(1, sampler, clock)[3].throttled is False
+
+
+def test_the_reasons_whose_counters_grew_are_named(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler, _ = sampler_of("hls2", clock, monkeypatch)
+    after(3, sampler, clock)
+    head = "index, stats.violation.thermal, stats.violation.power\n"
+    for row in ("4, 5, 7", "4, 5, 9", "4, N/A, N/A", "x, 1, 1"):
+        sampler._count(HlSmiOutput(f"{head}{row}\n"))
+    sampler._count(HlSmiOutput(problem="it failed"))
+    (card,) = [card for card in sampler.sample()[0] if card.index == 4]
+    assert (card.throttled, card.throttled_by) == (True, ("power",))
+    sampler._count(HlSmiOutput(f"{head}4, 5, 9\n"))
+    (card,) = [card for card in sampler.sample()[0] if card.index == 4]
+    assert (card.throttled, card.throttled_by) == (False, ())
+
+
+def test_a_table_that_is_too_old_says_how_old_it_is(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_language("en")
+    sampler, source = sampler_of("hls2", clock, monkeypatch)
+    after(1, sampler, clock)
+    known = source.latest((), 1.0)
+    monkeypatch.setattr(source, "latest", lambda arguments, most_age: known)
+    clock.now += 11
+    cards, problem = sampler.sample()
+    assert problem == text("watch.hl_smi_late", seconds="12")
+    assert {card.power_w for card in cards} == {None}
 
 
 def test_a_link_that_is_down_is_named(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,66 @@
+"""Pareto fronts of trials whose figures are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gaudi_launch.capacity.traffic import Traffic
+from gaudi_launch.recommend.front import RateCards, cards_for_rates, front
+from gaudi_launch.recommend.goal import Served
+from gaudi_launch.recommend.space import Candidate, SearchCase
+from gaudi_launch.recommend.trial import Trial
+from tests.support.recommend import search_case
+
+ONE = Candidate("e", "bf16", 1, 8, 1, 2048, 4096, False)
+TRAFFIC = Traffic(((0.0, 100, 10),))
+
+
+def case() -> SearchCase:
+    return replace(search_case(), traffic=TRAFFIC)
+
+
+def trial(
+    cards: int, tokens: float, tpot: float, *, replicas: int = 1, missed: tuple[str, ...] = ()
+) -> Trial:
+    candidate = replace(ONE, cards=cards)
+    all_cards = cards * replicas
+    served = Served(replicas, all_cards, 1, 0.1, tpot, 1.0, tokens, tokens, 4096, 1.0)
+    return Trial(candidate, served, missed=missed)
+
+
+def test_a_front_has_no_trial_that_another_beats_in_both() -> None:
+    slow, fast = trial(1, 100.0, 0.05), trial(8, 160.0, 0.01)
+    beaten = trial(1, 90.0, 0.06)
+    alike = trial(8, 150.0, 0.01)
+    equal = trial(2, 200.0, 0.07)
+    waits = trial(1, 999.0, 0.02, missed=("start",))
+    late = trial(2, 120.0, 0.02, missed=("ttft",))
+    none = Trial(ONE)
+    trials = (slow, beaten, equal, alike, fast, waits, late, none)
+    assert front(trials) == (fast, late, slow)
+
+
+def test_the_fewest_cards_for_rates_around_the_given_one() -> None:
+    # 10 requests per second on one card, 100 on eight
+    small, large = trial(1, 100.0, 0.05), trial(8, 1000.0, 0.01)
+    missing = trial(1, 9999.0, 0.05, missed=("ttft",))
+
+    def found(rate: float, *trials: Trial) -> list[RateCards]:
+        return [*cards_for_rates(case(), trials, rate)]
+
+    assert found(20.0, missing, small, large) == [
+        RateCards(10.0, 1, small),
+        RateCards(20.0, 2, small),
+        RateCards(40.0, 4, small),
+        RateCards(100.0, 8, large),
+        RateCards(200.0, 16, large),
+    ]
+    # what the first one carries, where no rate is given
+    assert [each.rate for each in found(0.0, large, small)] == [50.0, 100.0, 200.0, 500.0, 1000.0]
+    assert found(20.0, missing) == []
+
+
+def test_a_replica_of_several_carries_its_part() -> None:
+    two = trial(2, 400.0, 0.05, replicas=4)
+    # 40 requests per second on four replicas of two cards
+    assert [each.cards for each in cards_for_rates(case(), [two], 20.0)] == [2, 4, 8, 20, 40]
