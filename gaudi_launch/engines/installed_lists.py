@@ -10,7 +10,9 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+_Node = TypeVar("_Node", bound=ast.AST)
 _log = logging.getLogger(__name__)
 
 REGISTRY = "vllm/model_executor/models/registry.py"
@@ -69,33 +71,34 @@ def _names_in(path: Path) -> set[str] | None:
     if tree is None:
         return None
     found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Dict):
-            pairs = zip(node.keys, node.values, strict=True)
-            found |= {
-                _word(key) for key, value in pairs if isinstance(value, ast.Tuple) and _word(key)
-            }
-    return found or None
+    for table in _nodes(tree, ast.Dict):
+        pairs = zip(table.keys, table.values, strict=True)
+        found |= {_word(key) for key, value in pairs if isinstance(value, ast.Tuple)}
+    return (found - {""}) or None
 
 
 def _methods_in(path: Path) -> tuple[str, ...] | None:
     """Return the platform's ``supported_quantization``; None where it has none."""
-    tree = _tree(path)
-    for node in ast.walk(tree) if tree is not None else ():
-        if not isinstance(node, ast.AnnAssign) or not isinstance(node.value, ast.List):
-            continue
-        if isinstance(node.target, ast.Name) and node.target.id == "supported_quantization":
-            return tuple(_word(each) for each in node.value.elts if _word(each))
+    for node in _nodes(_tree(path), ast.AnnAssign):
+        is_ours = isinstance(node.target, ast.Name) and node.target.id == "supported_quantization"
+        if is_ours and isinstance(node.value, ast.List):
+            return tuple(filter(None, map(_word, node.value.elts)))
     return None
+
+
+def _nodes(tree: ast.Module | None, kind: type[_Node]) -> list[_Node]:
+    """Return the nodes of a kind; none of a file that is not read."""
+    if tree is None:
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, kind)]
 
 
 def _registered_below(folder: Path) -> set[str]:
     """Return the first arguments of every ``register_model`` in a plugin."""
     found: set[str] = set()
     for path in sorted(folder.rglob("*.py")):
-        tree = _tree(path) if _mentions(path, b"register_model(") else None
-        if tree is not None:
-            found |= set(_registered_in(tree))
+        if _mentions(path, b"register_model("):
+            found |= set(_registered_in(_tree(path)))
     return found
 
 
@@ -107,12 +110,10 @@ def _mentions(path: Path, word: bytes) -> bool:
         return False
 
 
-def _registered_in(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr == "register_model" and node.args and _word(node.args[0]):
-            yield _word(node.args[0])
+def _registered_in(tree: ast.Module | None) -> Iterator[str]:
+    for node in _nodes(tree, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "register_model":
+            yield from filter(None, map(_word, node.args[:1]))
 
 
 def _word(node: ast.expr | None) -> str:

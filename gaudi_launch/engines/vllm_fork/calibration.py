@@ -18,6 +18,15 @@ _BF16_NAMES_1_21 = (
     *("block2batch_matmul", "fused_scaled_dot_product_attention", "softmax"),
 )
 _BF16_NAMES_1_22 = ("lm_head", _GATE, "fused_scaled_dot_product_attention")
+# the modules that 1.21 leaves in bfloat16, by the first part of a model's name that fits; Qwen3-32B
+# and Qwen3-30B-A3B have fp8 attention
+_LEFT_OUT_1_21: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("qwen3-32b", ("lm_head", _GATE)),
+    ("qwen3-30b-a3b", ("lm_head", _GATE)),
+    ("qwen3", _BF16_NAMES_1_21),
+    ("deepseek-r1-distill-llama-8b", _BF16_NAMES_1_21),
+    ("qwq-32b", ("lm_head", _GATE)),
+)
 # the spellings of the files of `calibrate_model.sh`'s steps
 STEPS = {
     1: ("step-1-prepare-calibration-dataset.py",),
@@ -31,7 +40,9 @@ def _measured(lower: str) -> tuple[str, ...]:
     """Return the modules that are left out when a model is measured."""
     if lower.startswith("mixtral"):
         return ("self_attn", "lm_head")
-    return ("lm_head",) if "qwen3" in lower else ()
+    if "qwen3" in lower:
+        return ("lm_head",)
+    return ()
 
 
 def _rules_1_21(lower: str) -> Rules:
@@ -42,16 +53,9 @@ def _rules_1_21(lower: str) -> Rules:
     if any(part in lower for part in QWEN2_7B):
         fused = ("fused_scaled_dot_product_attention",)
         return Rules(measured, _BF16_TYPES, fused, method="unit_scale", env=env)
-    names: tuple[str, ...] = ()
-    if lower.startswith("mixtral"):
-        names = ("self_attn", "lm_head")
-    elif "qwen3" in lower:
-        fp8_attention = "qwen3-32b" in lower or "qwen3-30b-a3b" in lower
-        names = ("lm_head", _GATE) if fp8_attention else _BF16_NAMES_1_21
-    elif "deepseek-r1-distill-llama-8b" in lower:
-        names = _BF16_NAMES_1_21
-    elif "qwq-32b" in lower:
-        names = ("lm_head", _GATE)
+    names: tuple[str, ...] = ("self_attn", "lm_head")
+    if not lower.startswith("mixtral"):
+        names = next((found for part, found in _LEFT_OUT_1_21 if part in lower), ())
     return Rules(measured, ("Softmax",), names, env=env)
 
 

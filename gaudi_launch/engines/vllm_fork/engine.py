@@ -176,10 +176,9 @@ class VllmFork(Engine):
 
     @property
     def identity(self) -> EngineIdentity:
+        word = f"vllm-fork@{self.version}"
         if self.version == "deepseek_r1":
             word = self.version
-        else:
-            word = f"vllm-fork@{self.version}"
         table = f"vllm-fork-{self.version}"
         known = (self.python, self.facts, word)
         return EngineIdentity(
@@ -219,7 +218,9 @@ class VllmFork(Engine):
         """Return the switch of a version that supports it."""
         if "prefix" not in self.can:
             return None
-        return (fork_auto.PREFIX_CACHING,) if on else ()
+        if not on:
+            return ()
+        return (fork_auto.PREFIX_CACHING,)
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -318,13 +319,13 @@ class VllmFork(Engine):
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for options that this version, or its script, does not have."""
-        allowed = _AUTO_CAN[self.version] if request.tuning == "auto" else set()
-        without = _VERSIONS[self.version].without.items()
-        for flag in given(request, [(name, flag) for name, flag in without if name not in allowed]):
+        without = dict(_VERSIONS[self.version].without)
+        advice = "plan.other_tuning"
+        if request.tuning == "auto":
+            # auto tuning is not advice where it is already active
             advice = "plan.other_engine"
-            if request.tuning == "reference":
-                # auto tuning is not advice where it is already active
-                advice = "plan.other_tuning"
+            without = {name: each for name, each in without.items() if each in self.lacks}
+        for flag in given(request, without.items()):
             raise LaunchError(
                 "plan.no_such_option",
                 ExitCode.USAGE,
@@ -365,8 +366,9 @@ class VllmFork(Engine):
 
     @property
     def over_hosts(self) -> OverHosts:
-        guide = hosts.GUIDE if self.version == "deepseek_r1" else ""
-        return OverHosts(tensor_guide=guide, old_ray=self.version == "1.21")
+        if self.version == "deepseek_r1":
+            return OverHosts(tensor_guide=hosts.GUIDE)
+        return OverHosts(old_ray=self.version == "1.21")
 
     def runs_stages(self, model: Model) -> bool:
         """Return True for 1.21 and 1.22, whose README_GAUDI.md describes pipeline stages.
@@ -430,9 +432,7 @@ class VllmFork(Engine):
             self._plan_buckets(context, decisions)
             if pooling.pools(context.model, request.args):
                 pooling.leave_out_decode(decisions)
-        if request.served_name:
-            reason = message("plan.flag", flag="--served-name")
-            decisions.option("--served-model-name", request.served_name, reason, source="flag")
+        decisions.option_of("--served-name", "--served-model-name", request.served_name or None)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
     def _add_parsers(self, context: Context, decisions: Decisions) -> None:
@@ -459,7 +459,9 @@ class VllmFork(Engine):
 
         def graphs() -> int:
             found = buckets_of(self, decisions.settings(), context, decisions.warnings, blocks())
-            return found[1].graphs if found is not None else 0
+            if found is None:
+                return 0
+            return found[1].graphs
 
         question = self._question(decisions.settings(), context, blocks())
         fork_auto.plan_buckets(context, decisions, question, step_time_in(context, self), graphs)
@@ -470,31 +472,25 @@ class VllmFork(Engine):
     def _more_options(self, context: Context, decisions: Decisions) -> None:
         """Add long options of another version's script that this engine supports."""
         request, limits = context.request, context.limits
-        flags = (
-            ("--max-num-prefill-seqs", request.max_prefill_seqs, "--max-prefill-seqs"),
-            ("--max-seq-len-to-capture", request.max_capture_len, "--max-capture-len"),
-            ("--num-scheduler-steps", request.scheduler_steps, "-e"),
-        )
-        for option, value, flag in flags:
-            if value is not None:
-                reason = message("plan.flag", flag=flag)
-                decisions.option(option, str(value), reason, source="flag")
-        if request.memory_utilization is not None:
-            name = "--gpu-memory-utilization"
-            if self.version == "deepseek_r1":
-                name = "--gpu_memory_utilization"
-            reason = message("plan.flag", flag="--memory-utilization")
-            decisions.option(name, request.memory_utilization, reason, source="flag")
+        share = "--gpu-memory-utilization"
+        if self.version == "deepseek_r1":
+            share = "--gpu_memory_utilization"
+        for flag, option, value in (
+            ("--max-prefill-seqs", "--max-num-prefill-seqs", request.max_prefill_seqs),
+            ("--max-capture-len", "--max-seq-len-to-capture", request.max_capture_len),
+            ("-e", "--num-scheduler-steps", request.scheduler_steps),
+            ("--memory-utilization", share, request.memory_utilization),
+        ):
+            decisions.option_of(flag, option, value)
         kernels = kernels_of(context.model.quantization)
         if kernels is not None and decisions.get("option", "--quantization") is None:
             reason = message("gaudi.hpu_kernels", found=context.model.quantization)
             decisions.option("--quantization", kernels, reason, origin="vllm/platforms/hpu.py")
-        for asked, variable, flag in (
-            (request.no_zero_padding, "VLLM_ZERO_PADDING", "-z"),
-            (request.no_fused_sdpa, "VLLM_PROMPT_USE_FUSEDSDPA", "-a"),
+        for flag, variable, asked in (
+            ("-z", "VLLM_ZERO_PADDING", request.no_zero_padding),
+            ("-a", "VLLM_PROMPT_USE_FUSEDSDPA", request.no_fused_sdpa),
         ):
-            if asked:
-                decisions.env(variable, "false", message("plan.flag", flag=flag), source="flag")
+            decisions.switch_of(flag, variable, "false", given=asked)
         if self.version == "1.22" and (request.input_range or request.output_range):
             self._ranges_1_22(limits, decisions)
 
@@ -560,11 +556,13 @@ class VllmFork(Engine):
         skips = values.get(fork_auto.SKIP_COMPILE, "").lower() == "true"
         if self.version != "1.21" or not skips:
             return buckets
-        longest = args.last("--max-seq-len-to-capture") or values.get(
-            "--max-seq-len-to-capture", ""
-        )
-        length = int(longest) if longest.isdigit() else _CAPTURE_LENGTH
-        return captured(buckets, 0 if args.has("--enforce-eager") else length)
+        if args.has("--enforce-eager"):
+            return captured(buckets, 0)
+        name = "--max-seq-len-to-capture"
+        longest = args.last(name) or values.get(name, "")
+        if not longest.isdigit():
+            return captured(buckets, _CAPTURE_LENGTH)
+        return captured(buckets, int(longest))
 
     def bucket_question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None

@@ -85,7 +85,9 @@ def _quantisation_paths(context: Context, decisions: Decisions) -> None:
     up = "."
     if "/" in scripts.rstrip("/"):
         up = scripts.rstrip("/").rsplit("/", 1)[0]
-    top = up.rsplit("/", 1)[0] if "/" in up else "."
+    top = "."
+    if "/" in up:
+        top = up.rsplit("/", 1)[0]
     config = (
         context.request.quant_config
         or f"{up}/quant_configs/inc_quant_per_channel_with_fp8kv_config.json"
@@ -107,8 +109,13 @@ def _buckets(context: Context, decisions: Decisions) -> None:
     ratio = context.request.padding_limit or exported or "0.25"
     if exported:
         decisions.env("BUCKET_PADDING_RATIO", exported, script_rule())
-    pcie = device_name(context).startswith("HL-288")
-    usual = 2 if pcie else 8
+    limit_given = context.request.padding_limit is not None
+    limit_reason = script_rule()
+    if limit_given:
+        limit_reason = flag_reason("--padding-limit")
+    usual = 8
+    if device_name(context).startswith("HL-288"):
+        usual = 2
     seqs, length = limits.max_num_seqs, limits.max_model_len
     rule = "min(-b, 2 on PCIe boxes, else 8)"
     for phase, dimension, least, step, most, why in (
@@ -117,25 +124,14 @@ def _buckets(context: Context, decisions: Decisions) -> None:
         ("DECODE", "BS", 1, min(seqs, usual), seqs, rule),
         ("DECODE", "BLOCK", 128, 128, max(seqs * length // 128, 128), "max(-b * -l / 128, 128)"),
     ):
-        for name, value in (("MIN", least), ("STEP", step), ("MAX", most), ("LIMIT", ratio)):
+        for name, value, reason in (
+            ("MIN", str(least), script_rule()),
+            ("STEP", str(step), script_rule()),
+            ("MAX", str(most), script_rule(why)),
+            ("LIMIT", ratio, limit_reason),
+        ):
             variable = f"VLLM_{phase}_{dimension}_BUCKET_{name}"
-            if name == "LIMIT" and context.request.padding_limit is not None:
-                force(
-                    decisions,
-                    variable,
-                    str(value),
-                    flag_reason("--padding-limit"),
-                    ORIGIN,
-                    flag=True,
-                )
-            else:
-                force(
-                    decisions,
-                    variable,
-                    str(value),
-                    script_rule(why if name == "MAX" else ""),
-                    ORIGIN,
-                )
+            force(decisions, variable, value, reason, ORIGIN, flag=name == "LIMIT" and limit_given)
 
 
 def _argv(context: Context, decisions: Decisions, cards: int, utilisation: str) -> None:

@@ -140,18 +140,15 @@ def network(
     Loopback where none is up.
     """
     usable = [i for i in context.host.interfaces if i.up and i.addresses and i.name != "lo"]
-    chosen = next((i for i in usable if i.default_route), usable[0] if usable else None)
-    address = "127.0.0.1"
+    chosen = next((i for i in usable if i.default_route), next(iter(usable), None))
+    address, name, reason = "127.0.0.1", "lo", message("plan.no_interface")
     if chosen:
         address = next((a for a in chosen.addresses if "." in a), chosen.addresses[0])
-    name = chosen.name if chosen else "lo"
-    if chosen:
-        reason = message("plan.interface", name=name)
+        name, reason = chosen.name, message("plan.interface", name=chosen.name)
+    if host_ip:
+        decisions.env("VLLM_HOST_IP", host_ip, script_rule(), origin=origin)
     else:
-        reason = message("plan.no_interface")
-    decisions.env(
-        "VLLM_HOST_IP", host_ip or address, script_rule() if host_ip else reason, origin=origin
-    )
+        decisions.env("VLLM_HOST_IP", address, reason, origin=origin)
     decisions.env("GLOO_SOCKET_IFNAME", name, reason, origin=origin)
     decisions.env("HCCL_SOCKET_IFNAME", name, reason, origin=origin)
 
@@ -185,11 +182,13 @@ def option_adder(context: Context, decisions: Decisions, origin: str) -> Add:
     """
 
     def add(option: str, value: str | int | None, flag: str = "", rule: str = "") -> None:
-        given = flag != "" and given_by_user(context, flag)
-        reason = flag_reason(flag) if given else script_rule(rule)
-        text = None if value is None else str(value)
-        decisions.option(
-            option, text, reason, source="flag" if given else "computed", origin=origin
-        )
+        source: Source = "computed"
+        reason = script_rule(rule)
+        if flag and given_by_user(context, flag):
+            source, reason = "flag", flag_reason(flag)
+        text = None
+        if value is not None:
+            text = str(value)
+        decisions.option(option, text, reason, source=source, origin=origin)
 
     return add

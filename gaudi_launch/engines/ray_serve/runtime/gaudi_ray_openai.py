@@ -10,7 +10,8 @@ from typing import Any
 
 from gaudi_ray_generate import BadRequest, GenerationJob
 
-_TOKENS = 128  # the default of max_new_tokens in the guide
+# by whether it is a chat: the default of max_new_tokens in the guide is for completions
+_TOKENS = {True: None, False: 128}
 
 
 def number(
@@ -26,15 +27,16 @@ def number(
 
 
 def stops_of(body: dict[str, Any]) -> tuple[str, ...]:
-    found = body.get("stop") or []
-    words = [found] if isinstance(found, str) else found
-    if (
-        not isinstance(words, list)
-        or not all(isinstance(word, str) and word for word in words)
-        or len(words) > 16
-    ):
+    words = body.get("stop") or []
+    if isinstance(words, str):
+        words = [words]
+    if not isinstance(words, list) or len(words) > 16 or not all(map(_is_text, words)):
         raise BadRequest("stop must be a text or a list of at most 16 texts")
     return tuple(words)
+
+
+def _is_text(word: Any) -> bool:
+    return isinstance(word, str) and word != ""
 
 
 def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> GenerationJob:
@@ -42,7 +44,7 @@ def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> GenerationJob:
     if number(body, "n", 1, 1, 128, int) != 1:
         raise BadRequest("n must be 1")
     most = number(body, "max_completion_tokens", None, 1, 1 << 20, int)
-    most = most or number(body, "max_tokens", None if chat else _TOKENS, 1, 1 << 20, int)
+    most = most or number(body, "max_tokens", _TOKENS[chat], 1, 1 << 20, int)
     temperature = number(body, "temperature", 1.0, 0.0, 2.0, float)
     options: dict[str, Any] = {"max_new_tokens": most, "do_sample": temperature > 0}
     if temperature > 0:
@@ -54,23 +56,29 @@ def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> GenerationJob:
         options |= {"temperature": None, "top_p": None, "top_k": None}
     options["seed"] = number(body, "seed", None, 0, 2**32 - 1, int)
     if chat:
-        messages = body.get("messages")
-        if not isinstance(messages, list) or not messages:
-            raise BadRequest("messages must be a list of messages")
-        try:
-            prompt = tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
-            )
-        except Exception as error:
-            raise BadRequest(f"the chat template refuses these messages: {error}") from None
-    else:
-        prompt = body.get("prompt")
-        if isinstance(prompt, list) and len(prompt) == 1:
-            prompt = prompt[0]
-        if not isinstance(prompt, str) or not prompt:
-            raise BadRequest("prompt must be a text")
-    # a chat template writes the special tokens itself
-    return GenerationJob(prompt, options, stops_of(body), special=not chat)
+        # a chat template writes the special tokens itself
+        return GenerationJob(_chat_of(body, tokenizer), options, stops_of(body), special=False)
+    return GenerationJob(_prompt_of(body), options, stops_of(body), special=True)
+
+
+def _chat_of(body: dict[str, Any], tokenizer: Any) -> Any:
+    """Return the prompt that the chat template makes. Raises BadRequest."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise BadRequest("messages must be a list of messages")
+    try:
+        return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    except Exception as error:
+        raise BadRequest(f"the chat template refuses these messages: {error}") from None
+
+
+def _prompt_of(body: dict[str, Any]) -> str:
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1:
+        prompt = prompt[0]
+    if not isinstance(prompt, str) or not prompt:
+        raise BadRequest("prompt must be a text")
+    return prompt
 
 
 async def events(job: GenerationJob, shape: Shape, usage: bool) -> AsyncIterator[str]:
@@ -95,12 +103,15 @@ async def events(job: GenerationJob, shape: Shape, usage: bool) -> AsyncIterator
     yield "data: [DONE]\n\n"
 
 
+_ID = {True: "chatcmpl", False: "cmpl"}
+
+
 class Shape:
     """Answers in the form of the OpenAI interface."""
 
     def __init__(self, chat: bool, model: str) -> None:
         self.chat = chat
-        self._id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"
+        self._id = f"{_ID[chat]}-{uuid.uuid4().hex}"
         self._model = model
         self._created = int(time.time())
 
@@ -121,19 +132,25 @@ class Shape:
         end: bool = False,
         usage: bool = False,
     ) -> str:
-        delta: dict[str, Any] = {"role": "assistant", "content": ""} if role else {"content": piece}
+        delta: dict[str, Any] = {"content": piece}
+        if role:
+            delta = {"role": "assistant", "content": ""}
+        reason = None
+        if end:
+            delta, reason = {}, job.reason
+        content: dict[str, Any] = {"text": piece}
         if self.chat:
-            content = {"delta": {} if end else delta}
-        else:
-            content = {"text": piece}
-        choice = {"index": 0, **content, "finish_reason": job.reason if end else None}
-        document = {**self._head(".chunk"), "choices": [] if usage else [choice]}
+            content = {"delta": delta}
+        choice = {"index": 0, **content, "finish_reason": reason}
+        document = {**self._head(".chunk"), "choices": [choice]}
         if usage:
-            document["usage"] = self._usage(job)
+            document |= {"choices": [], "usage": self._usage(job)}
         return f"data: {json.dumps(document, ensure_ascii=False)}\n\n"
 
     def _head(self, chunk: str) -> dict[str, Any]:
-        kind = f"chat.completion{chunk}" if self.chat else "text_completion"
+        kind = "text_completion"
+        if self.chat:
+            kind = f"chat.completion{chunk}"
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
 
     def _usage(self, job: GenerationJob) -> dict[str, int]:
