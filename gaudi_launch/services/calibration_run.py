@@ -174,8 +174,12 @@ def _missing(phase: CalibrationPhase, places: Places, request: CalibrationReques
     """Return a file that a phase should have written and did not."""
     if phase.name == "dataset":
         pickle = places.work / f"{request.name.lower()}-calibration-dataset.pkl"
-        return "" if pickle.is_file() else str(pickle)
-    made = places.unified if phase.name == "unify" else places.made(phase.name)
+        if pickle.is_file():
+            return ""
+        return str(pickle)
+    made = places.made(phase.name)
+    if phase.name == "unify":
+        made = places.unified
     if made is not None:
         if made.is_dir() and any(made.iterdir()):
             return ""

@@ -98,8 +98,8 @@ def _check_podman(*, needs_cards: bool) -> None:
 
 def program_of(argv: Sequence[str]) -> str:
     """Return the program that a container's command starts: docker or podman."""
-    name = Path(argv[0]).name if argv else ""
-    return name if name in PROGRAMS else PROGRAMS[0]
+    names = {Path(word).name for word in argv[:1]}
+    return next((program for program in PROGRAMS if program in names), PROGRAMS[0])
 
 
 def settable_limits(program: str) -> Limits | None:
@@ -184,8 +184,10 @@ def remover(name: str, argv: Sequence[str]) -> Callable[[int | None], None]:
     may then be another launch's.
     """
     program = program_of(argv)
-    # podman waits for the container's end before it kills it
-    words = ("rm", "--force", "--time=0") if program == PODMAN else ("rm", "--force")
+    words = ["rm", "--force"]
+    if program == PODMAN:
+        # it waits for the container's end before it kills it
+        words.append("--time=0")
 
     def remove(status: int | None) -> None:
         if status != _NOT_RUN:
@@ -230,8 +232,10 @@ def _check_readable(path: Path, user: str) -> None:
     """
     if user:
         return
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    for file in (path, *files):
+    files = [path]
+    if path.is_dir():
+        files += sorted(path.iterdir())
+    for file in files:
         if not file.stat().st_mode & stat.S_IROTH:
             raise LaunchError("docker.unreadable", ExitCode.USAGE, path=str(file), folder=str(path))
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.json_values import mapping
+from gaudi_launch.json_values import array, mapping
 from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.services.state import registry, store
 
@@ -71,8 +71,7 @@ def target(text: str, *, running: bool = True) -> Target:
 
 def option(plan: Mapping[str, Any], name: str) -> str | None:
     """Return the last value of an engine option in a plan's argument list, or None."""
-    argv = plan.get("argv")
-    words = [str(word) for word in argv] if isinstance(argv, list) else []
+    words = [str(word) for word in array(plan.get("argv"))]
     return split_argv(words).last(name) or None
 
 

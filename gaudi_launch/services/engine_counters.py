@@ -6,7 +6,7 @@ Production Metrics), TGI's router/src/server.rs. What an engine does not export 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -33,7 +33,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 # of several engines in one server (data parallel) the fullest cache counts, all else is summed
-_LARGEST = ("kv_use",)
+# of several readings the largest counts; of other fields their sum
+_TOTALS: Mapping[str, Callable[[list[float]], float]] = {"kv_use": max}
 _ALL = frozenset(name for names in _NAMES.values() for name in names)
 # an engine's name of the metric, and what follows it: labels or a value
 _AFTER = ("{", " ")
@@ -87,7 +88,8 @@ def read_counters(page: str) -> EngineCounters | None:
     for field, names in _NAMES.items():
         readings = next((found[name] for name in names if name in found), None)
         if readings is not None:
-            values[field] = max(readings) if field in _LARGEST else sum(readings)
+            total = _TOTALS.get(field, sum)
+            values[field] = total(readings)
     return EngineCounters(**values)
 
 
@@ -122,8 +124,8 @@ def rates(before: EngineCounters, after: EngineCounters, seconds: float) -> Engi
     generated = _grown(before.generated, after.generated)
     prompted = _grown(before.prompted, after.prompted)
     return EngineRates(
-        tokens_per_second=None if generated is None else generated / seconds,
-        prompt_tokens_per_second=None if prompted is None else prompted / seconds,
+        tokens_per_second=_mean(generated, seconds),
+        prompt_tokens_per_second=_mean(prompted, seconds),
         ttft_seconds=_mean(
             _grown(before.ttft_sum, after.ttft_sum), _grown(before.ttft_count, after.ttft_count)
         ),
@@ -140,7 +142,7 @@ def _grown(before: float | None, after: float | None) -> float | None:
 
 
 def _mean(total: float | None, count: float | None) -> float | None:
-    """Return the mean; None without a request between the readings."""
+    """Return ``total`` by ``count``; None where nothing was counted."""
     if total is None or not count:
         return None
     return total / count

@@ -42,7 +42,9 @@ def served_names(argv: Sequence[str]) -> tuple[str, ...]:
     if served and served[-1].values:
         return served[-1].values
     model = args.last("--model-id") or args.last("--model") or positional_model(argv)
-    return (model,) if model else ()
+    if not model:
+        return ()
+    return (model,)
 
 
 def other_service_at(host: str, port: int, folder: Path) -> str | None:

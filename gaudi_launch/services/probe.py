@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 20
 # a first chat of one token may compile a graph
 _CHAT_SECONDS = 60.0
+_NO_LIMIT = float("inf")
 CHAT = "/v1/chat/completions"
 
 # paths of servers that generate nothing, by task. The order matters: an embedding model also
@@ -67,8 +68,17 @@ class Readiness:
 
 @dataclass(frozen=True)
 class ProbeResult:
+    """An answer; without one, ``trouble`` is the reason and the status 0."""
+
     status: int
     body: bytes
+    trouble: str | None = None
+
+    def why(self, path: str) -> str:
+        """Return the reason of a failure at this path."""
+        if self.trouble is None:
+            return f"{path}: {self.status}"
+        return self.trouble
 
     @property
     def document(self) -> Any:
@@ -76,6 +86,25 @@ class ProbeResult:
             return json.loads(self.body)
         except ValueError:
             return None
+
+
+@dataclass(frozen=True)
+class _Server:
+    """A server to test; a request takes at most ``timeout`` seconds.
+
+    ``names``: it is the expected server only under one of them; () for any.
+    """
+
+    url: str
+    timeout: float
+    api_key: str | None
+    names: Sequence[str]
+
+    def ask(
+        self, path: str, question: dict[str, Any] | None = None, *, most: float = _NO_LIMIT
+    ) -> ProbeResult:
+        """Return the answer at a path, within ``most`` seconds."""
+        return _send(f"{self.url}{path}", min(self.timeout, most), self.api_key, question)
 
 
 def probe(
@@ -93,35 +122,37 @@ def probe(
     and /generate. ``names``: it is the expected server only when it answers under one of them; ()
     for any.
     """
-    health = ask(f"{base_url}/health", min(timeout, 5.0), api_key)
-    if isinstance(health, str):
-        return Readiness(False, "connect", health)
+    server = _Server(base_url, timeout, api_key, names)
+    health = server.ask("/health", most=5.0)
+    if health.trouble is not None:
+        return Readiness(False, "connect", health.trouble)
     if health.status != 200:
-        return Readiness(False, "health", f"/health: {health.status}")
+        return Readiness(False, "health", health.why("/health"))
     if tgi:
-        return _probe_tgi(base_url, timeout, api_key, complete, names)
-    models = ask(f"{base_url}/v1/models", min(timeout, 10.0), api_key)
-    if isinstance(models, str):
-        return Readiness(False, "models", models)
+        return _probe_tgi(server, complete)
+    models = server.ask("/v1/models", most=10.0)
     if models.status == 404:
-        return _probe_tgi(base_url, timeout, api_key, complete, names)
+        return _probe_tgi(server, complete)
     listed = _models(models.document)
     if models.status != 200 or not listed:
-        return Readiness(False, "models", f"/v1/models: {models.status}")
+        return Readiness(False, "models", models.why("/v1/models"))
     name = listed[0]
     if names and not set(names) & set(listed):
         return Readiness(False, OTHER, f"/v1/models: {name}", name)
     if not complete:
         return Readiness(True, "ready", "", name)
+    return _probe_completion(server, name)
+
+
+def _probe_completion(server: _Server, name: str) -> Readiness:
+    """Test one completion; a model that has none gets a request of its task."""
     question = {"model": name, "prompt": "1", "max_tokens": 1, "temperature": 0}
-    answer = ask(f"{base_url}/v1/completions", timeout, api_key, question)
-    if not isinstance(answer, str) and not_served(answer.status, answer.body):
-        return _probe_pooled(base_url, timeout, api_key, name)
-    if isinstance(answer, str) or answer.status != 200 or not _holds(answer.document, "choices"):
-        return Readiness(False, "completion", _why(answer, "/v1/completions"), name)
-    return Readiness(
-        True, "ready", "", name, "/v1/completions", _no_chat(base_url, timeout, api_key, name)
-    )
+    answer = server.ask("/v1/completions", question)
+    if not_served(answer.status, answer.body):
+        return _probe_pooled(server, name)
+    if answer.status != 200 or not _holds(answer.document, "choices"):
+        return Readiness(False, "completion", answer.why("/v1/completions"), name)
+    return Readiness(True, "ready", "", name, "/v1/completions", _no_chat(server, name))
 
 
 def probe_health(base_url: str, timeout: float = 5.0) -> Readiness:
@@ -129,15 +160,15 @@ def probe_health(base_url: str, timeout: float = 5.0) -> Readiness:
 
     No key is sent, so a certificate of any issuer will do. Never raises.
     """
-    answer = ask(f"{base_url}/health", timeout, verify=False)
-    if isinstance(answer, str):
-        return Readiness(False, "connect", answer)
+    answer = _send(f"{base_url}/health", timeout, verify=False)
+    if answer.trouble is not None:
+        return Readiness(False, "connect", answer.trouble)
     if answer.status != 200:
-        return Readiness(False, "health", f"/health: {answer.status}")
+        return Readiness(False, "health", answer.why("/health"))
     return Readiness(True, "ready", "", None, "/health")
 
 
-def _no_chat(base_url: str, timeout: float, api_key: str | None, name: str) -> str:
+def _no_chat(server: _Server, name: str) -> str:
     """Return the status and sentence with which the server refuses a chat, or "".
 
     "" also where it does not answer. A model without a chat template has completions only;
@@ -149,8 +180,8 @@ def _no_chat(base_url: str, timeout: float, api_key: str | None, name: str) -> s
         "max_tokens": 1,
         "temperature": 0,
     }
-    answer = ask(f"{base_url}{CHAT}", min(timeout, _CHAT_SECONDS), api_key, question)
-    if isinstance(answer, str) or answer.status < 400:
+    answer = server.ask(CHAT, question, most=_CHAT_SECONDS)
+    if answer.status < 400:
         return ""
     return f"{CHAT}: {answer.status} {_sentence(answer.document)}".strip()
 
@@ -160,7 +191,9 @@ def _sentence(document: Any) -> str:
     if not isinstance(document, dict):
         return ""
     for found in (document.get("error"), document.get("message"), document.get("detail")):
-        words = found.get("message") if isinstance(found, dict) else found
+        words = found
+        if isinstance(found, dict):
+            words = found.get("message")
         if isinstance(words, str) and words.strip():
             return "".join(
                 letter if letter.isprintable() else " " for letter in words.strip()[:300]
@@ -168,21 +201,17 @@ def _sentence(document: Any) -> str:
     return ""
 
 
-def _probe_pooled(base_url: str, timeout: float, api_key: str | None, name: str) -> Readiness:
+def _probe_pooled(server: _Server, name: str) -> Readiness:
     """Test an embedding, rerank or other pooling model.
 
     The first task that the server knows must be answered.
     """
     for task, path in POOLED.items():
-        answer = ask(f"{base_url}{path}", timeout, api_key, pooled_question(task, name, ("1", "1")))
-        if not isinstance(answer, str) and not_served(answer.status, answer.body):
+        answer = server.ask(path, pooled_question(task, name, ("1", "1")))
+        if not_served(answer.status, answer.body):
             continue
-        if (
-            isinstance(answer, str)
-            or answer.status != 200
-            or not _holds(answer.document, "data", "results")
-        ):
-            return Readiness(False, "completion", _why(answer, path), name)
+        if answer.status != 200 or not _holds(answer.document, "data", "results"):
+            return Readiness(False, "completion", answer.why(path), name)
         return Readiness(True, "ready", "", name, path)
     # chat, speech or images alone: it is enough that the model is listed
     return Readiness(True, "ready", "no completions", name)
@@ -230,32 +259,24 @@ def true_status(status: int, body: bytes) -> int:
     return status
 
 
-def _why(answer: ProbeResult | str, path: str) -> str:
-    if isinstance(answer, str):
-        return answer
-    return f"{path}: {answer.status}"
-
-
-def _probe_tgi(
-    base_url: str, timeout: float, api_key: str | None, complete: bool, names: Sequence[str]
-) -> Readiness:
+def _probe_tgi(server: _Server, complete: bool) -> Readiness:
     """Test TGI, and servers without /v1/models.
 
     /info names the model, /generate answers.
     """
-    info = ask(f"{base_url}/info", min(timeout, 10.0), api_key)
-    if isinstance(info, str) or info.status != 200 or not isinstance(info.document, dict):
+    info = server.ask("/info", most=10.0)
+    if info.status != 200 or not isinstance(info.document, dict):
         return Readiness(False, "models", "neither /v1/models nor /info")
     name = str(info.document.get("model_id", "")) or None
-    if names and name is not None and not _same_model(name, names):
+    if server.names and name is not None and not _same_model(name, server.names):
         return Readiness(False, OTHER, f"/info: {name}", name)
     if not complete:
         return Readiness(True, "ready", "", name)
     question = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
-    answer = ask(f"{base_url}/generate", timeout, api_key, question)
+    answer = server.ask("/generate", question)
     # an image's server gets a text request as well; the answer may be empty, but must exist
-    if isinstance(answer, str) or answer.status != 200 or not _has_text(answer.document):
-        return Readiness(False, "completion", _why(answer, "/generate"), name)
+    if answer.status != 200 or not _has_text(answer.document):
+        return Readiness(False, "completion", answer.why("/generate"), name)
     return Readiness(True, "ready", "", name, "/generate")
 
 
@@ -289,10 +310,28 @@ def ask(
     ``timeout`` seconds at most, however slowly the server sends; ``most_bytes`` of the body are
     read. ``verify`` False: the certificate is not checked.
     """
-    headers = {"Content-Type": "application/json"} if question is not None else {}
+    answer = _send(url, timeout, api_key, question, most_bytes, verify)
+    if answer.trouble is None:
+        return answer
+    return answer.trouble
+
+
+def _send(
+    url: str,
+    timeout: float,
+    api_key: str | None = None,
+    question: dict[str, Any] | None = None,
+    most_bytes: int = _MOST_BYTES,
+    verify: bool = True,
+) -> ProbeResult:
+    """Send one request as `ask`."""
+    headers: dict[str, str] = {}
+    body = None
+    if question is not None:
+        headers["Content-Type"] = "application/json"
+        body = json.dumps(question).encode()
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
-    body = json.dumps(question).encode() if question is not None else None
     limit = _Limit()
     timer = threading.Timer(timeout, limit.cut)
     timer.daemon = True
@@ -301,8 +340,14 @@ def ask(
         answer = _exchange(_opener(url, limit, verify), url, body, headers, timeout, most_bytes)
     finally:
         timer.cancel()
-    # a truncated answer may look complete
-    return "timed out" if limit.over else answer
+    if limit.over:
+        # a truncated answer may look complete
+        return _failed("timed out")
+    return answer
+
+
+def _failed(reason: str) -> ProbeResult:
+    return ProbeResult(0, b"", reason)
 
 
 def _exchange(
@@ -312,7 +357,7 @@ def _exchange(
     headers: dict[str, str],
     timeout: float,
     most_bytes: int,
-) -> ProbeResult | str:
+) -> ProbeResult:
     try:
         with opener.open(Request(url, data=body, headers=headers), timeout=timeout) as response:
             body = response.read(most_bytes)
@@ -321,12 +366,12 @@ def _exchange(
         with error:
             return ProbeResult(error.code, error.read(most_bytes))
     except URLError as error:
-        return str(error.reason)
+        return _failed(str(error.reason))
     except (OSError, ValueError) as error:
-        return str(error) or type(error).__name__
+        return _failed(str(error) or type(error).__name__)
     except Exception as error:
         # http.client raises its own errors for answers that are not HTTP
-        return type(error).__name__
+        return _failed(type(error).__name__)
 
 
 class _Limit:
@@ -360,7 +405,9 @@ def _opener(url: str, limit: _Limit, verify: bool) -> OpenerDirector:
     Certificates are read for https only, which takes longer than a local answer.
     """
 
-    context = None if verify else _unverified()
+    context = None
+    if not verify:
+        context = _unverified()
 
     class Connection(HTTPConnection):
         def connect(self) -> None:
@@ -425,7 +472,9 @@ def port_free(host: str, port: int) -> bool:
     """
     if not 0 <= port <= 65535:
         raise OSError(errno.EINVAL, "a port is 0 to 65535")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    family = socket.AF_INET
+    if ":" in host:
+        family = socket.AF_INET6
     with socket.socket(family, socket.SOCK_STREAM) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

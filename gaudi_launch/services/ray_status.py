@@ -93,8 +93,10 @@ def read(service: RunningRay) -> RayStatus:
     except (OSError, ValueError) as error:
         raise _failed(service, str(error)) from None
     answer = ask(service.dashboard + _PATH, 20.0, token, most_bytes=_MOST_BYTES)
-    if isinstance(answer, str) or answer.status != 200:
-        raise _failed(service, answer if isinstance(answer, str) else f"HTTP {answer.status}")
+    if isinstance(answer, str):
+        raise _failed(service, answer)
+    if answer.status != 200:
+        raise _failed(service, f"HTTP {answer.status}")
     try:
         (application, facts), *_ = answer.document["applications"].items()
         deployments = tuple(_deployment(*pair) for pair in sorted(facts["deployments"].items()))

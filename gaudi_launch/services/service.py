@@ -67,7 +67,9 @@ def run(
     # the cache is waited for before signals are queued: Ctrl-C ends a wait immediately
     environment_kept = in_use(job.command.argv[0], engines_dir())
     with environment_kept, _cache(job, say) as (command, keeper), signals.handled():
-        inner = recorder if keeper is None else Warmed(recorder, keeper)
+        inner: Watcher = recorder
+        if keeper is not None:
+            inner = Warmed(recorder, keeper)
         lives = _Lives(replace(job, command=command), inner, recorder, environment, say, signals)
         return lives.run(once=once)
 
@@ -94,20 +96,23 @@ class _Lives:
                 self.recorder.ended(outcome)
                 return outcome
             found = self._diagnosed(outcome, began)
-            title = found.causes[0].title if found.causes else None
+            title = next((cause.title for cause in found.causes), None)
             self.recorder.ended(outcome, title, found.permanent)
             if once or self.job.restart != "on-failure" or outcome.kind == "not_started":
                 return outcome
             lasted = outcome.was_ready and time.monotonic() - began > GOOD_SECONDS
-            self.row = 1 if lasted else self.row + 1
-            # a sentence within another one
+            self.row += 1
+            if lasted:
+                self.row = 1
+            cause = ended(outcome.kind, outcome.status)
             if title:
+                # a sentence within another one
                 cause = title.render().rstrip(".。")
-            else:
-                cause = ended(outcome.kind, outcome.status)
-            if found.permanent or self.row > MOST_RESTARTS:
-                id = "services.gave_up_permanent" if found.permanent else "services.gave_up"
-                self.say(text(id, count=self.row, cause=cause))
+            if found.permanent:
+                self.say(text("services.gave_up_permanent", count=self.row, cause=cause))
+                return outcome
+            if self.row > MOST_RESTARTS:
+                self.say(text("services.gave_up", count=self.row, cause=cause))
                 return outcome
             self._pause(cause)
             if self.signals:
@@ -123,13 +128,16 @@ class _Lives:
         job, since = self.job, time.time()
         folder = store.service_dir(job.name)
         environment = {**self.environment, **job.environment, MARK: str(folder)}
+        api_key = None
+        if job.api == "openai":
+            # the key was not given to a server with the other API
+            api_key = environment.get("VLLM_API_KEY")
         supervised = EngineJob(
             command=job.command,
             url=job.url,
             log=put_aside(folder / LOG),
             environment=environment,
-            # the key was not given to a server with the other API
-            api_key=environment.get("VLLM_API_KEY") if job.api == "openai" else None,
+            api_key=api_key,
             bind=job.bind,
             limits=job.limits,
             after=remover(job.container, job.command.argv)

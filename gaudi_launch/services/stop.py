@@ -121,8 +121,9 @@ def _drain(service: ServiceRecord, seconds: float, say: Callable[[str, float], N
     """
     deadline = time.monotonic() + seconds
     while service.phase == "ready":
-        load = requests_of(service.url)
-        busy = 0 if load is None else load.running + load.waiting
+        load, busy = requests_of(service.url), 0
+        if load is not None:
+            busy = load.running + load.waiting
         if not busy or time.monotonic() >= deadline or not runs(service.folder, service.launcher):
             return busy
         say("drain", busy)

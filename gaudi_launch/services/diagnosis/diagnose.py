@@ -311,7 +311,9 @@ class _Log:
             self.stage = "stopping"
         self.exceptions[self.stage].feed(number, line)
         for id in _signs(line):
-            hits = self.slow if _known()[id].slows else self.stages[self.stage]
+            hits = self.stages[self.stage]
+            if _known()[id].slows:
+                hits = self.slow
             hits.setdefault(id, []).append((number, line[:300]))
 
     def exception(self) -> Line | None:
@@ -382,6 +384,9 @@ def _cause(signature: Signature, evidence: list[tuple[int, str]], phase: str) ->
 
 def _last_working(follower: Follower, *, ends: bool) -> str:
     """Return the last phase that is not a failure, nor an end unless ``ends``."""
-    passed = {"failed"} if ends else {"failed", "stopping"}
+    passed = {"failed"}
+    if not ends:
+        passed = {"failed", "stopping"}
     names = [phase.name for phase in follower.progress.phases if phase.name not in passed]
-    return names[-1] if names else "start"
+    *_, last = ("start", *names)
+    return last

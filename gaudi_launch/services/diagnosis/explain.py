@@ -15,7 +15,7 @@ from gaudi_launch.services import service as life
 from gaudi_launch.services.diagnosis.diagnose import Diagnosis, diagnose
 from gaudi_launch.services.diagnosis.history_events import events
 from gaudi_launch.services.history import points, read_rows
-from gaudi_launch.services.log.excerpt import Excerpt, read_excerpt
+from gaudi_launch.services.log.excerpt import Excerpt, name_of, read_excerpt
 from gaudi_launch.services.state.registry import ServiceRecord
 
 # the engine's arguments: Namespace(model='...'), config: model='...', non-default args: {'model':
@@ -45,13 +45,15 @@ def explain_log(path: Path | None, exit_status: int | None) -> Explanation:
 
     Raises LaunchError for what cannot be read or is empty.
     """
-    name = str(path) if path is not None else "-"
+    name = name_of(path)
     content = read_excerpt(path)
     if not content.text.strip():
         raise LaunchError("diagnose.empty", ExitCode.FAILED, path=name)
     found = diagnose(content.text, exit_status=exit_status)
     named = _MODEL.search(content.text)
-    return Explanation(name, _for_model(found, named[1]) if named else found, content)
+    if named:
+        found = _for_model(found, named[1])
+    return Explanation(name, found, content)
 
 
 def explain_service(service: ServiceRecord, exit_status: int | None = None) -> Explanation:
@@ -60,24 +62,25 @@ def explain_service(service: ServiceRecord, exit_status: int | None = None) -> E
     Raises LaunchError for a log that cannot be read.
     """
     explained = _judged(service, exit_status)
-    began = service.state.get("began")
-    since = float(began) if isinstance(began, int | float) else 0.0
+    since = 0.0
+    if isinstance(began := service.state.get("began"), int | float):
+        since = float(began)
     history = tuple(events(points(read_rows(service.folder, since))))
     simulated = service.state.get("simulated") is True
     return replace(explained, history=history, simulated=simulated)
 
 
 def _judged(service: ServiceRecord, exit_status: int | None) -> Explanation:
-    state = service.state
-    outcome = str(state.get("outcome", "")) if not service.alive else ""
+    state, outcome = service.state, ""
+    if not service.alive:
+        outcome = str(service.state.get("outcome", ""))
     path = service.folder / life.LOG
     written = path.is_file() and path.stat().st_size > 0
     if not written or outcome in ("not_started", "failed"):
         return _without_log(service, outcome)
-    status = state.get("status") if exit_status is None else exit_status
     known = exit_status
-    if isinstance(status, int) and not service.alive:
-        known = status
+    if exit_status is None and not service.alive:
+        known = _recorded_status(service)
     content = read_excerpt(path)
     found = diagnose(content.text, exit_status=known, outcome=outcome)
     found = _for_model(found, str(state.get("model") or "MODEL"))
@@ -89,6 +92,13 @@ def _judged(service: ServiceRecord, exit_status: int | None) -> Explanation:
         # its launcher has the answer; a gateway logs none
         found = replace(found, phase="ready")
     return Explanation(service.name, found, content, note)
+
+
+def _recorded_status(service: ServiceRecord) -> int | None:
+    status = service.state.get("status")
+    if not isinstance(status, int):
+        return None
+    return status
 
 
 def _for_model(found: Diagnosis, model: str) -> Diagnosis:
@@ -120,7 +130,7 @@ def _note(service: ServiceRecord, failed: bool) -> Message | None:
 
 def _without_log(service: ServiceRecord, outcome: str) -> Explanation:
     """Explain a service whose engine wrote nothing."""
-    name, state = service.name, service.state
+    name = service.name
     why = service.error
     note = _note(service, bool(why))
     if service.alive:
@@ -129,6 +139,5 @@ def _without_log(service: ServiceRecord, outcome: str) -> Explanation:
         note = message("diagnose.no_engine", name=name, why=why)
     failed = not service.alive and service.phase != "stopped"
     # for an engine that wrote nothing and ended, the exit status remains
-    status = state.get("status")
-    found = diagnose("", exit_status=status if isinstance(status, int) else None, outcome=outcome)
+    found = diagnose("", exit_status=_recorded_status(service), outcome=outcome)
     return Explanation(name, replace(found, phase="start", failed=failed), _NOTHING, note)

@@ -37,13 +37,20 @@ class Excerpt:
         return line + self.skipped_lines
 
 
+def name_of(path: Path | None) -> str:
+    """Return a log's path as text; "-" is stdin."""
+    if path is None:
+        return "-"
+    return str(path)
+
+
 def read_excerpt(path: Path | None) -> Excerpt:
     """Return a log's beginning and end; None is stdin.
 
     Everything is read once, so a pipe is possible. Raises LaunchError (USAGE) for what cannot be
     read, or is not a text.
     """
-    name = str(path) if path is not None else "-"
+    name = name_of(path)
     try:
         if path is None:
             return _read(sys.stdin.buffer, name)

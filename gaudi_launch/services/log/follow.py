@@ -94,7 +94,7 @@ class PhaseItem:
 
     @property
     def finished(self) -> int:
-        return self.number - 1 if self.begun else self.number
+        return self.number - int(self.begun)
 
 
 def _said(line: str) -> str:
@@ -105,8 +105,8 @@ def _said(line: str) -> str:
         document = json.loads(line)
     except (ValueError, RecursionError):
         return line
-    fields = document.get("fields", document) if isinstance(document, dict) else None
-    message = mapping(fields).get("message")
+    outer = mapping(document)
+    message = mapping(outer.get("fields", outer)).get("message")
     # a message may contain several lines; the first states its subject
     if isinstance(message, str):
         return message.strip().split("\n")[0]
@@ -154,7 +154,9 @@ class Follower:
             if prefix["who"] and not _COUNTED.match(prefix["who"]):
                 # another rank's progress repeats rank 0's, but it may be the only one that fails; a
                 # replica of Ray Serve is replaced when it fails
-                rules = _FAILURES if _RANK.match(prefix["who"]) else ()
+                rules = ()
+                if _RANK.match(prefix["who"]):
+                    rules = _FAILURES
         for expression, act in rules:
             found = expression.search(line)
             if found is not None:

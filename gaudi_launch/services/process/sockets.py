@@ -37,15 +37,21 @@ def remove_dead(since: float, environment: Mapping[str, str]) -> bool:
     )
     made = list(_made(since, Path(folder)))
     # those of other network namespaces are in no list here, so connecting is tried
-    held = _held() if made else set()
-    dead = [path for path in made if str(path) not in held and not _listens(path)]
+    dead = [path for path in _not_held(made) if not _listens(path)]
     # one that was bound in this instant does not listen yet
-    held = _held() if dead else set()
-    dead = [path for path in dead if str(path) not in held]
+    dead = _not_held(dead)
     for path in dead:
         with contextlib.suppress(OSError):
             path.unlink()
     return len(dead) == len(made)
+
+
+def _not_held(sockets: list[Path]) -> list[Path]:
+    """Return those that no process has open now."""
+    if not sockets:
+        return []
+    held = _held()
+    return [path for path in sockets if str(path) not in held]
 
 
 def _made(since: float, folder: Path) -> Iterator[Path]:

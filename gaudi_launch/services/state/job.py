@@ -145,7 +145,7 @@ def job_of(
     plan: Plan, request: Request, name: str, supervision: Supervision, cached: Cached | None = None
 ) -> ServiceJob:
     """Return the job of a plan."""
-    return ServiceJob(
+    job = ServiceJob(
         name=name,
         model=str(plan.model.get("name", "")),
         model_path=str(plan.model.get("path", "")),
@@ -153,11 +153,8 @@ def job_of(
         url=plan.url,
         # a detached launcher runs in another folder; arguments of the user may name files from here
         command=replace(plan.command, working_dir=plan.command.working_dir or str(Path.cwd())),
-        # simulated cards are none of this machine's
-        modules=() if plan.engine.simulated else plan.placement.modules,
-        graphs=plan.buckets.graphs if plan.buckets is not None else 0,
+        modules=plan.placement.modules,
         dtype=plan.dtype,
-        container=plan.container.name if plan.container is not None else "",
         limits=supervision.limits,
         bind=supervision.bind,
         restart=supervision.restart,
@@ -166,10 +163,19 @@ def job_of(
             **engine_variables(request.environment),
         },
         secrets=tuple(name for name in SECRETS if request.environment.get(name)),
-        cache=cached.job if cached is not None else None,
         api=plan.engine.api,
         simulated=plan.engine.simulated,
     )
+    if plan.engine.simulated:
+        # simulated cards are none of this machine's
+        job = replace(job, modules=())
+    if plan.buckets is not None:
+        job = replace(job, graphs=plan.buckets.graphs)
+    if plan.container is not None:
+        job = replace(job, container=plan.container.name)
+    if cached is not None:
+        job = replace(job, cache=cached.job)
+    return job
 
 
 def _api(document: Mapping[str, Any]) -> Api:

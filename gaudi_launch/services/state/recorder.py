@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,9 +31,8 @@ class Recorder(Passing):
         self._folder = folder
         self._job = job
         self._progress = LaunchProgress()
-        launcher = identity.of(os.getpid())
         self._state = first_state(job, log)
-        self.put(launcher=launcher.to_json() if launcher else None, launcher_pid=os.getpid())
+        self.put(launcher=_identity(os.getpid()), launcher_pid=os.getpid())
 
     def put(self, **news: object) -> None:
         """Write the state with these changes."""
@@ -41,10 +41,9 @@ class Recorder(Passing):
         store.write(self._folder, "state.json", self._state, last="outcome" in news)
 
     def started(self, pid: int) -> None:
-        engine = identity.of(pid)
         self.put(
             pid=pid,
-            engine_process=engine.to_json() if engine else None,
+            engine_process=_identity(pid),
             engine_began=time.time(),
             phase="start",
         )
@@ -70,9 +69,9 @@ class Recorder(Passing):
         That the server is up counts only after it answered.
         """
         answers = "ready_at" in self._state
-        if answers:
-            return log_phase if log_phase == "stopping" else "ready"
-        if log_phase == "ready":
+        if answers and log_phase != "stopping":
+            return "ready"
+        if not answers and log_phase == "ready":
             return "answering"
         return log_phase
 
@@ -94,14 +93,19 @@ class Recorder(Passing):
         # the phase that it ended in is over, too
         phases = tuple(replace(p, end=p.end or time.monotonic()) for p in outcome.progress.phases)
         self._progress = replace(outcome.progress, phases=phases)
+        phase = "failed"
+        if outcome.kind == "stopped":
+            phase = "stopped"
+        cause: dict[str, object] = {"error": "", "error_id": ""}
+        if error is not None:
+            # the reader of the ID may use another language
+            cause = {"error": error.render(), "error_id": error.id}
         self.put(
-            phase="stopped" if outcome.kind == "stopped" else "failed",
+            phase=phase,
             outcome=outcome.kind,
             status=outcome.status,
             detail=outcome.detail,
-            error=error.render() if error else "",
-            # its reader may use another language
-            error_id=error.id if error else "",
+            **cause,
             permanent=permanent,
             ended=time.time(),
             **self._seen(),
@@ -120,6 +124,14 @@ class Recorder(Passing):
             "phases": [phase.to_json() for phase in progress.phases],
             "run_time_compiles": len(progress.warnings),
         }
+
+
+def _identity(pid: int) -> Mapping[str, object] | None:
+    """Return the identity of a process as JSON; None where it has ended."""
+    found = identity.of(pid)
+    if found is None:
+        return None
+    return found.to_json()
 
 
 def first_state(job: ServiceJob, log: Path) -> dict[str, object]:

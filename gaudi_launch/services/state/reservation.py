@@ -179,7 +179,9 @@ def _open(path: Path) -> int | None:
 
 def _taken(module: int, handle: int) -> LaunchError:
     holder = card_locks.read_holder(locks.read_holder(handle))
-    who = f"{holder.command} (pid {holder.pid}, {holder.user})" if holder else "-"
+    who = "-"
+    if holder is not None:
+        who = f"{holder.command} (pid {holder.pid}, {holder.user})"
     return LaunchError("placement.reserved", ExitCode.MACHINE, module=module, holder=who)
 
 
@@ -248,13 +250,17 @@ def _is_available(host: str, port: int, root: Path) -> bool:
 def _address_taken(host: str, port: int, root: Path, handle: int) -> LaunchError:
     content = locks.read_holder(handle)
     holder = card_locks.read_holder(content)
+    pid: object = "-"
+    user = "-"
+    if holder is not None:
+        pid, user = holder.pid, holder.user
     return LaunchError(
         "services.port_reserved",
         ExitCode.MACHINE,
         port=port,
         service=card_locks.read_service(content) or "-",
-        pid=holder.pid if holder else "-",
-        user=holder.user if holder else "-",
+        pid=pid,
+        user=user,
         free=free_port(host, port, root),
     )
 

@@ -33,11 +33,11 @@ class SecretFile:
         """Return the plan with this path in the place of the file's name."""
         if not self.text:
             return plan
-        path = str(self.path)
-        argv = tuple(path if word == SECRET_FILE else word for word in plan.command.argv)
-        user = tuple(path if word == SECRET_FILE else word for word in plan.command.user)
+        moved = {SECRET_FILE: str(self.path)}
+        argv = tuple(moved.get(word, word) for word in plan.command.argv)
+        user = tuple(moved.get(word, word) for word in plan.command.user)
         settings = tuple(
-            replace(setting, value=path) if setting.value == SECRET_FILE else setting
+            replace(setting, value=moved.get(setting.value or "", setting.value))
             for setting in plan.settings
         )
         return replace(plan, command=replace(plan.command, argv=argv, user=user), settings=settings)
