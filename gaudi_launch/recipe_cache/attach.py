@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
 _NONE = Buckets([], [])
+# free bytes of a disk that is not read
+_UNLIMITED = 1 << 50
 
 Say = Callable[[str], None]
 
@@ -49,13 +51,15 @@ class Cached:
     @property
     def job(self) -> CacheJob:
         """Return what a run of the engine needs of this."""
-        plan = self.plan
+        plan, because = self.plan, ""
+        if self.use.state != "hit":
+            because = self.use.because.render()
         return CacheJob(
             root=self.root,
             parts=self.parts,
             buckets=plan.buckets or _NONE,
             local=self.local,
-            because="" if self.use.state == "hit" else self.use.because.render(),
+            because=because,
             skips_warmup="VLLM_SKIP_WARMUP" in plan.command.env,
         )
 
@@ -123,29 +127,26 @@ def with_cache(
     read.
     """
     exported = request.environment.get(VARIABLE)
-    if (
-        request.tuning == "reference"
-        or not plan.placement.modules
-        or plan.container is not None
-        or exported
-    ):
+    if request.tuning == "reference" or not plan.placement.modules:
         return None
+    if plan.container is not None or exported:
+        return None
+    root = default_root(cache_dir)
     if request.cache_dir:
         root = Path(request.cache_dir).expanduser().absolute()
-    else:
-        root = default_root(cache_dir)
-    parts = parts_of(plan, host, _quant_config(plan) if look else None)
     wanted = plan.buckets or _NONE
-    if look:
-        use = cache_root.look_up(root, parts, wanted)
-    else:
-        use = cache_root.Use(
-            "miss", parts.key, root / parts.key, wanted, message("cache.not_looked")
-        )
+    if not look:
+        parts = parts_of(plan, host, None)
+        why = message("cache.not_looked")
+        use = cache_root.Use("miss", parts.key, root / parts.key, wanted, why)
+        return Cached(_rewrite(plan, request, use, _Place(root)), parts, root, use)
+    parts = parts_of(plan, host, _quant_config(plan))
+    use = cache_root.look_up(root, parts, wanted)
     local = None
-    if look and is_network(file_system(root, machine_root)):
+    if is_network(file_system(root, machine_root)):
         local = cache_dir / "recipes-local" / parts.key
-    return Cached(_rewrite(plan, request, use, root, local, look), parts, root, use, local)
+    place = _Place(root, local, _free(local or root), use.state)
+    return Cached(_rewrite(plan, request, use, place), parts, root, use, local)
 
 
 def without_cache(command: Command) -> Command:
@@ -155,14 +156,28 @@ def without_cache(command: Command) -> Command:
     )
 
 
-def _rewrite(
-    plan: Plan, request: Request, use: cache_root.Use, root: Path, local: Path | None, look: bool
-) -> Plan:
-    graphs = plan.buckets.graphs if plan.buckets else 0
-    held, measured = (use.ledger.bytes, use.ledger.buckets.graphs) if use.ledger else (0, 0)
-    limit = size_limit(graphs, _free(local or root) if look else 1 << 50, held, measured)
+@dataclass(frozen=True)
+class _Place:
+    """The folders of a cache, the free bytes of its disk, and what a plan says of it."""
+
+    root: Path
+    local: Path | None = None
+    free: int = _UNLIMITED
+    state: str = "unknown"
+
+
+def _rewrite(plan: Plan, request: Request, use: cache_root.Use, place: _Place) -> Plan:
+    """Return the plan with the cache's variable."""
+    root, local = place.root, place.local
+    held = measured = 0
+    if use.ledger is not None:
+        held, measured = use.ledger.bytes, use.ledger.buckets.graphs
+    graphs = (plan.buckets or _NONE).graphs
+    limit = size_limit(graphs, place.free, held, measured)
     folder = local or use.folder
-    source: Source = "flag" if request.cache_dir else "computed"
+    source: Source = "computed"
+    if request.cache_dir:
+        source = "flag"
     setting = Setting(
         VARIABLE,
         f"{folder},false,{limit.mib}",
@@ -186,7 +201,7 @@ def _rewrite(
         warnings=tuple(warnings),
         estimate=_estimate(plan, use),
         cache={
-            "state": use.state if look else "unknown",
+            "state": place.state,
             "key": use.key,
             "folder": str(use.folder),
             "because": use.because.render(),
@@ -200,17 +215,15 @@ def _estimate(plan: Plan, use: cache_root.Use) -> Estimate | None:
 
     The shares are published ones.
     """
-    if (
-        plan.estimate is None
-        or plan.buckets is None
-        or use.state == "miss"
-        or not plan.buckets.graphs
-    ):
+    graphs = (plan.buckets or _NONE).graphs
+    if plan.estimate is None or use.state == "miss" or not graphs:
         return plan.estimate
-    new = use.new.graphs / plan.buckets.graphs
-    dtype = next((s.value for s in plan.settings if s.name == "--quantization"), None)
-    fp8 = "fp8" if dtype == "inc" else None
-    share = per_graph(fp8, True).low / per_graph(fp8, False).low
+    new = use.new.graphs / graphs
+    methods = {s.value for s in plan.settings if s.name == "--quantization"}
+    dtype = None
+    if "inc" in methods:
+        dtype = "fp8"
+    share = per_graph(dtype, True).low / per_graph(dtype, False).low
     factor = new + (1 - new) * share
     return Estimate(
         plan.estimate.low_seconds * factor,
@@ -218,7 +231,7 @@ def _estimate(plan: Plan, use: cache_root.Use) -> Estimate | None:
         message(
             "cache.estimate",
             basis=plan.estimate.basis.render(),
-            warm=plan.buckets.graphs - use.new.graphs,
+            warm=graphs - use.new.graphs,
         ),
     )
 
@@ -262,7 +275,9 @@ class Keeper:
 
         Checksums take time, so a thread computes them.
         """
-        warmed = _NONE if self._job.skips_warmup else self._job.buckets
+        warmed = self._job.buckets
+        if self._job.skips_warmup:
+            warmed = _NONE
 
         def work() -> None:
             try:
@@ -295,9 +310,10 @@ def kept(job: CacheJob, say: Say, wait_seconds: float = 3600.0) -> Iterator[Keep
     Another launch that fills the same key is waited for: its graphs are then warm. Raises
     LaunchError when the root cannot be used.
     """
-    if job.because:
-        waiting = in_use(job.root, job.parts.key, fill=True)
-        say(message("cache.waiting", key=job.parts.key).render() if waiting else job.because)
+    if job.because and in_use(job.root, job.parts.key, fill=True):
+        say(message("cache.waiting", key=job.parts.key).render())
+    elif job.because:
+        say(job.because)
     with cache_root.opened(job.root, job.parts, job.buckets, wait_seconds=wait_seconds) as session:
         if session.repaired:
             say(message("cache.repaired", count=len(session.repaired)).render())

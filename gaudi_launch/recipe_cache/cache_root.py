@@ -66,7 +66,9 @@ class CacheEntry:
     @property
     def last_used(self) -> float:
         """Return when it was used last, in seconds since the epoch; 0.0 if unknown."""
-        return self.ledger.last_used if self.ledger else 0.0
+        if self.ledger is None:
+            return 0.0
+        return self.ledger.last_used
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,13 @@ def folder_of(root: Path, ledger: Ledger | None, key: str) -> Path:
     if ledger is not None and ledger.folder == ".":
         return root
     return root / key
+
+
+def skipped(root: Path, folder: Path) -> Callable[[str], bool]:
+    """Return a test for names of our files in a key's directory."""
+    if folder == root:
+        return is_ours
+    return lambda name: False
 
 
 def flat_files(root: Path) -> bool:
@@ -134,7 +143,7 @@ def _entry(root: Path, key: str, *, sizes: bool) -> CacheEntry | None:
         trouble = "it has no ledger"
     files, total = 0, 0
     if sizes:
-        files, total = size_of(folder, is_ours if folder == root else None)
+        files, total = size_of(folder, skipped(root, folder))
     return CacheEntry(key, folder, ledger, files, total, trouble, in_use(root, key))
 
 
@@ -143,17 +152,15 @@ def find(root: Path, key: str) -> CacheEntry:
 
     Raises LaunchError when none or several do.
     """
-    if key:
-        matching = [
-            entry for entry in entries(root, sizes=False) if entry.key.startswith(key.lower())
-        ]
-    else:
-        matching = []
-    if len(matching) != 1:
-        id = "cache.ambiguous_key" if matching else "cache.no_such_key"
-        known = ", ".join(entry.key for entry in matching or entries(root, sizes=False)) or "-"
-        raise LaunchError(id, ExitCode.USAGE, key=key, path=str(root), known=known)
-    return matching[0]
+    every = entries(root, sizes=False)
+    matching = [entry for entry in every if key and entry.key.startswith(key.lower())]
+    if len(matching) == 1:
+        return matching[0]
+    id = "cache.no_such_key"
+    if matching:
+        id = "cache.ambiguous_key"
+    known = ", ".join(entry.key for entry in matching or every) or "-"
+    raise LaunchError(id, ExitCode.USAGE, key=key, path=str(root), known=known)
 
 
 def look_up(root: Path, parts: KeyParts, wanted: Buckets, num_blocks: int | None = None) -> Use:
@@ -174,17 +181,13 @@ def look_up(root: Path, parts: KeyParts, wanted: Buckets, num_blocks: int | None
         _missing(wanted.prompt, ledger.buckets.prompt),
         _missing(wanted.decode, ledger.buckets.decode),
     )
-    if not folder.is_dir() or not any(
-        True for _ in walk(folder, is_ours if folder == root else None)
-    ):
+    if not folder.is_dir() or next(walk(folder, skipped(root, folder)), None) is None:
         return Use("miss", key, folder, wanted, message("cache.miss_empty", key=key), ledger=ledger)
     if not ledger.complete:
         because = message("cache.interrupted", key=key)
     elif new.graphs:
         because = message("cache.partial", new=new.graphs, graphs=wanted.graphs)
-    elif (
-        num_blocks is not None and ledger.num_blocks is not None and num_blocks != ledger.num_blocks
-    ):
+    elif len({num_blocks, ledger.num_blocks} - {None}) > 1:
         # HabanaAI/vllm-fork pull 1054: another number of KV blocks compiled two large graphs again
         because = message("cache.other_blocks", was=ledger.num_blocks, now=num_blocks)
     else:
@@ -243,18 +246,19 @@ class Session:
             self.filled()
 
     def _finish(self, seconds: float, warmed: Buckets, num_blocks: int | None) -> None:
-        skip = is_ours if self.folder == self.root else None
+        skip = skipped(self.root, self.folder)
         share_all(self.folder, self.root)
         files, total = write_list(self.root, self.ledger.key, self.folder, skip)
-        # when this launch only uses the cache, another may be filling it, or have filled it in the
-        # meantime
-        known = self.ledger if self.filling else self._written()
-        merged = Buckets(
-            known.buckets.prompt + _missing(warmed.prompt, known.buckets.prompt),
-            known.buckets.decode + _missing(warmed.decode, known.buckets.decode),
-        )
+        known = self.ledger
+        if not self.filling:
+            # another launch may be filling it, or have filled it in the meantime
+            known = self._written()
         # a changed number of KV blocks made the older graphs useless
-        stale = known.num_blocks not in (None, num_blocks)
+        if known.num_blocks in (None, num_blocks):
+            warmed = Buckets(
+                known.buckets.prompt + _missing(warmed.prompt, known.buckets.prompt),
+                known.buckets.decode + _missing(warmed.decode, known.buckets.decode),
+            )
         ledger = touched(known, time.time())
         if self.filling:
             ledger = replace(ledger, filled_seconds=(*ledger.filled_seconds, seconds))
@@ -263,7 +267,7 @@ class Session:
         self.ledger = replace(
             ledger,
             complete=self.filling or known.complete,
-            buckets=warmed if stale else merged,
+            buckets=warmed,
             num_blocks=num_blocks,
             files=files,
             bytes=total,
@@ -331,7 +335,9 @@ def _not_writable(root: Path, error: OSError) -> LaunchError:
 def _begin(root: Path, parts: KeyParts, use: Use, filled: Callable[[], None]) -> Session:
     now = time.time()
     filling = use.state != "hit"
-    ledger = use.ledger or Ledger(parts, "." if use.folder == root else parts.key, created=now)
+    # "." is the root itself
+    folder = str(use.folder.relative_to(root))
+    ledger = use.ledger or Ledger(parts, folder, created=now)
     repaired: tuple[str, ...] = ()
     if filling:
         use.folder.mkdir(parents=True, exist_ok=True)
@@ -347,7 +353,7 @@ def _drop_useless(folder: Path, root: Path) -> tuple[str, ...]:
     """Remove empty files, and those that another user of the root left unreadable."""
     names = [
         name
-        for name, status in walk(folder, is_ours if folder == root else None)
+        for name, status in walk(folder, skipped(root, folder))
         if not status.st_size or not os.access(folder / name, os.R_OK)
     ]
     for name in names:
@@ -374,9 +380,8 @@ def adopt(root: Path, parts: KeyParts, warmed: Buckets) -> Ledger:
 
 def check(root: Path, entry: CacheEntry, *, quick: bool) -> Findings:
     """Compare one key's files with its list."""
-    return verify(
-        root, entry.key, entry.folder, quick=quick, skip=is_ours if entry.folder == root else None
-    )
+    skip = skipped(root, entry.folder)
+    return verify(root, entry.key, entry.folder, quick=quick, skip=skip)
 
 
 def repair(root: Path, entry: CacheEntry, findings: Findings) -> tuple[str, ...]:
@@ -388,7 +393,7 @@ def repair(root: Path, entry: CacheEntry, findings: Findings) -> tuple[str, ...]
         for name in findings.bad:
             (entry.folder / name).unlink(missing_ok=True)
         if entry.ledger is not None:
-            write_list(root, entry.key, entry.folder, is_ours if entry.folder == root else None)
+            write_list(root, entry.key, entry.folder, skipped(root, entry.folder))
             lost = bool(findings.bad or findings.missing)
             write_ledger(root, replace(entry.ledger, complete=entry.ledger.complete and not lost))
     return findings.bad

@@ -34,6 +34,8 @@ _INDIFFERENT_VARIABLES = re.compile(
     )$""",
     re.VERBOSE,
 )
+# by PT_HPU_LAZY_MODE; every other value compiles
+_MODES = {"1": "lazy"}
 _GRAPH_OPTIONS = (
     "--block-size",
     "--kv-cache-dtype",
@@ -143,12 +145,12 @@ def parts_of(plan: Plan, host: Host, quant_config: bytes | None = None) -> KeyPa
         engine_commit=facts.get("commit", "") or facts.get("vllm", ""),
         extension_commit=facts.get("extension_commit", "") or facts.get("extension", ""),
         model=str(plan.model.get("name", "")),
-        model_config=_digest(config) if config else _digest(dict(plan.model)),
+        model_config=_digest(config or dict(plan.model)),
         # of several replicas, the cards of one
         tensor_parallel=max(1, int(options.get("resources.HPU") or len(plan.placement.modules))),
         dtype=options.get("--dtype", ""),
         quantization=hashlib.sha256(quant_config).hexdigest()[:16] if quant_config else "",
-        mode="lazy" if env.get("PT_HPU_LAZY_MODE") == "1" else "compile",
+        mode=_MODES.get(env.get("PT_HPU_LAZY_MODE", ""), "compile"),
         variables={
             **{
                 name: value for name, value in env.items() if not _INDIFFERENT_VARIABLES.match(name)
@@ -175,8 +177,7 @@ def _minor(version: str | None) -> str:
 
     Recipes are assumed to be valid for a release.
     """
-    found = re.match(r"\d+\.\d+", version or "")
-    return found.group(0) if found else ""
+    return "".join(re.findall(r"^\d+\.\d+", version or ""))
 
 
 def _digest(document: Any) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.recipe_cache.cache_root import CacheEntry, is_ours
+from gaudi_launch.recipe_cache.cache_root import CacheEntry, skipped
 from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
 from gaudi_launch.recipe_cache.key_locks import held
 from gaudi_launch.recipe_cache.ledger import (
@@ -57,7 +57,7 @@ def export(
     try:
         with held(root, entry.key, exclusive=False), part.open("wb") as raw:
             # a service may have added recipes since the list was written
-            write_list(root, entry.key, entry.folder, is_ours if entry.folder == root else None)
+            write_list(root, entry.key, entry.folder, skipped(root, entry.folder))
             counted = _write(root, entry, entry.ledger, raw, progress)
         part.replace(target)
     except OSError as error:

@@ -42,11 +42,12 @@ def size_limit(
     graph; without them it is assumed. At the limit the bridge silently removes the oldest recipes
     (docs: Runtime Environment Variables).
     """
-    measured = held_bytes > 0 and measured_graphs > 0
-    per_graph = held_bytes / measured_graphs / MIB if measured else ASSUMED_MIB_PER_GRAPH
+    id = "cache.limit_assumed"
+    per_graph: float = ASSUMED_MIB_PER_GRAPH
+    if held_bytes > 0 and measured_graphs > 0:
+        per_graph, id = held_bytes / measured_graphs / MIB, "cache.limit_measured"
     wanted = max(LEAST_MIB, int(2 * per_graph * max(graphs, 1)))
     room = int((free_bytes * (1 - _SPARE_SHARE) + held_bytes) / MIB)
-    id = "cache.limit_measured" if measured else "cache.limit_assumed"
     reason = message(id, graphs=graphs, per_graph=round(per_graph, 1), room=room)
     return SizeLimit(max(1, min(wanted, room)), reason, room < wanted)
 
