@@ -6,7 +6,8 @@ A problem on a card that was not chosen is only a warning.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from gaudi_launch.doctor.findings import (
     Check,
@@ -30,6 +31,7 @@ from gaudi_launch.messages import message
 QUAL = "opt/habanalabs/qual"
 # ports between the cards of one box; the others go outside (HabanaAI/HCL@54fed3a server types;
 # Gaudi2E 1.23.0 manual: 6-9 scale out, 22-23 not connected)
+_UNREAD = CardHealth(index=-1)
 _INTERNAL = {
     "gaudi2": frozenset(range(24)) - {8, 22, 23},
     "gaudi2e": frozenset((*range(6), *range(10, 22))),
@@ -135,19 +137,44 @@ def _node_of(card: Card, nodes: object) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class _Readings:
+    """One value of every card that reports it: ``read`` returns None for the others.
+
+    ``what`` names it, ``expected`` is its good value as text.
+    """
+
+    cards: tuple[Card, ...]
+    what: str
+    expected: str
+    read: Callable[[Card], object]
+
+    def judged(
+        self, is_bad: Callable[[Card], bool], worse: Callable[[list[Card], str], Verdict]
+    ) -> Verdict:
+        """Return ``worse`` of the bad cards and their values; unknown without any value."""
+        reporting = [card for card in self.cards if self.read(card) is not None]
+        if not reporting:
+            return unknown("doctor.cards.unread", "", self.expected, what=self.what)
+        bad = [card for card in reporting if is_bad(card)]
+        if not bad:
+            return ok(self.expected, self.expected)
+        return worse(bad, ", ".join(f"{_name(card)}: {self.read(card)}" for card in bad))
+
+
 def _status(facts: DoctorFacts) -> Verdict:
-    cards = facts.host.cards
-    reporting = [card for card in cards if card.status]
-    if not reporting:
-        return unknown("doctor.cards.unread", "", "Operational", what="status")
-    bad = [card for card in reporting if card.status != "Operational"]
-    if not bad:
-        return ok("Operational", "Operational")
-    found = ", ".join(f"{_name(card)}: {card.status}" for card in bad)
     remedy = Remedy(
         message("doctor.cards.status.remedy"), commands=("sudo dmesg | grep -i habana",)
     )
-    return _judge(facts, bad, "doctor.cards.status.fail", found, "Operational", remedy)
+    readings = _Readings(
+        facts.host.cards, "status", "Operational", lambda card: card.status or None
+    )
+    return readings.judged(
+        lambda card: card.status != "Operational",
+        lambda bad, found: _judge(
+            facts, bad, "doctor.cards.status.fail", found, "Operational", remedy
+        ),
+    )
 
 
 def _temperature(facts: DoctorFacts) -> Verdict:
@@ -212,9 +239,7 @@ def _throttling(facts: DoctorFacts) -> Verdict:
         return unknown("doctor.cards.unread", "", "Not Active", what="throttling")
     lines = []
     for card in facts.host.cards:
-        one = health.get(card.index) if card.index is not None else None
-        if one is not None:
-            lines += [f"{_name(card)}: {trouble}" for trouble in _heat(card, one)]
+        lines += [f"{_name(card)}: {trouble}" for trouble in _heat(card, _health_of(facts, card))]
     if lines:
         remedy = Remedy(
             message("doctor.cards.temperature.remedy"), commands=("hl-smi -q -d TEMPERATURE",)
@@ -237,64 +262,73 @@ def _heat(card: Card, health: CardHealth) -> list[str]:
 
 
 def _rows(facts: DoctorFacts) -> Verdict:
-    health = facts.health
-    reporting = [card for card in facts.host.cards if _pending(health, card) is not None]
-    if not reporting:
-        return unknown("doctor.cards.unread", "", "No", what="row replacement")
-    pending = [card for card in reporting if _pending(health, card)]
-    if not pending:
-        return ok("No", "No")
+    def pending(card: Card) -> bool | None:
+        return _health_of(facts, card).rows_pending
+
     remedy = Remedy(message("doctor.cards.rows.remedy"), commands=("hl-smi -q -d ROW_REPLACEMENT",))
-    return warn("doctor.cards.rows.warn", _list(pending), "No", remedy)
+    return _Readings(facts.host.cards, "row replacement", "No", pending).judged(
+        lambda card: bool(pending(card)),
+        lambda bad, _: warn("doctor.cards.rows.warn", _list(bad), "No", remedy),
+    )
 
 
-def _pending(health: Mapping[int, CardHealth], card: Card) -> bool | None:
-    one = health.get(card.index) if card.index is not None else None
-    return one.rows_pending if one is not None else None
+def _health_of(facts: DoctorFacts, card: Card) -> CardHealth:
+    """Return the health of a card; a record without values where it is not known."""
+    if card.index is None:
+        return _UNREAD
+    return facts.health.get(card.index, _UNREAD)
 
 
 def _memory(facts: DoctorFacts) -> Verdict:
     product = accelerators().get(facts.host.product or "")
     if product is None:
         return unknown("doctor.cards.product")
-    expected = f"{product.memory_total_mib} MiB"
-    reporting = [card for card in facts.host.cards if card.memory_total_mib is not None]
-    if not reporting:
-        return unknown("doctor.cards.unread", "", expected, what="memory")
-    small = [card for card in reporting if (card.memory_total_mib or 0) < product.memory_total_mib]
-    if not small:
-        return ok(expected, expected)
-    found = ", ".join(f"{_name(card)}: {card.memory_total_mib} MiB" for card in small)
-    return warn(
-        "doctor.cards.memory.warn", found, expected, Remedy(message("doctor.cards.support"))
+    full = product.memory_total_mib
+    expected, remedy = f"{full} MiB", Remedy(message("doctor.cards.support"))
+
+    def size(card: Card) -> str | None:
+        if card.memory_total_mib is None:
+            return None
+        return f"{card.memory_total_mib} MiB"
+
+    return _Readings(facts.host.cards, "memory", expected, size).judged(
+        lambda card: (card.memory_total_mib or 0) < full,
+        lambda _, found: warn("doctor.cards.memory.warn", found, expected, remedy),
     )
 
 
 def _events(facts: DoctorFacts) -> Verdict:
-    reporting = [card for card in facts.host.cards if card.uncorrectable_events is not None]
-    if not reporting:
-        return unknown("doctor.cards.unread", "", "0", what="uncorrectable events")
-    bad = [card for card in reporting if card.uncorrectable_events]
-    if not bad:
-        return ok("0", "0")
-    found = ", ".join(f"{_name(card)}: {card.uncorrectable_events}" for card in bad)
-    return warn("doctor.cards.events.warn", found, "0", Remedy(message("doctor.cards.support")))
+    remedy = Remedy(message("doctor.cards.support"))
+    readings = _Readings(
+        facts.host.cards, "uncorrectable events", "0", lambda card: card.uncorrectable_events
+    )
+    return readings.judged(
+        lambda card: bool(card.uncorrectable_events),
+        lambda _, found: warn("doctor.cards.events.warn", found, "0", remedy),
+    )
 
 
-def _gigatransfers(text: str | None) -> float | None:
+def _gigatransfers(text: str | None) -> float:
+    """Return the number of a PCIe speed; 0.0 where it is not known."""
     match = re.match(r"(\d+(?:\.\d+)?)", text or "")
-    return float(match[1]) if match else None
+    if match is None:
+        return 0.0
+    return float(match[1])
+
+
+def _is_slow(card: Card) -> bool:
+    """Return True for a PCIe link below what its slot can do."""
+    if (card.pcie_width or 0) < (card.pcie_max_width or 0):
+        return True
+    # an unknown speed is not slow
+    return 0 < _gigatransfers(card.pcie_speed) < _gigatransfers(card.pcie_max_speed)
 
 
 def _pcie(facts: DoctorFacts) -> Verdict:
     reporting = [c for c in facts.host.cards if c.pcie_width and c.pcie_max_width]
     if not reporting:
         return unknown("doctor.cards.unread", what="PCIe link")
-    slow = []
-    for card in reporting:
-        speed, most = _gigatransfers(card.pcie_speed), _gigatransfers(card.pcie_max_speed)
-        if (card.pcie_width or 0) < (card.pcie_max_width or 0) or (speed and most and speed < most):
-            slow.append(card)
+    slow = list(filter(_is_slow, reporting))
     first = reporting[0]
     expected = f"x{first.pcie_max_width} {first.pcie_max_speed}"
     if not slow:
@@ -314,19 +348,17 @@ def _free(facts: DoctorFacts) -> Verdict:
     free = len([card for card in cards if card.busy is False])
     if chosen:
         return fail("doctor.cards.free.chosen", found, "free", remedy, cards=_list(chosen))
-    if facts.wants.cards is not None and len(cards) - len(busy) < facts.wants.cards:
-        return fail(
-            "doctor.cards.free.few",
-            found,
-            f">= {facts.wants.cards}",
-            remedy,
-            free=len(cards) - len(busy),
-        )
-    if len(busy) == len(cards):
+    wanted, left = facts.wants.cards, len(cards) - len(busy)
+    if wanted is not None and left < wanted:
+        return fail("doctor.cards.free.few", found, f">= {wanted}", remedy, free=left)
+    if left == 0:
         return warn("doctor.cards.free.none", found, ">= 1", remedy)
     if free == 0:
         return unknown("doctor.cards.free.unknown", found, ">= 1")
-    return ok(f"{free} / {len(cards)}" + (f" ({found})" if busy else ""), ">= 1")
+    shown = f"{free} / {len(cards)}"
+    if busy:
+        shown = f"{shown} ({found})"
+    return ok(shown, ">= 1")
 
 
 def _holders(card: Card) -> str:
@@ -344,6 +376,18 @@ def qual_kind(host: Host) -> str:
     return "gaudi2"
 
 
+def _has_port_down(card: Card, product: str) -> bool:
+    """Return True for a card with a port down that must be up.
+
+    External ports of Gaudi3 OAM differ from module to module, so a port that is down may be one of
+    three.
+    """
+    down = set(card.ports_down or ())
+    if product in _INTERNAL:
+        return not down.isdisjoint(_INTERNAL[product])
+    return len(down) > 3
+
+
 def _links(facts: DoctorFacts) -> Verdict:
     from gaudi_launch.host.read import read_ports
 
@@ -351,15 +395,9 @@ def _links(facts: DoctorFacts) -> Verdict:
     if facts.live or facts.ask:
         host = read_ports(host, facts.ask)
     reporting = [card for card in host.cards if card.ports_up is not None]
-    internal = _INTERNAL.get(host.product or "")
     if not reporting:
         return unknown("doctor.cards.unread", "", "UP", what="ports")
-    if internal is None:
-        # external ports of Gaudi3 OAM differ from module to module, so a port that is down may be
-        # one of three
-        down = [card for card in reporting if len(card.ports_down or ()) > 3]
-    else:
-        down = [card for card in reporting if internal & set(card.ports_down or ())]
+    down = [card for card in reporting if _has_port_down(card, host.product or "")]
     if not down:
         return ok(f"{len(reporting)} x UP", "UP")
     found = ", ".join(
