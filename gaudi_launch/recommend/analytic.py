@@ -12,8 +12,7 @@ from gaudi_launch.models.card_memory import (
     CardMemory,
     ServingDemand,
     divide_card,
-    too_tight,
-    verdict,
+    serves,
 )
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import BLOCK
@@ -94,11 +93,7 @@ class Group:
         rules = self.searched.engine.innermost.memory_rules({})
         sample = self.sample
         found = divide_card(self.stage, sample.cards, sample.dtype, card, self.demand, rules)
-        if (
-            found is None
-            or not verdict(found, self.demand)[0]
-            or too_tight(found, self.demand) is not None
-        ):
+        if found is None or not serves(found, self.demand):
             return None
         return found
 
@@ -141,7 +136,9 @@ class Group:
                 stages=candidate.pipeline,
             )
         )
-        return made if isinstance(made, Replica) else None
+        if not isinstance(made, Replica):
+            return None
+        return made
 
 
 @dataclass(frozen=True)
@@ -225,11 +222,12 @@ class Forecaster:
             counts.append(min(inside, counts[-1] * 2))
         cycles = [self._cycle(candidate, group, count) for count in counts]
         if not self.goal.demand:
-            # one client has the lowest latency
-            cycle = cycles[0] if self.goal.name == "latency" else cycles[-1]
-            return self._judged(candidate, cycle, cycles[-1], None)
-        within = [cycle for cycle in cycles if self._miss(cycle) <= 1.0]
-        most = within[-1] if within else cycles[0]
+            most = cycles[-1]
+            if self.goal.name == "latency":
+                # one client has the lowest latency
+                most = cycles[0]
+            return self._judged(candidate, most, cycles[-1], None)
+        *_, most = (cycles[0], *(cycle for cycle in cycles if self._miss(cycle) <= 1.0))
         return self._judged(
             candidate, most, replace(most, rate=most.rate * _MOST_LOAD), self.goal.demand
         )
@@ -240,9 +238,15 @@ class Forecaster:
         # of all virtual engines of a replica
         rate = full.rate * candidate.pipeline
         most = self.case.pool.most_replicas(candidate.world)
-        each = cycle.count * candidate.pipeline if self.goal.clients else rate
+        each = rate
+        if self.goal.clients:
+            each = cycle.count * candidate.pipeline
         replicas = most or max(1, self.case.pool.cards_per_node // candidate.world)
-        least = 1
+        per_card = rate * self.output / candidate.world
+        # for a given load the most that a card carries decides between equal numbers of cards
+        least, balance = 1, per_card
+        if demand is None:
+            balance = balanced(per_card, ttft=full.ttft, tpot=full.tpot)
         if demand is not None:
             least = max(1, math.ceil(_LENIENT * demand / each))
             if self.goal.name in ("cost", "balanced", "context") or most is None:
@@ -250,7 +254,6 @@ class Forecaster:
         elif self.goal.name in ("latency", "cost"):
             replicas = 1
         made = replicas * rate * self.output
-        per_card = rate * self.output / candidate.world
         served = Served(
             replicas=replicas,
             cards=replicas * candidate.world,
@@ -261,10 +264,7 @@ class Forecaster:
             tokens=made,
             spare=made,
             length=candidate.length,
-            # for a given load the most that a card carries decides between equal numbers of cards
-            balance=per_card
-            if demand is not None
-            else balanced(per_card, ttft=full.ttft, tpot=full.tpot),
+            balance=balance,
         )
         miss = self._miss(cycle)
         if most is not None and least > most:

@@ -130,6 +130,9 @@ def find(
     winner = _settled(simulation.one, ranked)
     shown = winner or ranked[0]
     evidence = _evidence(case, shown)
+    sensitivity: tuple[Sensitivity, ...] = ()
+    if winner is not None:
+        sensitivity = _sensitivity(simulation.one, winner, _Known(quick, exact), able)
     return Recommendation(
         case=case,
         goal=goal,
@@ -137,14 +140,12 @@ def find(
         runner_up=_runner_up(winner, ranked),
         trials=tuple(ranked),
         front=front(exact),
-        sensitivity=_sensitivity(simulation.one, winner, _Known(quick, exact), able)
-        if winner is not None
-        else (),
+        sensitivity=sensitivity,
         searched=len(able.candidates),
         simulated=len(quick),
         evidence=evidence,
         limit=limit_of(case, shown, ranked),
-        cards=simulation.one.cards_between(shown, evidence) if evidence is not None else None,
+        cards=simulation.one.cards_between(shown, evidence),
     )
 
 
@@ -238,14 +239,18 @@ def without(found: Recommendation, trial: Trial, why: Message) -> Recommendation
     if winner is not None:
         ranked.remove(winner)
         ranked.insert(0, winner)
+    evidence = limit = None
+    if ranked:
+        evidence = _evidence(found.case, ranked[0])
+        limit = limit_of(found.case, ranked[0], ranked)
     return replace(
         found,
         winner=winner,
         runner_up=_runner_up(winner, ranked),
         trials=(*ranked, failed),
         front=tuple(each for each in found.front if each is not trial),
-        evidence=_evidence(found.case, ranked[0]) if ranked else None,
-        limit=limit_of(found.case, ranked[0], ranked) if ranked else None,
+        evidence=evidence,
+        limit=limit,
         cards=None,
     )
 
@@ -399,7 +404,7 @@ def _with_shrunken(simulation: _Simulations, quick: Sequence[Trial], able: Fitti
 def _shrinking(start: Candidate, able: Fitting) -> list[Candidate]:
     """Return candidates with fewer and fewer shapes; given options stay."""
     fewer = [replace(start, prompts=prompts) for prompts in (4, 1) if prompts < start.prompts]
-    last = fewer[-1] if fewer else start
+    *_, last = (start, *fewer)
     fewer += [replace(last, batch=last.batch // part) for part in (4, 16) if last.batch >= part]
     fewer.append(replace(start, prompts=1, batch=1))
     found = [able.nearest(each) for each in fewer]
@@ -474,7 +479,9 @@ class _Known:
 
         0 where it misses a target.
         """
-        both = self.quick if other not in self.exact or winner not in self.exact else self.exact
+        both = self.quick
+        if {other, winner} <= self.exact.keys():
+            both = self.exact
         one, own = both[other], both[winner]
         if not one.meets or one.served is None or own.served is None:
             return 0.0
@@ -541,7 +548,9 @@ def _other_engines(simulation: Simulation, own: Trial) -> list[Sensitivity]:
     """Return the objective of the same configuration on the other engines."""
     case, goal = simulation.case, simulation.goal
     found: list[Sensitivity] = []
-    for searched in case.others if goal.most_start is None else ():
+    if goal.most_start is not None:
+        return []
+    for searched in case.others:
         trials: list[Trial] = []
         for candidate in on_other(case, own.candidate, searched):
             group = Group(case, searched, candidate)

@@ -33,7 +33,7 @@ class Goal:
     @property
     def demand(self) -> float:
         """Return requests per second, or clients; 0 without a given load."""
-        return float(self.clients) if self.clients else self.rate
+        return float(self.clients) or self.rate
 
     @property
     def has_targets(self) -> bool:
@@ -84,8 +84,10 @@ def objective(goal: Goal, served: Served) -> float:
         return 1 / served.e2e
     if goal.name == "context":
         return float(served.length)
+    if goal.name == "cost" and goal.demand:
+        return 1 / served.cards
     if goal.name == "cost":
-        return 1 / served.cards if goal.demand else served.per_card
+        return served.per_card
     return balanced(served.per_card, ttft=served.ttft, tpot=served.tpot)
 
 

@@ -179,9 +179,11 @@ class SearchCase:
 
 def traffic_length(case: SearchCase) -> int:
     """Return the tokens of the longest request of the traffic, in blocks."""
-    longest = case.model.max_position_embeddings
     needed = round_up(case.longest or sum(case.lengths), BLOCK)
-    return min(needed, round_up(longest, BLOCK)) if longest else needed
+    longest = case.model.max_position_embeddings
+    if not longest:
+        return needed
+    return min(needed, round_up(longest, BLOCK))
 
 
 def lengths_of(case: SearchCase, request: Request) -> tuple[int, ...]:
@@ -284,8 +286,10 @@ def _turns_prefixes(searched: SearchedEngine, *, on: bool) -> bool:
 def members(case: SearchCase, sample: Candidate) -> Iterator[Candidate]:
     """Yield candidates that differ in batch, prompts and tokens of a step."""
     searched = case.engine(sample.engine)
-    given = searched.request.max_num_seqs
-    for batch in (given,) if given else BATCHES:
+    batches: tuple[int, ...] = BATCHES
+    if searched.request.max_num_seqs:
+        batches = (searched.request.max_num_seqs,)
+    for batch in batches:
         for prompts in _prompts(searched, batch):
             for tokens in _budgets(case, searched, batch, prompts, sample.length):
                 yield replace(sample, batch=batch, prompts=prompts, tokens=tokens)
@@ -329,9 +333,12 @@ def on_other(case: SearchCase, candidate: Candidate, searched: SearchedEngine) -
     found: list[Candidate] = []
     possible = _prompts(searched, candidate.batch)
     for prompts in dict.fromkeys((candidate.prompts, 1)):
-        prompts = prompts if prompts in possible else possible[0]
+        if prompts not in possible:
+            prompts = possible[0]
         budgets = _budgets(case, searched, candidate.batch, prompts, candidate.length)
-        tokens = candidate.tokens if candidate.tokens in budgets else budgets[-1]
+        tokens = candidate.tokens
+        if tokens not in budgets:
+            tokens = budgets[-1]
         caches = searched.engine.innermost.caches_prefixes(searched.request)
         made = replace(
             candidate,

@@ -87,7 +87,9 @@ class Simulation:
     def exact(self, candidate: Candidate) -> Trial:
         """Return the trial of a candidate as its plan would have it."""
         made = self._planned(candidate)
-        return made if made.replica is None else self._served(made, made.replica, _EXACT)
+        if made.replica is None:
+            return made
+        return self._served(made, made.replica, _EXACT)
 
     def settled(self, trial: Trial) -> Trial:
         """Return a complete trial with as many requests as its load needs."""
@@ -115,7 +117,9 @@ class Simulation:
             return Trial(candidate, why_not=error.text, code=error.exit_code)
         if isinstance(made, Unfit):
             return Trial(candidate, why_not=made.reason)
-        graphs = made.buckets.graphs if made.buckets is not None else 0
+        graphs = 0
+        if made.buckets is not None:
+            graphs = made.buckets.graphs
         return Trial(candidate, replica=made, graphs=graphs, start=self._start(candidate, graphs))
 
     def _start(self, candidate: Candidate, graphs: int) -> Span | None:
@@ -144,10 +148,13 @@ class Simulation:
         if not goal.demand:
             served = self._unloaded(trial.candidate, simulated, requests or _EXACT)
         else:
-            shares = QUICK_SHARES if requests == _QUICK else SHARES
+            shares, leniency = SHARES, 1.0
+            if requests == _QUICK:
+                shares, leniency = QUICK_SHARES, _LENIENT
             curve = load_curve(simulated, clients=bool(goal.clients), shares=shares)
-            leniency = _LENIENT if requests == _QUICK else 1.0
-            served = self._loaded(trial.candidate, curve, leniency) if curve is not None else None
+            served = None
+            if curve is not None:
+                served = self._loaded(trial.candidate, curve, leniency)
             trial = replace(trial, curve=curve)
         if served is None:
             length = made.limits.max_model_len
@@ -211,12 +218,12 @@ class Simulation:
             return each
         return max(1.0, float(math.floor(each + 1e-9)))
 
-    def cards_between(self, trial: Trial, evidence: Evidence) -> tuple[int, int] | None:
+    def cards_between(self, trial: Trial, evidence: Evidence | None) -> tuple[int, int] | None:
         """Return the fewest and the most cards within the range of the speed.
 
-        None without a given load, or where the slowest misses the targets.
+        None without a given load or evidence, or where the slowest misses the targets.
         """
-        if trial.curve is None or not trial.meets:
+        if evidence is None or trial.curve is None or not trial.meets:
             return None
         # a range needs no more requests than a comparison
         replica = trial.curve.replica
@@ -230,9 +237,12 @@ class Simulation:
             if each is None:
                 return None
             # clients wait as many times as long; arrivals come as often
-            each = each if self.goal.clients else each * factor
+            if not self.goal.clients:
+                each *= factor
             found.append(world * max(1, math.ceil(self.goal.demand / (each * engines) - 1e-9)))
-        cards = world * trial.served.replicas if trial.served is not None else 0
+        cards = 0
+        if trial.served is not None:
+            cards = world * trial.served.replicas
         return min(found[0], cards), max(found[1], cards)
 
     def _of_load(
@@ -298,7 +308,9 @@ def scaled(targets: Targets, factor: float) -> Targets:
     """Return targets for steps that take ``factor`` times as long as they will."""
 
     def times(value: float | None) -> float | None:
-        return None if value is None else value * factor
+        if value is None:
+            return None
+        return value * factor
 
     return Targets(times(targets.ttft), times(targets.tpot), targets.percentile, times(targets.e2e))
 
