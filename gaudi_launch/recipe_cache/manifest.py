@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -41,8 +42,16 @@ class Findings:
         return tuple(sorted({*self.empty, *self.wrong_size, *self.wrong_content}))
 
 
+def unwatched(files: int, size: int) -> None:
+    """Receive progress that is not shown: files and bytes so far."""
+
+
+def _none_skipped(name: str) -> bool:
+    return False
+
+
 def walk(
-    folder: Path, skip: Callable[[str], bool] | None = None
+    folder: Path, skip: Callable[[str], bool] = _none_skipped
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Yield every non-directory below a folder: (name relative to it, lstat).
 
@@ -58,25 +67,20 @@ def walk(
             continue
         with entries:
             for entry in entries:
-                if not prefix and skip is not None and skip(entry.name):
+                if not prefix and skip(entry.name):
                     continue
-                try:
+                # the engine replaces its files during the walk
+                with contextlib.suppress(FileNotFoundError):
                     if entry.is_dir(follow_symlinks=False):
                         stack.append((f"{prefix}{entry.name}/", entry.path))
                     else:
                         yield prefix + entry.name, entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    # the engine replaces its files during the walk
-                    continue
 
 
-def size_of(folder: Path, skip: Callable[[str], bool] | None = None) -> tuple[int, int]:
+def size_of(folder: Path, skip: Callable[[str], bool] = _none_skipped) -> tuple[int, int]:
     """Return the number of files and bytes of a directory."""
-    files = total = 0
-    for _, status in walk(folder, skip):
-        files += 1
-        total += status.st_size
-    return files, total
+    sizes = [status.st_size for _, status in walk(folder, skip)]
+    return len(sizes), sum(sizes)
 
 
 def checksum(path: Path) -> str:
@@ -91,6 +95,10 @@ def checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
+# of a file that is not listed
+_UNKNOWN = (-1, "", -1)
+
+
 def files_path(root: Path, key: str) -> Path:
     return root / f"{key}.files"
 
@@ -99,8 +107,8 @@ def write_list(
     root: Path,
     key: str,
     folder: Path,
-    skip: Callable[[str], bool] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    skip: Callable[[str], bool] = _none_skipped,
+    progress: Callable[[int, int], None] = unwatched,
 ) -> tuple[int, int]:
     """List a directory's regular files with sizes and checksums; return their totals.
 
@@ -114,18 +122,12 @@ def write_list(
     for name, status in sorted(walk(folder, skip)):
         if not S_ISREG(status.st_mode) or not status.st_size or "\n" in name or "\t" in name:
             continue
-        before = known.get(name)
-        same = (
-            before is not None and before[0] == status.st_size and before[2] == status.st_mtime_ns
-        )
-        if same and before is not None:
-            digest = before[1]
-        else:
+        size, digest, modified = known.get(name, _UNKNOWN)
+        if (size, modified) != (status.st_size, status.st_mtime_ns):
             digest = checksum(folder / name)
         lines.append(f"{name}\t{status.st_size}\t{digest}\t{status.st_mtime_ns}\n")
         total += status.st_size
-        if progress is not None:
-            progress(len(lines), total)
+        progress(len(lines), total)
     write_whole(files_path(root, key), "".join(lines).encode("utf-8", "surrogateescape"))
     return len(lines), total
 
@@ -137,11 +139,9 @@ def read_list(root: Path, key: str) -> Mapping[str, tuple[int, str, int]]:
     """
     listed: dict[str, tuple[int, str, int]] = {}
     for name, rest in _lines(root, key).items():
-        try:
+        with contextlib.suppress(ValueError):
             size, digest, modified = rest.split("\t")
             listed[name] = (int(size), digest, int(modified))
-        except ValueError:
-            continue
     return listed
 
 
@@ -165,8 +165,8 @@ def verify(
     folder: Path,
     *,
     quick: bool,
-    skip: Callable[[str], bool] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    skip: Callable[[str], bool] = _none_skipped,
+    progress: Callable[[int, int], None] = unwatched,
 ) -> Findings:
     """Compare a directory with its list: names, sizes, and contents.
 
@@ -192,7 +192,7 @@ def verify(
             wrong_size.append(name)
         elif not quick and checksum(folder / name) != line.split("\t")[1]:
             wrong_content.append(name)
-        if progress is not None and not quick:
+        if not quick:
             total += size
             progress(seen, total)
     names = (list(listed), empty, wrong_size, wrong_content, foreign, unlisted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import shutil
 import tarfile
 import time
@@ -27,11 +28,19 @@ from gaudi_launch.recipe_cache.ledger import (
     write_ledger,
     write_whole,
 )
-from gaudi_launch.recipe_cache.manifest import checksum, files_path, read_list, write_list
+from gaudi_launch.recipe_cache.manifest import (
+    checksum,
+    files_path,
+    read_list,
+    unwatched,
+    write_list,
+)
 from gaudi_launch.recipe_cache.sharing import share_all
 
 _log = logging.getLogger(__name__)
 
+# a line of the list: name, size, checksum, modification time
+_LISTED = re.compile(r"([^\t]*)\t([0-9]{1,19})\t([^\t]*)\t[^\t]*", re.DOTALL)
 _LEDGER, _LIST, _RECIPES = "ledger.json", "files", "recipes/"
 _MOST_LEDGER_BYTES = 64 << 20
 # both documents with their tar headers
@@ -45,7 +54,7 @@ Progress = Callable[[int, int], None]
 
 
 def export(
-    root: Path, entry: CacheEntry, target: Path, progress: Progress | None = None
+    root: Path, entry: CacheEntry, target: Path, progress: Progress = unwatched
 ) -> tuple[int, int]:
     """Write one key to a file; return (files, bytes). The file appears atomically.
 
@@ -71,7 +80,7 @@ def export(
 
 
 def _write(
-    root: Path, entry: CacheEntry, ledger: Ledger, raw: IO[bytes], progress: Progress | None
+    root: Path, entry: CacheEntry, ledger: Ledger, raw: IO[bytes], progress: Progress
 ) -> tuple[int, int]:
     import zstandard
 
@@ -91,8 +100,7 @@ def _write(
                 tar.addfile(info, file)
             files += 1
             total += size
-            if progress is not None:
-                progress(files, total)
+            progress(files, total)
     return files, total
 
 
@@ -122,7 +130,7 @@ def import_(
     here: KeyParts,
     *,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = unwatched,
 ) -> Ledger:
     """Import a key into a root; return its ledger.
 
@@ -176,14 +184,9 @@ class _Listed:
         self.content = content
         self.files: dict[str, tuple[int, str]] = {}
         for line in content.decode("utf-8", "surrogateescape").split("\n"):
-            fields = line.split("\t")
-            if (
-                len(fields) == 4
-                and fields[1].isascii()
-                and fields[1].isdecimal()
-                and len(fields[1]) < 20
-            ):
-                self.files[fields[0]] = (int(fields[1]), fields[2])
+            found = _LISTED.fullmatch(line)
+            if found:
+                self.files[found[1]] = (int(found[2]), found[3])
 
     @property
     def total(self) -> int:
@@ -246,18 +249,12 @@ def _head(tar: tarfile.TarFile, source: Path) -> tuple[Ledger, bytes]:
     contents = []
     for expected in (_LEDGER, _LIST):
         member = tar.next()
-        file = None
-        if member is not None and member.isfile():
-            file = tar.extractfile(member)
-        if (
-            member is None
-            or file is None
-            or member.name != expected
-            or member.size > _MOST_LEDGER_BYTES
-        ):
+        if member is None or not _is_document(member, expected):
             raise LaunchError(
                 "cache.import_not_ours", ExitCode.USAGE, path=str(source), why=f"no {expected}"
             )
+        file = tar.extractfile(member)
+        assert file is not None, "a regular file has a content"
         contents.append(file.read())
     try:
         return Ledger.from_json(json.loads(contents[0])), contents[1]
@@ -267,13 +264,17 @@ def _head(tar: tarfile.TarFile, source: Path) -> tuple[Ledger, bytes]:
         ) from None
 
 
+def _is_document(member: tarfile.TarInfo, name: str) -> bool:
+    return member.isfile() and member.name == name and member.size <= _MOST_LEDGER_BYTES
+
+
 def _unpack(
     tar: tarfile.TarFile,
     root: Path,
     ledger: Ledger,
     listed: _Listed,
     source: Path,
-    progress: Progress | None,
+    progress: Progress,
 ) -> None:
     fresh = root / f".{ledger.key}.import-{time.time_ns()}"
     try:
@@ -290,8 +291,7 @@ def _unpack(
                 shutil.copyfileobj(file, out, 1 << 20)
             files += 1
             total += member.size
-            if progress is not None:
-                progress(files, total)
+            progress(files, total)
         _compare(fresh, listed, source)
         share_all(fresh, root)
         target = root / ledger.key

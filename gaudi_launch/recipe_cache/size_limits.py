@@ -83,14 +83,12 @@ def to_prune(
             stale = _stale(entry.ledger.parts, here)
             if stale is not None:
                 doomed[entry.key] = Doomed(entry, stale)
-    if max_bytes is not None:
-        total = sum(entry.bytes for entry in candidates if entry.key not in doomed)
-        for entry in candidates:
-            if total <= max_bytes:
-                break
-            if entry.key not in doomed:
-                doomed[entry.key] = Doomed(entry, message("cache.prune_size", bytes=entry.bytes))
-                total -= entry.bytes
+    left = [entry for entry in candidates if entry.key not in doomed]
+    total = sum(entry.bytes for entry in left)
+    while max_bytes is not None and left and total > max_bytes:
+        oldest = left.pop(0)
+        doomed[oldest.key] = Doomed(oldest, message("cache.prune_size", bytes=oldest.bytes))
+        total -= oldest.bytes
     return list(doomed.values())
 
 
