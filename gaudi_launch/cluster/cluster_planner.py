@@ -85,11 +85,8 @@ def _layout(
         return choose(model, engine, len(seen), cards, sizes)
     except LaunchError as error:
         counts = {one.member.name: len(one.host.modules) for one in seen if one.host is not None}
-        if (
-            error.id != "cluster.heads"
-            or request.cards is not None
-            or len(set(counts.values())) < 2
-        ):
+        uneven = len(set(counts.values())) > 1
+        if error.id != "cluster.heads" or request.cards is not None or not uneven:
             raise
         shown = "; ".join(f"{name}: {count}" for name, count in counts.items())
         raise LaunchError("cluster.uneven", ExitCode.MACHINE, counts=shown, cards=cards) from None
@@ -120,9 +117,7 @@ def _with_memory(
 
 
 def _engine(request: Request, model: Model, seen: Sequence[Seen]) -> Engine:
-    installed = next(
-        (one.installed for one in seen if one.installed is not None and one.installed.engine), None
-    )
+    installed = next((one.installed for one in seen if one.software.engine), None)
     word = registry.name_over_hosts(request, installed, model, lambda: _host(seen))
     return registry.find(word, installed, request.python or seen[0].member.python)
 
@@ -143,28 +138,20 @@ def _cards(request: Request, seen: Sequence[Seen], engine: Engine) -> int:
     Raises LaunchError (MACHINE).
     """
     counts = {one.member.name: len(one.host.modules) for one in seen if one.host is not None}
-    if request.cards is not None:
-        short = {
-            name: count
-            for name, count in counts.items()
-            if engine.needs_cards and count < request.cards
-        }
-        if short:
-            host, count = next(iter(short.items()))
-            raise LaunchError(
-                "cluster.few_cards", ExitCode.MACHINE, host=host, found=count, wanted=request.cards
-            )
-        return request.cards
     if not engine.needs_cards:
-        return 1
-    if not counts:
-        why = next((one.trouble for one in seen if one.trouble is not None), None)
-        if why is not None:
-            raise LaunchError(why.id, ExitCode.MACHINE, **dict(why.values))
-    if not counts or min(counts.values()) == 0:
-        host = next((name for name, count in counts.items() if not count), seen[0].member.name)
-        raise LaunchError("cluster.few_cards", ExitCode.MACHINE, host=host, found=0, wanted=1)
-    return min(counts.values())
+        return request.cards or 1
+    why = next((one.trouble for one in seen if one.trouble is not None), None)
+    if request.cards is None and not counts and why is not None:
+        raise LaunchError(why.id, ExitCode.MACHINE, **dict(why.values))
+    if request.cards is None and not counts:
+        counts = {seen[0].member.name: 0}
+    wanted = request.cards or 1
+    for host, count in counts.items():
+        if count < wanted:
+            raise LaunchError(
+                "cluster.few_cards", ExitCode.MACHINE, host=host, found=count, wanted=wanted
+            )
+    return request.cards or min(counts.values())
 
 
 def plan_whole(request: Request, host: Host, model: Model, engine: Engine, layout: Layout) -> Plan:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 
 LOCAL = "local"
 """The name of this machine, which needs no ssh."""
@@ -116,28 +117,28 @@ def parse_inventory(
 
     Each is a name or a mapping.
     """
-    if (
-        not isinstance(document, dict)
-        or document.get("schema") != 1
-        or not isinstance(document.get("hosts"), list)
-    ):
+    found = mapping(document)
+    hosts = found.get("hosts")
+    if found.get("schema") != 1 or not isinstance(hosts, list):
         raise _bad(where, "{schema: 1, hosts: [...]}")
-    unknown = set(document) - {"schema", "hosts"}
+    unknown = set(found) - {"schema", "hosts"}
     if unknown:
         raise _bad(where, f"{', '.join(sorted(map(str, unknown)))}?")
-    rows: list[Mapping[str, Any]] = []
-    for row in document["hosts"]:
-        given = row
-        if isinstance(row, str):
-            given = {"ssh": row}
-        if not isinstance(given, dict) or set(given) - _FIELDS:
-            raise _bad(where, f"{row!r:.80}: {', '.join(sorted(_FIELDS))}")
-        if isinstance(given.get("snapshot"), str) and not given["snapshot"].startswith(
-            ("simulated:", "/")
-        ):
-            given = {**given, "snapshot": str(folder / given["snapshot"])}
-        rows.append({**_common(python, enter), **given})
-    return _members(rows, where)
+    common = _common(python, enter)
+    return _members([{**common, **_row(each, where, folder)} for each in hosts], where)
+
+
+def _row(given: object, where: str, folder: Path) -> Mapping[str, Any]:
+    """Return the fields of one host. Raises LaunchError (USAGE)."""
+    row = given
+    if isinstance(given, str):
+        row = {"ssh": given}
+    if not isinstance(row, dict) or set(row) - _FIELDS:
+        raise _bad(where, f"{given!r:.80}: {', '.join(sorted(_FIELDS))}")
+    snapshot = row.get("snapshot")
+    if isinstance(snapshot, str) and not snapshot.startswith(("simulated:", "/")):
+        return {**row, "snapshot": str(folder / snapshot)}
+    return row
 
 
 def _members(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Member, ...]:
@@ -159,7 +160,7 @@ def _member(row: Mapping[str, Any], where: str) -> Member:
     own_name = re.sub(r"[^A-Za-z0-9._-]", "-", target.rpartition("@")[2])
     name = _checked(words["name"] or own_name, _NAME)
     for key in ("address", "interface", "snapshot", "python"):
-        if words[key] is not None and (not isinstance(words[key], str) or not words[key]):
+        if not _is_text(words[key]):
             raise _bad(where, f"{name}: {key}: {words[key]!r:.60}")
     address = None
     if words["address"] is not None:
@@ -178,6 +179,11 @@ def _member(row: Mapping[str, Any], where: str) -> Member:
         enter=_words(words["enter"], where),
         launcher=_words(words["launcher"], where) or LAUNCHER,
     )
+
+
+def _is_text(value: object) -> bool:
+    """Return True for a text that is not empty, and for a field that is not given."""
+    return value is None or (isinstance(value, str) and value != "")
 
 
 def _checked(word: Any, pattern: re.Pattern[str]) -> str:

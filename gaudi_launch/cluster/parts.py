@@ -25,7 +25,7 @@ from gaudi_launch.planning.engine import Engine as PlannedEngine
 from gaudi_launch.planning.engine import Spread
 from gaudi_launch.planning.passthrough import over
 from gaudi_launch.planning.placement import choose
-from gaudi_launch.planning.plan import Command, Plan, Setting
+from gaudi_launch.planning.plan import Command, Kind, Plan, Setting
 
 PER_HOST = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "HABANA_VISIBLE_MODULES")
 RAY_PORT = 8850
@@ -229,15 +229,9 @@ def changes(
     proposed: list[Setting] = []
 
     def add(
-        kind: str, name: str, value: str | None, id: str, origin: str, **values: object
+        kind: Kind, name: str, value: str | None, id: str, origin: str, **values: object
     ) -> None:
-        if args.canonical(name) not in decided:
-            reason = message(id, **values)
-            proposed.append(
-                Setting(
-                    name, value, "env" if kind == "env" else "option", "computed", reason, origin
-                )
-            )
+        proposed.append(Setting(name, value, kind, "computed", message(id, **values), origin))
 
     add("option", "--tensor-parallel-size", str(layout.tensor), "cluster.why_layout", layout.origin)
     if layout.pipeline > 1:
@@ -265,15 +259,9 @@ def changes(
     spread = Spread(
         whole.plan.settings, layout.tensor, layout.ray, whole.own, source, whole.measured
     )
-    its_own = [
-        setting
-        for setting in whole.engine.spread(spread)
-        if args.canonical(setting.name) not in decided
-    ]
-    if not layout.ray:
-        return (*proposed, *its_own)
-    add("option", "--distributed-executor-backend", "ray", "cluster.why_ray", layout.origin)
-    if ray_address is not None:
+    if layout.ray:
+        add("option", "--distributed-executor-backend", "ray", "cluster.why_ray", layout.origin)
+    if layout.ray and ray_address is not None:
         add(
             "env",
             "RAY_ADDRESS",
@@ -281,7 +269,8 @@ def changes(
             "cluster.why_ray_address",
             "docs: ray.init, RAY_ADDRESS",
         )
-    return (*proposed, *its_own)
+    proposed += whole.engine.spread(spread)
+    return tuple(each for each in proposed if args.canonical(each.name) not in decided)
 
 
 def _value(settings: Sequence[Setting], name: str) -> str | None:
