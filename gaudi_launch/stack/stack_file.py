@@ -19,6 +19,7 @@ from gaudi_launch.gateway.gateway_settings import (
     Tls,
     UserLimits,
 )
+from gaudi_launch.json_values import array
 from gaudi_launch.planning.yaml_file import line_of, read_text
 from gaudi_launch.services.state import store
 
@@ -196,7 +197,7 @@ def _refuse_repeated(path: Path, tree: Any) -> None:
     if tree is None:
         return
     seen: dict[str, int] = {}
-    for child in tree.value if isinstance(tree.value, list) else ():
+    for child in array(tree.value):
         if not isinstance(child, tuple):
             _refuse_repeated(path, child)
             continue
@@ -269,11 +270,15 @@ def _model(entry: Mapping[str, Any], line: int) -> StackModel:
     )
 
 
+# keys of a goal that are not the field's name with dashes
+_KEYS = {"goal": "for"}
+
+
 def _goal(entry: Mapping[str, Any]) -> StackGoal | None:
     """Return the goal of an entry, None where it has no key of one."""
     found = {}
     for each in fields(StackGoal):
-        key = "for" if each.name == "goal" else each.name.replace("_", "-")
+        key = _KEYS.get(each.name, each.name.replace("_", "-"))
         if key in entry:
             found[each.name] = str(entry[key])
     if not found:
@@ -285,7 +290,9 @@ def _value(value: Any) -> str | bool | tuple[str, ...]:
     """Return a value as it is typed; a switch stays True or False."""
     if isinstance(value, list):
         return tuple(value)
-    return value if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return value
+    return str(value)
 
 
 def _gateway(entry: Mapping[str, Any], folder: Path) -> GatewaySettings:
