@@ -100,9 +100,9 @@ def container_of(
     if inner is not None:
         # its program is part of gaudi-launch, which no image contains
         raise LaunchError("render.around", ExitCode.USAGE, engine=plan.engine.name, inner=inner)
-    args = plan.args
+    args, exported = plan.args, environment or {}
     refuse_secrets(args)
-    everything = {**engine_variables(environment or {}), **plan.command.env}
+    everything = {**engine_variables(exported), **plan.command.env}
     env = {
         name: value for name, value in everything.items() if name not in (*_RUNTIMES_OWN, *SECRETS)
     }
@@ -116,9 +116,12 @@ def container_of(
         args = args.with_values("--host", "0.0.0.0")
         ports = ((port, port),)
     else:
-        env |= _hub_home(plan, env, environment or {})
-        proxies = _proxies(plan, environment or {})
+        env |= _hub_home(plan, env, exported)
+        proxies = _proxies(plan, exported)
     modules = plan.placement.modules
+    fixed: Mapping[str, str] = {}
+    if modules:
+        fixed = _ALWAYS
     scale_out = spans_groups(host, modules)
     if scale_out:
         # the image has its libraries; paths of this machine mean nothing in it
@@ -126,8 +129,8 @@ def container_of(
     return Container(
         image=image or image_for(plan, scale_out=scale_out),
         argv=args.to_argv()[1:],
-        env={**(_ALWAYS if modules else {}), **env},
-        secrets=(*secrets_of(plan, environment or {}), *proxies),
+        env={**fixed, **env},
+        secrets=(*secrets_of(plan, exported), *proxies),
         entrypoint=_program(plan.command.argv[0]),
         mounts=mounts_of(env, args),
         ports=ports,
