@@ -250,14 +250,36 @@ class VllmFork(Engine):
 
         Auto tuning keeps them within the model.
         """
-        version = _VERSIONS[self.version]
         auto = request.tuning == "auto"
-        length = request.max_model_len or version.max_model_len
+        length = self._length(request, model, auto)
+        if self.version == "1.21":
+            return self._limits_1_21(request, length, auto)
+        tokens = request.max_num_batched_tokens or length
+        if self.version == "1.22":
+            tokens = round_up(max(tokens, _LEAST_BATCHED_TOKENS_1_22), BLOCK)
+        input_min, input_max = request.input_range or (1, length)
+        output_min, output_max = request.output_range or (1, length)
+        if auto:
+            input_max = min(input_max, length)
+        return Limits(
+            input_min=input_min,
+            input_max=input_max,
+            output_min=output_min,
+            output_max=output_max,
+            max_model_len=length,
+            max_num_batched_tokens=tokens,
+            max_num_seqs=request.max_num_seqs or _VERSIONS[self.version].max_num_seqs,
+            max_num_prefill_seqs=request.max_prefill_seqs or 1,
+        )
+
+    def _length(self, request: Request, model: Model, auto: bool) -> int:
+        """Return the maximum of input plus output. Raises LaunchError (USAGE)."""
+        length = request.max_model_len or _VERSIONS[self.version].max_model_len
         if auto and request.max_model_len is None:
             # a model of 4096 positions must not fail on a default of 20480
             length = length_for(length, model.max_position_embeddings, request)
         if self.version == "1.21":
-            return self._limits_1_21(request, length, auto)
+            return length
         if self.version == "1.22" or auto:
             length = round_up(length, BLOCK)
         checked = self.version == "deepseek_r1" and auto and not request.force
@@ -266,21 +288,7 @@ class VllmFork(Engine):
             raise LaunchError(
                 "plan.deepseek_too_long", ExitCode.USAGE, found=length, longest=_LONGEST_DEEPSEEK
             )
-        tokens = request.max_num_batched_tokens or length
-        if self.version == "1.22":
-            tokens = round_up(max(tokens, _LEAST_BATCHED_TOKENS_1_22), BLOCK)
-        input_min, input_max = request.input_range or (1, length)
-        output_min, output_max = request.output_range or (1, length)
-        return Limits(
-            input_min=input_min,
-            input_max=min(input_max, length) if auto else input_max,
-            output_min=output_min,
-            output_max=output_max,
-            max_model_len=length,
-            max_num_batched_tokens=tokens,
-            max_num_seqs=request.max_num_seqs or version.max_num_seqs,
-            max_num_prefill_seqs=request.max_prefill_seqs or 1,
-        )
+        return length
 
     def _limits_1_21(self, request: Request, length: int, auto: bool) -> Limits:
         output_min, output_max = request.output_range or (4, 2048)
