@@ -14,6 +14,7 @@ from typing import Any
 from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import card_locks
+from gaudi_launch.json_values import array
 from gaudi_launch.messages import catalogue, language, text
 from gaudi_launch.paths import machine_root
 from gaudi_launch.services.diagnosis.endings import ended
@@ -32,6 +33,10 @@ class Held(Enum):
     HELD = "held"
     FREE = "free"
     UNKNOWN = "cannot tell"
+
+
+# by whether the lock is taken
+_HELD = {True: Held.HELD, False: Held.FREE}
 
 
 @dataclass(frozen=True)
@@ -100,10 +105,7 @@ class ServiceRecord:
 
     @property
     def modules(self) -> tuple[int, ...]:
-        found = self.state.get("modules")
-        if not isinstance(found, list):
-            return ()
-        return tuple(m for m in found if isinstance(m, int))
+        return tuple(m for m in array(self.state.get("modules")) if isinstance(m, int))
 
 
 def services() -> list[ServiceRecord]:
@@ -123,7 +125,7 @@ def find(name: str) -> ServiceRecord:
     Raises LaunchError: USAGE, naming the existing ones, or the user whose service it is; FAILED
     for a record of another user among this user's.
     """
-    service = read(name) if store.is_name(name) else None
+    service = read(name)
     if service is None:
         _check_other_users(name)
         known = ", ".join(service.name for service in services()) or "-"
@@ -192,7 +194,7 @@ def ask_lock(folder: Path) -> LockAnswer:
     except OSError as error:
         return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
     try:
-        return LockAnswer(Held.HELD if locks.is_ofd_locked(handle) else Held.FREE)
+        return LockAnswer(_HELD[locks.is_ofd_locked(handle)])
     except OSError as error:
         return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
     finally:
