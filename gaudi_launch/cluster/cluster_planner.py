@@ -104,7 +104,7 @@ def _with_memory(
     product = next((card.product or card.device_type for card in host.cards), None)
     stage = stage_of(model, cluster.layout.pipeline)
     limits = engine.limits(request, host, stage)
-    cards = cluster.layout.tensor if engine.needs_cards else 0
+    cards = len(_modules(cluster.layout, engine))
     chosen = ChosenSettings(cluster.settings, request.args)
     found = memory_for(stage, limits, CardSet(cards, product), engine, chosen)
     if found.fits is False and found.message is not None and not request.force:
@@ -159,12 +159,19 @@ def plan_whole(request: Request, host: Host, model: Model, engine: Engine, layou
 
     The machine is like ``host``; the plan is for the largest stage.
     """
-    placement = Placement(tuple(range(layout.tensor)) if engine.needs_cards else ())
+    placement = Placement(_modules(layout, engine))
     request = replace(request, cards=None, modules=None)
     made = make_plan(request, host, stage_of(model, layout.pipeline), engine, placement)
     return replace(
         made, model={**made.model, "layers": model.layers, "parameters": model.parameters}
     )
+
+
+def _modules(layout: Layout, engine: Engine) -> tuple[int, ...]:
+    """Return the cards of one stage, as if they were in one machine."""
+    if not engine.needs_cards:
+        return ()
+    return tuple(range(layout.tensor))
 
 
 def _host(seen: Sequence[Seen]) -> Host:

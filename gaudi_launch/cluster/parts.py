@@ -141,15 +141,12 @@ def _usable(host: Host | None) -> list[Interface]:
 
 def _likely(known: Sequence[Interface], member: Member) -> Interface | None:
     """Return the interface that ssh connects to, the default one, or the only one."""
-    for interface in known:
-        if member.target in interface.addresses:
-            return interface
-    for interface in known:
-        if interface.default_route:
-            return interface
-    if len(known) != 1:
-        return None
-    return known[0]
+    by_target = [interface for interface in known if member.target in interface.addresses]
+    by_route = [interface for interface in known if interface.default_route]
+    found = [*by_target, *by_route]
+    if len(known) == 1:
+        found += known
+    return next(iter(found), None)
 
 
 def with_own_address(member: Member, host: Host, number: int) -> Host:
