@@ -15,6 +15,7 @@ from gaudi_launch.engines.simulated.engine import RUNTIME, Simulated
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.models.model import Model
+from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
@@ -196,3 +197,32 @@ def test_parsers_look_for_tokens_that_the_demos_tokenizer_lacks() -> None:
     plan = planned(model)
     assert "--reasoning-parser" in {setting.name for setting in plan.settings}
     assert "--reasoning-parser" not in plan.command.argv
+
+
+OPTIONS = (
+    "--speculative-config",
+    "--spec-method",
+    "--spec-model",
+    "--spec-tokens",
+    "--enable-lora",
+    "--kv-transfer-config",
+    "--enable-expert-parallel",
+    "--quantization",
+    "--worker-cls",
+    "--distributed-executor-backend",
+    "--additional-config",
+)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_without_simulated_times_is_named(option: str) -> None:
+    engine = find("simulated").suited(LLAMA)
+    table = engine.identity.options
+    request = Request(model=LLAMA.path, extra=(option, "{}"), options=option_table(table))
+    with pytest.raises(LaunchError) as caught:
+        engine.refuse(request, HLS2, LLAMA)
+    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+        "simulated.no_option",
+        ExitCode.USAGE,
+        {"option": option},
+    )

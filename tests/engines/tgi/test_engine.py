@@ -28,6 +28,7 @@ from tests.support.cli import golden
 from tests.support.options_table import parse
 from tests.support.places import DATA
 from tests.support.tgi_plans import HERE, HLS2, LLAMA, LLAVA, container, options, table
+from tests.support.whole_plans import Case, whole_plans
 
 CASES = json.loads((DATA / "tgi_guides.json").read_text(encoding="utf-8"))["cases"]
 
@@ -494,3 +495,39 @@ def test_a_name_alone_tells_of_images() -> None:
 def test_tgi_only_generates(name: str) -> None:
     assert refused(f"-w {name}") == ("tgi.task", ExitCode.MODEL)
     assert plan(f"-w {name} --force").engine.name == "tgi"
+
+
+SHORT = {"max_model_len": 2048, "max_num_seqs": 8}
+SWITCHES = {"no_fused_sdpa": True, "cache_dir": "/c"}
+OLD = "tgi@3.2.3"
+SMALL = known_model(LLAMA, must_exist=False)
+WHOLE = [
+    Case("usual", "tgi", SMALL, {}, HERE),
+    Case("short", "tgi", SMALL, SHORT, HERE),
+    Case(
+        "switches",
+        "tgi",
+        SMALL,
+        {**SHORT, "cache_dir": "/c", "skip_warmup": True, "memory_utilization": "0.7"},
+        HERE,
+    ),
+    Case("profile", "tgi", SMALL, {"profile": True}, HERE),
+    Case("cards", "tgi", SMALL, {**SHORT, "cards": 4, "dtype": "bfloat16"}, HERE),
+    Case("modules", "tgi", SMALL, {**SHORT, "modules": (2, 3), "input_range": (1, 512)}, HERE),
+    Case("reference", "tgi", SMALL, {"tuning": "reference"}, HERE),
+    Case("fp8", "tgi", SMALL, {**SHORT, "dtype": "fp8"}, HERE),
+    Case("fp8 by option", "tgi", SMALL, {**SHORT, "quant_config": "/q/q.json"}, HERE),
+    Case("prefill over cache", "tgi", SMALL, {"max_num_batched_tokens": 9_000_000}, HERE),
+    Case("old", OLD, SMALL, SHORT, HERE),
+    Case("old switches", OLD, SMALL, {**SHORT, **SWITCHES, "profile": True}, HERE),
+    Case("old warm-up", OLD, SMALL, {"skip_warmup": True}, HERE),
+    Case("old quantised", OLD, SMALL, {**SHORT, "quant_config": "/q/q.json"}, HERE),
+    Case("old quantised by variable", OLD, SMALL, SHORT, {**HERE, "QUANT_CONFIG": "/q/q.json"}),
+    Case("rows over memory", OLD, SMALL, {"max_model_len": 8192, "max_num_seqs": 512}, HERE),
+    Case("unread", OLD, SMALL, SHORT, {**HERE, "VLLM_CONTIGUOUS_PA": "false"}),
+]
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)
+def test_each_request_has_its_recorded_plan(case: Case) -> None:
+    golden(case.file, whole_plans([case], HLS2))
