@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -265,30 +266,41 @@ def _choose(options: BenchOptions, found: Target, numbers: BenchNumbers) -> tupl
     limit in addition to a rate, a trace, an API, and answers of any length.
     """
     tool = options.tool
-    ours = bool(options.trace) or options.form != "auto" or options.stop_early
-    limited_rate = numbers.rate is not None and numbers.concurrency is not None
-    plain = not ours and numbers.fixed_lengths and not limited_rate
-    if tool in ("guidellm", "vllm") and not plain:
+    finders: dict[str, Callable[[], str | None]] = {
+        "guidellm": external_tools.find_guidellm,
+        "vllm": partial(_vllm_python, found),
+    }
+    is_plain = _is_plain(options, numbers)
+    if tool in finders and not is_plain:
         raise LaunchError("measure.tool_plain", ExitCode.USAGE, tool=tool)
-    python = found.python
-    if tool == "guidellm":
-        program = external_tools.find_guidellm()
+    if tool in finders:
+        program = finders[tool]()
         if program is None:
-            raise LaunchError("measure.no_guidellm", ExitCode.FAILED)
-        return "guidellm", program
-    if tool == "vllm":
-        if python is None or not external_tools.has_vllm_client(python):
-            raise LaunchError("measure.no_vllm", ExitCode.FAILED, python=python or "-")
-        return "vllm", python
+            raise LaunchError(f"measure.no_{tool}", ExitCode.FAILED, python=found.python or "-")
+        return tool, program
     if tool != "auto":
         return tool, ""
-    if plain:
-        program = external_tools.find_guidellm()
-        if program is not None:
-            return "guidellm", program
-        if python is not None and external_tools.has_vllm_client(python):
-            return "vllm", python
+    if is_plain:
+        for name, find in finders.items():
+            program = find()
+            if program is not None:
+                return name, program
     return BUILTIN, ""
+
+
+def _is_plain(options: BenchOptions, numbers: BenchNumbers) -> bool:
+    """Return True for a load that other tools can make."""
+    if options.trace or options.form != "auto" or options.stop_early:
+        return False
+    limited_rate = numbers.rate is not None and numbers.concurrency is not None
+    return numbers.fixed_lengths and not limited_rate
+
+
+def _vllm_python(found: Target) -> str | None:
+    """Return the engine's interpreter where it has vLLM's client."""
+    if found.python is None or not external_tools.has_vllm_client(found.python):
+        return None
+    return found.python
 
 
 def measure(case: BenchCase, watcher: BenchWatcher) -> BenchOutcome:

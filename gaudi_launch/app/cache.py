@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.optional import mapped
 from gaudi_launch.paths import cache_dir
 from gaudi_launch.recipe_cache import cache_root
 from gaudi_launch.recipe_cache.size_limits import Doomed, parse_age, parse_size, to_prune
@@ -153,8 +154,8 @@ def prune(root: Path, limits: PruneLimits, machine: str | None, *, remove: bool)
     doomed = to_prune(
         cache_root.entries(root),
         now=time.time(),
-        max_bytes=parse_size(limits.max_size) if limits.max_size is not None else None,
-        older_seconds=parse_age(limits.older) if limits.older is not None else None,
+        max_bytes=mapped(parse_size, limits.max_size),
+        older_seconds=mapped(parse_age, limits.older),
         here=parts_here(machine) if limits.stale else None,
     )
     removed = []

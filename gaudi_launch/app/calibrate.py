@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from gaudi_launch.app.report import Reporter
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.optional import mapped
+from gaudi_launch.planning.parse import if_given
 
 if TYPE_CHECKING:
     from gaudi_launch.engines.detect import Installed
@@ -104,10 +106,9 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     numbers = _numbers(options)
     installed = detect(options.python or None)
     calibration = _calibration(installed)
-    facts = installed.facts if installed is not None else {}
-    if options.scripts is not None:
-        folder = options.scripts
-    else:
+    facts = mapped(lambda found: found.facts, installed) or {}
+    folder = options.scripts
+    if folder is None:
         folder = calibration.scripts_of(facts)
     scripts = read_scripts(folder, calibration)
     known = _known(options.model, options.trust_remote_code)
@@ -159,15 +160,15 @@ def _numbers(options: CalibrateOptions) -> _Numbers:
     from gaudi_launch.planning.parse import number
     from gaudi_launch.planning.placement import parse_modules
 
-    modules = parse_modules(options.modules) if options.modules else None
-    cards = number("-n", options.cards) if options.cards else len(modules or (0,))
+    modules = mapped(parse_modules, options.modules or None)
+    cards = if_given(number, "-n", options.cards) or len(modules or (0,))
     if cards > _MOST_CARDS:
         home = "https://github.com/vllm-project/vllm-gaudi"
         raise LaunchError(
             "calibrate.many_cards", ExitCode.USAGE, cards=cards, most=_MOST_CARDS, home=home
         )
-    batch = number("--batch", options.batch) if options.batch else None
-    samples = number("--samples", options.samples) if options.samples else None
+    batch = if_given(number, "--batch", options.batch)
+    samples = if_given(number, "--samples", options.samples)
     return _Numbers(modules, cards, batch, samples)
 
 
@@ -178,10 +179,13 @@ def _calibration(installed: Installed | None) -> Calibration:
     """
     from gaudi_launch.engines.registry import ENGINES, find
 
-    engine = installed.engine if installed is not None else ""
-    calibration = find(engine).calibration if engine in ENGINES else None
+    engine, python = "", "PATH"
+    if installed is not None:
+        engine, python = installed.engine, installed.python
+    calibration = None
+    if engine in ENGINES:
+        calibration = find(engine).calibration
     if calibration is None:
-        python = installed.python if installed is not None else "PATH"
         raise LaunchError("calibrate.engine", ExitCode.MACHINE, python=python, found=engine or "-")
     return calibration
 
@@ -251,12 +255,12 @@ def _dataset_of(options: CalibrateOptions, calibration: Calibration, scripts: Sc
     """
     if not calibration.one_step:
         return _dataset(options.dataset, scripts)
-    if options.dataset or options.batch:
-        option = "--dataset" if options.dataset else "--batch"
-        engine = calibration.release
-        raise LaunchError(
-            "calibrate.fixed", ExitCode.USAGE, option=option, engine=engine, dataset=DATASET
-        )
+    for option, value in (("--dataset", options.dataset), ("--batch", options.batch)):
+        if value:
+            engine = calibration.release
+            raise LaunchError(
+                "calibrate.fixed", ExitCode.USAGE, option=option, engine=engine, dataset=DATASET
+            )
     return DATASET
 
 
@@ -267,7 +271,9 @@ def _dataset(dataset: str, scripts: Scripts) -> str:
     """
     from gaudi_launch.models.config import looks_like_hub_id
 
-    chosen = dataset or (DATASET if scripts.reads_any_dataset else "")
+    chosen = dataset
+    if not chosen and scripts.reads_any_dataset:
+        chosen = DATASET
     if not scripts.reads_any_dataset and not chosen.endswith(".pkl"):
         raise LaunchError(
             "calibrate.dataset_pkl", ExitCode.USAGE, found=chosen or "-", path=scripts.folder

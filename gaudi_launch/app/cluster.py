@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.app.fields import text, value
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.optional import mapped
+from gaudi_launch.planning.parse import if_given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -178,14 +180,14 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     hosts = members(words, request.python)
 
     def size(flag: str, typed: str) -> int | None:
-        return number(flag, typed, 1, 4096) if typed else None
+        return if_given(number, flag, typed, 1, 4096)
 
     sizes = LayoutOptions(
         size("--tensor-parallel", words.tensor),
         size("--pipeline-parallel", words.pipeline),
         size("--data-parallel", words.data),
     )
-    ray_port = number("--ray-port", words.ray_port, 1, 65535) if words.ray_port else None
+    ray_port = if_given(number, "--ray-port", words.ray_port, 1, 65535)
     name = words.name or DEFAULT_NAME
     keep = folder_of(name)
     if ask:
@@ -229,7 +231,7 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
     if source is None:
         return one
     host, config = load(source), load_config(source)
-    engine = engine_facts(one.installed) if one.installed is not None else None
+    engine = mapped(engine_facts, one.installed)
     needs_cards = not on_cpu(request.engine)
     wants = Wants(cards=request.cards, nodes=hosts, gaudi=needs_cards)
     # a snapshot of a simulated machine is one too

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gaudi_launch.optional import mapped
+
 if TYPE_CHECKING:
     from gaudi_launch.engines.releases import PinTrial
     from gaudi_launch.engines.support import Version
@@ -77,14 +79,14 @@ def listing(python: str | None) -> EngineListing:
             engine,
             where,
             packages=installed.packages if has and installed is not None else {},
-            facts_date=facts.date if facts is not None else None,
+            facts_date=mapped(lambda each: each.date, facts),
             ended=ended(engine.identity.label),
             constraints=_trial(name),
         )
         states.append(state)
     known = (*versions(), *registry.image_versions())
     return EngineListing(
-        installed.python if installed is not None else None, tuple(states), _gateway(), known
+        mapped(lambda found: found.python, installed), tuple(states), _gateway(), known
     )
 
 
@@ -102,5 +104,4 @@ def _trial(name: str) -> PinTrial | None:
     from gaudi_launch.engines.releases import constraints_of, release_of, trial_of
 
     release = release_of(name)
-    file = constraints_of(release) if release is not None else None
-    return trial_of(file) if file is not None else None
+    return mapped(trial_of, mapped(constraints_of, release))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gaudi_launch.app.fields import switch, text
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.json_values import array
+from gaudi_launch.json_values import array, mapping
 from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.parse import if_given
 
 if TYPE_CHECKING:
     from gaudi_launch.app.prepare import Prepared
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from gaudi_launch.models.model import Model
     from gaudi_launch.performance.prediction import Load, Prediction
     from gaudi_launch.performance.shape import Shape
-    from gaudi_launch.performance.step_model import Generation, Setup
+    from gaudi_launch.performance.step_model import Setup
     from gaudi_launch.planning.engine import Engine as PlannedEngine
     from gaudi_launch.planning.plan import Plan
 
@@ -125,32 +126,30 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
     from gaudi_launch.app.fit import engine_for, first_data_type
     from gaudi_launch.models.sizing import WEIGHT_BYTES, divides
-    from gaudi_launch.performance.prediction import FITTED_FROM, reads_chosen_experts
+    from gaudi_launch.performance.prediction import FITTED_FROM
     from gaudi_launch.performance.scaling import generation_of, hosts_of
     from gaudi_launch.performance.step_model import Setup
-    from gaudi_launch.planning.parse import number
+    from gaudi_launch.planning.parse import if_given, number
 
     if options.moe not in ("", "fused", "unfused"):
         raise LaunchError("estimate.moe", ExitCode.USAGE, found=options.moe)
     product = _accelerator(options.accelerator)
     release = _release(options.software)
-    cards = number("-n", options.cards, 1, _MOST_CARDS) if options.cards else 1
+    cards = if_given(number, "-n", options.cards, 1, _MOST_CARDS) or 1
     load = _load(options)
     model, shape = _model(path)
     if not divides(model, cards):
         raise LaunchError("estimate.uneven", ExitCode.USAGE, cards=cards, heads=model.heads)
-    engine = None if options.static else engine_for(options.engine, model, product.id)
+    engine = None
+    if not options.static:
+        engine = engine_for(options.engine, model, product.id)
     dtype = first_data_type(model, options.dtype, engine)
     if dtype not in WEIGHT_BYTES:
         raise LaunchError("estimate.no_type", ExitCode.MODEL, model=model.path, dtype=dtype)
     notes = _product_notes(product, cards)
     experts = ""
     if shape.experts:
-        experts = options.moe
-        if not experts:
-            name = model.model_type or model.name
-            fused = reads_chosen_experts(name, engine is not None, release)
-            experts = "fused" if fused else "unfused"
+        experts = options.moe or _kind_of_experts(model, engine is not None, release)
         notes.append(message(f"estimate.{experts}"))
     old = release is not None and release < FITTED_FROM
     if old:
@@ -158,16 +157,19 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     setup = Setup(
         generation=generation_of(product),
         cards=cards,
-        math="fp8" if dtype == "fp8" else "bf16",
+        math=_math_of(dtype),
         weight_bytes=WEIGHT_BYTES[dtype],
-        kv_bytes=1.0 if dtype == "fp8" else 2.0,
-        engine="static" if engine is None else engine.innermost.scheduling,
+        kv_bytes=_kv_bytes(dtype, cards=True),
         fused=experts != "unfused",
         hosts=hosts_of(cards, product),
+        engine="static",
     )
+    label = ""
     if engine is None:
         notes += _memory_notes(model, setup, load, product)
     else:
+        label = engine.identity.label
+        setup = replace(setup, engine=engine.innermost.scheduling)
         question = _ServedQuestion(model, engine, product, dtype)
         setup, load, said = _in_memory(question, setup, load)
         notes += said
@@ -178,13 +180,35 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
         setup=setup,
         load=load,
         dtype=dtype,
-        engine="" if engine is None else engine.identity.label,
+        engine=label,
         software=options.software,
         old=old,
         measured=not _product_notes(product, cards),
         experts=experts,
         notes=tuple(notes),
     )
+
+
+def _kind_of_experts(model: Model, is_served: bool, release: tuple[int, ...] | None) -> str:
+    """Return how a release computes the experts of this model: fused or unfused."""
+    from gaudi_launch.performance.prediction import reads_chosen_experts
+
+    if reads_chosen_experts(model.model_type or model.name, is_served, release):
+        return "fused"
+    return "unfused"
+
+
+def _math_of(dtype: str) -> Literal["bf16", "fp8"]:
+    """Return the type of the multiplications for weights of this type."""
+    if dtype == "fp8":
+        return "fp8"
+    return "bf16"
+
+
+def _kind_of_load(*, static: bool) -> Literal["static", "concurrency"]:
+    if static:
+        return "static"
+    return "concurrency"
 
 
 def solve(case: EstimateCase) -> SpeedEstimate:
@@ -200,9 +224,7 @@ def solve_each(case: EstimateCase, batches: list[int]) -> list[SpeedEstimate]:
     """Return the prediction for each number of concurrent sequences, for a picture."""
     found: list[SpeedEstimate] = []
     for batch in batches:
-        kind: Literal["static", "concurrency"] = (
-            "static" if case.load.kind == "static" else "concurrency"
-        )
+        kind = _kind_of_load(static=case.load.kind == "static")
         found.append(solve(replace(case, load=replace(case.load, kind=kind, most=batch))))
     return found
 
@@ -215,7 +237,7 @@ def _load(options: EstimateOptions) -> Load:
     chosen = [name for name in ("static", "rate", "concurrency") if getattr(options, name)]
     if len(chosen) > 1 or (options.concurrency and options.batch):
         raise LaunchError("estimate.one_load", ExitCode.USAGE)
-    given = number("-b", options.batch, 1, MOST_SEQS) if options.batch else None
+    given = if_given(number, "-b", options.batch, 1, MOST_SEQS)
     prompt = _tokens("-i", options.inputs, DEFAULT_INPUT)
     answer = _tokens("-o", options.outputs, DEFAULT_OUTPUT)
     if answer < 2:
@@ -229,7 +251,7 @@ def _load(options: EstimateOptions) -> Load:
             answer,
             number("--concurrency", options.concurrency, 1, MOST_SEQS),
         )
-    kind: Literal["static", "concurrency"] = "static" if options.static else "concurrency"
+    kind = _kind_of_load(static=bool(options.static))
     return Load(kind, prompt, answer, given or DEFAULT_BATCH)
 
 
@@ -431,53 +453,65 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
     from gaudi_launch.performance.scaling import generation_of
     from gaudi_launch.performance.shape import shape_of
     from gaudi_launch.performance.step_model import Setup
+
+    known = _recorded_model(plan)
+    if known is None:
+        return None
+    model, engine = known
+    modules, dtype = plan.get("modules"), str(plan.get("dtype"))
+    shape = shape_of(model)
+    if shape is None or dtype not in WEIGHT_BYTES or engine.needs_cards != bool(modules):
+        return None
+    tokens = _batched_tokens(plan)
+    setup = Setup(
+        generation="cpu",
+        cards=len(modules or (0,)),
+        math=_math_of(dtype),
+        weight_bytes=WEIGHT_BYTES[dtype],
+        kv_bytes=_kv_bytes(dtype, cards=engine.needs_cards),
+        engine=engine.innermost.scheduling,
+        fused=reads_chosen_experts(model.model_type or model.name, True, None),
+        prompt_tokens=tokens,
+    )
+    product = None
+    if engine.needs_cards:
+        product = accelerators()[own_accelerator()]
+        if not product.id.startswith(("gaudi2", "gaudi3")):
+            return None
+        setup = replace(
+            setup,
+            generation=generation_of(product),
+            prompt_tokens=0,
+            step_tokens=_step_tokens(engine, tokens),
+        )
+    return RecordedSetup(model, shape, product, setup, dtype, engine.identity.label)
+
+
+def _recorded_model(plan: Mapping[str, Any]) -> tuple[Model, PlannedEngine] | None:
+    """Return the model and the engine of a record; None where they are not known."""
     from gaudi_launch.profiles import known_model
 
     identity, facts = plan.get("engine"), plan.get("model")
-    modules, dtype = plan.get("modules"), str(plan.get("dtype"))
     if not (isinstance(identity, Mapping) and isinstance(facts, Mapping)):
         return None
     if identity.get("simulated"):
         # its speed is the model's own: neither a measurement nor of this machine's cards
         return None
     try:
-        model = known_model(str(facts.get("path")), must_exist=False)
-        engine = _recorded_engine(identity)
+        return known_model(str(facts.get("path")), must_exist=False), _recorded_engine(identity)
     except LaunchError as error:
         _log.debug("no prediction for the recorded model: %s", error)
         return None
-    shape = shape_of(model)
-    if shape is None or dtype not in WEIGHT_BYTES or engine.needs_cards != bool(modules):
-        return None
-    generation: Generation = "cpu"
-    product = accelerators()[own_accelerator()] if engine.needs_cards else None
-    if product is not None:
-        if not product.id.startswith(("gaudi2", "gaudi3")):
-            return None
-        generation = generation_of(product)
-    setup = Setup(
-        generation=generation,
-        cards=len(modules) if modules else 1,
-        math="fp8" if dtype == "fp8" else "bf16",
-        weight_bytes=WEIGHT_BYTES[dtype],
-        kv_bytes=_kv_bytes(dtype, cards=engine.needs_cards),
-        engine=engine.innermost.scheduling,
-        fused=reads_chosen_experts(model.model_type or model.name, True, None),
-        prompt_tokens=0 if engine.needs_cards else _batched_tokens(plan),
-        step_tokens=_step_tokens(engine, _batched_tokens(plan)) if engine.needs_cards else 0,
-    )
-    return RecordedSetup(model, shape, product, setup, dtype, engine.identity.label)
 
 
 def _batched_tokens(plan: Mapping[str, Any]) -> int:
     """Return the tokens of a step in a recorded plan; 0 where it names none."""
     from gaudi_launch.bench.run_file import BATCHED_TOKENS
+    from gaudi_launch.host.files import natural_number
 
-    settings = plan.get("settings")
-    for setting in array(settings):
-        if isinstance(setting, Mapping) and setting.get("name") == BATCHED_TOKENS:
-            value = str(setting.get("value"))
-            return int(value) if value.isdecimal() else 0
+    for setting in map(mapping, array(plan.get("settings"))):
+        if setting.get("name") == BATCHED_TOKENS:
+            return natural_number(str(setting.get("value"))) or 0
     return 0
 
 

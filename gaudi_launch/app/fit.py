@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.planning.parse import if_given
 
 if TYPE_CHECKING:
     from gaudi_launch.host.accelerators import Accelerator
@@ -351,9 +352,9 @@ def request_for(model: Model, given: ServedLengths) -> Request:
     from gaudi_launch.planning.request import Request
 
     asked = ranges(given.inputs or None, given.outputs or None)
-    most_in = asked.input[1] if asked.input is not None else 0
-    most_out = asked.output[1] if asked.output is not None else 0
-    total = tokens("-l", given.length, most=10**9) if given.length else None
+    _, most_in = asked.input or (0, 0)
+    _, most_out = asked.output or (0, 0)
+    total = if_given(tokens, "-l", given.length, most=10**9)
     needed = total or 0
     if total is None and (most_in or most_out):
         needed = round_up(most_in + max(most_out, 1), BLOCK)
@@ -367,7 +368,7 @@ def request_for(model: Model, given: ServedLengths) -> Request:
     return Request(
         model.path,
         max_model_len=total,
-        max_num_seqs=number("-b", given.requests, 1, MOST_SEQS) if given.requests else None,
+        max_num_seqs=if_given(number, "-b", given.requests, 1, MOST_SEQS),
         trust_remote_code=True,  # consent is needed to launch the model, not to size it
         environment=dict(os.environ),
         files_dir=str(cache_dir() / "buckets"),

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.planning.parse import if_given
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -448,7 +450,7 @@ def neuron(
         known_model(_in_pods(options.model) or "", must_exist=False),
         instances()[wanted.accelerator],
         cluster.release,
-        number("-n", options.cards, 1, 64) if options.cards else None,
+        if_given(number, "-n", options.cards, 1, 64),
         wanted.image,
         (cluster.replicas, cluster.max_replicas),
     )

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message, message
+from gaudi_launch.json_values import mapping
+from gaudi_launch.messages import Message, message, rendered
 
 if TYPE_CHECKING:
     from gaudi_launch.app.estimate import RecordedSetup
@@ -73,7 +74,7 @@ def learn(files: Sequence[str], service: str) -> LearnOutcome:
     found = [each for result in results for each in result.measurements]
     if not found:
         first = next(result for result in results)
-        why = first.why_not.render() if first.why_not is not None else "-"
+        why = rendered(first.why_not) or "-"
         raise LaunchError("learn.nothing", ExitCode.USAGE, path=first.path, why=why)
     learned = next_version(read_learned(), found, constants(), now=time.time())
     try:
@@ -152,8 +153,7 @@ def _is_bench(text: str) -> bool:
 
 def _is_simulated(plan: object) -> bool:
     """Return True for the recorded plan of simulated cards."""
-    engine = plan.get("engine") if isinstance(plan, Mapping) else None
-    return isinstance(engine, Mapping) and engine.get("simulated") is True
+    return mapping(mapping(plan).get("engine")).get("simulated") is True
 
 
 def _of_bench(path: Path) -> ReadResult:
@@ -164,10 +164,11 @@ def _of_bench(path: Path) -> ReadResult:
     if run.facts.get("simulated"):
         return ReadResult(str(path), "bench", (), message("learn.simulated"))
     plan = run.facts.get("plan")
-    setup = setup_of_record(plan) if isinstance(plan, Mapping) else None
+    setup = setup_of_record(mapping(plan))
+    if setup is None and _is_simulated(plan):
+        return ReadResult(str(path), "bench", (), message("learn.simulated"))
     if setup is None:
-        why = "learn.simulated" if _is_simulated(plan) else "learn.no_plan"
-        return ReadResult(str(path), "bench", (), message(why))
+        return ReadResult(str(path), "bench", (), message("learn.no_plan"))
     workload, summary = run.workload, run.summary
     completed = int(summary.get("completed") or 0)
     if completed < _FEWEST_REQUESTS or summary.get("failed"):
@@ -251,7 +252,7 @@ def _setup_of_service(path: Path, service: str) -> RecordedSetup | None:
             return None
         found = matching[0]
     plan = store.read(found.folder, "plan.json")
-    return setup_of_record(plan) if plan else None
+    return setup_of_record(plan or {})
 
 
 def _of_metrics(page: str, source: str, setup: RecordedSetup) -> list[SpeedMeasurement]:
@@ -326,20 +327,34 @@ def to_json(learned: LearnedConstants | None) -> dict[str, Any]:
     """Return the learned constants, as in ``learn --show --json``."""
     from gaudi_launch.performance.constants import constants
 
+    if learned is None:
+        return dict(_NOTHING_LEARNED)
     shipped = constants()
     rows = []
-    for name, value in (learned.values if learned is not None else {}).items():
+    for name, value in learned.values.items():
         constant = shipped[name]
         rows.append(
             {"name": name, "unit": constant.unit, "shipped": constant.value, "learned": value}
         )
     return {
         "schema": 1,
-        "version": learned.version if learned is not None else 0,
-        "learned_at": learned.learned_at if learned is not None else None,
-        "measurements": len(learned.measurements) if learned is not None else 0,
-        "left_out": learned.left_out if learned is not None else 0,
-        "typical_factor": round(learned.typical, 4) if learned is not None else None,
-        "typical_factor_before": round(learned.before, 4) if learned is not None else None,
+        "version": learned.version,
+        "learned_at": learned.learned_at,
+        "measurements": len(learned.measurements),
+        "left_out": learned.left_out,
+        "typical_factor": round(learned.typical, 4),
+        "typical_factor_before": round(learned.before, 4),
         "constants": rows,
     }
+
+
+_NOTHING_LEARNED: Mapping[str, Any] = {
+    "schema": 1,
+    "version": 0,
+    "learned_at": None,
+    "measurements": 0,
+    "left_out": 0,
+    "typical_factor": None,
+    "typical_factor_before": None,
+    "constants": [],
+}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message, text
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.host.hardware import Host
@@ -160,7 +161,7 @@ def _brings_code(model: Model) -> bool | None:
         return model.remote_code
     profile = match(model)
     known = profile.facts.get("remote_code") if profile is not None else None
-    return None if known is None else bool(known)
+    return mapped(bool, known)
 
 
 def _split(words: list[str]) -> list[str]:

@@ -74,55 +74,98 @@ class Provision:
         return tuple(error.text for error in (self.lacks, self.code) if error is not None)
 
 
+@dataclass(frozen=True)
+class _ModelPlaces:
+    """The folders of a model; ``folder`` is None for one that is not on this machine."""
+
+    repo: str
+    folder: Path | None
+    target: Path
+    converted_target: Path
+
+    @property
+    def is_here(self) -> bool:
+        return self.folder is not None and self.folder.is_dir()
+
+    @property
+    def written(self) -> list[Path]:
+        """Return the folders that may be written."""
+        if self.repo:
+            return [self.target, self.converted_target]
+        return [self.converted_target]
+
+
+def _places_of(request: Request) -> _ModelPlaces:
+    repo = request.model
+    if looks_like_hub_id(repo):
+        found = find_local(repo, code=bool(request.trust_remote_code))
+        return _ModelPlaces(repo, found, folder_for(repo), folder_for(f"{repo}{CONVERTED}"))
+    folder = Path(request.model).expanduser()
+    return _ModelPlaces("", folder, folder, Path(f"{folder}{CONVERTED}"))
+
+
+def _known(request: Request, places: _ModelPlaces) -> Model:
+    """Return the model by its folder, else by its profile."""
+    path = request.model
+    if places.is_here:
+        path = str(places.folder)
+    known = known_model(path, must_exist=False)
+    if places.repo:
+        # the last part of a Hugging Face cache folder is its revision
+        return replace(known, name=name_of(request.model))
+    return known
+
+
+def _conversion(known: Model, places: _ModelPlaces, *, on_gaudi2: bool) -> tuple[bool, bool]:
+    """Return whether the weights are to be converted, and whether they are."""
+    # a folder that is not here (a plan for another machine) is used unchanged
+    is_found = bool(places.repo) or places.is_here
+    if not on_gaudi2 or known.quantization != "fp8" or not is_found:
+        return False, False
+    # it imports numpy
+    from gaudi_launch.models.fp8.convert import is_converted, wants_conversion
+
+    if places.folder is not None and not wants_conversion(places.folder):
+        return False, False
+    return True, is_converted(places.converted_target)
+
+
+def _engine_label(engine: Engine, installed: Installed | None) -> str:
+    """Return the installed engine's label; "" where none is used from here."""
+    if installed is None or engine.in_container:
+        return ""
+    return engine.identity.label
+
+
 def look(request: Request, host: Host, engine: Engine, installed: Installed | None) -> Provision:
     """Search for what exists.
 
     Changes nothing and queries no hub. Raises LaunchError for a file that the user named and that
     cannot be used.
     """
-    repo = request.model if looks_like_hub_id(request.model) else ""
-    if repo:
-        folder = find_local(repo, code=bool(request.trust_remote_code))
-    else:
-        folder = Path(request.model).expanduser()
-    there = folder is not None and folder.is_dir()
-    known = known_model(str(folder) if there else request.model, must_exist=False)
-    # the last part of a Hugging Face cache folder is its revision
-    known = replace(known, name=name_of(request.model)) if repo else known
+    places = _places_of(request)
+    known = _known(request, places)
     profile = match(known)
     generation = generation_of(host)
     quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
-    if repo:
-        target, converted_target = folder_for(repo), folder_for(f"{repo}{CONVERTED}")
-        places = [target, converted_target]
-    else:
-        target, converted_target = folder or Path(), Path(f"{folder}{CONVERTED}")
-        places = [converted_target]
     # Ray Serve decides nothing about the model: the inner engine does
     on_gaudi2 = engine.innermost.needs_gaudi2_range and generation == "g2"
-    # a folder that is not here (a plan for another machine) is used unchanged
-    converts = on_gaudi2 and known.quantization == "fp8" and bool(repo or there)
-    converted = False
-    if converts:
-        # it imports numpy
-        from gaudi_launch.models.fp8.convert import is_converted, wants_conversion
-
-        converts = folder is None or wants_conversion(folder)
-        converted = converts and is_converted(converted_target)
+    converts, converted = _conversion(known, places, on_gaudi2=on_gaudi2)
     facts = SetupFacts(
         model=request.model,
-        repo=repo,
-        folder=folder if repo else None,
-        target=target,
+        repo=places.repo,
+        target=places.target,
         weight_bytes=_weight_bytes(known),
         converts=converts,
         converted=converted,
-        converted_target=converted_target,
+        converted_target=places.converted_target,
         measured=quant is not None and not quant.missing,
-        engine="" if installed is None or engine.in_container else engine.identity.label,
+        engine=_engine_label(engine, installed),
         installed=_is_installed(engine, installed),
-        there=tuple((path, _size(path)) for path in places),
+        there=tuple((path, _size(path)) for path in places.written),
     )
+    if places.repo:
+        facts = replace(facts, folder=places.folder)
     if published:
         place = measurements.downloaded_folder(published.repo)
         facts = replace(facts, measurements=published.repo, measurements_target=place)

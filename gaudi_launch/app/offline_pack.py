@@ -24,6 +24,7 @@ from gaudi_launch.offline.pack_manifest import (
     PackModel,
     PackTarget,
 )
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.app.report import Reporter
@@ -232,7 +233,7 @@ def _model(options: PackOptions, engine: PackEngine) -> tuple[PackModel, Path | 
     folder = Path(word).expanduser()
     if looks_like_hub_id(word) and not folder.is_dir():
         found = find_local(word, code=True) or find_local(word)
-        record = read_record(found) if found is not None else None
+        record = mapped(read_record, found)
         inside = folder_for(word).relative_to(data_dir()).as_posix()
         revision = record.revision if record is not None else ""
         return PackModel(name_of(word), inside, word, revision), found

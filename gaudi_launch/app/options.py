@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gaudi_launch.app.fields import option_of, switch, value, values
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.planning.request import Request
@@ -316,7 +317,7 @@ def _expanded(text: str) -> str:
 
 
 def _read(text: str | None, reader: Callable[[str], _T]) -> _T | None:
-    return None if text is None else reader(text)
+    return mapped(reader, text)
 
 
 def _number(flag: str, text: str | None, most: int) -> int | None:

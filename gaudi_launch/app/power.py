@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.doctor.power_limit import CapChange, CapOutcome
@@ -46,9 +47,7 @@ def report(machine: str | None, days: int) -> PowerReport:
         ServiceEnergy(each.name, tuple(read_energy(each.folder)[-days:])) for each in services()
     ]
     energy = tuple(each for each in found if each.days)
-    return PowerReport(
-        host, energy, power_range(host.product) if host.product is not None else None
-    )
+    return PowerReport(host, energy, mapped(power_range, host.product))
 
 
 def planned_cap(watts: int, modules: Sequence[int] | None, machine: str | None) -> list[CapChange]:

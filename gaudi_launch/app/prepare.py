@@ -12,7 +12,8 @@ from gaudi_launch.app.options import LaunchOptions, to_request
 from gaudi_launch.app.saved_plan import ComparedPlan, merged
 from gaudi_launch.app.steps import step
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
+from gaudi_launch.messages import message, rendered
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.app.model_needs import Provision
@@ -93,7 +94,7 @@ class Prepared:
         from gaudi_launch.engines import introspect
         from gaudi_launch.planning.engine import Context
 
-        facts = self.installed.facts if self.installed is not None else {}
+        facts = mapped(lambda found: found.facts, self.installed) or {}
         # the plugin has lists that it never warms up (pooling models)
         askable = "extension_kind" in facts or ("plugin" in facts and plan.buckets is not None)
         if self.installed is None or not askable:
@@ -108,14 +109,14 @@ class Prepared:
                 self.installed.python, question.package, question.environment, question.arguments
             )
         if answer.failed:
-            why = answer.why.render() if answer.why else "-"
+            why = rendered(answer.why) or "-"
             raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=why)
         if answer.buckets is None:
             return plan
         theirs = self.engine.warmed(answer.buckets, plan.settings, context)
         if theirs == plan.buckets:
             return plan
-        ours = plan.buckets.graphs if plan.buckets else 0
+        ours = mapped(lambda buckets: buckets.graphs, plan.buckets) or 0
         differs = message("plan.engine_buckets", ours=ours, theirs=theirs.graphs)
         strategy = answer.algorithm or plan.bucket_strategy
         return replace(
@@ -134,6 +135,13 @@ class Prepared:
             plan, self.request, self.host, cache_dir(), look=here, machine_root=machine_root()
         )
 
+    def with_cache(self, plan: Plan) -> Plan:
+        """Return the plan with its recipe cache, where there is one to manage."""
+        cached = self.cached(plan)
+        if cached is None:
+            return plan
+        return cached.plan
+
     def findings(self, plan: Plan) -> list[Finding]:
         """Return the doctor's fast checks of this machine for this plan."""
         from gaudi_launch.doctor import Wants, quick
@@ -147,7 +155,7 @@ class Prepared:
                 Host(),
                 load_config(None),
                 wants,
-                engine_facts(self.installed) if self.installed else None,
+                mapped(engine_facts, self.installed),
             )
         modules = plan.placement.modules
         # the port is checked separately, on the machine that it will be opened on
@@ -158,7 +166,7 @@ class Prepared:
             container=plan.container is not None,
             engine=plan.engine.label,
         )
-        engine = engine_facts(self.installed) if self.installed is not None else None
+        engine = mapped(engine_facts, self.installed)
         return quick(self.host, load_config(self.machine), wants, engine)
 
 
@@ -187,8 +195,7 @@ def checked_plan(options: LaunchOptions) -> CheckedPlan:
     """
     prepared = prepare(options, secret_file=True)
     made = prepared.plan()
-    cached = prepared.cached(made)
-    made = cached.plan if cached is not None else made
+    made = prepared.with_cache(made)
     failed = tuple(
         finding.message for finding in prepared.findings(made) if finding.status == "fail"
     )
@@ -201,6 +208,31 @@ def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
     return checked.plan, checked.prepared
 
 
+def _host_of(engine: Engine, machine: str | None) -> Host:
+    """Return the machine; an empty one for an engine on this machine's CPU."""
+    from gaudi_launch.app.machine import load
+    from gaudi_launch.host.hardware import Host
+
+    # an engine on the CPU needs no card, so the machine's cards are not read
+    if engine.needs_cards or machine:
+        return load(machine)
+    return Host()
+
+
+def _with_model_folder(
+    request: Request, bring_with: Reporter | None, *, here: bool, in_image: bool
+) -> Request:
+    """Return the request with the demo model's folder; check any other for serve."""
+    if request.model == "demo":
+        return _demo(request, bring_with, in_image=in_image)
+    if bring_with is not None and here:
+        # imports everything that runs services: not for a plan
+        from gaudi_launch.services.preflight import check_folder
+
+        check_folder(request)
+    return request
+
+
 def _libfabric_root() -> str:
     """Return the folder into which `setup --scale-out` installed libfabric.
 
@@ -210,7 +242,9 @@ def _libfabric_root() -> str:
     from gaudi_launch.paths import machine_root
 
     library = machine_root() / LIBFABRIC_ROOT.lstrip("/") / "lib" / "libfabric.so"
-    return LIBFABRIC_ROOT if library.exists() else ""
+    if not library.exists():
+        return ""
+    return LIBFABRIC_ROOT
 
 
 def prepare(
@@ -228,10 +262,8 @@ def prepare(
     that the engine reads from no variable goes into a file.
     """
     from gaudi_launch.app import model_needs as provisions
-    from gaudi_launch.app.machine import load
     from gaudi_launch.app.model_setup import bring
     from gaudi_launch.engines import registry
-    from gaudi_launch.host.hardware import Host
     from gaudi_launch.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.profiles import known_model
 
@@ -244,13 +276,7 @@ def prepare(
     must_exist = bring_with is not None and not simulated
     here = options.machine is None
     request = _with_safe_secrets(request, into_file=secret_file)
-    if request.model == "demo":
-        request = _demo(request, bring_with, in_image=in_image)
-    elif bring_with is not None and here:
-        # imports everything that runs services: not for a plan
-        from gaudi_launch.services.preflight import check_folder
-
-        check_folder(request)
+    request = _with_model_folder(request, bring_with, here=here, in_image=in_image)
     installed = None
     with step("screen.step_engine"):
         if not in_image:
@@ -262,11 +288,7 @@ def prepare(
     request = _for_engine(request, engine)
     if here:
         request = replace(request, libfabric_root=_libfabric_root())
-    # an engine on the CPU needs no card, so the machine's cards are not read
-    if engine.needs_cards or options.machine:
-        host = load(options.machine)
-    else:
-        host = Host()
+    host = _host_of(engine, options.machine)
     if request.tuning == "reference":
         model = known_model(request.model, must_exist)
         return Prepared(
@@ -404,7 +426,7 @@ def with_bucket_file(request: Request, engine: Engine) -> Request:
     from pathlib import Path
 
     variable = engine.innermost.bucket_file
-    path = request.environment.get(variable) if variable is not None else None
+    path = mapped(request.environment.get, variable)
     if not path:
         return request
     try:
@@ -486,7 +508,7 @@ def engine_facts(found: Installed) -> EngineFacts:
         plugin=found.packages.get("vllm-gaudi"),
         torch=found.packages.get("torch"),
         torch_plugin=found.packages.get("habana-torch-plugin"),
-        extension=f"vllm-hpu-extension ({kind})" if kind else None,
-        bucket_limit=None if limit is None else limit == "true",
+        extension=mapped("vllm-hpu-extension ({})".format, kind or None),
+        bucket_limit=mapped(lambda word: word == "true", limit),
         packages=frozenset(found.packages),
     )

@@ -20,6 +20,7 @@ from gaudi_launch.app.traffic_options import (
 )
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.parse import if_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,8 +144,7 @@ def read(
         sized_model,
     )
     from gaudi_launch.app.unknown_model import unknown_model
-    from gaudi_launch.planning.parse import number
-    from gaudi_launch.recommend.analytic import fits
+    from gaudi_launch.planning.parse import if_given, number
 
     if not options.model:
         raise LaunchError("plan.no_model", ExitCode.USAGE)
@@ -152,7 +152,7 @@ def read(
         raise LaunchError("recommend.reference", ExitCode.USAGE)
     read_dtype(options.dtype or "")
     name, goal_targets = _goal_name(given), targets_of(given)
-    top = number("--top", given.top, 1, _MOST_TOP) if given.top else 0
+    top = if_given(number, "--top", given.top, 1, _MOST_TOP) or 0
     notes: list[Message] = []
     machine, host = _machine(options, given, notes)
     model = sized_model(options.model)
@@ -168,13 +168,23 @@ def read(
     goal = _goal(name, goal_targets, given, load)
     pool = _pool(host, options, given, goal, free)
     asked = _Asked(options, machine, model, pool, load, goal.name == "context", tuple(notes))
-    if over_servers and asked.cards > pool.cards_per_node:
-        search, options = _over_servers(asked)
-        return RecommendCase(search, goal, options, machine, top)
-    search = replace(_on_servers(asked), staged=over_servers)
-    if over_servers and pool.nodes != 1 and not options.modules and not fits(search):
-        search, options = _over_servers(asked)
+    if not over_servers:
+        return RecommendCase(_on_servers(asked), goal, options, machine, top)
+    search, options = _on_one_or_several(asked)
     return RecommendCase(search, goal, options, machine, top)
+
+
+def _on_one_or_several(asked: _Asked) -> tuple[SearchCase, LaunchOptions]:
+    """Return a search on each server, or over several where one is too small."""
+    from gaudi_launch.recommend.analytic import fits
+
+    options, pool = asked.options, asked.pool
+    if asked.cards > pool.cards_per_node:
+        return _over_servers(asked)
+    search = replace(_on_servers(asked), staged=True)
+    if pool.nodes == 1 or options.modules or fits(search):
+        return search, options
+    return _over_servers(asked)
 
 
 @dataclass(frozen=True)
@@ -403,8 +413,12 @@ def serve_command(launch: LaunchOptions) -> tuple[str, ...]:
         option, value = option_of(field), getattr(launch, field.name)
         if option is None or not option.names or not value or field.name in ("model", "machine"):
             continue
-        found += [option.names[0]] if option.switch else [option.names[0], str(value)]
-    return (*found, "--", *launch.extra) if launch.extra else tuple(found)
+        found.append(option.names[0])
+        if not option.switch:
+            found.append(str(value))
+    if launch.extra:
+        found += ["--", *launch.extra]
+    return tuple(found)
 
 
 def cluster_command(launch: LaunchOptions, candidate: Candidate) -> tuple[str, ...]:
@@ -652,7 +666,7 @@ def _pool(
         raise LaunchError("recommend.unknown_card", ExitCode.MACHINE, machine=host.origin)
     if shared is not None:
         return CardPool(product, shared, 1)
-    nodes = number("--nodes", given.nodes, 1, _MOST_NODES) if given.nodes else None
+    nodes = if_given(number, "--nodes", given.nodes, 1, _MOST_NODES)
     if given.accelerator:
         # as many servers as the load needs
         return CardPool(product, product.cards, nodes or (None if goal.demand else 1))
@@ -756,7 +770,7 @@ def _goal(name: GoalName | None, targets: Targets, given: RecommendOptions, load
     from gaudi_launch.planning.parse import seconds
     from gaudi_launch.recommend.goal import Goal
 
-    start = seconds("--max-start", given.max_start, most=_MOST_START) if given.max_start else None
+    start = if_given(seconds, "--max-start", given.max_start, most=_MOST_START)
     demand = load.demand
     found = Goal(name or "balanced", targets, demand.rate, demand.clients, start)
     if name is not None:

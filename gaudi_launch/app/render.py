@@ -282,20 +282,18 @@ def to_render(
         store.check_name(to.name)
     _check_output_option(options)
     wanted = _absolute_paths(options)
-    live = options.machine is None
-    # the interpreter of another machine is known only by its path
-    if live or not wanted.python or shutil.which(wanted.python):
-        elsewhere = None
-    else:
-        elsewhere = wanted.python
-    prepared = prepare(replace(wanted, python=None) if elsewhere else wanted)
+    elsewhere = _foreign_python(wanted)
+    if elsewhere:
+        wanted = replace(wanted, python=None)
+    prepared = prepare(wanted)
     refuse_simulated(prepared)
     plan = prepared.plan(placement)
-    cached = prepared.cached(plan)
-    plan = cached.plan if cached is not None else plan
+    plan = prepared.with_cache(plan)
     if plan.command.files and to.output is None and not carries_files:
         raise LaunchError("render.needs_folder", ExitCode.USAGE, count=len(plan.command.files))
-    program = elsewhere or (shutil.which(plan.command.argv[0]) if live else None)
+    program = elsewhere
+    if program is None and options.machine is None:
+        program = shutil.which(plan.command.argv[0])
     plan = with_exported(_with_program(plan, program), prepared.request.environment)
     files: Mapping[str, str] = {}
     if not carries_files:
@@ -308,6 +306,15 @@ def to_render(
         reporter.say(warning.render())
     name = to.name or store.default_name(prepared.model.name, str(port))
     return PlanToRender(prepared, plan, name, dict(files))
+
+
+def _foreign_python(options: LaunchOptions) -> str | None:
+    """Return the interpreter of another machine, which is known only by its path."""
+    import shutil
+
+    if options.machine is None or not options.python or shutil.which(options.python):
+        return None
+    return options.python
 
 
 def _say_unpublished(made: PlanToRender, container: Container, reporter: Reporter) -> None:

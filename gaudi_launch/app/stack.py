@@ -22,6 +22,7 @@ from gaudi_launch.app.stack_goals import resolved
 from gaudi_launch.app.stack_plan import StackChanges, alive_services, changes_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,7 +165,7 @@ def _check_names(
     before: StackRecord | None, now: StackRecord, alive: Mapping[str, ServiceRecord]
 ) -> None:
     """Raise LaunchError (USAGE) where a service of another kind has one of the names."""
-    known = before.services if before is not None else {}
+    known = mapped(lambda record: record.services, before) or {}
     for name in now.services:
         if name in alive and name not in known:
             raise LaunchError("services.name_taken", ExitCode.USAGE, name=name)
@@ -177,7 +178,7 @@ def _check_same(
     alive: Mapping[str, ServiceRecord],
 ) -> None:
     """Raise LaunchError (USAGE) where something runs that the file does not describe."""
-    known = before.services if before is not None else {}
+    known = mapped(lambda record: record.services, before) or {}
     changed = [
         name
         for name, settings in known.items()

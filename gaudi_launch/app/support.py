@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.engines.detect import Installed
@@ -285,7 +286,7 @@ def _unknown(name: str, classes: list[str], why: LaunchError | None) -> LaunchEr
 
     if name.startswith(_PATH_BEGINNINGS) and not Path(name).exists():
         return LaunchError("models.no_folder", ExitCode.MODEL, path=name)
-    detail = str(why) if why is not None else None
+    detail = mapped(str, why)
     if "/" not in name and _looks_like_class(name, classes):
         near = _nearest(name, classes)
         return LaunchError(

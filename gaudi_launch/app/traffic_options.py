@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.app.fields import text
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.buckets.past_requests import PastRequests
@@ -103,12 +104,13 @@ class Noted:
 def targets_of(given: TrafficOptions) -> Targets:
     """Return the targets. Raises LaunchError (USAGE)."""
     from gaudi_launch.capacity.search import Targets
+    from gaudi_launch.planning.parse import if_given
 
     return Targets(
-        read_latency("--ttft", given.ttft) if given.ttft else None,
-        read_latency("--tpot", given.tpot) if given.tpot else None,
+        if_given(read_latency, "--ttft", given.ttft),
+        if_given(read_latency, "--tpot", given.tpot),
         read_percentile(given.percentile),
-        read_latency("--e2e", given.e2e) if given.e2e else None,
+        if_given(read_latency, "--e2e", given.e2e),
     )
 
 
@@ -189,7 +191,7 @@ def rate_of_trace(past: list[TrafficRequest] | None, notes: list[Message]) -> fl
     """
     from gaudi_launch.capacity.traffic import busiest_minute, mean_rate
 
-    found = mean_rate(past) if past else None
+    found = mapped(mean_rate, past or None)
     if past is None or found is None:
         raise LaunchError("capacity.no_rate", ExitCode.USAGE)
     notes.append(message("capacity.rate_of_trace", rate=f"{found:.3g}"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message, message
+from gaudi_launch.messages import Message, message, rendered
 
 if TYPE_CHECKING:
     from gaudi_launch.app.options import LaunchOptions
@@ -376,7 +376,7 @@ def _asked(case: WarmupCase, delivered: Delivered, chosen: Judged) -> Message:
         answer = ask_engine(python, asked.package, asked.environment, asked.arguments)
     ours = chosen.buckets or delivered.buckets
     if answer.buckets is None:
-        return message("warmup.no_answer", why=answer.why.render() if answer.why else "-")
+        return message("warmup.no_answer", why=rendered(answer.why) or "-")
     same = answer.buckets == ours
     return message(
         "warmup.engine_agrees" if same else "warmup.engine_differs",

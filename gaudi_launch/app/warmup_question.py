@@ -10,6 +10,7 @@ from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
     from gaudi_launch.buckets.bucket_list import Buckets
+    from gaudi_launch.engines.detect import Installed
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.models.model import Model
     from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
@@ -61,17 +62,14 @@ def asked_engine(
     from gaudi_launch.app.machine import load
     from gaudi_launch.app.prepare import with_bucket_file
     from gaudi_launch.engines import registry
-    from gaudi_launch.engines.detect import detect
     from gaudi_launch.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.planning.passthrough import with_own_words
     from gaudi_launch.planning.planner import buckets_of
     from gaudi_launch.planning.speed import step_time_in
     from gaudi_launch.planning.support_answer import check_support
 
-    container = registry.in_container(request.engine)
-    installed = None
-    if not container and (request.python is not None or request.engine == "auto"):
-        installed = detect(request.python)
+    in_container = registry.in_container(request.engine)
+    installed = _installed(request)
     host = load(machine)
     word = registry.name_for(request, installed, model, lambda: host)
     engine = registry.find(word, installed, request.python)
@@ -83,10 +81,12 @@ def asked_engine(
         )
         engine = engine.innermost
     identity = engine.identity
-    name = identity.exact if container else identity.label
+    name = identity.label
+    if in_container:
+        name = identity.exact
     if request.engine == "auto" and installed is None:
         assumptions.append(message("warmup.assume_engine", engine=name))
-    if request.tuning == "auto" and not container:
+    if request.tuning == "auto" and not in_container:
         request = with_own_words(request, engine.identity, engine.lacks)
     request = with_bucket_file(request, engine)
     request = with_balanced_cards(request, host, model, engine)
@@ -108,6 +108,18 @@ def asked_engine(
     return AskedEngine(
         name, identity.exact, request, cards, question, used, ask, tuple(notes), cost, chooses
     )
+
+
+def _installed(request: Request) -> Installed | None:
+    """Return the engine of the interpreter that the options name or leave open."""
+    from gaudi_launch.engines import registry
+    from gaudi_launch.engines.detect import detect
+
+    if registry.in_container(request.engine):
+        return None
+    if request.python is None and request.engine != "auto":
+        return None
+    return detect(request.python)
 
 
 def _assumed_blocks(
