@@ -178,9 +178,10 @@ def write(pack: Path, manifest: Manifest) -> None:
 
 def listed(pack: Path, progress: Progress = lambda count: None) -> tuple[PackFile, ...]:
     """Return every file below a folder but the list itself, by path. Raises OSError."""
-    found = []
-    for path, relative in _files(pack):
-        found.append(PackFile(relative, path.stat().st_size, sha256_of(path, progress)))
+    found = [
+        PackFile(relative, path.stat().st_size, sha256_of(path, progress))
+        for path, relative in _files(pack)
+    ]
     return tuple(sorted(found, key=lambda file: file.path))
 
 
