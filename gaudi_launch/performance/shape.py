@@ -80,6 +80,13 @@ def _experts_of(model: Model, parameters: float, inner: int) -> tuple[float, flo
     return experts, min(1.0, passed / experts)
 
 
+def _tables(model: Model) -> int:
+    """Return the number of embedding tables: one serves input and output where tied."""
+    if is_tied(model):
+        return 1
+    return 2
+
+
 def shape_of(model: Model) -> Shape | None:
     """Return the sizes of ``model``.
 
@@ -98,9 +105,7 @@ def shape_of(model: Model) -> Shape | None:
     inner = model.intermediate_size or default_inner(model)
     kv_heads = model.kv_heads or model.heads
     embedding = float(model.hidden_size * (model.vocab_size or 0))
-    embeddings = 2 * embedding
-    if is_tied(model):
-        embeddings = embedding
+    embeddings = embedding * _tables(model)
     attention = float(sum(layer.attention for layer in counted.layers))
     experts, share = _experts_of(model, parameters - embeddings - attention, inner)
     return Shape(
