@@ -113,7 +113,7 @@ def mounts(files: Files) -> str:
     return content(files, "proc/mounts") or content(files, "proc/self/mounts")
 
 
-_SHM = re.compile(r"(?m)^\S+\s+/dev/shm\s+(?:tmpfs|ramfs)\s+(\S+)")
+_SHM = re.compile(r"(?m)^\S+[ \t]+/dev/shm[ \t]+(?:tmpfs|ramfs)[ \t]+(\S+)")
 
 
 _SIZE = re.compile(r"(?:^|,)size=(\d+)([kmg%]?)")
