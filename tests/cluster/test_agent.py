@@ -430,6 +430,8 @@ def test_the_launching_process_gets_the_pid_of_the_guard(
         # this process is the guard that ends the rest
         (os.getpid(), os.getpid(), "python", []),
     ],
+    # a process's number in a name: each worker would collect another test
+    ids=["guard", "another program", "another session", "this process"],
 )
 def test_only_a_guard_is_ended_as_one(
     processes: Processes, pid: int, session: int, program: str, signals: list[tuple[int, int]]
