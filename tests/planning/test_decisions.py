@@ -211,3 +211,58 @@ def test_a_forced_variable_keeps_its_reason_and_names_what_it_beat() -> None:
         Setting("X", "rule", "env", "computed", WHY, "", (Overridden("mine", "environment"),)),
         Setting("Y", "1", "env", "flag", WHY, "a file", ()),
     )
+
+
+FLAG = message("plan.flag", flag="-l")
+USUAL = message("plan.default")
+
+
+def test_our_option_proposes_its_value_as_the_users() -> None:
+    decisions = Decisions({})
+    decisions.option_of("-l", "--max-model-len", 4096, origin="the script")
+    decisions.option_of("-l", "--plain", "8k")
+    decisions.option_of("-l", "--absent", None)
+    assert decisions.settings() == (
+        Setting("--max-model-len", "4096", "option", "flag", FLAG, "the script"),
+        Setting("--plain", "8k", "option", "flag", FLAG, ""),
+    )
+
+
+def test_our_switch_proposes_its_variable_where_it_is_given() -> None:
+    decisions = Decisions({})
+    decisions.switch_of("-l", "VLLM_SKIP_WARMUP", "true", given=True, origin="the script")
+    decisions.switch_of("-l", "PLAIN", "1", given=8)
+    decisions.switch_of("-l", "ABSENT", "1", given=False)
+    assert decisions.settings() == (
+        Setting("VLLM_SKIP_WARMUP", "true", "env", "flag", FLAG, "the script"),
+        Setting("PLAIN", "1", "env", "flag", FLAG, ""),
+    )
+
+
+def test_a_default_is_proposed_where_our_option_is_not_given() -> None:
+    decisions = Decisions({})
+    decisions.option_or("--given", ("-l", 8), (16, USUAL), origin="the script")
+    decisions.option_or("--usual", ("-l", None), (16, USUAL), origin="the script")
+    decisions.option_or("--plain", ("-l", None), (0.9, USUAL))
+    decisions.option_or("--flag", ("-l", 0), (0.9, USUAL))
+    assert decisions.settings() == (
+        Setting("--given", "8", "option", "flag", FLAG, "the script"),
+        Setting("--usual", "16", "option", "computed", USUAL, "the script"),
+        Setting("--plain", "0.9", "option", "computed", USUAL, ""),
+        Setting("--flag", "0", "option", "flag", FLAG, ""),
+    )
+
+
+def test_variables_are_dropped_unless_exported() -> None:
+    decisions = Decisions({"KEPT": "1", "EMPTY": ""})
+    for name in ("KEPT", "EMPTY", "ABSENT", "OTHER"):
+        decisions.env(name, "2", USUAL)
+    decisions.drop_unless_exported("KEPT", "EMPTY", "ABSENT")
+    assert [setting.name for setting in decisions.settings()] == ["KEPT", "OTHER"]
+
+
+def test_variables_are_the_settings_of_that_kind() -> None:
+    decisions = Decisions({})
+    decisions.env("VARIABLE", "1", USUAL)
+    decisions.option("--option", "1", USUAL)
+    assert [setting.name for setting in decisions.variables()] == ["VARIABLE"]
