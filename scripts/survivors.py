@@ -1,4 +1,6 @@
-"""Write the mutants that no test noticed as one page, from the results of scripts/mutation.py.
+"""Write a page of the mutants that no test noticed.
+
+It is made from the results of scripts/mutation.py.
 
     python scripts/survivors.py RESULTS.json... > tests/data/survivors.md
 
@@ -57,7 +59,7 @@ def _name(result: Mapping[str, Any]) -> str:
 
 
 def _lines(mutant: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where a mutant is, and its lines before and after without their indentation."""
+    """Yield where a mutant is, and its lines before and after, not indented."""
     path = mutant["path"].removeprefix("gaudi_launch/")
     mark = "" if mutant["outcome"] == "survived" else f", {mutant['outcome']}"
     yield f"# {path}:{mutant['line']}{mark}"

@@ -69,6 +69,7 @@ ABOUT_SEVERAL = {
     "test_reference.py": "the generated pages of docs/",
     "test_release.py": "what a release consists of",
     "test_structure.py": "the structure of the project",
+    "test_survivors.py": "the page of a script",
     "test_words.py": "the words of every message",
     "test_words_zh.py": "the Chinese of every message",
 }
