@@ -23,7 +23,6 @@ from gaudi_simulated_card import CardClock, CardSettings, Prompt, StepPricer
 from gaudi_simulated_faults import NOT_FOUND, Faults, faults_of, missing_card, restarts_in
 from gaudi_simulated_text import MOST_LOGPROBS, Answer, AnswerText
 from tqdm import tqdm
-from vllm.envs import environment_variables
 from vllm.logger import init_logger
 from vllm.tokenizers import cached_tokenizer_from_config
 from vllm.v1.core.sched.output import GrammarOutput, NewRequestData, SchedulerOutput
@@ -35,14 +34,9 @@ from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, LogprobsLists, ModelRunne
 # below vLLM's own logger, which has the handlers
 logger = init_logger("vllm.simulated")
 
-# vLLM's API server imports this module before it starts its engines, for which
-# vllm/platforms/cpu.py chooses "spawn" because of OpenMP. Nothing is computed here, and a fork
-# imports nothing again, which is half of the processor time of a launch.
-environment_variables["VLLM_WORKER_MULTIPROC_METHOD"] = lambda: "fork"
-
 # the service's folder, where the launcher reads the record of the run
 _FOLDER = "GAUDI_LAUNCH_SERVICE"
-_RECORD_SECONDS = 5.0
+_RECORD_SECONDS = 0.5
 # vllm/reasoning: the token of most parsers
 _THOUGHT_END = "</think>"
 # logarithms of made-up probabilities: the chosen token's, then the next ones'
@@ -371,7 +365,7 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
     def _record(self, *, now: bool = False) -> None:
         """Write the record of the run into the service's folder.
 
-        At most every few seconds, unless ``now``.
+        At most every half second, unless ``now``.
         """
         folder = os.environ.get(_FOLDER)
         if not folder or (not now and time.monotonic() - self._recorded < _RECORD_SECONDS):
