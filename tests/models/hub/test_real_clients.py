@@ -58,6 +58,12 @@ def use(running: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+def pull_command(source: str, folder: Path) -> list[str]:
+    """Return the command that pulls the small model from a hub."""
+    program = [sys.executable, "-m", "gaudi_launch"]
+    return [*program, "pull", "me/small", "--from", source, "--to", str(folder)]
+
+
 def content(folder: Path) -> dict[str, bytes]:
     return {
         p.relative_to(folder).as_posix(): p.read_bytes()
@@ -301,17 +307,7 @@ def test_a_hub_that_is_always_busy_is_given_up(
 
 def test_one_pull_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "m"
-    command = [
-        sys.executable,
-        "-m",
-        "gaudi_launch",
-        "pull",
-        "me/small",
-        "--from",
-        "hf",
-        "--to",
-        str(folder),
-    ]
+    command = pull_command("hf", folder)
     # the library writes ten megabytes at a time
     files = {**FILES, "model.safetensors": WEIGHTS * 8}
     with Hub(files, trouble="stay") as running:
@@ -331,17 +327,7 @@ def test_a_killed_launcher_takes_its_child_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "m"
-    command = [
-        sys.executable,
-        "-m",
-        "gaudi_launch",
-        "pull",
-        "me/small",
-        "--from",
-        "hf",
-        "--to",
-        str(folder),
-    ]
+    command = pull_command("hf", folder)
     with Hub({**FILES, "model.safetensors": WEIGHTS * 8}, trouble="stay") as running:
         use(running, monkeypatch)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -370,17 +356,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_stopped(
     source: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "m"
-    command = [
-        sys.executable,
-        "-m",
-        "gaudi_launch",
-        "pull",
-        "me/small",
-        "--from",
-        source,
-        "--to",
-        str(folder),
-    ]
+    command = pull_command(source, folder)
     # the library writes ten megabytes at a time
     files = {**FILES, "model.safetensors": WEIGHTS * 8}
     with Hub(files, trouble="stay") as running:
