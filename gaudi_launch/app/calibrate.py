@@ -106,7 +106,9 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     numbers = _numbers(options)
     installed = detect(options.python or None)
     calibration = _calibration(installed)
-    facts = mapped(lambda found: found.facts, installed) or {}
+    facts: dict[str, str] = {}
+    if installed is not None:
+        facts = dict(installed.facts)
     folder = options.scripts
     if folder is None:
         folder = calibration.scripts_of(facts)

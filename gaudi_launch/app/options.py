@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from gaudi_launch.app.fields import option_of, switch, value, values
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gaudi_launch.planning.request import Request
 
 _MODEL, _CARDS, _LENGTHS, _ENGINE, _MORE = "Model and address", "Cards", "Lengths", "Engine", "More"
-_T = TypeVar("_T")
 _SHORT_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 # two digits: no server has more than 64 cards
 _RANGE = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
@@ -260,9 +259,9 @@ def read_request(
     return Request(
         model=options.model,
         cards=_number("-n", options.cards, 64),
-        modules=_read(options.modules, lambda text: parse_modules(_expanded(text))),
+        modules=mapped(lambda text: parse_modules(_expanded(text)), options.modules),
         host=options.host,
-        port=_read(options.port, lambda text: read.port("-p", text)),
+        port=mapped(lambda text: read.port("-p", text), options.port),
         dtype=_SHORT_DTYPES.get(options.dtype or "", options.dtype),
         input_range=ranges.input,
         output_range=ranges.output,
@@ -272,7 +271,7 @@ def read_request(
         max_num_seqs=_number("-b", options.max_num_seqs, read.MOST_SEQS),
         scheduler_steps=_number("-e", options.scheduler_steps, read.MOST_SEQS),
         cache_dir=options.cache_dir,
-        reduce=_read(options.reduce, lambda text: read.reduce(text, one_is_both=one_is_both)),
+        reduce=mapped(lambda text: read.reduce(text, one_is_both=one_is_both), options.reduce),
         skip_warmup=options.skip_warmup,
         profile=options.profile,
         no_zero_padding=options.no_zero_padding,
@@ -289,9 +288,9 @@ def read_request(
         # a switch that was not given is undecided, not False
         trust_remote_code=options.trust_remote_code or None,
         served_name=options.served_name,
-        replicas=_read(options.replicas, read.replicas),
-        target_ongoing=_read(options.target_ongoing, lambda text: read.number("--ongoing", text)),
-        time_scale=_read(options.time_scale, read.time_scale),
+        replicas=mapped(read.replicas, options.replicas),
+        target_ongoing=mapped(lambda text: read.number("--ongoing", text), options.target_ongoing),
+        time_scale=mapped(read.time_scale, options.time_scale),
         faults=tuple(options.faults),
         force=options.force,
         stamp=stamp,
@@ -314,10 +313,6 @@ def _expanded(text: str) -> str:
             continue
         found += [str(module) for module in range(int(match[1]), int(match[2]) + 1)]
     return ",".join(found)
-
-
-def _read(text: str | None, reader: Callable[[str], _T]) -> _T | None:
-    return mapped(reader, text)
 
 
 def _number(flag: str, text: str | None, most: int) -> int | None:

@@ -22,7 +22,6 @@ from gaudi_launch.app.stack_goals import resolved
 from gaudi_launch.app.stack_plan import StackChanges, alive_services, changes_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
-from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +81,7 @@ def up(
     with held(stack.name):
         found = _compared(stack, reporter)
         stack, services = found.stack, tuple(found.now.services)
-        _check_same(stack, found.before, found.now, found.alive)
+        _check_same(found)
         missing = [name for name in services if name not in found.alive]
         if not missing:
             if wait:
@@ -139,6 +138,13 @@ class _Compared:
     alive: Mapping[str, ServiceRecord]
     now: StackRecord
 
+    @property
+    def started(self) -> Mapping[str, str]:
+        """Return the hash of each service of the last start; {} without one."""
+        if self.before is None:
+            return {}
+        return self.before.services
+
 
 def _compared(stack: StackFile, reporter: Reporter) -> _Compared:
     """Compare a file with the record of its stack.
@@ -151,8 +157,9 @@ def _compared(stack: StackFile, reporter: Reporter) -> _Compared:
     stack = resolved(stack, before, reporter)
     alive = alive_services(stack, before)
     now = record_of(stack, engine_names(stack, before, alive))
-    _check_names(before, now, alive)
-    return _Compared(stack, before, alive, now)
+    found = _Compared(stack, before, alive, now)
+    _check_names(found)
+    return found
 
 
 def _check_environment() -> None:
@@ -161,35 +168,26 @@ def _check_environment() -> None:
         raise LaunchError("stack.api_key", ExitCode.USAGE)
 
 
-def _check_names(
-    before: StackRecord | None, now: StackRecord, alive: Mapping[str, ServiceRecord]
-) -> None:
+def _check_names(found: _Compared) -> None:
     """Raise LaunchError (USAGE) where a service of another kind has one of the names."""
-    known = mapped(lambda record: record.services, before) or {}
-    for name in now.services:
-        if name in alive and name not in known:
+    for name in found.now.services:
+        if name in found.alive and name not in found.started:
             raise LaunchError("services.name_taken", ExitCode.USAGE, name=name)
 
 
-def _check_same(
-    stack: StackFile,
-    before: StackRecord | None,
-    now: StackRecord,
-    alive: Mapping[str, ServiceRecord],
-) -> None:
+def _check_same(found: _Compared) -> None:
     """Raise LaunchError (USAGE) where something runs that the file does not describe."""
-    known = mapped(lambda record: record.services, before) or {}
     changed = [
         name
-        for name, settings in known.items()
-        if name in alive and now.services.get(name) != settings
+        for name, settings in found.started.items()
+        if name in found.alive and found.now.services.get(name) != settings
     ]
     if changed:
         raise LaunchError(
             "stack.changed",
             ExitCode.USAGE,
-            path=str(stack.path),
-            name=stack.name,
+            path=str(found.stack.path),
+            name=found.stack.name,
             services=", ".join(changed),
         )
 

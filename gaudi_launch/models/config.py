@@ -15,7 +15,6 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import array, mapping
 from gaudi_launch.models.config_dialects import in_usual_names, text_type
 from gaudi_launch.models.model import Model
-from gaudi_launch.optional import mapped
 
 # the part of config.json with the language model in multimodal ones (transformers, llama4,
 # qwen2_5_vl, llava)
@@ -337,7 +336,9 @@ def _quantization(document: Any) -> str | None:
     if not isinstance(document, dict):
         return None
     method = document.get("quant_method") or document.get("quant_algo")
-    return mapped(lambda name: str(name).lower(), method or None)
+    if not method:
+        return None
+    return str(method).lower()
 
 
 def _word(value: Any) -> str | None:

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 from gaudi_launch import paths
-from gaudi_launch.optional import mapped
 
 FOLDER = "performance"
 FILE = "constants.csv"
@@ -116,13 +115,21 @@ def write_constants(file: Path, found: Mapping[str, Constant]) -> None:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
         for constant in found.values():
-            prior = mapped("{:g}".format, constant.prior) or ""
-            spread = mapped("{:g}".format, constant.spread) or ""
+            prior = _cell(constant.prior)
+            spread = _cell(constant.spread)
             value = f"{constant.value:.4g}"
             writer.writerow(
                 [constant.name, value, constant.unit, constant.kind, constant.source, prior, spread]
             )
 
 
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:g}"
+
+
 def _optional(text: str) -> float | None:
-    return mapped(float, text or None)
+    if not text:
+        return None
+    return float(text)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaudi_launch.models.model import Model
-from gaudi_launch.optional import mapped
 from gaudi_launch.performance import constants
 from gaudi_launch.performance.shape import Shape, shape_of
 from gaudi_launch.performance.step_model import Engine, Generation, Setup
@@ -138,7 +137,9 @@ def _model(row: Mapping[str, str]) -> Model:
 
 
 def _whole(text: str) -> int | None:
-    return mapped(int, text or None)
+    if not text:
+        return None
+    return int(text)
 
 
 def read_figures(file: Path, known: Mapping[str, Shape]) -> tuple[Figure, ...]:
