@@ -94,10 +94,11 @@ class Prepared:
         from gaudi_launch.engines import introspect
         from gaudi_launch.planning.engine import Context
 
-        facts = mapped(lambda found: found.facts, self.installed) or {}
+        if self.installed is None:
+            return plan
+        facts = self.installed.facts
         # the plugin has lists that it never warms up (pooling models)
-        askable = "extension_kind" in facts or ("plugin" in facts and plan.buckets is not None)
-        if self.installed is None or not askable:
+        if "extension_kind" not in facts and ("plugin" not in facts or plan.buckets is None):
             return plan
         limits = self.engine.limits(self.request, self.host, self.model)
         context = Context(self.request, self.host, self.model, plan.placement, limits)
@@ -116,7 +117,9 @@ class Prepared:
         theirs = self.engine.warmed(answer.buckets, plan.settings, context)
         if theirs == plan.buckets:
             return plan
-        ours = mapped(lambda buckets: buckets.graphs, plan.buckets) or 0
+        ours = 0
+        if plan.buckets is not None:
+            ours = plan.buckets.graphs
         differs = message("plan.engine_buckets", ours=ours, theirs=theirs.graphs)
         strategy = answer.algorithm or plan.bucket_strategy
         return replace(
@@ -148,15 +151,11 @@ class Prepared:
         from gaudi_launch.host.hardware import Host
         from gaudi_launch.host.host_config import load_config
 
+        engine = mapped(engine_facts, self.installed)
         if plan.engine.simulated:
             # the cards are those of another machine, the process is of this one
             wants = Wants(gaudi=False, engine=self.engine.environment)
-            return quick(
-                Host(),
-                load_config(None),
-                wants,
-                mapped(engine_facts, self.installed),
-            )
+            return quick(Host(), load_config(None), wants, engine)
         modules = plan.placement.modules
         # the port is checked separately, on the machine that it will be opened on
         wants = Wants(
@@ -166,7 +165,6 @@ class Prepared:
             container=plan.container is not None,
             engine=plan.engine.label,
         )
-        engine = mapped(engine_facts, self.installed)
         return quick(self.host, load_config(self.machine), wants, engine)
 
 
@@ -262,9 +260,7 @@ def prepare(
     that the engine reads from no variable goes into a file.
     """
     from gaudi_launch.app import model_needs as provisions
-    from gaudi_launch.app.model_setup import bring
     from gaudi_launch.engines import registry
-    from gaudi_launch.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.profiles import known_model
 
     options = merged(options)
@@ -294,28 +290,60 @@ def prepare(
         return Prepared(
             request, host, model, engine.suited(model), installed, options.machine, saved=compared
         )
-    with step("screen.step_model"):
-        provision = provisions.look(request, host, engine, installed)
-    engine = engine.suited(provision.known)
-    _refuse_unsupported(request, host, engine, provision.known)
-    with step("screen.step_plan"):
-        request = with_balanced_cards(
-            request, host, provision.planned(provision.request_for(request)), engine
-        )
-    if request.chosen_cards is not None:
-        # files of fp8 depend on the number of cards
-        provision = provisions.look(request, host, engine, installed)
-    if bring_with is not None and any(not step.done for step in provision.steps):
-        provisions.refuse_early(request, host, engine, installed, provision, in_image=in_image)
-        bring(request, provision, bring_with)
-        provision = provisions.look(request, host, engine, installed)
+    found = _Found(request, host, engine, installed, in_image)
+    found, provision = _with_provision(found, bring_with)
     if must_exist:
         provisions.check(provision)
-    request = provision.request_for(request)
+    request = provision.request_for(found.request)
     model = known_model(request.model) if must_exist else provision.planned(request)
-    return Prepared(
-        request, host, model, engine.suited(model), installed, options.machine, provision, compared
-    )
+    engine = found.engine.suited(model)
+    return Prepared(request, host, model, engine, installed, options.machine, provision, compared)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A launch whose model is not read yet."""
+
+    request: Request
+    host: Host
+    engine: Engine
+    installed: Installed | None
+    in_image: bool
+
+    def provision(self) -> Provision:
+        """Read the model; return what it needs before it can be served."""
+        from gaudi_launch.app.model_needs import look
+
+        return look(self.request, self.host, self.engine, self.installed)
+
+
+def _with_provision(found: _Found, bring_with: Reporter | None) -> tuple[_Found, Provision]:
+    """Return the model, and the launch with its cards and its engine's variant.
+
+    What is missing is fetched with ``bring_with``. Raises LaunchError.
+    """
+    from gaudi_launch.app.model_needs import refuse_early
+    from gaudi_launch.app.model_setup import bring
+    from gaudi_launch.planning.balanced_cards import with_balanced_cards
+
+    with step("screen.step_model"):
+        provision = found.provision()
+    engine = found.engine.suited(provision.known)
+    _refuse_unsupported(found.request, found.host, engine, provision.known)
+    with step("screen.step_plan"):
+        planned = provision.planned(provision.request_for(found.request))
+        request = with_balanced_cards(found.request, found.host, planned, engine)
+    found = replace(found, request=request, engine=engine)
+    if request.chosen_cards is not None:
+        # files of fp8 depend on the number of cards
+        provision = found.provision()
+    if bring_with is not None and any(not step.done for step in provision.steps):
+        refuse_early(
+            request, found.host, engine, found.installed, provision, in_image=found.in_image
+        )
+        bring(request, provision, bring_with)
+        provision = found.provision()
+    return found, provision
 
 
 def _with_safe_secrets(request: Request, *, into_file: bool) -> Request:
