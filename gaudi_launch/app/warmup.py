@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gaudi_launch.buckets.strategies import Judged
     from gaudi_launch.buckets.warmup_time import Span
     from gaudi_launch.models.model import Model
+    from gaudi_launch.performance.limits import EngineLimits
     from gaudi_launch.performance.simulator import Shapes
     from gaudi_launch.performance.step_time import StepTime
 
@@ -88,60 +89,72 @@ def read(
 ) -> WarmupCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
     from gaudi_launch.app.options import to_request
-    from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.app.warmup_question import asked_engine
     from gaudi_launch.buckets.past_requests import read_workload
-    from gaudi_launch.models.model import Model
-    from gaudi_launch.performance.learned import read_learned
     from gaudi_launch.performance.step_time import constants_of
-    from gaudi_launch.profiles import known_model
 
-    request = to_request(replace(options, model=options.model or _NO_MODEL))
-    if options.model:
-        model = known_model(request.model, False)
-    else:
-        model = Model(path="", name="")
-    assumptions: list[Message] = []
-    if not options.model:
-        assumptions.append(message("warmup.assume_model"))
-    elif (unknown := unknown_model(request.model, model)) is not None:
-        assumptions.append(unknown)
-    elif model.source == "name":
-        assumptions.append(message("warmup.assume_name", model=model.path))
     if not 0 <= trace_share <= 1:
         raise LaunchError("warmup.bad_share", ExitCode.USAGE, found=trace_share)
-    asked: list[Message] = []
-    engine = asked_engine(request, model, options.machine, blocks, asked)
+    request = to_request(replace(options, model=options.model or _NO_MODEL))
+    model, of_model = _model_of(request.model)
+    workload = None
+    of_engine: list[Message] = []
+    engine = asked_engine(request, model, options.machine, blocks, of_engine)
     if engine.own and goal.count:
         raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
-    workload = read_workload(trace) if trace else None
+    if trace:
+        workload = read_workload(trace)
     if workload is not None and engine.chooses_prompts:
         choice = _prompts_of_trace(engine, workload)
         if choice.prompts != engine.limits.max_num_prefill_seqs:
-            asked = []
+            of_engine = []
             own = replace(request, max_prefill_seqs=choice.prompts)
-            engine = asked_engine(own, model, options.machine, blocks, asked)
-        asked.append(choice.reason())
-    assumptions += asked
-    limits = engine.limits
+            engine = asked_engine(own, model, options.machine, blocks, of_engine)
+        of_engine.append(choice.reason())
     cost = engine.step_time.with_constants(constants_of(constants))
-    constants_said = ", ".join(f"{key} {value:g}" for key, value in cost.constants().items())
-    assumptions.append(message("warmup.assume_cost", basis=cost.basis, constants=constants_said))
+    assumptions = [*of_model, *of_engine, *_of_step_time(cost)]
+    if workload is None:
+        assumptions.append(_of_lengths(engine.limits))
+    return WarmupCase(engine, model, cost, workload, trace_share, goal, blocks, assumptions)
+
+
+def _model_of(name: str) -> tuple[Model, list[Message]]:
+    """Return the model, and what is assumed about it."""
+    from gaudi_launch.app.unknown_model import unknown_model
+    from gaudi_launch.models.model import Model
+    from gaudi_launch.profiles import known_model
+
+    if name == _NO_MODEL:
+        return Model(path="", name=""), [message("warmup.assume_model")]
+    model = known_model(name, False)
+    unknown = unknown_model(name, model)
+    if unknown is not None:
+        return model, [unknown]
+    if model.source == "name":
+        return model, [message("warmup.assume_name", model=model.path)]
+    return model, []
+
+
+def _of_step_time(cost: StepTime) -> list[Message]:
+    """Return the constants of the step time and where they were learned."""
+    from gaudi_launch.performance.learned import read_learned
+
+    constants = ", ".join(f"{key} {value:g}" for key, value in cost.constants().items())
+    found = [message("warmup.assume_cost", basis=cost.basis, constants=constants)]
     learned = read_learned()
     if learned is not None:
-        assumptions.append(
-            message("learn.used", version=learned.version, count=len(learned.measurements))
-        )
-    if workload is None:
-        ranges = (limits.input_min, limits.input_max, limits.output_min, limits.output_max)
-        assumptions.append(
-            message(
-                "warmup.assume_ranges",
-                input=f"{ranges[0]}-{ranges[1]}",
-                output=f"{ranges[2]}-{ranges[3]}",
-            )
-        )
-    return WarmupCase(engine, model, cost, workload, trace_share, goal, blocks, assumptions)
+        count = len(learned.measurements)
+        found.append(message("learn.used", version=learned.version, count=count))
+    return found
+
+
+def _of_lengths(limits: EngineLimits) -> Message:
+    """Return the lengths that are assumed without a trace."""
+    return message(
+        "warmup.assume_ranges",
+        input=f"{limits.input_min}-{limits.input_max}",
+        output=f"{limits.output_min}-{limits.output_max}",
+    )
 
 
 def _prompts_of_trace(engine: AskedEngine, workload: list[tuple[float, int, int]]) -> PromptsChoice:
