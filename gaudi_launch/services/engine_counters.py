@@ -109,7 +109,7 @@ def counters_of(url: str, timeout: float = 2.0) -> EngineCounters | None:
     from gaudi_launch.services.probe import ask
 
     answer = ask(f"{url}/metrics", timeout)
-    if isinstance(answer, str) or answer.status != 200:
+    if answer.status != 200:
         return None
     return read_counters(answer.body.decode("utf-8", errors="replace"))
 

@@ -40,7 +40,9 @@ def read_load(text: str) -> EngineLoad | None:
 
 def _whole(values: Sequence[float]) -> int:
     total = sum(values)
-    return int(total) if 0 <= total < 1e12 else 0
+    if 0 <= total < 1e12:
+        return int(total)
+    return 0
 
 
 def requests_of(url: str, timeout: float = 2.0) -> EngineLoad | None:
@@ -49,7 +51,7 @@ def requests_of(url: str, timeout: float = 2.0) -> EngineLoad | None:
     Return None when it does not answer in time.
     """
     answer = ask(f"{url}/metrics", timeout)
-    if isinstance(answer, str) or answer.status != 200:
+    if answer.status != 200:
         return None
     return read_load(answer.body.decode("utf-8", errors="replace"))
 

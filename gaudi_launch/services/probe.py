@@ -42,11 +42,11 @@ _CHAT_SECONDS = 60.0
 _NO_LIMIT = float("inf")
 CHAT = "/v1/chat/completions"
 
+# the stage of a server that answers under another name than the expected one
+OTHER = "other"
 # paths of servers that generate nothing, by task. The order matters: an embedding model also
 # answers scores at /rerank, and /pooling exists for every such model (vllm-project/vllm
-# 0.32.0:vllm/entrypoints/pooling/factories.py register_pooling_api_routers) the stage of a server
-# that answers under another name than the expected one
-OTHER = "other"
+# 0.32.0:vllm/entrypoints/pooling/factories.py register_pooling_api_routers)
 POOLED = {"embed": "/v1/embeddings", "rerank": "/rerank", "pool": "/pooling"}
 
 
@@ -104,7 +104,7 @@ class _Server:
         self, path: str, question: dict[str, Any] | None = None, *, most: float = _NO_LIMIT
     ) -> ProbeResult:
         """Return the answer at a path, within ``most`` seconds."""
-        return _send(f"{self.url}{path}", min(self.timeout, most), self.api_key, question)
+        return ask(f"{self.url}{path}", min(self.timeout, most), self.api_key, question)
 
 
 def probe(
@@ -160,7 +160,7 @@ def probe_health(base_url: str, timeout: float = 5.0) -> Readiness:
 
     No key is sent, so a certificate of any issuer will do. Never raises.
     """
-    answer = _send(f"{base_url}/health", timeout, verify=False)
+    answer = ask(f"{base_url}/health", timeout, verify=False)
     if answer.trouble is not None:
         return Readiness(False, "connect", answer.trouble)
     if answer.status != 200:
@@ -303,28 +303,13 @@ def ask(
     question: dict[str, Any] | None = None,
     most_bytes: int = _MOST_BYTES,
     verify: bool = True,
-) -> ProbeResult | str:
+) -> ProbeResult:
     """Send one request, a POST with a ``question``; return the answer of any status.
 
-    Without an answer, return the reason. Proxies are bypassed and redirects not followed; it takes
-    ``timeout`` seconds at most, however slowly the server sends; ``most_bytes`` of the body are
-    read. ``verify`` False: the certificate is not checked.
+    Proxies are bypassed and redirects not followed; it takes ``timeout`` seconds at most, however
+    slowly the server sends; ``most_bytes`` of the body are read. ``verify`` False: the certificate
+    is not checked.
     """
-    answer = _send(url, timeout, api_key, question, most_bytes, verify)
-    if answer.trouble is None:
-        return answer
-    return answer.trouble
-
-
-def _send(
-    url: str,
-    timeout: float,
-    api_key: str | None = None,
-    question: dict[str, Any] | None = None,
-    most_bytes: int = _MOST_BYTES,
-    verify: bool = True,
-) -> ProbeResult:
-    """Send one request as `ask`."""
     headers: dict[str, str] = {}
     body = None
     if question is not None:

@@ -93,8 +93,8 @@ def read(service: RunningRay) -> RayStatus:
     except (OSError, ValueError) as error:
         raise _failed(service, str(error)) from None
     answer = ask(service.dashboard + _PATH, 20.0, token, most_bytes=_MOST_BYTES)
-    if isinstance(answer, str):
-        raise _failed(service, answer)
+    if answer.trouble is not None:
+        raise _failed(service, answer.trouble)
     if answer.status != 200:
         raise _failed(service, f"HTTP {answer.status}")
     try:

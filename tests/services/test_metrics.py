@@ -32,10 +32,10 @@ def test_a_page_names_the_requests_of_all_engines(page: str, load: EngineLoad | 
 def test_only_servers_that_answer_have_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def ask(url: str, seconds: float) -> ProbeResult | str:
+    def ask(url: str, seconds: float) -> ProbeResult:
         asked.append((url, seconds))
         if "silent" in url:
-            return "timeout"
+            return ProbeResult(0, b"", "timeout")
         return ProbeResult(404 if "missing" in url else 200, PAGE.encode())
 
     monkeypatch.setattr(metrics, "ask", ask)

@@ -13,7 +13,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gaudi_launch.services.probe import Readiness, ask, listener, port_free, probe, probe_health
+from gaudi_launch.services.probe import (
+    ProbeResult,
+    Readiness,
+    ask,
+    listener,
+    port_free,
+    probe,
+    probe_health,
+)
 from tests.support.waiting import GENEROUS, unused_port
 
 Answer = Callable[[str, dict[str, str]], tuple[int, object]]
@@ -328,7 +336,7 @@ def test_a_server_that_drips_holds_no_probe(beginning: bytes) -> None:
         threading.Thread(target=drip, daemon=True).start()
         # the drips go on until the one who asked is gone
         answer = ask(f"http://127.0.0.1:{listening.getsockname()[1]}/health", 0.5)
-        assert answer == "timed out"
+        assert answer == ProbeResult(0, b"", "timed out")
 
 
 @pytest.mark.parametrize(

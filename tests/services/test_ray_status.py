@@ -232,14 +232,14 @@ def test_the_status_of_each_deployment_is_read(
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ("timeout", "timeout"),
+        (ProbeResult(0, b"", "timeout"), "timeout"),
         (ProbeResult(403, b"{}"), "HTTP 403"),
         (ProbeResult(200, b"[]"), "no application"),
         (ProbeResult(200, b'{"applications": {}}'), "no application"),
     ],
 )
 def test_an_unexpected_answer_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: ProbeResult | str, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: ProbeResult, why: str
 ) -> None:
     monkeypatch.setattr(ray_status, "ask", lambda *words, **more: answer)
     (tmp_path / "token").write_text(TOKEN)
