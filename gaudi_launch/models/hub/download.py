@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -213,6 +213,20 @@ class _PullOrder:
     files: tuple[RemoteFile, ...]
     repo_type: str
 
+    def question(self, wanted: Iterable[RemoteFile]) -> dict[str, Any]:
+        """Return the request to the child process that transfers these files."""
+        return {
+            "do": "fetch",
+            "source": self.listing.source,
+            "repo": self.listing.repo,
+            "revision": self.listing.revision,
+            "repo_type": self.repo_type,
+            "target": str(self.folder),
+            "files": [
+                {"path": file.path, "size": file.size, "digest": file.digest} for file in wanted
+            ],
+        }
+
 
 def _pull(order: _PullOrder, report: Report) -> Pulled:
     listing, folder, files = order.listing, order.folder, order.files
@@ -289,58 +303,56 @@ def _fetch(
 
     Return the record with them, and how many were not in place already.
     """
-    listing, folder, files = order.listing, order.folder, order.files
+    listing, folder = order.listing, order.folder
     known = dict(record.files)
     fetched = 0
     wanted = {file.path: file for file in missing}
-    total = sum(file.size for file in files)
     last: dict[str, Any] = {}
 
     def tell() -> None:
-        settled = sum(file.size for file in files if file.path not in wanted)
-        size, path = max(
-            ((_partial(folder, path), path) for path in wanted), default=(0, ""), key=lambda p: p[0]
-        )
-        full_size = wanted[path].size if path else 0
-        report(
-            PullProgress(
-                settled + size, total, len(files) - len(wanted), len(files), path, size, full_size
-            )
-        )
+        report(_progress(order, wanted))
 
     for wait in (*_BUSY_WAITS, None):
-        request = {
-            "do": "fetch",
-            "source": listing.source,
-            "repo": listing.repo,
-            "revision": listing.revision,
-            "repo_type": order.repo_type,
-            "target": str(folder),
-            "files": [
-                {"path": f.path, "size": f.size, "digest": f.digest} for f in wanted.values()
-            ],
-        }
         last = {}
-        for answer in _ask(request, tell, None):
+        for answer in _ask(order.question(wanted.values()), tell, None):
             last = answer
-            if "done" in answer and answer["done"] in wanted:
+            if answer.get("done") in wanted:
                 file = wanted.pop(answer["done"])
                 known[file.path] = (file.size, file.digest, int(answer["mtime"]))
-                fetched += 0 if answer.get("in_place") else 1
+                if not answer.get("in_place"):
+                    fetched += 1
                 record = replace(record, files=known)
                 write_record(folder, record)
         if not wanted or last.get("error") != "busy" or wait is None:
             break
         time.sleep(wait)
     if wanted:
-        raise _error(
-            last or {"error": "other", "detail": "-"},
-            listing.repo,
-            listing.source,
-            listing.revision,
-        )
+        reason = last or {"error": "other", "detail": "-"}
+        raise _error(reason, listing.repo, listing.source, listing.revision)
     tell()
     return record, fetched
+
+
+def _progress(order: _PullOrder, wanted: Mapping[str, RemoteFile]) -> PullProgress:
+    """Return the state of a pull whose ``wanted`` files are missing.
+
+    Its current file is the one of them with the most bytes in place.
+    """
+    files = order.files
+    size, path, full_size = 0, "", 0
+    for each in wanted.values():
+        there = _partial(order.folder, each.path)
+        if path == "" or there > size:
+            size, path, full_size = there, each.path, each.size
+    return PullProgress(
+        done_bytes=sum(file.size for file in files if file.path not in wanted) + size,
+        total_bytes=sum(file.size for file in files),
+        done_files=len(files) - len(wanted),
+        total_files=len(files),
+        current=path,
+        current_bytes=size,
+        current_total=full_size,
+    )
 
 
 def _partial(folder: Path, path: str) -> int:
