@@ -218,6 +218,10 @@ class _Sequence:
         self.end = start + output - 1
 
 
+# time, tokens, output and number of each request
+_Arrivals = deque[tuple[float, int, int, int]]
+
+
 class _Run:
     """One engine while it serves.
 
@@ -248,47 +252,60 @@ class _Run:
         self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float = 0.0
     ) -> Shapes:
         limits = self.limits
-        longest = min(limits.max_model_len - 1, limits.longest_query)
-        capacity = limits.num_blocks * limits.block_size
-        arrivals = deque(
-            (
-                time / rate + delay,
-                tokens,
-                min(output, limits.max_model_len - tokens, capacity - tokens),
-                number,
-            )
-            for number, (time, tokens, output) in enumerate(requests)
-            if 0 < tokens <= longest and output > 0 and tokens < capacity
-        )
+        arrivals = self._arrivals(requests, rate, delay)
         self.came, self.first, self.done = ([float("nan")] * len(requests) for _ in range(3))
         self.made = [0] * len(requests)
         now = 0.0
         while arrivals or self.waiting or self.running:
-            while arrivals and (
-                len(self.running) + len(self.waiting) < self.most
-                if self.closed
-                else arrivals[0][0] <= now
-            ):
-                time, tokens, output, number = arrivals.popleft()
-                self.waiting.append((tokens, output, number))
-                self.came[number], self.made[number] = (
-                    (now if self.closed else time - delay),
-                    output,
-                )
+            self._admit(arrivals, now, delay)
             batch = self._take()
             if batch:
                 now += self._prefill(batch)
                 self._spoke(batch, now)
             elif self.running:
+                until = float("inf")
                 if arrivals and not self.closed:
                     until = arrivals[0][0]
-                else:
-                    until = float("inf")
                 now = self._decode(now, until)
             else:
                 now = arrivals[0][0]
         blocks = limits.num_blocks + 1
         return Shapes(_count(self.prefills, limits.max_model_len + 1), _count(self.decodes, blocks))
+
+    def _arrivals(
+        self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float
+    ) -> _Arrivals:
+        """Return the requests that the engine accepts: time, tokens, output and number.
+
+        The output ends where the context or the KV cache is full.
+        """
+        limits = self.limits
+        longest = min(limits.max_model_len - 1, limits.longest_query)
+        capacity = limits.num_blocks * limits.block_size
+        found: _Arrivals = deque()
+        for number, (time, tokens, output) in enumerate(requests):
+            if 0 < tokens <= longest and output > 0 and tokens < capacity:
+                most = min(limits.max_model_len, capacity) - tokens
+                found.append((time / rate + delay, tokens, min(output, most), number))
+        return found
+
+    def _admit(self, arrivals: _Arrivals, now: float, delay: float) -> None:
+        """Move the requests that have arrived by now to the queue.
+
+        In a closed loop a request arrives when another one has ended.
+        """
+        while arrivals and self._arrived(arrivals[0][0], now):
+            time, tokens, output, number = arrivals.popleft()
+            self.waiting.append((tokens, output, number))
+            self.made[number] = output
+            self.came[number] = time - delay
+            if self.closed:
+                self.came[number] = now
+
+    def _arrived(self, time: float, now: float) -> bool:
+        if self.closed:
+            return len(self.running) + len(self.waiting) < self.most
+        return time <= now
 
     def _spoke(self, batch: list[tuple[int, int, int]], now: float) -> None:
         """Record first tokens after a prefill; finish requests of one output token."""
