@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gaudi_launch.app.cluster import ClusterCase
     from gaudi_launch.cluster.differences import HostDifference, Seen
     from gaudi_launch.cluster.inventory import Member
-    from gaudi_launch.cluster.lifecycle import EndedPart, State
+    from gaudi_launch.cluster.lifecycle import EndedPart, HostState, State
     from gaudi_launch.cluster.parts import Node
     from gaudi_launch.cluster.state import RunningCluster
     from gaudi_launch.engines.detect import Installed
@@ -268,45 +268,11 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
     from gaudi_launch.messages import text
 
     if as_json:
-        return emit_json(
-            {
-                "schema": 1,
-                "name": running.name,
-                "whole": state.whole,
-                "hosts": [
-                    {
-                        "name": host.name,
-                        "processes": dict(host.alive),
-                        "trouble": rendered(host.trouble),
-                    }
-                    for host in state.hosts
-                ],
-                "engines": [
-                    {
-                        "url": part.url,
-                        "ready": ready,
-                        "detail": detail,
-                        "ray_nodes": mapped(list, nodes),
-                    }
-                    for part, ready, detail, nodes in zip(
-                        running.parts, state.ready, state.details, state.ray, strict=True
-                    )
-                ],
-            }
-        )
+        emit_json(_status_json(running, state))
+        return
     out = console()
     columns = [text(f"cluster.column_{name}") for name in ("host", "processes", "trouble")]
-    rows = [
-        (
-            host.name,
-            ", ".join(
-                f"{what} {pid or text('cluster.word_dead')}" for what, pid in host.alive.items()
-            )
-            or "-",
-            rendered(host.trouble) or "",
-        )
-        for host in state.hosts
-    ]
+    rows = [(host.name, _processes(host), rendered(host.trouble) or "") for host in state.hosts]
     out.print(table("", columns, rows))
     for part, ready, detail, nodes in zip(
         running.parts, state.ready, state.details, state.ray, strict=True
@@ -322,7 +288,35 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
         if ready:
             id = "cluster.ready"
         out.print(text(id, url=part.url, why=detail or "-"), markup=False, soft_wrap=True)
-    return None
+
+
+def _processes(host: HostState) -> str:
+    """Return the processes of a host with their IDs; a dead one without."""
+    from gaudi_launch.messages import text
+
+    dead = text("cluster.word_dead")
+    return ", ".join(f"{what} {pid or dead}" for what, pid in host.alive.items()) or "-"
+
+
+def _status_json(running: RunningCluster, state: State) -> dict[str, Any]:
+    parts = zip(running.parts, state.ready, state.details, state.ray, strict=True)
+    return {
+        "schema": 1,
+        "name": running.name,
+        "whole": state.whole,
+        "hosts": [
+            {
+                "name": host.name,
+                "processes": dict(host.alive),
+                "trouble": rendered(host.trouble),
+            }
+            for host in state.hosts
+        ],
+        "engines": [
+            {"url": part.url, "ready": ready, "detail": detail, "ray_nodes": mapped(list, nodes)}
+            for part, ready, detail, nodes in parts
+        ],
+    }
 
 
 def show_down(ended_parts: Sequence[EndedPart], members: Sequence[Member], as_json: bool) -> None:
@@ -337,7 +331,10 @@ def show_down(ended_parts: Sequence[EndedPart], members: Sequence[Member], as_js
         ]
         return emit_json({"schema": 1, "hosts": [member.name for member in members], "ended": rows})
     for host, what, trouble in ended_parts:
-        print(trouble.render() if trouble else text("cluster.ended", host=host, what=what))
+        said = text("cluster.ended", host=host, what=what)
+        if trouble:
+            said = trouble.render()
+        print(said)
     if not ended_parts:
         print(text("cluster.nothing_runs"))
     return None

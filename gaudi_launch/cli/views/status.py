@@ -93,10 +93,8 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
     say("cards", ",".join(map(str, service.modules)))
     say("cpus", document["plan"]["cpus"])
     say("plan", _plan(document["plan"]))
-    say(
-        "memory",
-        "  ".join(f"{name} {gib:.1f}" for name, gib in (document["plan"]["memory"] or {}).items()),
-    )
+    memory = document["plan"]["memory"] or {}
+    say("memory", "  ".join(f"{name} {gib:.1f}" for name, gib in memory.items()))
     if document["uptime_seconds"] is not None:
         say("up", clock(document["uptime_seconds"]))
     if document["requests"]:
@@ -104,37 +102,39 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
     if document["restarts"]:
         say("restarts", document["restarts"])
     say("error", document["error"])
-    warmup = document["warmup"]
-    if warmup["graphs"]:
-        estimated = warmup["estimated"]
-        expected = "-"
-        if estimated:
-            expected = f"{clock(estimated['low'])} - {clock(estimated['high'])}"
-        measured = mapped(clock, warmup["seconds"]) or "-"
-        id = "services.warmup"
-        if document["simulated"]:
-            id = "services.warmup_simulated"
-        say(
-            "warmup",
-            text(id, graphs=warmup["graphs"], measured=measured, estimated=expected),
-        )
+    if document["warmup"]["graphs"]:
+        say("warmup", _warmup_line(document["warmup"], simulated=document["simulated"]))
     say("compiles", document["run_time_compiles"] or None)
     if document["simulated_run"]:
         out.print(escape(run_line(document["simulated_run"])), soft_wrap=True)
     if document["phases"]:
-        rows = [
-            (
-                text(f"serve.phase_{p['name']}"),
-                _time(p, service.alive),
-                str(p["items"] or ""),
-            )
-            for p in document["phases"]
-        ]
+        rows = [_phase_row(each, service.alive) for each in document["phases"]]
         out.print(table("", text("services.phase_columns").split("|"), rows, right=(1, 2)))
     if document["cards"]:
         cards = list(map(_card_row, document["cards"]))
         out.print(table("", text("services.card_columns").split("|"), cards, right=(0, 1, 2, 3)))
     say("log", document["log"])
+
+
+def _warmup_line(warmup: dict[str, Any], *, simulated: bool) -> str:
+    """Return the graphs with the measured and the estimated time of their warm-up."""
+    estimated = "-"
+    if warmup["estimated"]:
+        low, high = warmup["estimated"]["low"], warmup["estimated"]["high"]
+        estimated = f"{clock(low)} - {clock(high)}"
+    measured = mapped(clock, warmup["seconds"]) or "-"
+    id = "services.warmup"
+    if simulated:
+        id = "services.warmup_simulated"
+    return text(id, graphs=warmup["graphs"], measured=measured, estimated=estimated)
+
+
+def _phase_row(phase: dict[str, Any], alive: bool) -> tuple[str, str, str]:
+    return (
+        text(f"serve.phase_{phase['name']}"),
+        _time(phase, alive),
+        str(phase["items"] or ""),
+    )
 
 
 def show_history(points: Sequence[HistoryPoint], seconds: float) -> None:
