@@ -9,10 +9,13 @@ if [ ! -x .venv/bin/python ]; then
     echo "== Making the environment .venv"
     "$python" -m venv .venv
 fi
-echo "== Installing gaudi-launch and what its tests need"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,webui]'
+if ! [ .venv/installed -nt pyproject.toml ]; then
+    echo "== Installing gaudi-launch and what its tests need"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,webui]'
+    touch .venv/installed
+fi
 # each of the many interpreters that the tests start would else compile everything anew
 unset PYTHONDONTWRITEBYTECODE
 echo "== Running the tests (real engines on the CPU are among them; -m 'not e2e' leaves them out)"
 # many tests wait for processes: more workers than cores; a file stays on one of them
-exec .venv/bin/python -m pytest --numprocesses 4 --dist loadfile "$@"
+exec .venv/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder "$@"

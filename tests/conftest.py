@@ -1,5 +1,7 @@
-"""How the tests share the workers of one run: those with real engines go last, at most two at a
-time; and what hypothesis may hold against a test."""
+"""How the tests share the workers of one run, and what hypothesis may hold against a test.
+
+Modules with real engines wait a lot, so they start beside the others, at most two at a time.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests as `quick` or `slow`; run those with real engines last, with the time to
-    install one.
+    """Mark tests as `quick` or `slow`; give those with real engines the time to install one.
 
     Those that start processes may lose a race on a busy machine: they have up to three attempts,
     and the summary names each test that needed more than one.
@@ -63,9 +64,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(_SEVERAL_ATTEMPTS)
         elif f"{_module(item)}::{_function(item)}" in LONG_TESTS:
             item.add_marker("slow")
+            item.add_marker("long")
         else:
             item.add_marker("quick")
-    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items[:] = _shared_out(items)
+
+
+def _shared_out(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests in the order in which the workers take their modules.
+
+    Modules with real engines are spread among the slow ones, so that few of them wait for their
+    turn. The quick ones come last: they are short, so all workers end at the same time.
+    """
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(_module(item), []).append(item)
+    with_engine: list[str] = []
+    slow: list[str] = []
+    quick: list[str] = []
+    for name, tests in modules.items():
+        if any(test.get_closest_marker("e2e") is not None for test in tests):
+            with_engine.append(name)
+        elif name in SLOW:
+            slow.append(name)
+        else:
+            quick.append(name)
+    order: list[str] = []
+    for number, name in enumerate(with_engine):
+        order += [name, *slow[number :: len(with_engine)]]
+    if not with_engine:
+        order = slow
+    return [test for name in (*order, *quick) for test in modules[name]]
 
 
 def _module(item: pytest.Item) -> str:
