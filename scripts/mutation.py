@@ -90,6 +90,7 @@ def main() -> int:
     reader.add_argument("--json", type=Path, metavar="FILE")
     reader.add_argument("--no-sandbox", action="store_true")
     options = reader.parse_args()
+    options.tests = [path.resolve() for path in options.tests]
     name = "+".join(each.name.replace("/", ".") for each in options.target)
     results: Path = (options.json or RESULTS / f"{name}.json").resolve()
     if results.is_relative_to(TOP):
@@ -106,6 +107,7 @@ def main() -> int:
         "draw": options.draw,
         "seed": options.seed,
         "score": score,
+        "tests": [path.relative_to(TOP).as_posix() for path in options.tests],
         "notes": notes,
         "mutants": [_row(each) for each in judged],
     }
@@ -155,7 +157,7 @@ def judge(mutants: Sequence[Mutant], options: argparse.Namespace) -> tuple[list[
     )
     os.environ["HYPOTHESIS_PROFILE"] = "mutation"
     files = [path for each in options.target for path in each.tests]
-    files += [path.resolve() for path in options.tests]
+    files += options.tests
     # a file that is named runs also when it is slow
     own = frozenset(path for path in files if path.is_file())
     plugin = Judge(mutants, own, options.seconds, say)

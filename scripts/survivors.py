@@ -21,7 +21,7 @@ _NOTICED = ("killed", "timeout")
 _INTRODUCTION = """# Mutants that no test noticed
 
 Drawn by `python scripts/mutation.py PACKAGE --draw 200 --seed 24` and judged by the tests of the
-package's folder without the slow ones, so that a line of this list may be tested elsewhere.
+package's folder without the slow modules, so that a line of this list may be tested elsewhere.
 `untested`: none of these tests executes the line. Line numbers are those at the time of the draw.
 `python scripts/survivors.py RESULTS.json... > tests/data/survivors.md` writes this page.
 """
@@ -47,7 +47,11 @@ def page(results: list[Mapping[str, Any]]) -> Iterator[str]:
             f" {counts['survived']} | {counts['untested']} |"
         )
     for result in results:
-        yield f"\n## {_name(result)}\n\n```diff"
+        yield f"\n## {_name(result)}\n"
+        others = result.get("tests", [])
+        if others:
+            yield f"Judged also by {', '.join(others)}.\n"
+        yield "```diff"
         for mutant in result["mutants"]:
             if mutant["outcome"] not in _NOTICED:
                 yield from _lines(mutant)

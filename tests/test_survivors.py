@@ -6,6 +6,7 @@ from tests.support.scripts import script
 
 RESULT = {
     "targets": ["host"],
+    "tests": ["tests/cli/commands/test_devices.py"],
     "mutants": [
         {"path": "gaudi_launch/host/read.py", "line": 1, "outcome": "killed", "diff": "-a\n+b"},
         {"path": "gaudi_launch/host/read.py", "line": 2, "outcome": "timeout", "diff": "-a\n+b"},
@@ -34,6 +35,8 @@ def test_the_page_has_counts_and_the_lines_of_what_was_not_noticed() -> None:
         "| host | 4 | 50.0 % | 1 | 1 |",
         "",
         "## host",
+        "",
+        "Judged also by tests/cli/commands/test_devices.py.",
         "",
         "```diff",
         "# host/read.py:31, untested",
