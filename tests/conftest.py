@@ -5,6 +5,7 @@ Modules with real engines wait a lot, so they start beside the others, at most t
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from collections.abc import Iterator
@@ -38,6 +39,9 @@ _ENGINE_BYTES = 8 << 30
 _MOST_ENGINES = 2
 # the first of them installs vLLM: 150 s on an idle machine, 900 s have been seen on a busy one
 _ENGINE_SECONDS = 1500
+_LIBC = ctypes.CDLL(None)
+# linux/prctl.h
+_PR_SET_CHILD_SUBREAPER = 36
 _SEVERAL_ATTEMPTS = pytest.mark.flaky(reruns=2, reruns_delay=2)
 
 
@@ -124,6 +128,13 @@ def few_real_engines_at_a_time(request: pytest.FixtureRequest) -> None:
     marker = request.node.get_closest_marker("e2e")
     if marker is not None and marker.kwargs.get("engine", True):
         request.getfixturevalue("real_engine_turn")
+
+
+@pytest.fixture(autouse=True)
+def orphans_are_reaped() -> Iterator[None]:
+    """Leave orphans of a test to init: a launcher inside this process has become their parent."""
+    yield
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @pytest.fixture
