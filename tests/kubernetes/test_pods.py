@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.kubernetes.pods import chat_page, keep_recipes, multi_node
-from tests.support.waiting import GENEROUS
+from tests.support.waiting import GENEROUS, unused_port
 
 PODS = Path(keep_recipes.__file__).parent
 
@@ -274,6 +274,25 @@ def test_the_chat_page_streams(monkeypatch: pytest.MonkeyPatch) -> None:
             {"role": "user", "content": "Capital of France?"},
         ],
     }
+
+
+def test_a_proxy_of_the_pod_is_not_asked_for_the_model() -> None:
+    start = (
+        "import os, chat_page, keep_recipes\n"
+        "print(list(chat_page.answer('1+1?', [])))\n"
+        "print(keep_recipes.answers(os.environ['CHAT_URL'] + '/infer'))\n"
+    )
+    with server({"/infer": (200, b'["1+1? 2"]')}) as (url, _):
+        environment = {
+            "CHAT_URL": url,
+            "CHAT_STYLE": "infer",
+            "PYTHONPATH": str(PODS),
+            "http_proxy": f"http://127.0.0.1:{unused_port()}",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", start], env=environment, capture_output=True, text=True
+        )
+    assert (done.stdout, done.stderr) == ("['2']\nTrue\n", "")
 
 
 def test_the_chat_page_speaks_the_inferentia_example(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,8 @@ STYLE = os.environ.get("CHAT_STYLE", "openai")
 TITLE = os.environ.get("CHAT_TITLE", "Chat")
 # timeout until an answer begins; a first request with a new shape takes minutes
 SECONDS = float(os.environ.get("CHAT_TIMEOUT", "600"))
+# the model is in this cluster, the proxy of the environment is for addresses outside of it
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def as_messages(history: Any) -> list[dict[str, str]]:
@@ -56,10 +58,10 @@ def call(path: str, body: Any = None) -> Any:
     key = os.environ.get("VLLM_API_KEY")
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    data = None if body is None else json.dumps(body).encode()
-    return urllib.request.urlopen(
-        urllib.request.Request(URL + path, data, headers), timeout=SECONDS
-    )
+    data = None
+    if body is not None:
+        data = json.dumps(body).encode()
+    return _direct.open(urllib.request.Request(URL + path, data, headers), timeout=SECONDS)
 
 
 def answer(message: Any, history: Any) -> Iterator[str]:

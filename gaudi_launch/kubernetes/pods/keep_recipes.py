@@ -23,6 +23,8 @@ from pathlib import Path
 
 PART = ".part"
 SECONDS_BETWEEN = 300.0
+# the engine is in this pod, the proxy of the environment is for addresses outside of it
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def copy_new(source: Path, target: Path) -> int:
@@ -59,7 +61,7 @@ def copy_new(source: Path, target: Path) -> int:
 def answers(url: str) -> bool:
     """Return True if the engine answers that it is ready."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with _direct.open(url, timeout=5) as answer:
             return bool(answer.status == 200)
     except (OSError, ValueError):
         return False
