@@ -10,19 +10,25 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gaudi_launch.app import tune, tune_state
+from gaudi_launch.app import bench, tune, tune_state
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.saved_plan import SavedTraffic
+from gaudi_launch.app.serve import ServeMode
 from gaudi_launch.app.tune import TuneTrial
 from gaudi_launch.app.tune_candidates import TuneCandidate, candidates, without_searched
 from gaudi_launch.app.tune_state import TuneFigure, TuneStart, TuneState
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.bench.run_file import BenchRun
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message
+from gaudi_launch.performance.balance import balanced
 from tests.support.capacity import few_requests
 from tests.support.processes import timed_python
+from tests.support.refusals import refused
 from tests.support.serve import machine, write_model
 from tests.support.waiting import GENEROUS, until
 
@@ -191,6 +197,244 @@ def test_options_before_the_dashes_stay() -> None:
         "--seed",
         "1",
     )
+
+
+class Said:
+    """Keeps the lines of a reporter or watcher."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+class Stage:
+    """A service, a measurement and the corrected speed model, none of which is real."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.events: list[tuple[Any, ...]] = []
+        self.summary: dict[str, Any] = {"completed": 8, "failed": 0, "output_rate": 40.0}
+        for name in ("ttft", "tpot", "latency"):
+            self.summary[name] = {"mean": {"ttft": 0.5, "tpot": 0.02, "latency": 2.0}[name]}
+        self.interrupted = False
+        self.ready: LaunchError | None = None
+        monkeypatch.setattr("gaudi_launch.app.service.launch", self.launch)
+        monkeypatch.setattr(bench, "prepare", self.prepare)
+        monkeypatch.setattr(bench, "measure", self.measure)
+        monkeypatch.setattr(bench, "kept", lambda case, outcome: self.events.append(("kept", case)))
+        monkeypatch.setattr(tune, "_stop", lambda name: self.events.append(("stop", name)))
+        monkeypatch.setattr(tune, "_free_port", lambda: 4321)
+        monkeypatch.setattr(
+            "gaudi_launch.app.learn.learn", lambda files, name: self.events.append(("learn", files))
+        )
+
+    def launch(self, options: LaunchOptions, how: ServeMode, reporter: object) -> Any:
+        self.events.append(("launch", options.port, how))
+        return self
+
+    def wait_ready(self, left: float) -> None:
+        self.events.append(("wait", left))
+        if self.ready is not None:
+            raise self.ready
+
+    def prepare(self, words: Sequence[str], options: bench.BenchOptions) -> Any:
+        return words, options
+
+    def measure(self, case: Any, watcher: object) -> bench.BenchOutcome:
+        self.events.append(("measure", case))
+        return bench.BenchOutcome(BenchRun({}, {}, self.summary), self.interrupted)
+
+
+SMALL_STEP = TuneTrial(1, 0, 8, 2, last=True)
+NAME = "tune-question"
+
+
+def begun(tmp_path: Path) -> TuneState:
+    """Return a search whose folder ends with the name of its service."""
+    folder = tmp_path / "my-question" / "2026"
+    folder.mkdir(parents=True)
+    return state(folder, 2)
+
+
+def case_of(requests: int, file: Path | None) -> Any:
+    return (NAME,), bench.BenchOptions(
+        concurrency="8", requests=str(requests), input="256", output="64", tool="builtin", save=file
+    )
+
+
+def test_a_trial_is_served_warmed_measured_learned_from_and_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, said, search = Stage(monkeypatch), Said(), begun(tmp_path)
+    tools = tune.TuneTools(said, said, no_doctor=True)  # type: ignore[arg-type]
+    found = tune.start_and_measure(search, SMALL_STEP, 50.0, tools)
+    files = [search.folder / "1-last-1-1.json", search.folder / "1-last-1-2.json"]
+    how = ServeMode(name=NAME, no_doctor=True, quiet=True, detach=True)
+    measured = [
+        event
+        for file in files
+        for event in (("measure", case_of(8, file)), ("kept", case_of(8, file)))
+    ]
+    assert stage.events == [
+        ("launch", "4321", how),
+        ("wait", 50.0),
+        ("measure", case_of(16, None)),
+        *measured,
+        ("learn", [str(file) for file in files]),
+        ("stop", NAME),
+    ]
+    figures = tuple(TuneFigure(file.name, 40.0, 0.5, 0.02, 2.0, 40.0) for file in files)
+    assert replace(found, start_seconds=0, seconds=0) == TuneStart(1, 0, True, 0, 0, 16, figures)
+    assert 0 < found.start_seconds <= found.seconds
+    assert said.lines == [
+        message("tune.starts", round=1, name="1").render(),
+        message("tune.measured", name="1", tokens="40", ttft="500", tpot="20").render(),
+    ]
+
+
+def test_a_trial_that_fails_is_stopped_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, said, search = Stage(monkeypatch), Said(), begun(tmp_path)
+    tools = tune.TuneTools(said, said)  # type: ignore[arg-type]
+    stage.ready = LaunchError("services.failed", ExitCode.FAILED, name=NAME, why="no card")
+    found = tune.start_and_measure(search, SMALL_STEP, 50.0, tools)
+    why = stage.ready.text.render()
+    assert (found.figures, found.why, found.start_seconds) == ((), why, 0.0)
+    assert stage.events[-1] == ("stop", NAME) and not stage.events[0][2].no_doctor
+    assert said.lines[1] == message("tune.failed", name="1", why=why).render()
+    # requests that fail are a failed start, too
+    stage.ready = None
+    stage.summary |= {"failed": 1, "requests": 9}
+    found = tune.start_and_measure(search, SMALL_STEP, 50.0, tools)
+    error = LaunchError("tune.requests_failed", ExitCode.ENGINE, failed=1, requests=9)
+    assert found.why == error.text.render()
+
+
+def test_ctrl_c_stops_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, said = Stage(monkeypatch), Said()
+    stage.interrupted = True
+    tools = tune.TuneTools(said, said)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        tune.start_and_measure(begun(tmp_path), SMALL_STEP, 50.0, tools)
+    assert stage.events[-1] == ("stop", NAME)
+
+
+def test_simulated_cards_teach_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch)
+    search = begun(tmp_path)
+    tune._learn(search, search.candidates[0], [figure("a", 1.0)])
+    one = replace(search.candidates[0], options=LaunchOptions(engine="simulated"))
+    tune._learn(search, one, [figure("b", 1.0)])
+    assert stage.events == [("learn", [str(search.folder / "a.json")])]
+
+
+@pytest.mark.parametrize(
+    ("goal", "score"), [("throughput", 40.0), ("latency", 0.5), ("balanced", None)]
+)
+def test_a_run_has_a_score_by_the_goal(goal: str, score: float | None) -> None:
+    summary = {
+        "completed": 8,
+        "failed": 0,
+        "output_rate": 40.0,
+        "ttft": {"mean": 0.5},
+        "tpot": None,
+        "latency": {"mean": 2.0},
+    }
+    run = BenchRun({}, {}, summary)
+    if score is None:
+        score = balanced(20.0, ttft=0.5, tpot=1e-9)
+    found = tune.figure_of(run, "a.json", goal, 2)
+    assert found == TuneFigure("a.json", 40.0, 0.5, 0.0, 2.0, score)
+    nothing = replace(run, summary={"completed": 0, "failed": 0, "requests": 8})
+    with refused("tune.requests_failed", ExitCode.ENGINE, failed=0, requests=8):
+        tune.figure_of(nothing, "a.json", goal, 2)
+
+
+def test_the_answer_is_saved_with_the_load_and_its_gain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(
+        "gaudi_launch.app.prepare.plan", lambda options: (f"plan of {options.max_num_seqs}", None)
+    )
+    monkeypatch.setattr(
+        "gaudi_launch.app.saved_plan.write",
+        lambda file, options, made, *, goal, traffic: written.append((file, options, made, goal)),
+    )
+    bench_of = Bench([10.0, 20.0])
+    done = tune.search(state(tmp_path, 2), bench_of.measure, 1e6, bench_of.clock)
+    found = tune.finish(done, None)
+    winner = done.state.candidates[1]
+    best = tmp_path / "best.yaml"
+    assert written == [(best, winner.options, "plan of 2", "throughput")]
+    assert (found.gain, found.noise, found.file, found.in_time) == (2.0, 0.03, best, True)
+    assert (found.is_given, found.simulated, found.winner) == (False, False, winner)
+    assert tune.finish(done, tmp_path / "own.yaml").file == tmp_path / "own.yaml"
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "id", "values"),
+    [
+        ({}, {"goal": "x"}, "tune.goal", {"found": "x", "known": ", ".join(tune.GOALS)}),
+        ({"tuning": "reference"}, {}, "tune.reference", {}),
+        ({}, {"rate": "1", "concurrency": "1"}, "capacity.one_demand", {}),
+        ({"machine": "simulated:hls2"}, {}, "tune.machine", {"found": "simulated:hls2"}),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused(
+    options: dict[str, str], given: dict[str, str], id: str, values: dict[str, str]
+) -> None:
+    with refused(id, ExitCode.USAGE, **values):
+        tune.begin(LaunchOptions(model="m", **options), tune.TuneOptions(**given))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "traffic", "requests", "clients"),
+    [
+        ({}, SavedTraffic("256", "64", concurrency="32"), 64, 32),
+        ({"concurrency": "4"}, SavedTraffic("256", "64", concurrency="4"), 16, 4),
+        ({"rate": "2"}, SavedTraffic("256", "64", rate="2"), 64, 32),
+        ({"trace": "t"}, SavedTraffic("256", "64", trace="t"), 64, 32),
+        ({"requests": "5"}, SavedTraffic("256", "64", concurrency="32"), 5, 32),
+    ],
+)
+def test_a_search_begins_with_a_load_that_the_engine_serves(
+    given: dict[str, str],
+    traffic: SavedTraffic,
+    requests: int,
+    clients: int,
+    monkeypatch: pytest.MonkeyPatch,
+    own_folders: Path,
+) -> None:
+    asked: list[Any] = []
+    one = TuneCandidate("given", LaunchOptions(model="m"), 1, "")
+
+    def found(options: LaunchOptions, *, clients: int, most: int) -> tuple[TuneCandidate, ...]:
+        asked.append((clients, most))
+        return (one,)
+
+    engine = SimpleNamespace(limits=lambda *words: SimpleNamespace(max_num_seqs=100))
+    prepared = SimpleNamespace(engine=engine, request=None, host=None, model=None)
+    monkeypatch.setattr("gaudi_launch.app.prepare.prepare", lambda options: prepared)
+    monkeypatch.setattr("gaudi_launch.app.tune_candidates.candidates", found)
+    options = LaunchOptions(model="m")
+    made = tune.begin(options, tune.TuneOptions(candidates="3", **given))  # type: ignore[arg-type]
+    assert asked == [(clients, 3)]
+    assert made == TuneState(made.folder, "balanced", traffic, requests, (one,))
+    assert tune.begin(options, tune.TuneOptions(resume=True, **given)) == made  # type: ignore[arg-type]
+    with refused("tune.nothing_to_resume", ExitCode.USAGE):
+        tune.begin(options, tune.TuneOptions(resume=True, goal="latency", **given))  # type: ignore[arg-type]
+
+
+def test_minutes_are_counted_in_seconds() -> None:
+    assert tune.seconds_of(tune.TuneOptions()) == 1800.0
+    assert tune.seconds_of(tune.TuneOptions(minutes="2")) == 120.0
+    for wrong in ("0", "10081", "x"):
+        with pytest.raises(LaunchError) as raised:
+            tune.seconds_of(tune.TuneOptions(minutes=wrong))
+        assert raised.value.exit_code is ExitCode.USAGE
 
 
 class User:
