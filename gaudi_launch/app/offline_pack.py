@@ -153,7 +153,7 @@ def _engine(options: PackOptions) -> tuple[PackEngine, Release | None]:
 
     name = setup_name(options.engine)
     if is_ray(name):
-        without_cards = (each for each in setup_names() if not is_ray(each))
+        without_cards = (each for each in setup_names() if not is_ray(setup_name(each)))
         names = ", ".join((*without_cards, *known()))
         raise LaunchError("offline.engine", ExitCode.USAGE, found=options.engine, known=names)
     if runs_anywhere(name):

@@ -239,6 +239,7 @@ def test_ray_is_refused_with_the_engines_that_can_be_packed() -> None:
     assert (raised.value.exit_code, values["found"]) == (ExitCode.USAGE, "ray")
     names = str(values["known"]).split(", ")
     assert "cpu" in names and set(known()) <= set(names)
+    assert not any(name.startswith("ray") for name in names)
 
 
 def test_an_image_is_saved_complete_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
