@@ -1,4 +1,4 @@
-"""Errors that a user causes, compared as a whole."""
+"""Errors that a user causes, with all of their values."""
 
 from __future__ import annotations
 
