@@ -1,10 +1,14 @@
-"""Layouts of a search: cards of a stage and stages."""
+"""Configurations of a search, and its layouts: cards of a stage and stages."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from gaudi_launch.app.fit import ServedLengths, request_for
+from gaudi_launch.buckets.shared_prefixes import SharedPrefix
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.profiles import known_model
@@ -12,9 +16,31 @@ from gaudi_launch.recommend.analytic import Group, fits, fitting
 from gaudi_launch.recommend.compared import compared
 from gaudi_launch.recommend.finder import best
 from gaudi_launch.recommend.finder import find as search
-from gaudi_launch.recommend.space import CardPool, SearchCase, SearchedEngine, layouts, samples
+from gaudi_launch.recommend.space import (
+    Candidate,
+    CardPool,
+    SearchCase,
+    SearchedEngine,
+    layouts,
+    lengths_of,
+    members,
+    on_other,
+    own_arguments,
+    ranges_of,
+    request_of,
+    samples,
+    traffic_length,
+    with_fewer_graphs,
+)
 from gaudi_launch.recommend.trial import Simulation
-from tests.support.recommend import SMALL, goal, short_traffic
+from tests.support.recommend import (
+    SMALL,
+    TableEngine,
+    goal,
+    searched,
+    short_traffic,
+    table_case,
+)
 
 LARGE = "meta-llama/Llama-3.1-405B-Instruct"
 FORK, PLUGIN = "vllm-fork@1.22", "vllm-gaudi"
@@ -137,3 +163,266 @@ def test_experts_are_compared_unless_an_option_decides() -> None:
     assert not [
         each for each in search(given, goal("balanced")).sensitivity if each.field == "experts"
     ]
+
+
+ONE = Candidate("toy", "bf16", 1, 8, 1, 2048, 4096, False)
+# an engine whose steps mix prompts with decoding
+MIXED = TableEngine(scheduling="v1")
+SHARED = (SharedPrefix(0, 0), SharedPrefix(64, 100))
+
+
+@pytest.mark.parametrize(
+    ("changes", "layout", "world", "last_resort", "cluster", "splits"),
+    [
+        ({}, "1", 1, False, False, False),
+        ({"cards": 8}, "8", 8, False, False, False),
+        ({"cards": 2, "pipeline": 4}, "2x4", 8, True, True, False),
+        ({"cards": 8, "pipeline": 2, "hosts": 2}, "8x2", 16, False, True, False),
+        ({"cards": 16, "hosts": 2}, "16", 16, False, True, True),
+    ],
+)
+def test_what_a_layout_says(
+    changes: dict[str, Any], layout: str, world: int, last_resort: bool, cluster: bool, splits: bool
+) -> None:
+    found = replace(ONE, **changes)
+    assert (found.layout, found.world) == (layout, world)
+    assert (found.is_last_resort, found.needs_cluster) == (last_resort, cluster)
+    assert found.splits_layers is splits
+
+
+def test_the_replicas_of_a_pool() -> None:
+    pool = table_case(nodes=3).pool
+    found = [pool.most_replicas(cards) for cards in (2, 8, 16, 32)]
+    assert (found, table_case(nodes=None).pool.most_replicas(2)) == ([12, 3, 1, 0], None)
+
+
+@pytest.mark.parametrize(
+    ("longest", "positions", "length"),
+    [(0, None, 128), (300, None, 384), (384, 4096, 384), (385, 4096, 512), (9000, 4000, 4096)],
+)
+def test_the_length_of_the_traffic_is_in_blocks(
+    longest: int, positions: int | None, length: int
+) -> None:
+    case = table_case()
+    model = replace(case.model, max_position_embeddings=positions)
+    assert traffic_length(replace(case, model=model, longest=longest)) == length
+
+
+def test_the_lengths_to_try() -> None:
+    case = table_case()
+    case = replace(case, model=replace(case.model, max_position_embeddings=1024), longest=700)
+    request = case.engines[0].request
+    assert lengths_of(case, request) == (768,)
+    # an eighth apart, in blocks, down to the traffic's
+    long = replace(case, context=True)
+    assert lengths_of(long, request) == (1024, 896, 768)
+    assert lengths_of(long, replace(request, max_model_len=512)) == (512,)
+    shorter = replace(long, model=replace(case.model, max_position_embeddings=None))
+    assert lengths_of(shorter, request) == (768,)
+
+
+def test_a_sample_of_each_type_and_number_of_cards() -> None:
+    case = replace(table_case(TableEngine(caches=True)), cards=(1, 2))
+    both = replace(case, engines=(replace(case.engines[0], dtypes=("bf16", "fp8")),))
+    plain = Candidate("toy", "bf16", 1, 1, 1, 128, 128, True)
+    assert list(samples(both)) == [
+        plain,
+        replace(plain, cards=2),
+        replace(plain, dtype="fp8"),
+        replace(plain, dtype="fp8", cards=2),
+    ]
+    refused = replace(case, engines=(replace(case.engines[0], refused=frozenset({1})),))
+    assert list(samples(refused)) == [replace(plain, cards=2)]
+    heads = replace(case, model=replace(case.model, heads=7), cards=(1, 2, 7))
+    assert list(samples(heads)) == [plain, replace(plain, cards=7)]
+
+
+def test_a_sample_of_each_type_of_cache_and_of_prefixes() -> None:
+    engine = TableEngine(fp8=("--kv-cache-dtype", "fp8"))
+    case = replace(table_case(engine), cards=(1,))
+    plain = Candidate("toy", "bf16", 1, 1, 1, 128, 128, False)
+    small = replace(plain, kv_dtype="fp8_inc")
+    assert list(samples(case)) == [plain, small]
+    shared = replace(case, traffic=replace(case.traffic, shared=SHARED))
+    assert list(samples(shared)) == [
+        plain,
+        replace(plain, prefix_caching=True),
+        small,
+        replace(small, prefix_caching=True),
+    ]
+
+    def kept(*words: str, engine: TableEngine = engine) -> list[Candidate]:
+        return list(samples(replace(shared, engines=(searched(engine, extra=words),))))
+
+    # given options decide
+    assert kept("--kv-cache-dtype", "auto") == [plain, replace(plain, prefix_caching=True)]
+    assert kept("--no-enable-prefix-caching") == [plain, small]
+    assert kept("--enable-prefix-caching", engine=replace(engine, fp8=())) == [plain]
+    assert kept(engine=replace(engine, turns=False)) == [plain, small]
+    first = replace(case.pool, accelerator=accelerators()["gaudi1"])
+    assert list(samples(replace(case, pool=first))) == [plain]
+
+
+def test_experts_are_divided_over_the_cards_of_a_mixture() -> None:
+    case = table_case()
+    plain, model = case.engines[0], replace(case.model, moe=True)
+    assert (plain.experts(case.model, 4), plain.experts(model, 4)) == (0, 4)
+    not_divided = searched(TableEngine(), extra=("--no-enable-expert-parallel",))
+    divided = searched(TableEngine(), extra=("--enable-expert-parallel",))
+    assert (not_divided.experts(model, 4), divided.experts(model, 4)) == (0, 4)
+    decided = [each.decides_experts() for each in (plain, not_divided, divided)]
+    assert decided == [False, True, True]
+
+
+def shapes(engine: TableEngine, sample: Candidate = ONE, **given: Any) -> list[tuple[int, ...]]:
+    """Return batch, prompts and tokens of the members of a group."""
+    case = table_case(engine, **given)
+    return [(each.batch, each.prompts, each.tokens) for each in members(case, sample)]
+
+
+def test_prompts_of_a_step_are_no_more_than_requests() -> None:
+    # a step has room for the longest prompts, in blocks, and for the longest request
+    assert shapes(TableEngine(), replace(ONE, length=384), max_num_seqs=8) == [
+        (8, 1, 384),
+        (8, 2, 384),
+        (8, 4, 512),
+        (8, 8, 1024),
+    ]
+    assert shapes(TableEngine(), max_num_seqs=3) == [(3, 1, 4096), (3, 2, 4096)]
+    batches = {batch for batch, _, _ in shapes(TableEngine())}
+    assert batches == {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
+    assert (16, 16, 4096) in shapes(TableEngine())
+
+
+def test_given_options_are_the_only_ones() -> None:
+    given: Any = {"max_num_seqs": 24, "max_prefill_seqs": 3, "max_num_batched_tokens": 3072}
+    assert shapes(TableEngine(), **given) == [(24, 3, 3072)]
+    lacking = TableEngine(lacks=("--max-prefill-seqs", "-t"))
+    assert shapes(lacking, max_num_seqs=24) == [(24, 1, 4096)]
+
+
+def test_a_mixed_step_has_no_more_tokens_than_all_its_prompts() -> None:
+    assert shapes(MIXED, replace(ONE, length=128), max_num_seqs=2) == [(2, 1, 2048), (2, 2, 2048)]
+    assert shapes(MIXED, max_num_seqs=2) == [
+        *((2, 1, 2048), (2, 1, 4096)),
+        *((2, 2, 2048), (2, 2, 4096), (2, 2, 8192)),
+    ]
+    most = shapes(MIXED, max_num_seqs=8, max_prefill_seqs=8)
+    assert [tokens for _, _, tokens in most] == [2048, 4096, 8192, 16384]
+    # a step has a token of each request at least
+    large = shapes(MIXED, max_num_seqs=3000, max_prefill_seqs=1)
+    assert [tokens for _, _, tokens in large] == [4096]
+    huge = shapes(MIXED, max_num_seqs=20000, max_prefill_seqs=1)
+    assert [tokens for _, _, tokens in huge] == [20096]
+
+
+def test_the_same_configuration_on_another_engine() -> None:
+    case = table_case()
+    mine = replace(ONE, prompts=4, tokens=8192, padding="0.5", kv_dtype="fp8_inc")
+    other = searched(replace(MIXED, exact="other", caches=True))
+    theirs = replace(mine, engine="other", prefix_caching=True, padding="", kv_dtype="")
+    assert on_other(case, mine, other) == [theirs, replace(theirs, prompts=1, tokens=4096)]
+    # without prompts of a step: once
+    single = searched(TableEngine("single", lacks=("--max-prefill-seqs",)))
+    assert on_other(case, mine, single) == [
+        replace(mine, engine="single", prompts=1, tokens=4096, padding="", kv_dtype="")
+    ]
+    # each engine has its own layouts
+    assert on_other(case, replace(mine, pipeline=2), other) == []
+
+
+def test_variants_with_fewer_graphs() -> None:
+    mine = replace(ONE, prefix_caching=True)
+    coarse, plain = replace(mine, padding="0.5"), replace(mine, prefix_caching=False)
+
+    def found(candidate: Candidate = mine, engine: Any = None, **given: Any) -> list[Candidate]:
+        return with_fewer_graphs(table_case(engine or TableEngine(), **given), candidate)
+
+    assert found() == [coarse, plain]
+    assert found(ONE) == [replace(ONE, padding="0.5")]
+    assert found(padding_limit="0.1") == [plain]
+    assert found(reduce=(8, 128)) == [plain]
+    assert found(engine=TableEngine(lacks=("--padding-limit",))) == [plain]
+    assert found(engine=TableEngine(turns=False)) == [coarse]
+    assert found(extra=("--enable-prefix-caching",)) == [coarse]
+
+
+def test_a_request_has_given_options_and_searched_values() -> None:
+    case = table_case(extra=("--seed", "1"), modules=(0, 1), padding_limit="0.2")
+    mine = replace(ONE, cards=2, prompts=4, prefix_caching=True)
+    given = case.engines[0].request
+    expected = replace(
+        given,
+        cards=2,
+        modules=None,
+        max_num_seqs=8,
+        max_prefill_seqs=4,
+        max_num_batched_tokens=2048,
+        max_model_len=4096,
+        input_range=(1, 100),
+        output_range=(1, 10),
+        padding_limit="0.2",
+        extra=("--seed", "1", "--prefixes", "True"),
+    )
+    assert request_of(case, mine) == expected
+    assert request_of(case, replace(mine, padding="0.5")) == replace(expected, padding_limit="0.5")
+
+
+def test_a_request_has_no_option_that_the_engine_lacks() -> None:
+    lacks = ("--max-prefill-seqs", "-t", "-i", "-o")
+    case = table_case(TableEngine(lacks=lacks), max_prefill_seqs=7)
+    found = request_of(case, ONE)
+    assert found == replace(
+        case.engines[0].request, cards=1, max_num_seqs=8, max_model_len=4096, max_prefill_seqs=7
+    )
+
+
+def test_arguments_of_a_candidate_that_are_none_of_our_options() -> None:
+    engine = TableEngine(fp8=("--kv-cache-dtype", "fp8"), caches=True)
+    case = table_case(engine)
+    small = replace(ONE, kv_dtype="fp8_inc")
+    assert own_arguments(case, replace(ONE, prefix_caching=True)) == ()
+    assert own_arguments(case, small) == ("--prefixes", "False", "--kv-cache-dtype", "fp8")
+    fixed = table_case(replace(engine, turns=False))
+    assert own_arguments(fixed, small) == ("--kv-cache-dtype", "fp8")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "length", "given", "ranges"),
+    [
+        ((100, 10), 4096, {}, ((1, 100), (1, 10))),
+        # within the maximum of both, of which an answer has a token at least
+        ((5000, 6000), 4096, {}, ((1, 4095), (1, 4096))),
+        ((0, 0), 4096, {}, ((1, 1), (1, 1))),
+        ((100, 10), 4096, {"input_range": (5, 50)}, ((5, 50), (1, 10))),
+        ((100, 10), 4096, {"output_range": (2, 4)}, ((1, 100), (2, 4))),
+    ],
+)
+def test_ranges_are_the_given_ones_or_the_traffics(
+    lengths: tuple[int, int],
+    length: int,
+    given: dict[str, Any],
+    ranges: tuple[tuple[int, int], tuple[int, int]],
+) -> None:
+    case = replace(table_case(**given), lengths=lengths)
+    assert ranges_of(case, replace(ONE, length=length)) == ranges
+
+
+def test_other_engines_of_a_case_are_found_by_name() -> None:
+    other = searched(TableEngine("other"))
+    case = replace(table_case(), others=(other,))
+    assert (case.engine("toy"), case.engine("other")) == (case.engines[0], other)
+
+
+def test_which_sizes_were_compared() -> None:
+    case = replace(table_case(TableEngine(stages=True)), cards=(2, 4), staged=True)
+    found = compared(case)
+    assert (found.layouts, found.tensor, found.stages, found.experts) == (
+        ("2", "1x2", "4", "2x2", "1x4"),
+        (1, 2, 4),
+        (1, 2, 4),
+        (),
+    )
+    assert [note.id for note in found.notes] == ["recommend.stages_assumed"]
+    spread = replace(case, engines=(replace(case.engines[0], spreads=True),))
+    assert [note.id for note in compared(spread).notes] == ["recommend.spread_assumed"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
 from gaudi_launch.app.fit import ServedLengths, data_types, engine_for, request_for
 from gaudi_launch.capacity.search import Targets
 from gaudi_launch.capacity.traffic import Traffic, from_ranges
 from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.models.model import Model
+from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 from gaudi_launch.recommend.goal import Goal, GoalName
 from gaudi_launch.recommend.space import CardPool, SearchCase, SearchedEngine
@@ -36,3 +40,61 @@ def search_case(
     searched = SearchedEngine(engine, request, tuple(data_types(model, dtype, engine)))
     pool = CardPool(accelerators()["gaudi2"], 8, nodes)
     return SearchCase(model, pool, (searched,), short_traffic(), (1000, 100))
+
+
+@dataclass(frozen=True)
+class TableEngine:
+    """An engine of a search that answers from these fields.
+
+    ``turns``: prefix caching can be turned on and off. ``fp8``: arguments of a KV cache in fp8.
+    """
+
+    exact: str = "toy"
+    scheduling: str = "v0"
+    lacks: tuple[str, ...] = ()
+    caches: bool = False
+    turns: bool = True
+    fp8: tuple[str, ...] = ()
+    stages: bool = False
+    ended: str | None = None
+
+    @property
+    def innermost(self) -> TableEngine:
+        return self
+
+    @property
+    def identity(self) -> Any:
+        return SimpleNamespace(exact=self.exact, label=self.exact.upper())
+
+    def caches_prefixes(self, request: Request) -> bool:
+        return self.caches
+
+    def prefix_arguments(self, *, on: bool) -> tuple[str, ...] | None:
+        if not self.turns:
+            return None
+        return ("--prefixes", str(on))
+
+    def cache_arguments(self, model: Model) -> tuple[str, ...]:
+        return self.fp8
+
+    def runs_stages(self, model: Model) -> bool:
+        return self.stages
+
+
+# two requests of 100 tokens with answers of 10
+TWO_REQUESTS = Traffic(((0.0, 100, 10), (1.0, 100, 10)))
+
+
+def searched(engine: TableEngine, *dtypes: str, **given: Any) -> SearchedEngine:
+    """Return an engine of a search with these options."""
+    made: Any = engine
+    return SearchedEngine(made, Request("m", **given), dtypes or ("bf16",))
+
+
+def table_case(
+    engine: TableEngine | None = None, *, nodes: int | None = 1, **given: Any
+) -> SearchCase:
+    """Return a search for servers of eight cards; ``given`` are options of its request."""
+    pool = CardPool(accelerators()["gaudi2"], 8, nodes)
+    first = searched(engine or TableEngine(), **given)
+    return SearchCase(Model("m", "m"), pool, (first,), TWO_REQUESTS, (100, 10))
