@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import filterfalse
+from operator import attrgetter
 from typing import Any
 
 from gaudi_launch.buckets.warmup_time import Measured
@@ -346,7 +347,8 @@ def _with_short_start(
         expected = _Graphs([*found, *made])
     if not any(trial.meets for trial in made):
         # what is possible
-        made.append(simulation.one.exact(min(pool, key=lateness).candidate))
+        planned = known.union(map(attrgetter("candidate"), made))
+        made += simulation.exact(list({min(pool, key=lateness).candidate} - planned))
     return made
 
 

@@ -478,6 +478,18 @@ def test_the_shortest_warm_up_is_shown_where_none_is_short_enough(prepared: Prep
     assert len(tables.planned) == len(set(tables.planned)) == 7 + 1
 
 
+def test_a_configuration_is_planned_once_where_none_is_short_enough(prepared: Prepared) -> None:
+    tables = Tables(by_shape, by_shape, graphs=graphs)
+    found = prepared(tables, with_graphs(1), SHAPES[:1], GIVEN)
+    assert tables.planned == SHAPES[:1]
+    assert [trial.candidate for trial in found.trials] == SHAPES[:1]
+    # nor where it was expected to be short enough, by its 20 graphs
+    tables.planned.clear()
+    prepared(tables, with_graphs(19), SHAPES, GIVEN)
+    assert tables.planned.count(SHAPES[0]) == 1
+    assert len(tables.planned) == len(set(tables.planned))
+
+
 def test_measured_warm_ups_decide(prepared: Prepared) -> None:
     tables = Tables(by_shape, by_shape, graphs=lambda candidate: 100)
     wanted = goal("throughput", most_start=100.0)
