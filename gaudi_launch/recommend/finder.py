@@ -140,7 +140,7 @@ def find(
         winner=winner,
         runner_up=_runner_up(winner, ranked),
         trials=tuple(ranked),
-        front=front(exact),
+        front=front(ranked),
         sensitivity=sensitivity,
         searched=len(able.candidates),
         simulated=len(quick),
@@ -233,7 +233,10 @@ def _neighbours(base: Candidate) -> list[Candidate]:
 
 
 def without(found: Recommendation, trial: Trial, why: Message) -> Recommendation:
-    """Return the answer where a trial cannot be planned after all."""
+    """Return the answer where a trial cannot be planned after all.
+
+    Without the effect of other values, which was that on this trial.
+    """
     failed = Trial(trial.candidate, why_not=why)
     ranked = [each for each in found.trials if each is not trial]
     winner = best(found.goal, ranked)
@@ -250,6 +253,7 @@ def without(found: Recommendation, trial: Trial, why: Message) -> Recommendation
         runner_up=_runner_up(winner, ranked),
         trials=(*ranked, failed),
         front=tuple(each for each in found.front if each is not trial),
+        sensitivity=(),
         evidence=evidence,
         limit=limit,
         cards=None,

@@ -373,6 +373,26 @@ def test_plans_decide_between_the_best(prepared: Prepared) -> None:
     assert found.winner.score == near(0.9 * 75 * 1.5)
 
 
+def test_the_answer_has_been_simulated_with_all_requests(prepared: Prepared) -> None:
+    def settled(candidate: Candidate) -> Served:
+        late = {64: 2.0, 128: 0.3}.get(candidate.batch, 0.2)
+        return does(candidate, tokens(candidate), ttft=late)
+
+    wanted = goal("throughput", rate=1.0, targets=Targets(1.0, None))
+    pair = variants(batch=(64, 128))
+    found = prepared(Tables(settled=settled), wanted, pair)
+    assert found.winner is not None and found.winner is found.trials[0]
+    assert (found.winner.candidate.batch, found.winner.served) == (128, settled(pair[1]))
+    assert [(trial.candidate.batch, trial.missed) for trial in found.trials] == [
+        (128, ()),
+        (64, ("ttft",)),
+    ]
+    # the front has the same figures
+    assert [trial for trial in found.front if trial not in found.trials] == []
+    assert [trial.candidate.batch for trial in found.front] == [64]
+    assert found.runner_up is found.trials[1]
+
+
 def test_no_answer_where_all_requests_miss_the_targets(prepared: Prepared) -> None:
     tables = Tables(settled=lambda candidate: does(candidate, 1.0, ttft=2.0))
     wanted = goal("throughput", rate=1.0, targets=Targets(1.0, None))
@@ -510,6 +530,30 @@ def test_stages_on_a_server_are_planned_after_other_layouts(prepared: Prepared) 
     assert {each.pipeline for each in tables.planned} == {1}
     # the best of them is stated
     assert found.sensitivity[0] == Sensitivity("layout", "2x2", 2.0)
+
+
+def test_an_answer_that_cannot_be_planned_is_left_out(prepared: Prepared) -> None:
+    tables = Tables(settled=usual)
+    found = prepared(tables, goal("throughput", rate=1.0), variants(batch=(32, 64, 128)))
+    first, second, third = found.trials
+    assert found.winner is first
+    why = message("plan.no_cards", wanted=4)
+    tables.limits.clear()
+    left = without(found, first, why)
+    assert left == replace(
+        found,
+        winner=second,
+        runner_up=third,
+        trials=(second, third, Trial(first.candidate, why_not=why)),
+        front=tuple(trial for trial in found.front if trial.candidate != first.candidate),
+        sensitivity=(),
+        cards=None,
+    )
+    assert first.candidate in {trial.candidate for trial in found.front}
+    assert tables.limits == [(found.case, second, [second, third])]
+    none = without(without(left, second, why), third, why)
+    assert (none.winner, none.runner_up, none.evidence) == (None, None, None)
+    assert [trial.why_not for trial in none.trials] == [why, why, why]
 
 
 def test_an_answer_that_cannot_be_planned_leaves_the_best_of_the_others(
