@@ -118,10 +118,12 @@ def find(
     ]
     chosen = [each.candidate for each in survivors(forecasts, _SIMULATED, _OF_EACH)]
     simulation = _Simulations(Simulation(case, goal, measured), able, two)
-    total = len(chosen) + _NEIGHBOURS + _PLANNED + _FRONT
+    simulated = len(chosen) + _NEIGHBOURS
+    total = simulated + _PLANNED + _FRONT
     quick = simulation.quick(chosen, lambda done: show(done, total))
-    quick = _climbed(simulation, quick, able, lambda done: show(min(done, total - 1), total))
-    begun = min(len(quick), total - _PLANNED - _FRONT)
+    # there may be more neighbours than that
+    quick = _climbed(simulation, quick, able, lambda done: show(min(done, simulated), total))
+    begun = min(len(quick), simulated)
     exact = _planned(
         simulation, quick, able, lambda done: show(min(begun + done, total - 1), total)
     )

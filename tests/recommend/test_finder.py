@@ -278,6 +278,37 @@ def test_the_answer_with_all_that_is_known_about_it(prepared: Prepared) -> None:
     assert shown == [*((done, 38) for done in range(1, 15 + 6 + 1)), (38, 38)]
 
 
+def test_progress_never_goes_back(prepared: Prepared) -> None:
+    shapes = variants(
+        batch=(8, 16, 32, 64, 128, 256), prompts=(1, 2, 4, 8), tokens=(1024, 2048, 4096)
+    )
+
+    def speed(candidate: Candidate) -> Served:
+        # the forecasts are far from the best
+        return does(candidate, candidate.batch * candidate.prompts * 1e-3 * candidate.tokens)
+
+    def forecast(candidate: Candidate) -> Served:
+        return does(candidate, 1e6 / speed(candidate).tokens)
+
+    class Backwards(TableForecaster):
+        tables = Tables(forecast)
+
+    shown: list[tuple[int, int]] = []
+    tables = Tables(speed, speed)
+    found = prepared(
+        tables,
+        goal("throughput"),
+        shapes,
+        forecaster=Backwards,
+        progress=lambda *steps: shown.append(steps),
+    )
+    (top,) = variants(batch=(256,), prompts=(8,), tokens=(4096,))
+    assert found.winner is not None and found.winner.candidate == top
+    assert found.simulated > 12 + 16
+    assert shown == sorted(shown)
+    assert shown[-1] == (12 + 16 + 8, 12 + 16 + 8)
+
+
 def test_the_effect_of_other_values(prepared: Prepared) -> None:
     kinds = variants(dtype=("bf16", "fp8"), cards=(1, 2), batch=(32, 64, 128), prompts=(1, 2))
 
