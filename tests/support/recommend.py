@@ -94,7 +94,10 @@ def searched(engine: TableEngine, *dtypes: str, **given: Any) -> SearchedEngine:
 def table_case(
     engine: TableEngine | None = None, *, nodes: int | None = 1, **given: Any
 ) -> SearchCase:
-    """Return a search for servers of eight cards; ``given`` are options of its request."""
+    """Return a search for servers of eight cards.
+
+    ``given`` are options of its request.
+    """
     pool = CardPool(accelerators()["gaudi2"], 8, nodes)
     first = searched(engine or TableEngine(), **given)
     return SearchCase(Model("m", "m"), pool, (first,), TWO_REQUESTS, (100, 10))
