@@ -98,8 +98,8 @@ def read(
     request = to_request(replace(options, model=options.model or _NO_MODEL))
     model, of_model = _model_of(request.model)
     workload = None
-    of_engine: list[Message] = []
-    engine = asked_engine(request, model, options.machine, blocks, of_engine)
+    reason: list[Message] = []
+    engine = asked_engine(request, model, options.machine, blocks)
     if engine.own and goal.count:
         raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
     if trace:
@@ -107,12 +107,11 @@ def read(
     if workload is not None and engine.chooses_prompts:
         choice = _prompts_of_trace(engine, workload)
         if choice.prompts != engine.limits.max_num_prefill_seqs:
-            of_engine = []
             own = replace(request, max_prefill_seqs=choice.prompts)
-            engine = asked_engine(own, model, options.machine, blocks, of_engine)
-        of_engine.append(choice.reason())
+            engine = asked_engine(own, model, options.machine, blocks)
+        reason.append(choice.reason())
     cost = engine.step_time.with_constants(constants_of(constants))
-    assumptions = [*of_model, *of_engine, *_of_step_time(cost)]
+    assumptions = [*of_model, *engine.assumptions, *reason, *_of_step_time(cost)]
     if workload is None:
         assumptions.append(_of_lengths(engine.limits))
     return WarmupCase(engine, model, cost, workload, trace_share, goal, blocks, assumptions)

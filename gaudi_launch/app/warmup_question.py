@@ -26,8 +26,9 @@ class AskedEngine:
 
     ``identity`` is the name under which warm-ups are recorded; ``used`` the strategy and the
     buckets that a plan with the same options uses, None where its bucket file was not read; ``ask``
-    the inputs of `engines.introspect.ask_engine` (None: this engine cannot be queried); ``notes``
-    the warnings of the plan. ``chooses_prompts``: the plan chose the prompts of one step.
+    the inputs of `engines.introspect.ask_engine` (None: this engine cannot be queried);
+    ``assumptions`` what no option states; ``notes`` the warnings of the plan. ``chooses_prompts``:
+    the plan chose the prompts of one step.
     """
 
     name: str
@@ -37,6 +38,7 @@ class AskedEngine:
     question: CoverageQuestion
     used: tuple[str, Buckets] | None
     ask: BucketQuestion | None
+    assumptions: tuple[Message, ...]
     notes: tuple[Message, ...]
     step_time: StepTime
     chooses_prompts: bool = False
@@ -51,24 +53,18 @@ class AskedEngine:
         return not self.question.family
 
 
-def asked_engine(
-    request: Request, model: Model, machine: str | None, blocks: int, assumptions: list[Message]
-) -> AskedEngine:
+def asked_engine(request: Request, model: Model, machine: str | None, blocks: int) -> AskedEngine:
     """Return the engine of these options.
 
     Where the machine has cards, settings and KV blocks are those of its plan; ``blocks`` (0: not
     given) wins over both. Raises LaunchError for an impossible one.
     """
     from gaudi_launch.app.machine import load
-    from gaudi_launch.app.prepare import with_bucket_file
     from gaudi_launch.engines import registry
-    from gaudi_launch.planning.balanced_cards import with_balanced_cards
-    from gaudi_launch.planning.passthrough import with_own_words
     from gaudi_launch.planning.planner import buckets_of
     from gaudi_launch.planning.speed import step_time_in
     from gaudi_launch.planning.support_answer import check_support
 
-    in_container = registry.in_container(request.engine)
     installed = _installed(request)
     host = load(machine)
     word = registry.name_for(request, installed, model, lambda: host)
@@ -80,22 +76,19 @@ def asked_engine(
             request, cards=engine.cards(request), modules=None, replicas=None, target_ongoing=None
         )
         engine = engine.innermost
-    identity = engine.identity
-    name = identity.label
-    if in_container:
-        name = identity.exact
-    if request.engine == "auto" and installed is None:
-        assumptions.append(message("warmup.assume_engine", engine=name))
-    if request.tuning == "auto" and not in_container:
-        request = with_own_words(request, engine.identity, engine.lacks)
-    request = with_bucket_file(request, engine)
-    request = with_balanced_cards(request, host, model, engine)
-    if request.chosen_because is not None:
-        assumptions.append(request.chosen_because)
+    name = engine.identity.label
+    if registry.in_container(request.engine):
+        name = engine.identity.exact
+    request = _as_planned(request, host, model, engine)
     cards = request.cards or len(request.modules or ()) or engine.cards(request) or 1
     drawn = _draft(request, host, model, engine, cards)
     physical = blocks or drawn.memory.num_blocks
     question = _question(engine, drawn, physical)
+    assumptions: list[Message] = []
+    if request.engine == "auto" and installed is None:
+        assumptions.append(message("warmup.assume_engine", engine=name))
+    if request.chosen_because is not None:
+        assumptions.append(request.chosen_because)
     assumptions += _assumed_blocks(question, blocks, drawn.memory.num_blocks, host)
     supported = engine.support(model, request.args, request.environment)
     notes = [*check_support(supported, force=request.force), *drawn.warnings]
@@ -103,11 +96,32 @@ def asked_engine(
     ask = None
     if used is not None:
         ask = engine.bucket_question(drawn.settings, drawn.context, physical)
-    cost = step_time_in(drawn.context, engine)
-    chooses = engine.chooses_prompts(drawn.context)
     return AskedEngine(
-        name, identity.exact, request, cards, question, used, ask, tuple(notes), cost, chooses
+        name=name,
+        identity=engine.identity.exact,
+        request=request,
+        cards=cards,
+        question=question,
+        used=used,
+        ask=ask,
+        assumptions=tuple(assumptions),
+        notes=tuple(notes),
+        step_time=step_time_in(drawn.context, engine),
+        chooses_prompts=engine.chooses_prompts(drawn.context),
     )
+
+
+def _as_planned(request: Request, host: Host, model: Model, engine: Engine) -> Request:
+    """Return the request with what a plan reads and chooses for it."""
+    from gaudi_launch.app.prepare import with_bucket_file
+    from gaudi_launch.engines.registry import in_container
+    from gaudi_launch.planning.balanced_cards import with_balanced_cards
+    from gaudi_launch.planning.passthrough import with_own_words
+
+    if request.tuning == "auto" and not in_container(request.engine):
+        request = with_own_words(request, engine.identity, engine.lacks)
+    request = with_bucket_file(request, engine)
+    return with_balanced_cards(request, host, model, engine)
 
 
 def _installed(request: Request) -> Installed | None:
