@@ -25,6 +25,19 @@ def known(value: object, form: str = "{}", unknown: str = "-") -> str:
     return form.format(value)
 
 
+def sentences(*parts: str) -> str:
+    """Return sentences as one text, without empty ones.
+
+    No blank follows a Chinese full stop.
+    """
+    shown = ""
+    for part in filter(None, parts):
+        if shown and not shown.endswith("。"):
+            shown += " "
+        shown += part
+    return shown
+
+
 def emit_json(document: dict[str, Any]) -> None:
     """Print one JSON object on stdout; the caller puts ``"schema": 1`` in it."""
     print(json.dumps(document, ensure_ascii=not is_utf(sys.stdout), indent=2))

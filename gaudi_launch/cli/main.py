@@ -303,14 +303,14 @@ def _launch_error(error: LaunchError, arguments: list[str], as_json: bool) -> in
 
     The names are those that it lists.
     """
+    from gaudi_launch.cli.console import sentences
     from gaudi_launch.cli.nearest import suggestion
     from gaudi_launch.cli.next_commands import next_commands
 
     document = error.to_json()
     near = suggestion(error)
     if near:
-        gap = "" if document["message"].endswith("。") else " "
-        document["message"] += gap + near
+        document["message"] = sentences(document["message"], near)
     commands = next_commands(error, arguments)
     if commands:
         document["commands"] = commands

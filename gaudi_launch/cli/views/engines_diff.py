@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import console, sentences, table
 from gaudi_launch.messages import rendered, text
 from gaudi_launch.optional import mapped
 
@@ -195,7 +195,7 @@ def _answers(version: Version, side: PlannedSide) -> list[str]:
     found = []
     if side.support is not None:
         answer = text(f"support.answer_{side.support.status.value}")
-        why = " ".join(each.render() for each in side.support.reasons)
+        why = sentences(*(each.render() for each in side.support.reasons))
         line = text("engines.diff_answer", engine=version.label, answer=answer, why=why)
         found.append(line.rstrip())
     if side.refused is not None:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, emit_json, size_text, table
+from gaudi_launch.cli.console import console, emit_json, sentences, size_text, table
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def show_pack(path: Path, manifest: Manifest, as_json: bool) -> None:
     target = manifest.target
     print(text("offline.of", engine=manifest.engine.name, version=manifest.engine.version))
     print(text("offline.of_model", model=manifest.model.repo or manifest.model.name))
-    print(
-        text("offline.for", python=target.python, machine=target.platform or target.machine),
-        text("offline.by", launcher=manifest.launcher, created=manifest.created),
-    )
+    machine = target.platform or target.machine
+    suited = text("offline.for", python=target.python, machine=machine)
+    made = text("offline.by", launcher=manifest.launcher, created=manifest.created)
+    print(sentences(suited, made))
     rows = [
         (name, text(f"offline.{_part(name)}"), str(count), size_text(size))
         for name, (count, size) in sorted(manifest.parts().items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, known, table
+from gaudi_launch.cli.console import console, known, sentences, table
 from gaudi_launch.engines.support import ended
 from gaudi_launch.messages import text
 
@@ -102,7 +102,7 @@ def _show_caches(result: SupportResult) -> None:
     names = ("versions", "layers", "cache")
     columns = [text(f"support.column_{name}") for name in names]
     rows = [
-        (_span(labels), count, f"{meaning} {size}".strip())
+        (_span(labels), count, sentences(meaning, size))
         for (count, meaning, size), labels in by_answer.items()
     ]
     console().print(table(text("support.title_cache"), columns, rows))
@@ -148,11 +148,17 @@ def _cells(row: SupportRow, accelerator: str) -> tuple[str, ...]:
     validated = "-"
     if tried is not None and accelerator.partition("-")[0] in tried.accelerators:
         validated = f"{'/'.join(str(count) for count in tried.cards)} {'/'.join(tried.dtypes)}"
-    reasons = " ".join(reason.render() for reason in row.support.reasons)
-    source = f"[{row.support.evidence}]" if row.support.evidence else ""
-    why = f"{reasons} {source}".strip()
+    why = [reason.render() for reason in row.support.reasons]
+    if row.support.evidence:
+        why.append(f"[{row.support.evidence}]")
     cards = known(row.fewest_cards)
-    return (row.label, text(f"support.answer_{row.support.status.value}"), cards, validated, why)
+    return (
+        row.label,
+        text(f"support.answer_{row.support.status.value}"),
+        cards,
+        validated,
+        sentences(*why),
+    )
 
 
 def _classes(version: Version) -> int | None:

@@ -1,0 +1,76 @@
+"""What all views share: sentences one after the other, values, sizes, and one JSON object."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.text import Text
+
+from gaudi_launch.cli import console
+from gaudi_launch.messages import set_language
+from tests.support.cli import output
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+
+def test_no_blank_follows_a_chinese_full_stop() -> None:
+    assert console.sentences("One.", "", "Two.") == "One. Two."
+    assert console.sentences("一。", "二。", "[x]") == "一。二。[x]"
+    assert (console.sentences(), console.sentences("", "a")) == ("", "a")
+
+
+@pytest.mark.parametrize("words", [("support", "Qwen/Qwen3-235B-A22B"), ("plan", "nobody/m")])
+def test_no_screen_has_a_blank_after_a_chinese_full_stop(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_language("zh")
+    _, out, err = output(capsys, *words, "--lang", "zh")
+    shown = [line.strip() for line in (out + err).splitlines()]
+    assert any("。" in line for line in shown)
+    assert [line for line in shown if "。 " in line] == []
+
+
+def test_a_missing_value_is_a_dash() -> None:
+    assert [console.known(value, "{:.1f}") for value in (0.0, 1.25, None)] == ["0.0", "1.2", "-"]
+    assert console.known(None, unknown="?") == "?"
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0.0 MiB"),
+        (3 << 20, "3.0 MiB"),
+        ((1 << 30) - 1, "1024.0 MiB"),
+        (1 << 30, "1.00 GiB"),
+        (5 << 29, "2.50 GiB"),
+    ],
+)
+def test_sizes_are_in_mib_below_a_gib(count: int, shown: str) -> None:
+    assert console.size_text(count) == shown
+
+
+def test_a_document_is_printed_with_its_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"schema": 1, "text": "名 é"}
+    console.emit_json(document)
+    out = capsys.readouterr().out
+    assert out == '{\n  "schema": 1,\n  "text": "名 é"\n}\n'
+    console.emit_json_line(document)
+    line = capsys.readouterr().out
+    assert (line, json.loads(line)) == ('{"schema": 1, "text": "名 é"}\n', document)
+
+
+def test_a_pipe_gets_lines_of_200_cells_without_marks(capsys: pytest.CaptureFixture[str]) -> None:
+    console.console().print("x " * 150, style="bold")
+    first, second = capsys.readouterr().out.splitlines()
+    assert (first, second) == ("x " * 100, "x " * 50)
+    console.console(stderr=True).print(":smile: 12 [x]", markup=False)
+    assert capsys.readouterr() == ("", ":smile: 12 [x]\n")
+
+
+def test_a_value_is_folded_at_the_right_of_its_label() -> None:
+    out = console.console()
+    lines = console.labelled("label", Text("one\ntwo"), out)
+    assert [line.plain for line in lines] == ["label      one", "           two"]
+    beside = console.beside(Text("a:"), Text(""), out)
+    assert [line.plain for line in beside] == ["a: "]
