@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 _AGES = (("d", 86400), ("h", 3600), ("min", 60))
 _SHOWN_FILES = 5
+_COLUMNS = (
+    "key",
+    "model",
+    "engine",
+    "cards",
+    "dtype",
+    "graphs",
+    "files",
+    "size",
+    "age",
+    "state",
+)
 
 
 def key_json(key: CachedKey) -> dict[str, Any]:
@@ -55,21 +67,9 @@ def show_listing(found: CacheListing, as_json: bool) -> None:
         return
     out = console()
     if found.keys:
-        columns = (
-            "key",
-            "model",
-            "engine",
-            "n",
-            "dtype",
-            "graphs",
-            "files",
-            "size",
-            "age",
-            "state",
-            "",
-        )
+        columns = [text(f"cache.column_{name}") for name in _COLUMNS]
         cells = [_cells(key) for key in found.keys]
-        out.print(table(str(found.root), columns, cells, right=(3, 5, 6, 7, 8)))
+        out.print(table(str(found.root), [*columns, ""], cells, right=(3, 5, 6, 7, 8)))
     else:
         out.print(text("cache.none", path=str(found.root)), markup=False)
     if found.flat and all(key.entry.folder != found.root for key in found.keys):
@@ -96,7 +96,7 @@ def _cells(key: CachedKey) -> tuple[str, ...]:
         str(entry.files),
         size_text(entry.bytes),
         age,
-        key.state,
+        text(f"cache.state_{key.state}"),
         _remark(key),
     )
 
@@ -129,16 +129,16 @@ def show_key(entry: CacheEntry, ledger: Ledger, as_json: bool) -> None:
     rows = [(name, str(value)) for name, value in parts.items() if name != "variables"]
     rows += [(name, value) for name, value in parts["variables"].items()]
     out = console()
-    out.print(table(str(entry.folder), ("what it was compiled for", ""), rows))
+    out.print(table(str(entry.folder), (text("cache.column_fact"), ""), rows))
     buckets = document.pop("buckets")
     rows = [
         (name, str(value)) for name, value in document.items() if name not in ("schema", "folder")
     ]
     rows += [
-        ("prompt buckets", str(len(buckets["prompt"]))),
-        ("decode buckets", str(len(buckets["decode"]))),
+        (text("cache.word_prompt"), str(len(buckets["prompt"]))),
+        (text("cache.word_decode"), str(len(buckets["decode"]))),
     ]
-    out.print(table("", ("contents", ""), rows))
+    out.print(table("", (text("cache.column_content"), ""), rows))
 
 
 def show_verdicts(root: Path, verdicts: Sequence[KeyVerdict], as_json: bool) -> None:

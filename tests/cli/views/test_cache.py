@@ -1,0 +1,221 @@
+"""Caches of compiled graphs: keys, verdicts and what was removed."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.app.cache import CachedKey, CacheListing, KeyVerdict, PruneResult
+from gaudi_launch.cli.views import cache
+from gaudi_launch.messages import message
+from gaudi_launch.recipe_cache.cache_root import CacheEntry
+from gaudi_launch.recipe_cache.key import KeyDifference
+from gaudi_launch.recipe_cache.ledger import Ledger
+from gaudi_launch.recipe_cache.manifest import Findings
+from gaudi_launch.recipe_cache.size_limits import Doomed
+from tests.support.recipes import BUCKETS, PARTS
+from tests.support.views import for_programs, views
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+ROOT = Path("/cache")
+NOW = 1_800_000_000.0
+KEY = PARTS.key
+
+
+@pytest.fixture(autouse=True)
+def at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOW)
+
+
+def ledger(age: float = 7200.0, *, complete: bool = True) -> Ledger:
+    return Ledger(
+        PARTS,
+        KEY,
+        complete=complete,
+        buckets=BUCKETS,
+        num_blocks=900,
+        created=NOW - 9e5,
+        last_used=NOW - age,
+        filled_seconds=(12.5,),
+        used_seconds=(1.5, 2.5),
+        files=4,
+        bytes=3 << 20,
+    )
+
+
+def entry(
+    found: Ledger | None, *, folder: Path = ROOT / KEY, trouble: str = "", in_use: bool = False
+) -> CacheEntry:
+    return CacheEntry(KEY, folder, found, 4, 3 << 20, trouble, in_use)
+
+
+DRIVER = (KeyDifference("driver", "1.21", "1.22"), KeyDifference("dtype", "bf16", "fp8"))
+KEYS = (
+    CachedKey(entry(ledger()), ()),
+    CachedKey(entry(ledger(59.6, complete=False), in_use=True), ()),
+    CachedKey(entry(ledger(60.0)), DRIVER),
+    CachedKey(entry(ledger(86400.0 * 3)), ()),
+    CachedKey(entry(ledger(-5.0)), ()),
+    CachedKey(entry(None, trouble="it is not JSON"), ()),
+)
+
+
+def test_keys_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    flat = CachedKey(entry(ledger(), folder=ROOT), ())
+    listings = (
+        CacheListing(ROOT, KEYS, flat=False),
+        CacheListing(ROOT, (KEYS[0],), flat=True),
+        CacheListing(ROOT, (KEYS[0], flat), flat=True),
+        CacheListing(ROOT, (), flat=True),
+    )
+    views(capsys, "cache", [partial(cache.show_listing, each, False) for each in listings])
+
+
+def test_keys_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    found = CacheListing(ROOT, (KEYS[2], KEYS[5]), flat=True)
+    row = {"key": KEY, "folder": f"/cache/{KEY}", "files": 4, "bytes": 3 << 20, "in_use": False}
+    assert for_programs(capsys, lambda: cache.show_listing(found, True)) == {
+        "schema": 1,
+        "root": "/cache",
+        "flat": True,
+        "entries": [
+            {
+                **row,
+                "trouble": "",
+                "state": "miss",
+                "differences": [
+                    {"name": "driver", "was": "1.21", "now": "1.22"},
+                    {"name": "dtype", "was": "bf16", "now": "fp8"},
+                ],
+                "model": "Qwen2-72B-Instruct",
+                "engine": "vllm-fork@1.21",
+                "cards": 4,
+                "dtype": "bfloat16",
+                "graphs": 4,
+                "complete": True,
+                "last_used": NOW - 60,
+            },
+            {**row, "trouble": "it is not JSON", "state": "unknown"},
+        ],
+    }
+    assert [key.state for key in KEYS[:2]] == ["hit", "partial"]
+
+
+def test_one_key(capsys: pytest.CaptureFixture[str]) -> None:
+    made = ledger()
+    views(capsys, "cache-key", [lambda: cache.show_key(entry(made), made, False)])
+    document = for_programs(capsys, lambda: cache.show_key(entry(made, in_use=True), made, True))
+    assert document == {**made.to_json(), "schema": 1, "path": f"/cache/{KEY}", "in_use": True}
+
+
+MANY = tuple(f"{number}.recipe" for number in range(7))
+VERDICTS = (
+    KeyVerdict(entry(ledger()), Findings(unlisted=("new",)), ()),
+    KeyVerdict(entry(ledger()), Findings(empty=("a",), missing=MANY), ("a",)),
+    KeyVerdict(entry(ledger(complete=False)), Findings(foreign=MANY[:5]), ()),
+    KeyVerdict(entry(None, trouble="it is not JSON"), Findings(), ()),
+)
+
+
+def test_verdicts_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    views(
+        capsys,
+        "cache-verify",
+        [
+            lambda: cache.show_verdicts(ROOT, VERDICTS, False),
+            lambda: cache.show_verdicts(ROOT, (), False),
+        ],
+    )
+
+
+def test_verdicts_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing: dict[str, list[str]] = {
+        name: []
+        for name in ("missing", "empty", "wrong_size", "wrong_content", "foreign", "unlisted")
+    }
+    found = for_programs(capsys, lambda: cache.show_verdicts(ROOT, VERDICTS[1:], True))
+    assert found == {
+        "schema": 1,
+        "root": "/cache",
+        "sound": False,
+        "keys": [
+            {
+                **nothing,
+                "key": KEY,
+                "sound": False,
+                "complete": True,
+                "trouble": "",
+                "missing": list(MANY),
+                "empty": ["a"],
+                "removed": ["a"],
+            },
+            {
+                **nothing,
+                "key": KEY,
+                "sound": False,
+                "complete": False,
+                "trouble": "",
+                "foreign": list(MANY[:5]),
+                "removed": [],
+            },
+            {
+                **nothing,
+                "key": KEY,
+                "sound": True,
+                "complete": False,
+                "trouble": "it is not JSON",
+                "removed": [],
+            },
+        ],
+    }
+    sound = for_programs(capsys, lambda: cache.show_verdicts(ROOT, VERDICTS[:1], True))
+    assert (sound["sound"], sound["keys"][0]["unlisted"]) == (True, ["new"])
+
+
+DOOMED = (
+    Doomed(entry(ledger()), message("profiles.missing", where="a", name="b")),
+    Doomed(entry(ledger()), message("common.interrupted")),
+)
+
+
+def test_what_goes_and_what_was_copied_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = PruneResult(ROOT, DOOMED, ())
+    views(
+        capsys,
+        "cache-changes",
+        [
+            lambda: cache.show_pruned(shown, False, False),
+            lambda: cache.show_pruned(shown, True, False),
+            lambda: cache.show_pruned(PruneResult(ROOT, (), ()), False, False),
+            lambda: cache.show_pruned(PruneResult(ROOT, (), ()), True, False),
+            lambda: cache.show_exported(KEY, Path("/f.tar.zst"), 4, 3 << 30, False),
+            lambda: cache.show_imported(ROOT, ledger(), False),
+            lambda: cache.show_adopted(ROOT, ledger(), False),
+            lambda: cache.show_command(("rsync", "-a", "a b", "c"), False),
+        ],
+    )
+
+
+def test_what_goes_and_what_was_copied_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    pruned = PruneResult(ROOT, DOOMED[1:], (KEY,))
+    rows = [{"key": KEY, "bytes": 3 << 20, "reason": "Interrupted."}]
+    assert [
+        for_programs(capsys, show)
+        for show in (
+            lambda: cache.show_pruned(pruned, True, True),
+            lambda: cache.show_exported(KEY, Path("/f.tar.zst"), 4, 5, True),
+            lambda: cache.show_imported(ROOT, ledger(), True),
+            lambda: cache.show_adopted(ROOT, ledger(), True),
+            lambda: cache.show_command(("rsync", "a b"), True),
+        )
+    ] == [
+        {"schema": 1, "root": "/cache", "doomed": rows, "removed": [KEY]},
+        {"schema": 1, "key": KEY, "file": "/f.tar.zst", "files": 4, "bytes": 5},
+        {"schema": 1, "key": KEY, "root": "/cache", "graphs": 4},
+        {"schema": 1, "root": "/cache", "key": KEY, "files": 4},
+        {"schema": 1, "argv": ["rsync", "a b"]},
+    ]
