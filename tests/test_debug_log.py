@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import debug_log, interrupt
+from gaudi_launch import debug_log, interrupt, locks
 from gaudi_launch.cli.main import run
 
 _log = logging.getLogger("gaudi_launch.tests")
@@ -194,3 +194,94 @@ def test_a_program_that_uses_the_package_prints_nothing(log: Path) -> None:
     )
     assert (done.stdout, done.stderr) == ("", "")
     assert not log.exists()
+
+
+def messages_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_the_outcome_of_a_child_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    seen = debug_log.ChildLog(_log, ["/bin/engine", "--port", "1"])
+    seen.started(7)
+    seen.ended(None, "its group was ended")
+    seen.ended(3)
+    begun, ended = messages_of(caplog)
+    assert begun == "run ['/bin/engine', '--port', '1']"
+    assert re.fullmatch(
+        r"engine\[7\]: exit status unknown after \d\.\d\d s \(its group was ended\)", ended
+    )
+
+
+def test_a_child_that_continues_or_never_began_has_no_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    detached = debug_log.ChildLog(_log, [Path("/bin/engine")])
+    detached.continues()
+    detached.ended(0)
+    missing = debug_log.ChildLog(_log, ["engine"])
+    missing.failed(OSError("no text of the system"))
+    missing.ended(1)
+    assert messages_of(caplog) == [
+        "run ['/bin/engine']",
+        "engine: continues in the background",
+        "run ['engine']",
+        "engine: not started: OSError",
+    ]
+
+
+def test_an_argument_of_300_characters_is_logged_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    debug_log.ChildLog(_log, ["x " * 150])
+    debug_log.ChildLog(_log, ["x " * 150 + "x"])
+    exact, longer = messages_of(caplog)
+    assert exact == f"run {['x ' * 150]!r}"
+    assert longer == f"run {['x ' * 150 + '... (301 characters)']!r}"
+
+
+def test_the_folder_and_the_file_that_a_child_makes_are_its_users(log: Path) -> None:
+    former = os.umask(0)
+    try:
+        with debug_log.kept(debug=False):
+            debug_log.ChildLog(_log, ["engine"])
+    finally:
+        os.umask(former)
+    assert (log.stat().st_mode & 0o777, log.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert debug_log.log_path() == log
+
+
+def test_a_log_is_full_at_its_size_and_not_before(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.parent.mkdir(parents=True)
+    monkeypatch.setattr(debug_log, "MOST_BYTES", 10)
+    for line in (b"12345", b"67890"):
+        debug_log._append(log, line)
+    assert (log.read_bytes(), [*log.parent.iterdir()]) == (b"1234567890", [log])
+    debug_log._append(log, b"much too long")
+    earlier = log.with_name("gaudi-launch.log.1")
+    assert (earlier.read_bytes(), log.read_bytes()) == (b"1234567890", b"much too l")
+
+
+def test_a_log_that_another_process_renames_gets_the_line(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.parent.mkdir(parents=True)
+    monkeypatch.setattr(debug_log, "MOST_BYTES", 4)
+    debug_log._append(log, b"full")
+    with log.open("rb") as other:
+        assert locks.try_take(other.fileno())
+        debug_log._append(log, b"more")
+    assert (log.read_bytes(), [*log.parent.iterdir()]) == (b"fullmore", [log])
+
+
+def test_the_form_of_a_line(log: Path) -> None:
+    log.parent.mkdir(parents=True)
+    with debug_log.kept(debug=False):
+        _log.debug("one\ntwo")
+    assert re.fullmatch(
+        rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d,\d{{3}} {os.getpid()} gaudi_launch\.tests: one\n"
+        r"    two\n",
+        log.read_text(),
+    )

@@ -113,3 +113,34 @@ def test_nothing_listens() -> None:
         pass
     with pytest.raises(requests.ConnectionError):
         http_client.get(url, seconds=30, most_bytes=5)
+
+
+def test_a_request_to_another_machine_passes_the_proxy_and_one_to_this_machine_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
+    with server(sends(_OK % 0)) as url, server(sends(busy)) as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert http_client.head(url, seconds=30) == 200
+        assert http_client.head("http://gaudi.invalid/", seconds=30) == 503
+
+
+def test_a_request_that_takes_too_long_does_not_keep_the_program() -> None:
+    ended = threading.Event()
+    before = set(threading.enumerate())
+    try:
+        with pytest.raises(requests.Timeout, match="timed out"):
+            http_client._within(0.05, ended.wait)
+        (left,) = [each for each in threading.enumerate() if each not in before]
+        assert (left.name, left.daemon) == ("http", True)
+    finally:
+        ended.set()
+
+
+def test_an_error_in_a_request_is_that_of_the_caller() -> None:
+    def fails() -> None:
+        raise OSError("refused")
+
+    with pytest.raises(OSError, match="refused"):
+        http_client._within(30, fails)

@@ -214,6 +214,73 @@ def test_a_command_gets_its_input_and_gives_its_output() -> None:
         interrupt.run(["/no/program"])
 
 
+def test_a_command_gets_its_environment_and_its_folder(tmp_path: Path) -> None:
+    done = interrupt.run(["/bin/sh", "-c", "echo $MINE; pwd"], env={"MINE": "x"}, cwd=tmp_path)
+    assert (done.stdout, done.args) == (f"x\n{tmp_path}\n", ["/bin/sh", "-c", "echo $MINE; pwd"])
+
+
+def test_output_and_errors_are_one_where_they_are_mixed() -> None:
+    done = interrupt.run(["sh", "-c", "echo a; echo b >&2; echo c"], streams=interrupt.MIXED)
+    assert (done.stdout, done.stderr) == ("a\nb\nc\n", "")
+
+
+def test_bytes_that_are_no_text_are_marked() -> None:
+    assert interrupt.run(["printf", "a\\377b"]).stdout == "a\ufffdb"
+
+
+def test_a_command_that_does_not_end_by_itself_is_killed_after_its_time() -> None:
+    begin = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        interrupt.run(["sleep", "600"], seconds=0.1, ending=interrupt.Ending(goodbye_seconds=0.1))
+    assert time.monotonic() - begin < GENEROUS / 2
+
+
+def test_what_else_python_drops_reaches_the_former_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: seen.append(dropped.exc_type))
+    mine = sys.unraisablehook
+    former = signal.getsignal(signal.SIGALRM)
+
+    class Fails:
+        def __del__(self) -> None:
+            raise ValueError
+
+    with interrupt.redelivered():
+        assert sys.unraisablehook is not mine
+        failing = Fails()
+        del failing
+    assert seen == [ValueError]
+    assert (sys.unraisablehook, signal.getsignal(signal.SIGALRM)) == (mine, former)
+
+
+def test_off_the_main_thread_nothing_changes() -> None:
+    hook = sys.unraisablehook
+
+    def inside() -> tuple[object, ...]:
+        with interrupt.deferred(), interrupt.raised(signal.SIGTERM), interrupt.redelivered():
+            handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+            found = (*handlers, sys.unraisablehook)
+            interrupt._requests.append(signal.SIGINT)
+            # it is the main thread's
+            interrupt.check()
+            left = interrupt.requested()
+            interrupt.forget()
+        return *found, left
+
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(inside).result()
+    assert found == (signal.default_int_handler, signal.SIG_DFL, hook, True)
+
+
+def test_a_turn_of_a_loop_ends_with_a_ctrl_c_that_came_before_it() -> None:
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), interrupt.deferred():
+        interrupt.pause(0.0)
+        ctrl_c()
+        interrupt.pause(GENEROUS)
+    assert time.monotonic() - begin < GENEROUS / 2
+
+
 def test_real_commands_at_drawn_moments() -> None:
     """The short form of the acceptance script, which draws 200 for ten commands."""
     done = subprocess.run(

@@ -107,3 +107,30 @@ def test_the_holder_written_last_is_read(handle: int) -> None:
     locks.write_holder(handle, "a long name of the first one")
     locks.write_holder(handle, "second")
     assert locks.read_holder(handle) == "second"
+
+
+def test_the_entry_of_a_holder_is_read_up_to_a_limit_and_in_any_bytes(handle: int) -> None:
+    locks.write_holder(handle, "名字 of the holder")
+    assert locks.read_holder(handle) == "名字 of the holder"
+    assert locks.read_holder(handle, 4) == "名\ufffd"
+    locks.write_holder(handle, "x" * 5000)
+    assert locks.read_holder(handle) == "x" * 4096
+
+
+def test_a_lock_is_that_of_the_open_file(tmp_path: Path, handle: int) -> None:
+    other = os.open(tmp_path / "lock", os.O_RDWR)
+    for take in (locks.try_take, locks.try_ofd):
+        assert [take(handle), take(handle), take(other)] == [True, True, False]
+    assert [locks.is_ofd_locked(handle), locks.is_ofd_locked(other)] == [False, True]
+    os.close(other)
+
+
+def test_an_ofd_lock_is_that_of_all_bytes(tmp_path: Path, handle: int) -> None:
+    """Wherever the file's position is, and however long the file gets."""
+    other = os.open(tmp_path / "lock", os.O_RDWR)
+    os.write(handle, b"x" * 100)
+    assert locks.try_ofd(handle)
+    for place in (0, 50, 5000):
+        os.lseek(other, place, os.SEEK_SET)
+        assert [locks.try_ofd(other), locks.is_ofd_locked(other)] == [False, True]
+    os.close(other)

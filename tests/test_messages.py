@@ -100,3 +100,60 @@ def test_the_finder_finds() -> None:
         "doctor.a.b",
         "doctor.c",
     }
+
+
+def test_an_unknown_id_is_shown_with_its_values() -> None:
+    assert messages.text("no.such", path="/x", why=3) == "no.such path=/x why=3"
+
+
+@pytest.mark.usefixtures("plain_english")
+def test_a_sentence_that_lacks_a_value_is_shown_with_those_that_it_has() -> None:
+    template = messages.catalogue("en")["profiles.unknown"]
+    assert messages.text("profiles.unknown", found="x") == f"{template} found=x"
+
+
+def test_a_sentence_that_is_not_translated_is_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"en": {"a.b": "{n} cards", "a.c": "both"}, "zh": {"a.c": "两者"}}
+    monkeypatch.setattr(messages, "catalogue", known.__getitem__)
+    assert [messages.text(id, "zh", n=2) for id in ("a.b", "a.c")] == ["2 cards", "两者"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "language"),
+    [
+        ({}, "en"),
+        ({"LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_US.UTF-8"}, "en"),
+        ({"LC_MESSAGES": "en_US.UTF-8", "LC_ALL": "ZH_TW"}, "zh"),
+        ({"LC_ALL": "zh_CN", "GAUDI_LAUNCH_LANG": "en"}, "en"),
+        ({"LC_ALL": "C", "GAUDI_LAUNCH_LANG": "zh"}, "zh"),
+        ({"LANG": "zh_CN", "LC_ALL": "", "GAUDI_LAUNCH_LANG": ""}, "zh"),
+        ({"LANG": "fr_FR"}, "en"),
+    ],
+)
+@pytest.mark.usefixtures("plain_english")
+def test_the_first_variable_that_is_set_gives_the_language(
+    variables: dict[str, str], language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GAUDI_LAUNCH_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert messages.language() == language
+
+
+@pytest.mark.usefixtures("plain_english")
+def test_a_chosen_language_is_stronger_than_the_environment() -> None:
+    messages.set_language("zh")
+    assert (messages.language(), messages.text("common.interrupted")) == ("zh", "已中断。")
+    messages.set_language("fr")
+    assert (messages.language(), messages.text("common.interrupted")) == ("en", "Interrupted.")
+
+
+@pytest.mark.usefixtures("plain_english")
+def test_a_message_is_rendered_late_and_equal_ones_are_one() -> None:
+    made = messages.message("profiles.missing", where="/", name="a")
+    assert made == messages.Message("profiles.missing", {"name": "a", "where": "/"})
+    assert [made.render(), made.render("zh")] == ["/ lacks a.", "/ 缺少 a。"]
+    lists = [messages.message("a.b", known=["x"], other=1), messages.message("a.b", known=["y"])]
+    assert len({made, messages.message("profiles.missing", name="a", where="/"), *lists}) == 3

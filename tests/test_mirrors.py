@@ -10,6 +10,7 @@ import pytest
 
 from gaudi_launch import mirrors
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message
 from gaudi_launch.mirrors import NONE, Mirrors, exported_proxies, has_secret, read
 
 
@@ -165,3 +166,115 @@ def test_proxies_are_known_by_name() -> None:
 
 def test_the_file_is_in_the_folder_of_settings(settings: Path) -> None:
     assert mirrors.file() == settings
+
+
+# each kind of mirror: its option, its variable, an address as it is kept, and a text that is none
+KINDS = {
+    "pip": ("--index-url", "PIP_INDEX_URL", "https://m/simple/", "m/simple"),
+    "torch": ("--torch-index", "GAUDI_LAUNCH_TORCH_INDEX", "file:///wheels/", "m/whl"),
+    "registry": ("--registry", "GAUDI_LAUNCH_REGISTRY", "m:5000/p", "m:x"),
+    "git": ("--git-mirror", "GAUDI_LAUNCH_GIT_MIRROR", "ssh://git@m/p", "m"),
+    "huggingface": ("--hf-endpoint", "HF_ENDPOINT", "https://m", "file:///m"),
+    "modelscope": ("--modelscope-endpoint", "MODELSCOPE_ENDPOINT", "http://m", "m"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_mirror_comes_from_its_option_its_variable_or_the_file(
+    name: str, settings: Path
+) -> None:
+    option, variable, address, _ = KINDS[name]
+    kept = {name: address}
+    assert read({name: address}, {}) == Mirrors(**kept, options=(option,))
+    exported = read({}, {variable: address})
+    assert exported == Mirrors(**kept, pip_by_itself=name == "pip")
+    assert read({}, {variable: ""}) == NONE
+    settings.write_text(f"{name}: {address}\n")
+    assert read({}, {}) == Mirrors(**kept)
+    assert read(None, {}) == Mirrors(**kept)
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "pip"])
+def test_a_refusal_names_the_option_and_an_example(name: str, settings: Path) -> None:
+    option, variable, _, wrong = KINDS[name]
+    example = {
+        "torch": "https://HOST/whl/cpu",
+        "registry": "HOST:5000/PATH",
+        "git": "https://HOST/github/",
+        "huggingface": "https://hf-mirror.com",
+        "modelscope": "https://www.modelscope.cn",
+    }[name]
+    with pytest.raises(LaunchError) as caught:
+        read({name: wrong}, {})
+    assert caught.value.text == message(
+        "mirrors.address_bad", where=option, found=wrong, example=example
+    )
+    settings.write_text(f"{name}: {wrong}\n")
+    with pytest.raises(LaunchError) as caught:
+        read({}, {})
+    assert caught.value.text.values["where"] == f"{name} ({settings})"
+    if name not in ("huggingface", "modelscope"):
+        with pytest.raises(LaunchError) as caught:
+            read({}, {variable: wrong})
+        assert caught.value.text.values["where"] == variable
+
+
+def test_a_refusal_of_an_address_with_a_password_names_where_it_is(settings: Path) -> None:
+    settings.write_text("torch: https://u:hunter2@host/whl\n")
+    with pytest.raises(LaunchError) as caught:
+        read({}, {})
+    assert caught.value.text == message("mirrors.address_secret", where=f"torch ({settings})")
+    assert caught.value.exit_code is ExitCode.USAGE
+
+
+def test_a_refused_file_names_the_reason_and_the_names_that_it_may_have(settings: Path) -> None:
+    settings.write_text("pypi: https://h\n")
+    with pytest.raises(LaunchError) as caught:
+        read({}, {})
+    assert caught.value.text == message(
+        "mirrors.bad_file",
+        path=str(settings),
+        why="pypi",
+        known="pip, torch, registry, git, huggingface, modelscope",
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"a: b: c\n", "YAML"), (b"- a\n", "list"), (b"torch: [1]\n", "torch"), (b"\xff\n", "utf-8")],
+)
+def test_a_refused_file_says_what_it_is(settings: Path, content: bytes, why: str) -> None:
+    settings.write_bytes(content)
+    with pytest.raises(LaunchError) as caught:
+        read({}, {})
+    assert why in caught.value.text.values["why"]
+
+
+def test_an_empty_file_is_no_mirror(settings: Path) -> None:
+    settings.write_text("# none yet\n")
+    assert read({}, {}) == NONE
+
+
+def test_without_a_mirror_no_program_gets_anything() -> None:
+    assert (NONE.pip_words, NONE.torch_words) == ((), ())
+    assert (NONE.variables({}), NONE.hub_variables(), NONE.git_variables({})) == ({}, {}, {})
+    assert NONE.for_image() == NONE
+
+
+def test_a_mirror_of_pytorch_is_an_index_and_a_page_of_links() -> None:
+    assert Mirrors(torch="https://t/whl").torch_words == (
+        "--extra-index-url",
+        "https://t/whl",
+        "--find-links",
+        "https://t/whl",
+    )
+
+
+@pytest.mark.parametrize(("before", "number"), [("", 0), ("2", 2), ("x", 0), ("²", 0)])
+def test_git_gets_the_mirror_after_its_other_settings(before: str, number: int) -> None:
+    found = Mirrors(git="https://m/github").variables({"GIT_CONFIG_COUNT": before})
+    assert found == {
+        "GIT_CONFIG_COUNT": str(number + 1),
+        f"GIT_CONFIG_KEY_{number}": "url.https://m/github/.insteadOf",
+        f"GIT_CONFIG_VALUE_{number}": "https://github.com/",
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from gaudi_launch import profiles
 from gaudi_launch.app.fit import ServedLengths, request_for
 from gaudi_launch.engines import registry
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.messages import message
 from gaudi_launch.models.card_memory import divide_card
+from gaudi_launch.models.fp8.measurements import Published
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import divides, kv_bytes_per_token
 from gaudi_launch.planning.fit import divided
@@ -394,3 +397,215 @@ def test_a_plan_of_each_validated_model_knows_its_memory_without_the_hub(
     assert found is not None
     assert found.weights > 0
     assert found.block > 0
+
+
+FULL = """
+schema: 1
+name: mine
+title: Mine
+models: [me/mine, me/mine-fp8]
+match: {names: ["mine*", "our-*"], config: {model_type: mine, num_hidden_layers: 2}}
+architecture: {architecture: A, model_type: mine, parameters: 5, layers: 2, hidden_size: 8,
+  heads: 2, vocab_size: 9, max_position_embeddings: 64, dtype: bfloat16, moe: true, experts: 4,
+  attention_layers: 1}
+serving: {cards: 2, tried: [1, 2], accelerator: gaudi3, engine: vllm-gaudi, dtype: fp8,
+  fp8_kv_cache: auto, expert_parallel: false, disk_gb: 12}
+lengths: {input: [1, 32], max_model_len: 64}
+parsers: {reasoning: r, tool: t, reasoning_names: ["mine-r*"], tool_names: ["mine-t*"]}
+settings:
+- {kind: env, name: A, value: "1", engines: ["1.21", "1.22"], only: fp8, source: manual}
+- {kind: option, name: --b, engines: ["1.21"], source: guide}
+measurements:
+- {names: ["mine*"], repo: me/measured, cards: 2, generation: g3, stem: inc,
+  quantisation: {mode: QUANTIZE}}
+sources: {architecture: a, serving: b, lengths: c, parsers: d, fp8_kv_cache: e, expert_parallel: f}
+assumed: [serving]
+notes: [one, two]
+"""
+LEAST = """
+schema: 1
+name: least
+title: Least
+models: [me/least]
+match: {names: ["least"]}
+architecture: {architecture: A, model_type: x, parameters: 5, layers: 2, hidden_size: 8, heads: 2,
+  vocab_size: 9, max_position_embeddings: 64, dtype: bfloat16, moe: true}
+serving: {cards: 1}
+sources: {architecture: a, serving: b}
+"""
+
+
+def test_every_entry_of_a_profile_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
+    document = yaml.safe_load(FULL)
+    published = Published("me/measured", 2, "inc", {"mode": "QUANTIZE"})
+    assert profiles.find("mine") == profiles.Profile(
+        name="mine",
+        title="Mine",
+        models=("me/mine", "me/mine-fp8"),
+        names=("mine*", "our-*"),
+        config={"model_type": "mine", "num_hidden_layers": 2},
+        facts=document["architecture"],
+        cards=2,
+        dtype="fp8",
+        tried=(1, 2),
+        accelerator="gaudi3",
+        lengths={"input": [1, 32], "max_model_len": 64},
+        fp8_kv="auto",
+        expert_parallel=False,
+        parsers=profiles.Parsers("r", "t", ("mine-r*",), ("mine-t*",)),
+        settings=(
+            profiles.ProfileSetting("env", "A", "1", ("1.21", "1.22"), "manual", "fp8"),
+            profiles.ProfileSetting("option", "--b", None, ("1.21",), "guide"),
+        ),
+        sources=document["sources"],
+        assumed=("serving",),
+        notes=("one", "two"),
+        disk_gb=12,
+        engine="vllm-gaudi",
+        measurements=(profiles.PublishedFor(("mine*",), "g3", published),),
+        file=path,
+        own=True,
+    )
+
+
+def test_what_a_profile_does_not_state_has_its_default(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = own_profile(monkeypatch, tmp_path, "least.yml", LEAST)
+    document = yaml.safe_load(LEAST)
+    assert profiles.find("me/least") == profiles.Profile(
+        name="least",
+        title="Least",
+        models=("me/least",),
+        names=("least",),
+        config={},
+        facts=document["architecture"],
+        cards=1,
+        dtype="bfloat16",
+        tried=(),
+        accelerator="gaudi2",
+        lengths={},
+        fp8_kv="fp8_inc",
+        # a mixture of experts
+        expert_parallel=True,
+        parsers=profiles.Parsers(),
+        settings=(),
+        sources={"architecture": "a", "serving": "b"},
+        assumed=(),
+        file=path,
+        own=True,
+    )
+
+
+def test_settings_and_parsers_are_those_of_the_name_the_version_and_the_type(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
+    mine = profiles.find("mine")
+    reason = message("profiles.setting", profile="mine")
+    assert profiles.profile_settings(mine, "1.21", "fp8") == [
+        ("env", "A", "1", reason, "manual"),
+        ("option", "--b", None, reason, "guide"),
+    ]
+    assert profiles.profile_settings(mine, "1.22", "bfloat16") == []
+    found = {name: profiles.parsers_for(mine, name) for name in ("mine-t1", "Mine-R1", "mine", "x")}
+    assert found == {
+        "mine-t1": profiles.Parsers(tool="t"),
+        "Mine-R1": profiles.Parsers(reasoning="r"),
+        "mine": profiles.Parsers(),
+        "x": profiles.Parsers(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "generation", "cards", "is_there"),
+    [
+        ("Mine-Chat", "g3", 2, True),
+        ("mine", "g2", 2, False),
+        ("mine", "g3", 1, False),
+        ("other", "g3", 2, False),
+    ],
+)
+def test_published_measurements_are_for_a_name_a_generation_and_a_number_of_cards(
+    name: str,
+    generation: str,
+    cards: int,
+    is_there: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
+    found = profiles.published_for(profiles.find("mine"), name, generation, cards)
+    expected = Published("me/measured", 2, "inc", {"mode": "QUANTIZE"}) if is_there else None
+    assert found == expected
+    assert profiles.published_for(None, name, generation, cards) is None
+
+
+def test_facts_of_a_profile_fill_what_a_folder_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
+    config = {"model_type": "mine", "num_hidden_layers": 2}
+    # config.json is complete: only the number of weights may be unknown
+    folder = Model("/m/x", "x", layers=2, config=config)
+    assert profiles.with_facts(folder) == replace(folder, parameters=5)
+    weighed = replace(folder, parameters=7)
+    assert profiles.with_facts(weighed) == weighed
+    by_name = profiles.with_facts(Model("me/mine-GPTQ", "mine-GPTQ", hidden_size=16))
+    assert by_name == Model(
+        "me/mine-GPTQ",
+        "mine-GPTQ",
+        architecture="A",
+        model_type="mine",
+        parameters=5,
+        dtype="bfloat16",
+        quantization="gptq",
+        moe=True,
+        experts=4,
+        layers=2,
+        attention_layers=1,
+        hidden_size=16,
+        heads=2,
+        vocab_size=9,
+        max_position_embeddings=64,
+    )
+
+
+def test_an_unknown_profile_is_answered_with_those_that_exist() -> None:
+    with pytest.raises(LaunchError) as caught:
+        profiles.find("mine")
+    known = ", ".join(profile.name for profile in profiles.profiles())
+    assert caught.value.text == message("profiles.unknown", found="mine", known=known)
+    assert caught.value.exit_code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"x: ]", "node content"), (b"#" * ((1 << 20) + 1), "> 1 MiB")],
+)
+def test_a_file_that_cannot_be_used_is_refused_with_the_reason(
+    content: bytes, why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(content)
+    with pytest.raises(LaunchError) as caught:
+        profiles.read_document(path)
+    assert (caught.value.id, caught.value.exit_code) == ("profiles.bad", ExitCode.USAGE)
+    assert caught.value.text.values["path"] == str(path)
+    found = caught.value.text.values["why"]
+    assert why in found and "\n" not in found
+
+
+def test_a_file_that_is_missing_is_refused_with_the_systems_reason(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError) as caught:
+        profiles.read_document(tmp_path / "none.yaml")
+    assert caught.value.text == message(
+        "profiles.bad", path=str(tmp_path / "none.yaml"), why="No such file or directory"
+    )
+
+
+def test_a_file_of_exactly_a_mebibyte_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("a: 1\n#".ljust(1 << 20, "x"), encoding="utf-8")
+    assert profiles.read_document(path) == {"a": 1}

@@ -117,3 +117,8 @@ def test_a_document_is_checked_against_the_shipped_schema_of_its_kind() -> None:
     ids = {name: {each.id for each in problems({}, name)} for name in ("model", "engine")}
     assert ids == {"model": {"profiles.missing"}, "engine": {"profiles.missing"}}
     assert next(iter(problems({}))).values["where"] == "/"
+
+
+def test_an_object_that_may_have_no_entry_names_each_that_it_has() -> None:
+    closed = {"additionalProperties": False}
+    assert [each.entry for each in json_schema.problems({"a": 1, "b": 2}, closed)] == ["a", "b"]

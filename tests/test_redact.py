@@ -21,7 +21,9 @@ from gaudi_launch.redact import (
     redact_arguments,
     redact_document,
     redact_text,
+    secret_kind,
 )
+from tests.support.cli import golden
 
 # S is the secret. Each is a form of security.md P1-2, or one of its neighbours.
 NAMED = [
@@ -348,3 +350,138 @@ def test_no_surrounding_text_lets_a_secret_through(
 @given(st.text(max_size=400))
 def test_any_text_is_redacted_without_an_error(text: str) -> None:
     redact_text(text)
+
+
+def test_what_remains_of_each_form_is_the_rest_of_it() -> None:
+    """Each form without the lines around it, once with each secret where they differ."""
+    shown = ""
+    for form in NAMED:
+        remains = [redact_text(_with(form, secret)) for secret in SECRETS]
+        for text in dict.fromkeys(remains):
+            shown += text.removeprefix("INFO start\n").removesuffix("INFO end\n")
+    golden("redacted-forms.txt", shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        # the rest of a line, of a list and of an object stays
+        ("export HF_TOKEN=a;b c", "export HF_TOKEN=[removed] c"),
+        ("login password=s3cret\\ x", "login password=[removed]\\ x"),
+        ("login password=a\\b next", "login password=[removed] next"),
+        ("passphrase s3cret next", "passphrase [removed] next"),
+        ('password="s3cret\nnext "line"', 'password="[removed]\nnext "line"'),
+        ("\"Cookie: a=b\" 'next'", "\"Cookie: [removed]\" 'next'"),
+        ("[( 'Cookie', 'S3cret')]", "[( 'Cookie', '[removed]')]"),
+        ("X-Secret: a\r\nnext", "X-Secret: [removed]\r\nnext"),
+        ("Cookie: a=b; c\\r\\nnext", "Cookie: [removed]\\r\\nnext"),
+        ("<token>a b</token>", "<token>[removed]</token>"),
+        ("<token>a b", "<token>[removed]"),
+        ("api_key: {a: [1, 2]} next", "api_key: [removed] next"),
+        ("api_key: [1, 2 next\nnext", "api_key: [removed]\nnext"),
+        ("--token --port 1", "--token --port 1"),
+        ('api_key="""a "b" """ next', 'api_key="""[removed]""" next'),
+        ("a_token abcdef0123456789 next", "a_token [removed] next"),
+        ("a_token /models/0123456789abc next", "a_token /models/0123456789abc next"),
+        ("a_token short1 next", "a_token short1 next"),
+        # a scheme of an address, and a signature without "="
+        ("token://host", "token://host"),
+        ("signature: 0123456789abcdef0123", "signature: 0123456789abcdef0123"),
+        ("signature=0123456789abcdef0123 next", "signature=[removed] next"),
+        ("signature=0123456789abcde next", "signature=0123456789abcde next"),
+        # authorisation by its scheme
+        ("Bearer abcdef", "Bearer [removed]"),
+        ("Basic dXNlcjpwdw==", "Basic [removed]"),
+        ("basic settings", "basic settings"),
+        ("bearer tokens", "bearer tokens"),
+        # addresses
+        ("redis://:s3cret@host:1", "redis://[removed]@host:1"),
+        ("http://host:8000/a@b", "http://host:8000/a@b"),
+        ("curl --user me:s3cret http://h", "curl --user me:[removed] http://h"),
+        ("docker run -u 1000:1000 x", "docker run -u 1000:1000 x"),
+        ("sshpass -p s3cret ssh h", "sshpass -p [removed] ssh h"),
+        ("https://h/?key=0123456&x=1", "https://h/?key=[removed]&x=1"),
+        # blocks of keys
+        ("a\n-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\nb", "a\n[removed]\nb"),
+        ("a b\nMIIx\nMIIy\n-----END PRIVATE KEY-----\nc", "a b\n[removed]\nc"),
+        # lines below a key of YAML
+        ("a:\n  password: |\n    x\n    y\n  b: 1", "a:\n  password: |\n    [removed]\n  b: 1"),
+        ("passwords:\n- x\n- y\nb: 1", "passwords:\n[removed]\nb: 1"),
+        ("password:\nb: 1", "password:\nb: 1"),
+    ],
+)
+def test_nothing_but_the_secret_is_removed(text: str, redacted: str) -> None:
+    assert redact_text(text) == redacted
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (
+            "password",
+            "password passphrase MY_PASSWD client_secret credentials privateKey accesskey api-key"
+            " signing_key encryption_key AccountKey shared_key subscription_key master_key authKey"
+            " license_key key_data ssh_key hmac_key session_key requirepass sshpass DB_PASS"
+            " ADMIN_PASS smtp_pass MYSQL_PWD 密码 令牌",
+        ),
+        (
+            "token",
+            "token HF_TOKEN access_tokens hubTokens token_value csrf_token_data token_string"
+            " tokenProd token_write jwt bearer hf_token_x",
+        ),
+        ("header", "Authorization Cookie set-cookie cookies"),
+        ("auth", "auth masterauth redis_auth"),
+        ("signature", "sig X-Amz-Signature"),
+        (
+            "",
+            "tokenizer tokens max_tokens eos_token eos_token_id token_ids id_tokens"
+            " num_token_ids hf_token_length password_file api_key_name secret_ref token_url"
+            " passes pass my_pass key_cache prompt_token_value token_count secret_policy author",
+        ),
+    ],
+)
+def test_each_name_has_the_kind_of_its_secret(kind: str, names: str) -> None:
+    found = {name: secret_kind(name) for name in names.split()}
+    assert found == dict.fromkeys(names.split(), kind)
+
+
+@pytest.mark.parametrize("field", ["name", "key", "option", "flag", "header", "variable"])
+@pytest.mark.parametrize("value", ["value", "values", "val", "content", "default"])
+def test_a_value_beside_a_secrets_name_is_removed(field: str, value: str) -> None:
+    document = {field: "HF_TOKEN", value: "S1", "note": "kept"}
+    assert redact_document(document) == {field: "HF_TOKEN", value: REMOVED, "note": "kept"}
+    assert redact_document({field: "other", value: "kept"}) == {field: "other", value: "kept"}
+
+
+def test_the_data_of_a_kubernetes_secret_is_removed_in_both_fields() -> None:
+    parts = {"data": {"a": "S1"}, "stringData": {"b": "S2"}, "type": "Opaque"}
+    assert redact_document({"kind": "Secret", **parts}) == {
+        "kind": "Secret",
+        "data": REMOVED,
+        "stringData": REMOVED,
+        "type": "Opaque",
+    }
+    assert redact_document({"kind": "ConfigMap", **parts}) == {"kind": "ConfigMap", **parts}
+
+
+def test_values_that_are_no_secret_stay_below_a_secrets_name() -> None:
+    document = {
+        "api_key": True,
+        "token": "12",
+        "auth": "bearer",
+        "password": "none",
+        "secrets": [],
+        "signature": "abc",
+        "pwd": "/root",
+        "other": None,
+        "tuple": ("--api-key", "S1", 3),
+    }
+    assert redact_document(document) == {**document, "tuple": ["--api-key", REMOVED, 3]}
+    assert redact_document("S1", "api_key") == REMOVED
+    assert redact_document(("a",), "password") == REMOVED
+    assert redact_document({"HF_TOKEN=S1": 1}) == {f"HF_TOKEN={REMOVED}": 1}
+
+
+def test_a_long_word_is_cut_after_4096_characters() -> None:
+    assert redact_text("x" * 4096) == "x" * 4096
+    assert redact_text("a " + "x" * 4100 + " b") == "a " + "x" * 4096 + "[4 characters cut] b"
