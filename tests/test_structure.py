@@ -25,6 +25,7 @@ ABOUT_SEVERAL = {
     "bench/test_figures.py": "the numbers of records, goals and comparisons",
     "capacity/test_load_points.py": "the quick part of the tests of search, with round step times",
     "buckets/optimiser/test_goals.py": "what all searches of the optimiser reach",
+    "cli/commands/test_given_options.py": "options of every command on their way to its use case",
     "cli/commands/test_positional.py": "positional arguments of every command",
     "cli/commands/test_record_options.py": "options of every command that reads a record",
     "cli/commands/test_serve_in_docker.py": "serve with a container engine",

@@ -1,0 +1,48 @@
+"""Versions of an engine that were replaced, and a return to the one before."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.app.setup import Leftovers, RollBack
+from gaudi_launch.cli.views import setup
+from tests.support.views import for_programs, views
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+OTHERS = (Path("/e/1"), Path("/e/2"))
+RUNNING = Leftovers(Path("/e/3"), ("a", "b"), used=True, others=OTHERS)
+USED = Leftovers(Path("/e/3"), (), used=True, others=())
+FREE = Leftovers(Path("/e/3"), (), used=False, others=OTHERS[:1])
+
+
+def back(left: Leftovers) -> RollBack:
+    return RollBack("vllm-fork@1.21", Path("/e/4"), Path("/e/4/bin/python"), left)
+
+
+def test_what_a_replaced_version_leaves(capsys: pytest.CaptureFixture[str]) -> None:
+    views(
+        capsys,
+        "setup",
+        [
+            *(partial(setup.show_leftovers, each) for each in (None, RUNNING, USED, FREE)),
+            lambda: setup.show_rollback(back(RUNNING), True, False),
+            lambda: setup.show_rollback(back(RUNNING), False, False),
+        ],
+    )
+
+
+def test_a_return_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert for_programs(capsys, lambda: setup.show_rollback(back(RUNNING), True, True)) == {
+        "schema": 1,
+        "engine": "vllm-fork@1.21",
+        "folder": "/e/4",
+        "python": "/e/4/bin/python",
+        "dry_run": True,
+        "replaced": "/e/3",
+        "services": ["a", "b"],
+    }
+    assert setup.leftovers_json(None) == {"replaced": None, "services": []}

@@ -1,0 +1,106 @@
+"""What ``stop`` says of a service and of processes that launchers left."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gaudi_launch.app.stop import EndedService
+from gaudi_launch.cli.views import stop
+from gaudi_launch.messages import message
+from gaudi_launch.services.run_record import RunRecord
+from gaudi_launch.services.state.identity import Identity
+from gaudi_launch.services.state.orphans import Orphan
+from gaudi_launch.services.state.registry import ServiceRecord
+from gaudi_launch.services.stop import Stopped
+from tests.support.views import views
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+RUN = RunRecord(
+    steps=12_000,
+    late=30,
+    busy_seconds=200.0,
+    behind_seconds=3.0,
+    host_ms=1.25,
+    batch=64,
+    time_scale=2.0,
+    real_time=True,
+)
+DEAD = Orphan(Identity(71, 5, "b"), "vllm serve m", "/state/services/chat")
+UNSURE = Orphan(
+    Identity(72, 6, "b"),
+    "ray::Worker",
+    "/state/services/old",
+    message("common.no_way", path="/state", why="Permission denied"),
+)
+
+
+def ended(
+    *, alive: bool, left: int = 0, busy: tuple[int, ...] = (), run: RunRecord | None = None
+) -> EndedService:
+    service = ServiceRecord("chat", Path("/state/services/chat"), {}, alive=False)
+    return EndedService(Stopped(service, alive, left, (DEAD,)), busy, run)
+
+
+def test_each_ending_is_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    endings = (
+        EndedService(Stopped(ended(alive=False).stopped.service, False, 0, ()), (), RUN),
+        ended(alive=True),
+        ended(alive=True, left=3, busy=(0, 4), run=RUN),
+    )
+    views(capsys, "stop", [partial(stop.show_ended, each) for each in endings])
+
+
+def test_an_ended_service_is_an_object_for_programs() -> None:
+    orphan = {
+        "pid": 71,
+        "command": "vllm serve m",
+        "service": "chat",
+        "folder": "/state/services/chat",
+    }
+    assert stop.ended_to_json(ended(alive=True, left=3, busy=(0, 4), run=RUN)) == {
+        "name": "chat",
+        "was_alive": True,
+        "requests_cut": 3,
+        "orphans": [orphan],
+        "cards_busy": [0, 4],
+        "simulated_run": RUN.to_json(),
+    }
+    assert stop.ended_to_json(ended(alive=False))["simulated_run"] is None
+
+
+def test_orphans_are_listed_with_the_reason_why_one_is_left_running(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    views(
+        capsys,
+        "stop-orphans",
+        [
+            lambda: stop.show_orphans((DEAD, DEAD)),
+            lambda: stop.show_orphans(()),
+            lambda: stop.show_unsure((UNSURE,)),
+            lambda: stop.show_unsure(()),
+        ],
+    )
+
+
+def test_orphans_that_did_not_end_are_not_called_ended() -> None:
+    other = Orphan(Identity(73, 5, "b"), "sleep", "/state/services/chat")
+    assert stop.orphans_to_json((DEAD, other), (other,), (UNSURE,)) == {
+        "schema": 1,
+        "ended": [DEAD.to_json()],
+        "left": [other.to_json()],
+        "unsure": [
+            {
+                "pid": 72,
+                "command": "ray::Worker",
+                "service": "old",
+                "folder": "/state/services/old",
+                "reason": "/state cannot be used (Permission denied). Choose another path, or ask "
+                "its owner for access.",
+            }
+        ],
+    }
