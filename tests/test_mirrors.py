@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,14 +186,15 @@ def test_each_mirror_comes_from_its_option_its_variable_or_the_file(
     name: str, settings: Path
 ) -> None:
     option, variable, address, _ = KINDS[name]
-    kept = {name: address}
-    assert read({name: address}, {}) == Mirrors(**kept, options=(option,))
+    chosen: dict[str, Any] = {name: address}
+    kept = replace(NONE, **chosen)
+    assert read({name: address}, {}) == replace(kept, options=(option,))
     exported = read({}, {variable: address})
-    assert exported == Mirrors(**kept, pip_by_itself=name == "pip")
+    assert exported == replace(kept, pip_by_itself=name == "pip")
     assert read({}, {variable: ""}) == NONE
     settings.write_text(f"{name}: {address}\n")
-    assert read({}, {}) == Mirrors(**kept)
-    assert read(None, {}) == Mirrors(**kept)
+    assert read({}, {}) == kept
+    assert read(None, {}) == kept
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "pip"])

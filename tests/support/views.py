@@ -25,7 +25,7 @@ def printed(capsys: pytest.CaptureFixture[str], show: Callable[[], object]) -> s
 def views(
     capsys: pytest.CaptureFixture[str], name: str, shows: Sequence[Callable[[], object]]
 ) -> None:
-    """Compare what each of the views prints in English and Chinese with a golden file."""
+    """Compare the output of views in both languages with a golden file."""
     parts = []
     for language in LANGUAGES:
         set_language(language)
