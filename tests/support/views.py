@@ -30,6 +30,7 @@ def views(
     for language in LANGUAGES:
         set_language(language)
         parts += [printed(capsys, show) for show in shows]
+    set_language(None)
     golden(f"view-{name}.txt", "----\n".join(parts))
 
 

@@ -1,0 +1,154 @@
+"""Runs of bench: progress, figures, remarks, and two runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.app.bench import BenchReport
+from gaudi_launch.bench.replay import Going
+from gaudi_launch.bench.run_file import BenchRun, Sample
+from gaudi_launch.bench.statistics import summary
+from gaudi_launch.cli.views import bench
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message, text
+from tests.support.views import for_programs, printed, views
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+LOAD = {"arrivals": "closed", "concurrency": 4, "source": "made-up:256:16,64:7", "requests": 3}
+FACTS = {"model": "m", "url": "http://h:1", "tool": "builtin"}
+
+
+def run(
+    ttft: float = 1.0,
+    *,
+    late: float = 0.0,
+    load: Mapping[str, Any] = LOAD,
+    facts: Mapping[str, Any] = FACTS,
+) -> BenchRun:
+    """Return a run of two answers, the second of them short, and a refusal."""
+    samples = (
+        Sample(0.0, late, 8, 2, ttft, ttft + 0.05, (0.05,), 8, 2),
+        Sample(1.0, 1.0 + late, 8, 4, 1 + ttft, 1 + ttft + 0.05, (0.05,), 8, 2),
+        Sample(2.0, 2.0, 8, 2, error="status 500", detail="[full]"),
+    )
+    return BenchRun(facts, load, summary(samples), samples)
+
+
+REMARKED = run(
+    late=0.25,
+    load={
+        "arrivals": "rate",
+        "rate": 2.5,
+        "source": "/t.csv",
+        "left_out": 5,
+        "requests": 40,
+        "concurrency": 8,
+    },
+    facts={**FACTS, "simulated": True, "interrupted": True, "ruler": {"measured": False}},
+)
+OWN_TIMES = run(
+    late=0.25,
+    load={"arrivals": "own", "source": "made-up:odd", "concurrency": None},
+    facts={**FACTS, "ruler": {"measured": True}},
+)
+EMPTY = BenchRun(FACTS, LOAD, summary(()), ())
+
+
+def test_the_figures_of_a_run_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    views(
+        capsys,
+        "bench",
+        [
+            partial(bench.show, run(), Path("/run.json"), Path("/p.svg"), False),
+            partial(bench.show, REMARKED, None, None, False),
+            partial(bench.show, OWN_TIMES, None, None, False),
+            partial(bench.show, EMPTY, None, None, False),
+        ],
+    )
+
+
+def test_a_run_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    made = run()
+    report = BenchReport(made, Path("/run.json"), None, None, None)
+    assert for_programs(capsys, lambda: bench.show_report(report, True)) == {
+        **made.to_json(),
+        "errors": [{"error": "status 500", "count": 1, "example": "[full]"}],
+        "file": "/run.json",
+    }
+
+
+def test_figures_are_shown_before_the_failure_to_write_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    full = LaunchError("common.interrupted", ExitCode.FAILED)
+    report = BenchReport(run(), None, None, None, full)
+
+    def show() -> None:
+        with pytest.raises(LaunchError) as caught:
+            bench.show_report(report, True)
+        assert caught.value is full
+
+    expected = printed(capsys, lambda: bench.show(run(), None, None, False))
+    assert printed(capsys, show) == expected
+
+
+def test_two_runs_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    views(
+        capsys,
+        "bench-compare",
+        [
+            partial(bench.show_comparison, run(1.0), run(0.5), False),
+            partial(bench.show_comparison, run(0.5), REMARKED, False),
+        ],
+    )
+    found = for_programs(capsys, lambda: bench.show_comparison(run(1.0), REMARKED, True))
+    assert found.keys() == {"schema", "before", "after", "rows", "doubts"}
+    assert (found["schema"], found["before"]) == (1, run(1.0).to_json())
+    assert found["after"] == REMARKED.to_json()
+    assert found["rows"][0]["name"] == "request_rate"
+    assert all(each.keys() == {"id", "message"} for each in found["doubts"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(1.2345, "1,234"), (0.1, "100"), (0.0999, "99.9"), (0.001, "1.0"), (0.00099, "0.99")],
+)
+def test_milliseconds_have_three_digits(seconds: float, shown: str) -> None:
+    assert bench.milliseconds(seconds) == shown
+    assert bench.milliseconds(-seconds) == f"-{shown}"
+
+
+def test_what_differs_from_a_plan_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    bench.show_differences((message("common.interrupted"), message("common.interrupted")))
+    assert capsys.readouterr() == ("", "warning: Interrupted.\nwarning: Interrupted.\n")
+
+
+def test_the_command_of_another_tool_is_printed_with_a_hint_about_the_key(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    bench.show_benchmarker(["docker", "run", "a b"], False)
+    assert capsys.readouterr() == ("docker run 'a b'\n", "")
+    monkeypatch.setenv("VLLM_API_KEY", "hunter2")
+    bench.show_benchmarker(["docker"], False)
+    out, err = capsys.readouterr()
+    assert (out, "hunter2" in err, err.count("\n")) == ("docker\n", False, 1)
+    found = for_programs(capsys, lambda: bench.show_benchmarker(["docker", "a b"], True))
+    assert found == {"schema": 1, "tool": "inference-benchmarker", "argv": ["docker", "a b"]}
+
+
+def test_a_run_says_that_it_prepares_unless_it_is_quiet(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with bench.Watching(quiet=False) as watching:
+        watching.say("a line")
+    assert capsys.readouterr() == ("", f"{text('measure.preparing')}\na line\n")
+    with bench.Watching(quiet=True) as watching:
+        watching.going(Going(total=40, sent=5, done=3, failed=1, tokens=120))
+    assert capsys.readouterr() == ("", "")
