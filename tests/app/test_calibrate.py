@@ -111,7 +111,7 @@ def test_the_phases_get_model_cards_and_data_set(
     assert calibration is not None
     assert done == CalibrationResult("file", request, calibration.serve_with)  # type: ignore[arg-type]
     assert (tools.calibration, tools.python, again) == (calibration, "/engine/python", True)
-    assert tools.scripts == read_scripts(options.scripts, calibration)
+    assert tools.scripts == read_scripts(tmp_path / "scripts", calibration)
     # card 0 is in use
     assert tools.visible == {"HABANA_VISIBLE_MODULES": "2,3"}
 
@@ -318,7 +318,7 @@ def test_the_cards_are_reserved_while_it_runs(
     taken: list[str] = []
 
     def calibrating(request: Any, tools: Any, watcher: Any, *, again: bool) -> str:
-        modules = [int(each) for each in tools.visible["HABANA_VISIBLE_MODULES"].split(",")]
+        modules = tuple(map(int, tools.visible["HABANA_VISIBLE_MODULES"].split(",")))
         with (
             pytest.raises(LaunchError) as raised,
             reservation.reserve(modules, tmp_path / "machine"),

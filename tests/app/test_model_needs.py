@@ -159,7 +159,7 @@ def test_a_plan_keeps_the_name_of_what_is_not_here() -> None:
     asked = Request("Qwen/Qwen3-8B")
     assert small.request_for(asked) == asked
     assert small.planned(asked).path == "Qwen/Qwen3-8B"
-    quant = QuantFile("/q.json", "named")
+    quant = QuantFile("/q.json", "flag")
     assert replace(small, quant=quant).request_for(asked).quant_file == quant
 
 
@@ -237,10 +237,10 @@ def quant(
 
 
 def test_measurements_are_searched_by_all_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = Wanted(monkeypatch, QuantFile("/q.json", "named"))
+    wanted = Wanted(monkeypatch, QuantFile("/q.json", "flag"))
     calibration = find("vllm-fork@1.21").calibration
     assert calibration is not None
-    assert quant(facts={"source": "/src"}) == (QuantFile("/q.json", "named"), None, None)
+    assert quant(facts={"source": "/src"}) == (QuantFile("/q.json", "flag"), None, None)
     assert wanted.asked == [
         measurements.MeasurementQuery(
             model="Small",
@@ -277,7 +277,7 @@ def test_missing_measurements_are_an_error_with_what_there_is(
     )
     monkeypatch.setattr(measurements, "calibrated_for", lambda *words: [])
     assert quant()[2].text.values["others"] == "-"  # type: ignore[union-attr]
-    wanted.answer = QuantFile("/q.json", "named", missing=("a", "b"))
+    wanted.answer = QuantFile("/q.json", "flag", missing=("a", "b"))
     found, published, lacks = quant()
     assert (found, published) == (wanted.answer, None) and lacks is not None
     with refused(
@@ -350,7 +350,7 @@ def test_stale_scales_are_removed_and_missing_measurements_refused(
     ready = Provision(SetupFacts("x"))
     check(ready)
     assert cleared == []
-    file = QuantFile("/q.json", "named")
+    file = QuantFile("/q.json", "flag")
     check(replace(ready, quant=file))
     assert cleared == [file]
     lacks = LaunchError("quant.none", ExitCode.MODEL, model="x")
