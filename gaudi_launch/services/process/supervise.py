@@ -120,7 +120,10 @@ class Supervisor:
         self._job = job
         self._watcher = watcher
         self._clock = clock
-        self._signals = signals or Signals()
+        # without a queued signal, it is false
+        if signals is None:
+            signals = Signals()
+        self._signals = signals
         self._follower = Follower(job.warmup)
         self._tail = _Tail(job.log)
         self._engine = EngineProcess(job.command, job.log, job.environment, job.bind)
