@@ -55,6 +55,8 @@ ABOUT_SEVERAL = {
     "services/state/test_damaged_state.py": "every reader of a damaged state folder",
     "services/test_command_files.py": "files that belong to an engine's command",
     "services/test_full_disk.py": "services on a full disk",
+    "services/test_probe_questions.py": "the quick part of the tests of probe, without servers",
+    "services/state/test_lost_processes.py": "the quick part of the tests of orphans",
     "services/process/test_supervised_turns.py": "the quick part of the tests of supervise",
     "test_engine_facts.py": "facts of engine versions in profiles and rules",
     "test_density.py": "how dense every package is",

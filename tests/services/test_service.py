@@ -634,6 +634,6 @@ def test_an_unusable_cache_costs_a_warm_up_only(monkeypatch: pytest.MonkeyPatch)
     with service._cache(job, said.append) as (command, keeper):
         assert (keeper, dict(command.env)["KEPT"]) == (None, "1")
         assert command.env != job.command.env
-    assert len(said) == 1
+    assert said == [text("cache.unusable", why=str(LaunchError("cache.in_use", ExitCode.FAILED)))]
     with service._cache(replace(job, cache=None), said.append) as (command, keeper):
         assert (command, keeper) == (job.command, None)

@@ -11,6 +11,7 @@ import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import machine
+from gaudi_launch.messages import message
 from gaudi_launch.services import stop as module
 from gaudi_launch.services.metrics import EngineLoad
 from gaudi_launch.services.state import store
@@ -106,6 +107,35 @@ def test_what_a_lost_launcher_left_is_ended_and_removed(
         store.write(folder, "job.json", job)
         stop(lost, 0.0, nothing)
     assert len(ended["removed"]) == 1
+    # the record of an older version
+    store.write(folder, "job.json", {"container": "box", "command": {}})
+    stop(lost, 0.0, nothing)
+    assert ended["removed"][1:] == [("box", [], None)]
+
+
+def test_a_launcher_that_had_to_be_killed_is_recorded_as_stopped(
+    pauses: list[float], ended: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = store.make_dir("chat")
+    launcher = Launcher(1)
+    running = service(folder, alive=True, launcher=launcher)
+    lost = service(folder, alive=False, phase="lost", launcher=launcher)
+    lost.state = {"name": "chat", "phase": "load", "began": 5.0}
+    monkeypatch.setattr(module, "find", lambda name: lost)
+    monkeypatch.setattr(module, "runs", lambda folder, who: not launcher.signals)
+    stop(running, 0.0, lambda word, value: None)
+    assert store.read(folder, "state.json") == {
+        "schema": 1,
+        "name": "chat",
+        "phase": "stopped",
+        "outcome": "stopped",
+        "began": 5.0,
+        "ended": 100.0,
+    }
+    # one that was lost before keeps its record
+    store.write(folder, "state.json", {"name": "chat", "phase": "load"})
+    stop(lost, 0.0, nothing)
+    assert store.read(folder, "state.json") == {"schema": 1, "name": "chat", "phase": "load"}
 
 
 def test_without_an_engine_nothing_is_tidied(pauses: list[float], ended: dict[str, Any]) -> None:
@@ -173,9 +203,9 @@ def test_a_launcher_of_another_user_is_named(
     monkeypatch.setattr(Launcher, "send", forbidden)
     with pytest.raises(LaunchError) as caught:
         run_stop(monkeypatch, Launcher(1), 0.0, [])
-    assert (caught.value.id, caught.value.text.values) == (
-        "services.not_ours",
-        {"name": "chat", "pid": 7},
+    assert (caught.value.exit_code, caught.value.text) == (
+        ExitCode.FAILED,
+        message("services.not_ours", name="chat", pid=7),
     )
 
 
@@ -186,9 +216,9 @@ def test_a_launcher_that_never_signs_is_named(
     monkeypatch.setattr(module, "find", lambda name: running)
     with pytest.raises(LaunchError) as caught:
         stop(running, 0.0, nothing)
-    assert (caught.value.id, caught.value.text.values) == (
-        "services.no_launcher",
-        {"name": "chat", "path": str(running.folder)},
+    assert (caught.value.exit_code, caught.value.text) == (
+        ExitCode.FAILED,
+        message("services.no_launcher", name="chat", path=str(running.folder)),
     )
     assert 5.0 < sum(pauses) < 5.3
 

@@ -4,6 +4,7 @@ finds it."""
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import make
+from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
@@ -48,9 +50,10 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
 def test_a_folder_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(LaunchError) as refused:
         SecretFile(tmp_path / "gone", "a: b\n").write()
-    assert (refused.value.id, refused.value.exit_code) == (
-        "services.secret_unwritten",
+    path = str(tmp_path / "gone" / "secret-options.yaml")
+    assert (refused.value.exit_code, refused.value.text) == (
         ExitCode.MACHINE,
+        message("services.secret_unwritten", path=path, why="No such file or directory"),
     )
 
 
@@ -61,6 +64,13 @@ def test_the_plan_names_its_path_and_never_its_text(tmp_path: Path) -> None:
     path = str(tmp_path / "secret-options.yaml")
     assert named.command.argv[-4:] == ("--seed", "1", "--config", path)
     assert named.command.user == ("--seed", "1", "--config", path)
+    expected = tuple(
+        replace(setting, value=path) if setting.name == "--config" else setting
+        for setting in plan.settings
+    )
+    assert named.settings == expected
+    assert replace(named, command=plan.command, settings=plan.settings) == plan
     (row,) = [setting for setting in named.settings if setting.name == "--config"]
     assert (row.value, row.reason.id) == (path, "plan.secret_file")
     assert S not in str(named.to_json())
+    assert SecretFile(tmp_path, "").named_in(plan) is plan

@@ -1,0 +1,127 @@
+"""What is believed of a service's files, field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gaudi_launch.services.state.state_fields import FILES, LISTS, STATE, believed, parse, plain
+
+PROCESS = {"pid": 7, "ticks": 8, "boot": "b"}
+PHASE = {"name": "load", "begin": 1.5, "end": None, "items": 3}
+# a complete record, with one value of a wrong kind for each field
+SOUND: dict[str, Any] = {
+    "name": "chat", "model": "/m", "engine": "e@1", "url": "http://a", "log": "/l",
+    "restart": "no", "phase": "load", "bucket": "", "detail": None, "error": "x", "error_id": "",
+    "outcome": "died", "served": None, "answers": "/v1", "done": 1, "total": 2, "restarts": 0,
+    "run_time_compiles": 0, "began": 1.5, "engine_began": 2, "ended": 3.5, "ready_at": None,
+    "left_seconds": 1, "pid": 7, "launcher_pid": None, "launcher": PROCESS,
+    "engine_process": None, "status": -9, "permanent": True,
+    "facts": {"a": "b", "c": 1, "d": 1.5, "e": None, "f": False},
+}  # fmt: skip
+WRONG: dict[str, Any] = {
+    **dict.fromkeys(("name", "model", "engine", "url", "log", "restart", "phase", "bucket"), None),
+    **dict.fromkeys(("detail", "error", "error_id", "outcome", "served", "answers"), 1),
+    **dict.fromkeys(("done", "total", "restarts", "run_time_compiles"), 1.5),
+    **dict.fromkeys(("began", "engine_began", "ended"), None),
+    **dict.fromkeys(("ready_at", "left_seconds"), "1"),
+    **dict.fromkeys(("pid", "launcher_pid"), 0),
+    "launcher": {**PROCESS, "boot": None}, "engine_process": {**PROCESS, "ticks": None},
+    "status": "1", "permanent": 1, "facts": {"a": []},
+}  # fmt: skip
+
+
+def test_a_sound_record_is_believed_and_unknown_fields_stay() -> None:
+    document = {**SOUND, "modules": [0, 1023], "phases": [PHASE], "new": [1, "a"]}
+    assert believed("state.json", document) == document
+    assert set(SOUND) == set(STATE)
+
+
+@pytest.mark.parametrize("name", sorted(SOUND))
+def test_a_field_of_the_wrong_kind_is_removed_alone(name: str) -> None:
+    rest = {key: value for key, value in SOUND.items() if key != name}
+    assert believed("state.json", {**SOUND, name: WRONG[name]}) == rest
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kept"),
+    [
+        ("pid", [1, 2**22], True),
+        ("pid", [-1, 2**22 + 1, True, "7"], False),
+        ("launcher", [{"pid": 1}, {**PROCESS, "ticks": 1.5}, {**PROCESS, "pid": 0}, [1]], False),
+        ("began", [0, -1.5], True),
+        ("began", [True, 2**63, float("nan"), float("inf"), -(2**63)], False),
+        ("began", [2**63 - 1, 1e18], True),
+        ("done", [True, "1"], False),
+        ("facts", [[], {"a": {}}], False),
+        ("permanent", [False], True),
+    ],
+)
+def test_a_value_is_within_what_the_program_can_have_written(
+    name: str, values: list[Any], kept: bool
+) -> None:
+    for value in values:
+        expected = {name: value} if kept else {}
+        assert believed("state.json", {name: value}) == expected, value
+
+
+def test_of_lists_the_wrong_elements_are_removed() -> None:
+    wrong = [
+        None,
+        {**PHASE, "name": 1},
+        {**PHASE, "begin": None},
+        {**PHASE, "end": "x"},
+        {**PHASE, "items": 1.5},
+        {key: value for key, value in PHASE.items() if key != "items"},
+    ]
+    document = {"modules": [1, -1, 1024, True, "2", None], "phases": [*wrong, PHASE]}
+    assert believed("state.json", document) == {"modules": [1], "phases": [PHASE]}
+    assert believed("state.json", {"modules": "1", "phases": {}}) == {"modules": [], "phases": []}
+    assert set(LISTS) == {"modules", "phases"}
+
+
+PLANNED: dict[str, Any] = {
+    "dtype": "fp8", "argv": ["a"], "env": {"A": "1"}, "cpus": "0-1", "numa_nodes": [0],
+    "memory": {"kv": 1.5}, "cache": {"key": [1]}, "buckets": {"graphs": 3, "prompt": []},
+    "estimate": {"warmup_seconds": {"low": 1, "high": 2.5}, "basis": "x"},
+}  # fmt: skip
+WRONG_PLANNED: dict[str, Any] = {
+    "dtype": 1, "argv": ["a", 1], "env": {"A": 1}, "cpus": [0], "numa_nodes": ["0"],
+    "memory": {"kv": "1"}, "cache": [1], "buckets": {"graphs": 1.5},
+    "estimate": {"warmup_seconds": {"low": 1, "high": None}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(PLANNED))
+def test_the_same_holds_for_a_plan(name: str) -> None:
+    assert believed("plan.json", PLANNED) == PLANNED
+    rest = {key: value for key, value in PLANNED.items() if key != name}
+    assert believed("plan.json", {**PLANNED, name: WRONG_PLANNED[name]}) == rest
+    # a plan's own modules are no list of elements
+    assert believed("plan.json", {"modules": "1"}) == {"modules": "1"}
+    assert set(PLANNED) == set(FILES["plan.json"])
+
+
+def test_other_files_are_read_as_they_are() -> None:
+    document = {"name": 1, "modules": "x", "text": "\x1b"}
+    assert believed("job.json", document) is document
+
+
+def test_texts_have_no_marks_that_change_a_terminal() -> None:
+    assert plain("a\tb\nc é\u4e2d") == "a\tb\nc é\u4e2d"
+    assert plain("\x1b[0m\x00\x7f\u202e\u2066\ud800") == "\ufffd[0m" + "\ufffd" * 5
+    found = believed("state.json", {"new\x1b": ["\x1b", {"a\x1b": "\x1b"}], "facts": {"a": "\x1b"}})
+    assert found == {"new\ufffd": ["\ufffd", {"a\ufffd": "\ufffd"}], "facts": {"a": "\ufffd"}}
+
+
+def test_a_file_is_an_object_of_few_levels() -> None:
+    for text in ("", "[]", "1", "{", "[" * 100_000):
+        assert parse(text) is None, text[:9]
+    assert parse('{"a": [1, {"b": 2}]}') == {"a": [1, {"b": 2}]}
+    for opening, closing in (("[", "]"), ('{"b": ', "}")):
+        inner = "1" if opening != "[" else ""
+        deep = '{"a": ' + opening * 30 + inner + closing * 30 + "}"
+        assert parse(deep) is not None
+        deeper = '{"a": ' + opening * 32 + inner + closing * 32 + "}"
+        assert parse(deeper) is None
