@@ -10,6 +10,7 @@ import pytest
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.machine import load
+from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
@@ -52,12 +53,17 @@ def test_inputs_and_outputs_together_stay_within_the_length(engine: str) -> None
     wishes: dict[str, Any] = {"input_range": (800, 7000), "output_range": (400, 2000)}
     assert ids(plan(engine, **wishes, max_model_len=8192)).count("plan.length_rule") == 1
     assert "plan.length_rule" not in ids(plan(engine, **wishes, max_model_len=9088))
+    equal = {**wishes, "input_range": (800, 6992), "output_range": (400, 1200)}
+    assert "plan.length_rule" not in ids(plan(engine, **equal, max_model_len=8192))
     assert "plan.length_rule" not in ids(plan(engine, input_range=(800, 7000), max_model_len=8192))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_more_cards_than_key_value_heads_hold_the_cache_several_times(engine: str) -> None:
-    assert ids(plan(engine, cards=8)).count("plan.kv_replicated") == 1
+    replicated = [
+        each for each in plan(engine, cards=8).warnings if each.id == "plan.kv_replicated"
+    ]
+    assert replicated == [message("plan.kv_replicated", heads=4, cards=8, times=2)]
     assert "plan.kv_replicated" not in ids(plan(engine, cards=4))
     assert "plan.kv_replicated" not in ids(plan(engine, replace(MODEL, mla_rank=576), cards=8))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import message
+from gaudi_launch.host.simulated import make
+from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning import balanced_cards
 from gaudi_launch.planning.balanced_cards import CountedSpeed
 from gaudi_launch.planning.memory import MemoryPlan
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
 
 LARGE, SMALL = "Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B"
 MACHINE = ("--machine", "simulated:hls2")
@@ -222,3 +225,85 @@ def test_warm_up_and_files_state_the_choice_too(
     assert run([*front, "-n", "8"]) == 0
     shown = capsys.readouterr()
     assert "Balanced choice" not in shown.out + shown.err
+
+
+@pytest.mark.parametrize(
+    ("tokens", "count", "expected"),
+    [
+        ({}, 2, message("placement.fewest", cards=2)),
+        ({2: 100.0}, 2, message("placement.fewest", cards=2)),
+        ({1: 100.0, 2: 150.0}, 4, message("placement.fewest", cards=4)),
+        (
+            {1: 100.0, 2: 200.0, 4: 300.0, 8: 400.0},
+            4,
+            message("placement.balanced", cards=4, fewer=2, less="0.67", more=8, gain="1.3"),
+        ),
+        (
+            {1: 100.0, 2: 200.0},
+            2,
+            message("placement.balanced_most", cards=2, fewer=1, less="0.5"),
+        ),
+        (
+            {1: 100.0, 2: 150.0, 8: 400.0},
+            1,
+            message("placement.balanced_fewest", cards=1, more=2, gain="1.5"),
+        ),
+    ],
+)
+def test_the_reason_of_a_number_compares_it_with_its_neighbours(
+    tokens: dict[int, float], count: int, expected: Message
+) -> None:
+    speeds = [CountedSpeed(cards, each, 1.0) for cards, each in tokens.items()]
+    assert balanced_cards._because(count, speeds) == expected
+
+
+def test_each_number_that_fits_and_divides_the_heads_has_a_speed() -> None:
+    engine, host = find("vllm-gaudi"), make("hls2")
+    model = known_model(SMALL, must_exist=False)
+    speeds = balanced_cards.speeds_of(Request(SMALL), host, model, engine)
+    assert [each.cards for each in speeds] == [1, 2, 4, 8]
+    assert [each.tokens for each in speeds] == sorted(each.tokens for each in speeds)
+    assert all(0 < each.score <= each.tokens / each.cards for each in speeds)
+    busy = make("hls2+busy=0,1,2,3,4")
+    assert [
+        each.cards for each in balanced_cards.speeds_of(Request(SMALL), busy, model, engine)
+    ] == [
+        1,
+        2,
+    ]
+    odd = replace(model, heads=6, kv_heads=6)
+    assert [each.cards for each in balanced_cards.speeds_of(Request(SMALL), host, odd, engine)] == [
+        1,
+        2,
+    ]
+    large = known_model(LARGE, must_exist=False)
+    assert balanced_cards.speeds_of(Request(LARGE), host, large, engine)[0].cards == 2
+    assert balanced_cards.speeds_of(Request(SMALL), host, model, find("ray-serve")) == ()
+    unknown = Model("m", "m")
+    assert balanced_cards.speeds_of(Request("m"), host, unknown, engine) == ()
+
+
+@pytest.mark.parametrize(
+    ("engine", "wishes", "chosen"),
+    [
+        ("vllm-gaudi", {}, 1),
+        ("vllm-gaudi", {"tuning": "reference"}, None),
+        ("vllm-gaudi", {"modules": (1,)}, None),
+        ("vllm-gaudi", {"cards": 2}, None),
+        ("vllm-gaudi", {"extra": ("-tp", "2")}, None),
+        ("tgi", {"extra": ("--num-shard", "2")}, None),
+        ("tgi", {"extra": ("--sharded", "true")}, None),
+        ("cpu", {}, None),
+    ],
+)
+def test_a_number_is_chosen_only_where_it_is_left_to_us(
+    engine: str, wishes: dict[str, Any], chosen: int | None
+) -> None:
+    request = Request(SMALL, **wishes)
+    model = known_model(SMALL, must_exist=False)
+    found = balanced_cards.with_balanced_cards(request, make("hls2"), model, find(engine))
+    assert found.chosen_cards == chosen
+    if chosen is None:
+        assert found is request
+    else:
+        assert found.chosen_because is not None

@@ -13,10 +13,12 @@ from gaudi_launch.app.prepare import with_config_file
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.config_file import named_file, with_file
 from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.secret_args import SECRET_FILE
 
 TABLE = option_table(UPSTREAM)
 S = "hunter2-SECRET"
@@ -70,13 +72,46 @@ def test_the_file_is_named_as_the_engine_wants_it(
         assert (refused.id, refused.exit_code) == (found, ExitCode.USAGE)
 
 
+def test_the_refusal_of_a_form_names_what_was_written() -> None:
+    found = {}
+    for words in (
+        ("--config", "a.yaml", "--config", "b.yaml"),
+        ("--config=a.yaml",),
+        ("--config", "a.json"),
+    ):
+        with pytest.raises(LaunchError) as caught:
+            named_file(engine_args(table=TABLE, user=words))
+        found[words[-1]] = caught.value.text
+    assert found == {
+        "b.yaml": message("plan.config_one", option="--config"),
+        "--config=a.yaml": message("plan.config_attached", found="--config=a.yaml", path="a.yaml"),
+        "a.json": message("plan.config_ending", path="a.json"),
+    }
+
+
+def test_the_file_that_serve_writes_is_not_the_users() -> None:
+    assert named_file(engine_args(table=TABLE, user=("--config", SECRET_FILE))) is None
+
+
+def test_an_empty_file_changes_nothing_and_an_exported_value_stays() -> None:
+    request = Request("/m", options=TABLE, environment={"A": "1"})
+    assert with_file(request, "c.yaml", "{}") == request
+    made = with_file(request, "c.yaml", "seed: 3\nlora-modules: []\nenable-lora: false")
+    assert (made.file_words, made.environment) == (("--seed", "3", "--no-enable-lora"), {"A": "1"})
+
+
 @pytest.mark.parametrize(
-    ("text", "id"), [("a: [", "plan.config_text"), ("- a\n", "plan.config_mapping")]
+    ("text", "expected"),
+    [
+        ("a: [", message("plan.config_text", path="c.yaml", why="while parsing a flow node")),
+        ("- a\n", message("plan.config_mapping", path="c.yaml", found="list")),
+        ("", message("plan.config_mapping", path="c.yaml", found="NoneType")),
+    ],
 )
-def test_text_that_the_engine_stops_on_is_refused(text: str, id: str) -> None:
+def test_text_that_the_engine_stops_on_is_refused(text: str, expected: Message) -> None:
     with pytest.raises(LaunchError) as refused:
         read(text)
-    assert refused.value.id == id
+    assert (refused.value.exit_code, refused.value.text) == (ExitCode.USAGE, expected)
 
 
 def plan(

@@ -7,8 +7,17 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.exported import check_exported, overridden
+from gaudi_launch.planning.exported import (
+    SECRETS,
+    check_exported,
+    engine_variables,
+    inherited,
+    local_variables,
+    overridden,
+    skips_warmup,
+)
 from gaudi_launch.planning.plan import Overridden, Setting, Source
+from gaudi_launch.planning.variable_table import variable_table
 
 
 @pytest.mark.parametrize(
@@ -88,3 +97,72 @@ def test_an_exported_value_that_a_rule_replaced_is_named_unless_it_is_a_secret()
     for name in ("MY_TOKEN", "VLLM_API_KEY", "DB_PASSWORD"):
         assert lost(name, "1", "2") == [], name
     assert lost("VLLM_X", "http://me:hunter2@host", "2") == []
+
+
+@pytest.mark.parametrize("found", ["1", "Yes", "y", "on", "T"])
+def test_each_spelling_of_yes_that_the_engine_reads_as_no_is_named(found: str) -> None:
+    assert check_exported({"VLLM_SKIP_WARMUP": found}, "vllm-fork@1.21") == [
+        message("plan.exported_no", name="VLLM_SKIP_WARMUP", found=found, engine="vllm-fork@1.21")
+    ]
+
+
+EXPORTED = {
+    "PATH": "/bin",
+    "LD_LIBRARY_PATH": "/lib",
+    "FI_PROVIDER": "verbs",
+    "FI_TOKEN": "hidden",
+    "VLLM_USE_V1": "1",
+    "HF_HOME": "/hub",
+    "HF_TOKEN": "hidden",
+    "QUANT_CONFIG": "/q.json",
+    "MY_VLLM_X": "1",
+    "EDITOR": "vi",
+}
+
+
+def test_an_engine_gets_the_machines_paths_and_its_variables_and_no_secret() -> None:
+    assert local_variables(EXPORTED) == {
+        "PATH": "/bin",
+        "LD_LIBRARY_PATH": "/lib",
+        "FI_PROVIDER": "verbs",
+    }
+    assert engine_variables(EXPORTED) == {
+        "VLLM_USE_V1": "1",
+        "HF_HOME": "/hub",
+        "QUANT_CONFIG": "/q.json",
+    }
+    assert engine_variables(dict.fromkeys(SECRETS, "hidden")) == {}
+
+
+def test_variables_that_only_the_engine_reads_are_listed_with_their_reader() -> None:
+    table = "vllm-gaudi"
+    read, other, *_ = (name for name in variable_table(table) if "KEY" not in name)
+    decided = Setting(other, "1", "env", "computed", message("plan.dense"))
+    option = Setting(read, "1", "option", "computed", message("plan.dense"))
+    environment = {read: "7", other: "8", "EDITOR": "vi"}
+    expected = Setting(
+        read, "7", "env", "environment", message("plan.exported_read"), variable_table(table)[read]
+    )
+    assert inherited(environment, table, [decided, option]) == [expected]
+    assert inherited({**environment, read: ""}, table, [decided]) == []
+    assert inherited({read: "http://me:hunter2@host"}, table, []) == []
+    assert inherited(environment, "", []) == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "value", "skipped"),
+    [
+        # the fork at 1.21 compares with "true"
+        ("vllm-fork@1.21", "true", True),
+        ("vllm-fork@1.21", "1", False),
+        ("vllm-fork@1.22", "1", True),
+        ("vllm-fork@1.22", "0", False),
+        ("vllm-gaudi", "", False),
+    ],
+)
+def test_a_warm_up_is_skipped_by_what_the_engine_reads_as_true(
+    engine: str, value: str, skipped: bool
+) -> None:
+    setting = Setting("VLLM_SKIP_WARMUP", value, "env", "environment", message("plan.exported"))
+    assert skips_warmup([setting], engine) is skipped
+    assert skips_warmup([], engine) is False

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gaudi_launch.engines import registry
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
-from gaudi_launch.models.card_memory import FitRow, FitTable, fit_each
+from gaudi_launch.models.card_memory import MOST_OF_A_CARD, FitRow, FitTable, fit_each
+from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import BLOCK
-from gaudi_launch.planning.fit import divided, limits_of, ways_out
+from gaudi_launch.planning.fit import card_row, divided, drawn_up, limits_of, ways_out
+from gaudi_launch.planning.plan import Placement
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
@@ -101,7 +104,10 @@ def test_the_first_gaudi_has_no_eight_bit_floats() -> None:
     model, chosen = known(LLAMA), registry.find("vllm-fork@1.22")
     with pytest.raises(LaunchError) as caught:
         divided(chosen, Request(LLAMA), accelerators()["gaudi1"], model, 1, "fp8")
-    assert caught.value.id == "fit.no_fp8" and "Gaudi" in str(caught.value)
+    assert (caught.value.exit_code, caught.value.text) == (
+        ExitCode.MACHINE,
+        message("fit.no_fp8", card=accelerators()["gaudi1"].title),
+    )
 
 
 def test_nothing_is_left_for_fp8_weights_on_all_cards() -> None:
@@ -126,3 +132,75 @@ def test_nothing_is_left_for_fp8_weights_on_all_cards() -> None:
     assert [way.id for way in ways_out(FitTable((short,), None), model, product)] == [
         "fit.way_length"
     ]
+
+
+FORK = registry.find("vllm-fork@1.22")
+
+
+def asked(dtype: str, model: Model, cards: int = 2, **wishes: Any) -> Request:
+    """Return the request that a card is divided for."""
+    product = accelerators()["gaudi2"]
+    drawn = drawn_up(FORK, Request(LLAMA, **wishes), product, model, cards=cards, dtype=dtype)
+    context = drawn.context
+    assert context.placement == Placement(tuple(range(cards)))
+    assert (context.host.product, context.host.modules) == (product.id, tuple(range(cards)))
+    assert context.model == model
+    assert context.request.cards == cards
+    return context.request
+
+
+def test_fp8_counts_as_calibrated_and_the_types_of_d_are_requested() -> None:
+    model = known(LLAMA)
+    fp8 = asked("fp8", model)
+    assert (fp8.dtype, fp8.quant_file) == (
+        "fp8",
+        QuantFile("calibrated", "calibrated", "fp8_inc"),
+    )
+    for dtype in ("awq", "gptq"):
+        plain = asked(dtype, model)
+        assert (plain.dtype, plain.quant_file) == (dtype, None), dtype
+    # its own type needs no option, nor do other types
+    for dtype, stored in (("awq", "awq"), ("bfloat16", None), ("mxfp4", "mxfp4")):
+        plain = asked(dtype, replace(model, quantization=stored))
+        assert (plain.dtype, plain.quant_file) == (None, None), dtype
+
+
+def test_an_option_of_the_request_reaches_the_division() -> None:
+    product, model = accelerators()["gaudi2"], known(LLAMA)
+    request = Request(LLAMA, max_model_len=4096, memory_utilization="0.5")
+    demand, rules = divided(FORK, request, product, model, 1, "bfloat16")
+    drawn = drawn_up(FORK, request, product, model, cards=1, dtype="bfloat16")
+    assert (drawn.demand, drawn.rules) == (demand, rules)
+    assert (demand.max_model_len, demand.utilization) == (4096, 0.5)
+    row = card_row(drawn, model, product, 1, "bfloat16")
+    assert (row.n, row.dtype, row.fits) == (1, "bfloat16", True)
+    whole = card_row(drawn, model, replace(product, memory_usable_mib=1 << 20), 1, "bfloat16")
+    assert (whole.kv_blocks or 0) > (row.kv_blocks or 0)
+
+
+def test_a_shorter_context_is_a_way_out_where_weights_and_activations_leave_room() -> None:
+    product = accelerators()["gaudi2"]
+    card = product.usable_bytes / 2**30
+    row = FitRow(
+        product.cards,
+        "fp8",
+        False,
+        message("fit.weights"),
+        weights_gib_per_card=60.0,
+        activations_gib_per_card=1.0,
+        longest_context=BLOCK,
+    )
+
+    def helps(**changed: Any) -> bool:
+        table = FitTable((replace(row, **changed),), None)
+        (way,) = ways_out(table, Model("m", "m"), product)
+        return way == message("fit.way_length")
+
+    assert helps()
+    assert not helps(longest_context=BLOCK - 1)
+    assert not helps(longest_context=None)
+    assert not helps(weights_gib_per_card=None)
+    assert not helps(activations_gib_per_card=None)
+    most = MOST_OF_A_CARD * card
+    assert helps(weights_gib_per_card=most - 2.0)
+    assert not helps(weights_gib_per_card=most - 0.5)

@@ -354,7 +354,9 @@ def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
     # 930 blocks of 64 MiB fit; the planner's step of 512 left 512 of them (planning.md P1-8)
     assert made.num_blocks == 896
     assert made.memory["kv"] == 896 * 64 / 1024
-    assert made.kv_cache is not None and made.kv_cache.id == "plan.kv_rounded"
+    assert made.kv_cache == message(
+        "plan.kv_rounded", blocks=896, tokens=896 * 128, lost=34, gib="2.1", step=128
+    )
     assert "34 blocks (2.1 GiB)" in made.kv_cache.render()
     assert sum(size for part, size in made.memory.items() if part != "card") == pytest.approx(
         made.memory["card"], abs=0.05
@@ -362,7 +364,8 @@ def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
     newer = make_plan(
         Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.22")
     )
-    assert newer.kv_cache is not None and newer.kv_cache.id == "plan.kv_blocks"
+    blocks = newer.num_blocks or 0
+    assert newer.kv_cache == message("plan.kv_blocks", blocks=blocks, tokens=blocks * 128)
 
 
 @pytest.mark.parametrize(

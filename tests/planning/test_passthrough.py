@@ -14,11 +14,15 @@ from gaudi_launch.cli.main import app
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.messages import message
+from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.planning.parse import MOST_SEQS, MOST_TOKENS
 from gaudi_launch.planning.passthrough import (
+    over,
+    overruled_flags,
     refuse_layout,
     refuse_more_cards,
+    sent_options,
     with_own_words,
     with_user_args,
 )
@@ -32,6 +36,10 @@ def read(*words: str, lacks: tuple[str, ...] = (), **given: object) -> Request:
     return with_own_words(Request("/m", extra=words, **given), find("vllm-gaudi").identity, lacks)  # type: ignore[arg-type]
 
 
+def bounds(name: str, found: str, most: int) -> Message:
+    return message("plan.number", flag=name, found=found, least=1, most=most)
+
+
 @pytest.mark.parametrize(
     ("words", "field", "value"),
     [
@@ -43,6 +51,11 @@ def read(*words: str, lacks: tuple[str, ...] = (), **given: object) -> Request:
         (("--max-num-seqs", "7", "--seed", "1", "--max-num-seqs=9"), "max_num_seqs", 9),
         (("-tp", "4"), "cards", 4),
         (("--tensor_parallel_size=2",), "cards", 2),
+        (("--max-num-prefill-seqs", "3"), "max_prefill_seqs", 3),
+        (("--tensor-parallel-size", "64"), "cards", 64),
+        (("--host", "node1"), "host", "node1"),
+        (("--served-model-name", "m"), "served_name", "m"),
+        (("--max-model-len", "-1"), "max_model_len", None),
         (("--port", "9000"), "port", 9000),
         (("--trust-remote-code",), "trust_remote_code", True),
         (("--seed", "1"), "max_num_seqs", None),
@@ -54,22 +67,24 @@ def test_a_word_is_read(words: tuple[str, ...], field: str, value: object) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "id"),
+    ("words", "expected"),
     [
-        (("--max-model-len",), "plan.number"),
-        (("--max-model-len", "many"), "plan.number"),
-        (("--max-model-len", "99T"), "plan.number"),
-        (("--max-num-seqs", "0"), "plan.number"),
-        (("--max-num-seqs", "1K"), "plan.number"),
-        (("--port=70000",), "plan.number"),
-        (("--host", "--seed"), "plan.no_value"),
-        (("--model=other",), "plan.own_option"),
+        (("--max-model-len",), bounds("--max-model-len", "", MOST_TOKENS)),
+        (("--max-model-len", "many"), bounds("--max-model-len", "many", MOST_TOKENS)),
+        (("--max-model-len", "99T"), bounds("--max-model-len", "99T", MOST_TOKENS)),
+        (("--max-num-seqs", "0"), bounds("--max-num-seqs", "0", MOST_SEQS)),
+        (("--max-num-seqs", "1K"), bounds("--max-num-seqs", "1K", MOST_SEQS)),
+        (("-tp", "65"), bounds("--tensor-parallel-size", "65", 64)),
+        (("-tp", "0"), bounds("--tensor-parallel-size", "0", 64)),
+        (("--port=70000",), bounds("--port", "70000", 65535)),
+        (("--host", "--seed"), message("plan.no_value", option="--host")),
+        (("--model=other",), message("plan.own_option", option="--model", ours="-w")),
     ],
 )
-def test_a_word_that_the_engine_would_stop_on(words: tuple[str, ...], id: str) -> None:
+def test_a_word_that_the_engine_would_stop_on(words: tuple[str, ...], expected: Message) -> None:
     with pytest.raises(LaunchError) as caught:
         read(*words)
-    assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.USAGE)
+    assert (caught.value.exit_code, caught.value.text) == (ExitCode.USAGE, expected)
 
 
 def test_the_last_word_counts_and_what_it_beat_is_told() -> None:
@@ -223,3 +238,46 @@ def test_the_layout_of_a_cluster_is_its_own(option: str, name: str, by: str) -> 
         {"option": name, "ours": by},
     )
     refuse_layout(engine_args(user=("--seed", "1")))
+
+
+def test_a_value_that_was_beaten_is_listed_once() -> None:
+    beaten = (Overridden("1", "profile"), Overridden("2", "computed"))
+    loser = replace(ours("--seed", "1"), beaten=(*beaten, Overridden("3", "environment")))
+    winner = replace(theirs("--seed", "3"), beaten=(beaten[1],))
+    assert over(winner, loser).beaten == (
+        beaten[1],
+        Overridden("1", "computed"),
+        beaten[0],
+    )
+
+
+def test_our_options_that_the_users_part_replaces_are_named() -> None:
+    def flag(name: str, value: str | None, option: str = "") -> Setting:
+        reason = message("plan.flag", flag=option) if option else message("plan.agreed")
+        return Setting(name, value, "option", "flag", reason)
+
+    settings = [
+        flag("--dtype", "float16", "-d"),
+        flag("--kv-cache-dtype", "auto"),
+        flag("--max-num-seqs", "8", "-b"),
+        flag("--seed", "3", "--seed"),
+        ours("--block-size", "128"),
+        flag("--port", "80", "-p"),
+    ]
+    words = (
+        *("--dtype", "bfloat16", "--kv-cache-dtype", "fp8", "--max-num-seqs", "9"),
+        *("--seed", "3", "--block-size", "256"),
+    )
+    request = Request("/m", extra=words)
+    # -b is named by the request, the same seed replaces nothing, 128 was no option of ours
+    assert overruled_flags(settings, request) == ("-d", "--kv-cache-dtype")
+    reference = replace(request, tuning="reference")
+    assert overruled_flags(settings, reference) == ("-d", "--kv-cache-dtype", "-b")
+    by_file = Request("/m", file_words=words[:2])
+    assert overruled_flags([*settings, settings[0]], by_file) == ("-d",)
+
+
+def test_options_are_sent_and_variables_and_defaults_are_not() -> None:
+    default = replace(ours("--swap-space", "4"), source="engine")
+    settings = [ours("--seed", "1"), ours("A", "2", "env"), default, ours("--eager", None)]
+    assert sent_options(settings) == [("--seed", "1"), ("--eager", None)]

@@ -13,11 +13,13 @@ from gaudi_launch.doctor.runner import CHECKS, judge
 from gaudi_launch.engines.docker_command import docker_run
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host import simulated
+from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.container import Container
-from gaudi_launch.planning.plan import Plan
+from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.scale_out import LIBRARIES, ROOT
 from gaudi_launch.render import compose, quadlet
 from gaudi_launch.render.plan_container import container_of
 from tests.support import doctor_machines as m
@@ -41,8 +43,9 @@ def ids(made: Plan) -> list[str]:
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-gaudi"])
 def test_more_cards_than_a_group_need_the_libraries(machine: str, engine: str) -> None:
     made = plan(8, engine, machine)
-    (found,) = [warning.render("en") for warning in made.warnings if warning.id == "plan.scale_out"]
-    assert f"setup {made.engine.label} --scale-out" in found
+    (found,) = [warning for warning in made.warnings if warning.id == "plan.scale_out"]
+    assert found == message("plan.scale_out", cards=8, engine=made.engine.label)
+    assert f"setup {made.engine.label} --scale-out" in found.render("en")
 
 
 def test_one_group_needs_nothing() -> None:
@@ -56,6 +59,18 @@ def test_installed_libraries_are_given_to_the_engine() -> None:
     assert "plan.scale_out" not in ids(made)
     assert made.command.env["LIBFABRIC_ROOT"] == "/opt/libfabric"
     assert made.command.env["LD_LIBRARY_PATH"] == "/opt/libfabric/lib:/usr/lib/habanalabs"
+    manual = "Gaudi2E inference manual 1.21, 1.2.1"
+    assert [each for each in made.settings if each.name in (ROOT, LIBRARIES)] == [
+        Setting(ROOT, "/opt/libfabric", "env", "computed", message("plan.libfabric_root"), manual),
+        Setting(
+            LIBRARIES,
+            "/opt/libfabric/lib:/usr/lib/habanalabs",
+            "env",
+            "computed",
+            message("plan.libfabric_libraries"),
+            manual,
+        ),
+    ]
 
 
 def test_what_the_user_exported_stays() -> None:

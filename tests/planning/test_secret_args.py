@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message
+from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.secret_args import SECRET_FILE, with_secret_moved
+from gaudi_launch.planning.secret_args import (
+    SECRET_FILE,
+    has_secret,
+    is_secret_file,
+    refuse_secret_args,
+    with_secret_moved,
+)
 
 S = "hunter2-SECRET"
 
@@ -48,7 +57,11 @@ REFUSED = [
 def test_a_secret_without_a_variable_is_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(LaunchError) as caught:
         with_secret_moved(Request("/m", extra=words))
-    assert caught.value.exit_code == ExitCode.USAGE
+    name = re.sub(r"[=.].*", "", words[0]).replace("_", "-")
+    expected = message("plan.secret_argument", option=name)
+    if words[0] == "--api-key":
+        expected = message("plan.secret_several", option="--api-key", variable="VLLM_API_KEY")
+    assert (caught.value.exit_code, caught.value.text) == (ExitCode.USAGE, expected)
     assert S not in str(caught.value)
 
 
@@ -171,3 +184,50 @@ def test_plan_names_the_file_and_render_refuses(capsys: pytest.CaptureFixture[st
     assert json.loads(shown)["argv"][-2:] == ["--config", SECRET_FILE]
     assert run(["render", "script", *line]) == ExitCode.USAGE
     assert S not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("words", "secret"),
+    [
+        # in any case, in a list, in an unknown option
+        (("--x", '{"PASSWORD": "a"}'), True),
+        (("--x", ' [{"a": {"Api-Key": "a"}}]'), True),
+        (("--x", '{"b": [{"s3_SECRET": 1}]}'), True),
+        (("--my-Auth-Token", "a"), True),
+        (("--x.hf_token", "a"), True),
+        (("--x", "redis://:secret@host"), True),
+        # nothing below the key, no JSON, another key
+        (("--x", '{"password": ""}'), False),
+        (("--x", '{"password": '), False),
+        (("--x", "password"), False),
+        (("--x", '{"passwords_file": "a"}'), False),
+        (("--x", "http://host:80/a@b"), False),
+        (("token",), False),
+        (("--seed", "1"), False),
+    ],
+)
+def test_a_secret_is_known_by_its_key_or_its_url(words: tuple[str, ...], secret: bool) -> None:
+    args = engine_args(user=words)
+    assert has_secret(args.user[0]) is secret
+    if secret:
+        with pytest.raises(LaunchError) as caught:
+            refuse_secret_args(args)
+        expected = message("plan.secret_argument", option=words[0].partition(".")[0])
+        assert (caught.value.exit_code, caught.value.text) == (ExitCode.USAGE, expected)
+    else:
+        refuse_secret_args(args)
+
+
+def test_a_secret_among_the_files_options_is_refused_too() -> None:
+    with pytest.raises(LaunchError):
+        refuse_secret_args(engine_args(user=("--seed", "1"), file=("--my-password", S)))
+
+
+def test_the_file_of_secrets_is_known_by_its_name_in_any_folder() -> None:
+    names = (SECRET_FILE, f"/state/{SECRET_FILE}", "my.yaml", f"/{SECRET_FILE}/my.yaml", None)
+    assert [is_secret_file(name) for name in names] == [True, True, False, False, False]
+
+
+def test_what_the_user_wrote_stays_as_the_same_request_without_a_secret() -> None:
+    request = Request("/m", extra=("--seed", "1"))
+    assert with_secret_moved(request, into_file=True) is request

@@ -62,6 +62,11 @@ def test_requests_without_room_in_the_cache_wait() -> None:
     }
     # 1024 tokens are eight blocks
     assert rooms == {7: 1, 8: 1, 80: 10, 511: 63, 512: 0}
+    waiting = load_in(context(limits, **words), 80)
+    assert waiting == Load("concurrency", 1000, 24, 64, room=10)
+    # a block that is begun counts
+    longer = replace(limits, output_min=25, output_max=25)
+    assert load_in(context(longer, **words), 80).room == 80 // 9
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, given: Context, engine: Any = GAUDI) -> tuple[Any, ...]:
