@@ -248,10 +248,9 @@ def test_the_batch_that_carries_most_is_planned_where_none_is_given(asked: list[
     setups = [each for each in asked if isinstance(each, ReplicaSetup)]
     assert [each.request.max_num_seqs for each in setups] == [None, 64]
     # smaller and larger ones carry no more
-    quick = [
-        each[1] for each in asked if isinstance(each, tuple) and each[-1] is True and len(each) == 5
-    ]
-    assert quick == [8, 16, 32, 64, 128, 256]
+    quick = [each for each in asked if isinstance(each, tuple) and len(each) == 5 and each[-1]]
+    batches = (8, 16, 32, 64, 128, 256)
+    assert quick == [(TRAFFIC, batch, 95.0, 0.012, True) for batch in batches]
     replica = found.choices[0].replica
     assert isinstance(replica, Replica) and replica.limits.max_num_seqs == 64
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from gaudi_launch import plotting
 from gaudi_launch.capacity.latency_chart import column_of, number, panels, picture
 from gaudi_launch.capacity.search import Curve, LoadPoint, Targets
 from gaudi_launch.messages import set_language
@@ -21,9 +27,94 @@ CURVE = Curve(
 def test_panels_hold_every_column_and_the_target() -> None:
     ttft, tpot = panels(CURVE, 2.0, None, 17)
     assert (len(ttft.values), ttft.target, tpot.target) == (17, 2.0, None)
+    assert (ttft.name, ttft.unit, ttft.factor) == ("TTFT", "S", 1.0)
+    assert (tpot.name, tpot.unit, tpot.factor) == ("TPOT", "MS", 1000.0)
+    assert (tpot.values[0], tpot.values[-1]) == pytest.approx((0.001, 0.081))
+    # a margin above the highest and below the lowest
+    assert (ttft.low, ttft.high) == pytest.approx((0.1 / 1.15, 2.0 * 1.15))
+    assert (tpot.low, tpot.high) == pytest.approx((0.001 / 1.15, 0.081 * 1.15))
     assert ttft.values[0] == 0.1 and ttft.values[-1] == 0.9
     assert 0 < ttft.height(0.1) < ttft.height(2.0) < 1
     assert [column_of(CURVE, rate, 17) for rate in (0.0, 1.0, 5.0, 9.0, 99.0)] == [0, 0, 8, 16, 16]
+
+
+class Axis:
+    """An axis that notes what is drawn."""
+
+    yaxis = "y"
+
+    def __init__(self) -> None:
+        self.drawn: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def draw(*values: Any, **style: Any) -> None:
+            self.drawn.append((name, values, style))
+
+        return draw
+
+
+def test_both_latencies_are_drawn_against_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = Axis(), Axis()
+    plain: list[str] = []
+
+    @contextmanager
+    def sheet(title: str, *, rows: int, size: tuple[int, int]) -> Iterator[Any]:
+        assert (title, rows, size) == ("the title", 2, (9, 7))
+        yield SimpleNamespace(axes=axes, rendered=lambda ending: ending.encode())
+
+    monkeypatch.setattr(plotting, "sheet", sheet)
+    monkeypatch.setattr(
+        plotting, "dress", lambda axis, *words: axis.drawn.append(("dress", *words))
+    )
+    monkeypatch.setattr(plotting, "label", lambda id, **values: (id, values))
+    monkeypatch.setattr(plotting, "plain_numbers", plain.append)
+    assert picture(CURVE, Targets(0.5, 0.05, 90.0), 4.0, "the title", ".svg") == b".svg"
+    assert plain == ["y", "y"]
+    rates = [load.rate for load in CURVE.loads]
+    parts = (
+        ("ttft", "s", [load.ttft for load in CURVE.loads], 0.5, "0.5 s"),
+        ("tpot", "ms", [1000 * load.tpot for load in CURVE.loads], 50.0, "50 ms"),
+    )
+    for axis, (name, unit, latencies, target, shown) in zip(axes, parts, strict=True):
+        assert axis.drawn == [
+            (
+                "dress",
+                (f"plot.{name}", {}),
+                ("plot.requests_per_s", {}),
+                (f"plot.{name}_{unit}", {}),
+            ),
+            (
+                "plot",
+                (rates, latencies),
+                {
+                    "color": plotting.BLUE,
+                    "marker": "o",
+                    "markersize": 3,
+                    "label": ("plot.simulated", {"percentile": "90"}),
+                },
+            ),
+            (
+                "axhline",
+                (target,),
+                {
+                    "color": plotting.RED,
+                    "linestyle": "--",
+                    "label": ("plot.target", {"value": shown}),
+                },
+            ),
+            (
+                "axvline",
+                (4.0,),
+                {
+                    "color": plotting.GREEN,
+                    "linestyle": ":",
+                    "linewidth": 2,
+                    "label": ("plot.replica", {"rate": "4"}),
+                },
+            ),
+            ("set_yscale", ("log",), {}),
+            ("legend", (), {"loc": "best"}),
+        ]
 
 
 @needs_matplotlib

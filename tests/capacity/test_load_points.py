@@ -60,12 +60,70 @@ def test_settled_clients_are_without_the_filling_and_the_emptying() -> None:
     # fewer than four requests for each client
     assert settled_clients(REPLICA, 51, 40) is None
     assert settled_clients(REPLICA, 50, 40) is not None
+    # one of four requests is taken: it takes 0.2 s
+    long = Traffic(
+        tuple((float(n), tokens, 11) for n, tokens in enumerate((100, 9000, 9000, 9000)))
+    )
+    alone = settled_clients(replace(REPLICA, traffic=long), 1, 4)
+    assert alone is not None and alone.rate == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("count", "requests", "simulated"),
+    [
+        # 100 steps of each client, in complete waves
+        (1, 1000, 100),
+        (2, 1000, 200),
+        (2, 150, 150),
+        (4, 122, 124),
+        # four waves at least
+        (2, 1, 8),
+        # without many steps 20 requests
+        (1, 90, 20),
+    ],
+)
+def test_more_clients_need_more_requests_to_settle(
+    count: int, requests: int, simulated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_SETTLED_STEPS", 110 if simulated == 20 else 1100)
+    monkeypatch.setattr(search, "_FEWEST_SETTLED", 20)
+    sizes: list[int] = []
+
+    class Watched(Traffic):
+        def first(self, count: int) -> Traffic:
+            sizes.append(count)
+            return super().first(count)
+
+    settled_clients(replace(REPLICA, traffic=Watched(TRAFFIC.requests)), count, requests)
+    assert sizes == [simulated]
 
 
 def test_a_rate_below_the_most_waits_for_no_other() -> None:
     assert load_at(REPLICA, 0.5, 2.0) == near_point(1.0, 0.5, 0.1, 0.01, 11.0, 0.2, 0.2)
     delayed = load_at(replace(REPLICA, delay=0.5), 0.5, 2.0)
     assert delayed == near_point(1.0, 0.5, 0.6, 0.01, 11.0, 0.7, 0.7)
+
+
+def test_requests_come_at_the_rate_of_the_load() -> None:
+    # pairs, whose second request comes a fifth of a second after the first at one per second
+    pairs = Traffic(tuple((float(n // 2 * 2) + 0.2 * (n % 2), 100, 1) for n in range(200)))
+    replica = ReplicaLoad(pairs, LIMITS, COST, 95.0)
+    assert load_at(replica, 0.5, 2.0).ttft == pytest.approx(0.1)
+    # 50 ms after it, so that it waits for 50 ms
+    assert load_at(replica, 0.5, 8.0).ttft == pytest.approx(0.15)
+
+
+def test_a_load_needs_requests_for_what_is_inside() -> None:
+    asked: list[tuple[float, float]] = []
+
+    class Watched(Traffic):
+        def part(self, share: float, inside: float) -> Traffic:
+            asked.append((share, inside))
+            return super().part(share, inside)
+
+    load_at(replace(REPLICA, traffic=Watched(TRAFFIC.requests)), 0.25, 40.0)
+    # ten per second, each 100 ms of prefill and eleven steps of 10 ms
+    assert asked == [(0.25, near(2.1))]
 
 
 def test_the_most_is_counted_while_the_engine_is_full() -> None:
@@ -90,6 +148,7 @@ def test_a_quick_curve_has_four_loads() -> None:
     complete = simulate_curve(TRAFFIC, LIMITS, COST, 50.0)
     assert complete is not None
     assert [load.share for load in complete.loads] == [0.02, *(n / 20 for n in range(1, 19))]
+    assert (complete.loads[0].ttft, complete.loads[0].e2e) == pytest.approx((0.1, 0.2))
     assert simulate_curve(TRAFFIC, limits(max_model_len=100), COST, 50.0) is None
     assert simulate_clients(TRAFFIC, limits(max_model_len=100), COST, 50.0) is None
 
@@ -144,6 +203,7 @@ def test_the_loads_of_a_curve_are_simulated_once_and_when_needed(
     # not within the reserve, but within the target itself
     assert curve.within(Targets(0.1, None)) == pytest.approx(1.0)
     assert curve.within(Targets(0.09, None)) is None
+    assert curve.at(1.5) == near_point(1.5, 0.0, 0.15, 0.0, 0.0, 0.0, 0.0)
     assert curve.at(3.0) == near_point(3.0, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0)
     assert (curve.at(0.5), curve.at(99.0)) == (point(1.0, ttft=0.1), point(9.0, ttft=0.9))
     other = curve.of(replace(REPLICA, delay=1.0))

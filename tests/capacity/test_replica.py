@@ -8,10 +8,17 @@ import pytest
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.capacity.replica import Replica, ReplicaQuestion, Unfit, replica
-from gaudi_launch.capacity.traffic import busiest_minute, from_ranges, from_trace, mean_rate
+from gaudi_launch.capacity.traffic import (
+    Traffic,
+    busiest_minute,
+    from_ranges,
+    from_trace,
+    mean_rate,
+)
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.models.card_memory import ServingDemand
 from gaudi_launch.models.sizing import MemoryRules
+from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.scaling import step_time
 from gaudi_launch.profiles import known_model
 from tests.support.traces import made_up
@@ -88,6 +95,8 @@ def test_a_replica_has_the_memory_of_fit_and_pays_for_the_padding_of_its_buckets
         True,
     )
     assert (made.padding, padded.padding > 0.5) == (0.0, True)
+    assert (made.cards, made.kv_dtype, made.buckets) == (1, "auto", None)
+    assert padded.buckets == coarse(limits.num_blocks)
     plain = step_time(asked().model, 1, "bfloat16", GAUDI2).cost
     assert made.cost == plain
     assert all(padded.cost.constants()[name] > value for name, value in plain.constants().items())
@@ -111,3 +120,27 @@ def test_what_does_not_fit_is_no_replica() -> None:
         asked(model=qwen, demand=ServingDemand(8192), traffic=from_ranges((5, 50), (5, 50)))
     )
     assert isinstance(found, Unfit) and found.reason.id == "fit.weights"
+    assert found.cards == 1
+
+
+def test_the_limits_of_a_replica_are_those_of_its_traffic_within_its_length() -> None:
+    demand = ServingDemand(2048, 64, 1024, kv_dtype="fp8_inc")
+    traffic = Traffic(((0.0, 5, 50), (1.0, 9000, 7)))
+    made = replica(asked(demand=demand, traffic=traffic, cards=2))
+    assert isinstance(made, Replica)
+    assert (made.cards, made.kv_dtype) == (2, "fp8_inc")
+    assert made.limits == EngineLimits(
+        max_num_seqs=64,
+        max_num_prefill_seqs=1,
+        max_num_batched_tokens=2048,
+        max_model_len=2048,
+        num_blocks=made.limits.num_blocks,
+        input_min=5,
+        input_max=2048,
+        output_min=7,
+        output_max=50,
+    )
+    long = Traffic(((0.0, 3000, 50), (1.0, 4000, 7)))
+    found = replica(asked(demand=ServingDemand(2048, 64, 1024), traffic=long))
+    assert isinstance(found, Replica)
+    assert (found.limits.input_min, found.limits.input_max) == (2048, 2048)
