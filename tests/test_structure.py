@@ -58,6 +58,7 @@ ABOUT_SEVERAL = {
     "services/test_probe_questions.py": "the quick part of the tests of probe, without servers",
     "services/state/test_lost_processes.py": "the quick part of the tests of orphans",
     "services/process/test_supervised_turns.py": "the quick part of the tests of supervise",
+    "watch/test_host_samples.py": "the quick part of the tests of watched_hosts",
     "test_engine_facts.py": "facts of engine versions in profiles and rules",
     "test_density.py": "how dense every package is",
     "test_engine_variables.py": "variables that engines read",

@@ -119,6 +119,18 @@ def test_rates_are_over_the_last_seconds() -> None:
     assert last.tokens_per_second == 50.0
 
 
+def test_what_was_long_ago_is_not_in_a_rate() -> None:
+    clock = Clock()
+    made = iter((0.0, 1000.0, 1100.0, 1200.0, 1300.0, 1400.0, 1500.0))
+    sampler = ServiceSampler(clock, lambda url, seconds: EngineCounters(generated=next(made)))
+    found = []
+    for _ in range(7):
+        found.append(sampled(sampler, record()).tokens_per_second)
+        clock.now += 2
+    # over ten seconds at most
+    assert found == [None, 500.0, 275.0, 200.0, 162.5, 140.0, 50.0]
+
+
 def test_numbers_of_an_engine_that_stopped_answering_are_dropped() -> None:
     clock = Clock()
     answers = [EngineCounters(running=2), None, None, None]

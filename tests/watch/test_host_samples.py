@@ -1,0 +1,356 @@
+"""Hosts that are watched, without processes and threads: commands, reasons and times."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gaudi_launch import interrupt
+from gaudi_launch.cluster import ssh, steps
+from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message, text
+from gaudi_launch.watch import watched_hosts as module
+from gaudi_launch.watch.sample import HostSample
+from gaudi_launch.watch.watched_hosts import WatchedHost
+from tests.support.watched import HOST
+
+DOCUMENT = json.dumps({"schema": 1, "hosts": [HOST.to_json()]})
+REMOTE = Member(
+    "gaudi-9", "user@gaudi-9", enter=("docker", "exec", "engine"), launcher=("uvx", "gaudi-launch")
+)
+# the host runs the program outside of its container, where its cards are
+BARE = replace(REMOTE, enter=())
+TOP = ["uvx", "gaudi-launch", "top", "--json"]
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Stop the clocks; the monotonic one is the first number."""
+    now = [100.0]
+    monkeypatch.setattr(
+        module,
+        "time",
+        SimpleNamespace(monotonic=lambda: now[0], time=lambda: 1.5e9, sleep=lambda seconds: None),
+    )
+    return now
+
+
+def watched(member: Member | None = REMOTE, machine: str | None = None) -> WatchedHost:
+    made = WatchedHost(member, machine, interval=2.0, timeout=5.0)
+    made._latest.at = 100.0
+    return made
+
+
+def silent(problem: str) -> HostSample:
+    """Return what is known of a host that does not answer."""
+    return HostSample("gaudi-9", 1.5e9, answers=False, problem=problem)
+
+
+def test_a_sample_is_shown_until_the_next_two_are_missing(stopped_clock: list[float]) -> None:
+    host = watched()
+    # nothing yet
+    assert host.now() is None
+    stopped_clock[0] = 105.0
+    assert host.now() is None
+    stopped_clock[0] = 105.6
+    assert host.now() == silent(text("watch.host_silent", seconds="6"))
+    host._take(DOCUMENT)
+    named = replace(HOST, host="gaudi-9")
+    assert host.now() == named
+    stopped_clock[0] = 105.6 + 7.0
+    assert host.now() == named
+    stopped_clock[0] = 105.6 + 7.1
+    assert host.now() == silent(text("watch.host_silent", seconds="7"))
+
+
+def test_the_reason_of_a_failure_is_shown_when_the_sample_is_old(
+    stopped_clock: list[float],
+) -> None:
+    host = watched()
+    host._take(DOCUMENT)
+    host._fail("no route to host")
+    # a sample that is new enough stays
+    assert host.now() == replace(HOST, host="gaudi-9")
+    stopped_clock[0] = 110.0
+    assert host.now() == silent("no route to host")
+    host._take(DOCUMENT)
+    assert host.now() == replace(HOST, host="gaudi-9")
+    stopped_clock[0] = 120.0
+    assert host.now() == silent(text("watch.host_silent", seconds="10"))
+    host._take("hello")
+    assert host.now() == silent(text("watch.host_old", host="gaudi-9"))
+
+
+def test_this_machine_keeps_its_own_name() -> None:
+    host = watched(None, "simulated:gaudi3-pcie")
+    host._take(DOCUMENT)
+    assert host.now() == HOST
+    local = Member("here", "local", snapshot="simulated:gaudi3-pcie")
+    assert (watched(local).name, watched(local).once().host) == ("here", "here")
+
+
+def test_once_asks_the_host_for_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def words(*question: Any) -> str:
+        asked.append(question)
+        return DOCUMENT
+
+    monkeypatch.setattr(ssh, "words", words)
+    assert watched().once() == replace(HOST, host="gaudi-9")
+    assert asked == [(BARE, [*TOP, "--once"], 5.0)]
+
+
+def test_once_has_the_reason_of_a_host_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = message("cluster.host_slow", host="gaudi-9", seconds="5")
+
+    def slow(*question: Any) -> str:
+        raise ssh.RemoteError(why)
+
+    monkeypatch.setattr(ssh, "words", slow)
+    assert watched().once() == silent(why.render())
+    monkeypatch.setattr(ssh, "words", lambda *question: '{"hosts": []}')
+    assert watched().once() == silent(text("watch.host_old", host="gaudi-9"))
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        (REMOTE, TOP),
+        (Member("a", "a"), ["gaudi-launch", "top", "--json"]),
+        # this program itself
+        (Member("a", "local"), [sys.executable, "-m", "gaudi_launch", "top", "--json"]),
+        (Member("a", "local", launcher=("uvx", "gaudi-launch")), TOP),
+    ],
+)
+def test_the_program_of_a_host(member: Member, words: list[str]) -> None:
+    assert module._command(member) == words
+
+
+def test_only_a_host_that_is_not_simulated_is_reached_by_ssh(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(module, "Sampler", lambda *given, **more: made.append((*given, more)))
+    for member in (
+        None,
+        Member("sim", "sim", snapshot="simulated:hls2"),
+        Member("file", "file", snapshot="host.json"),
+        REMOTE,
+    ):
+        watched(member, "the machine" if member is None else None)
+    # this machine shows its cards when hl-smi answers fast; a simulated host has no services
+    assert made == [
+        ("the machine", {"wait_seconds": 0.3}),
+        ("simulated:hls2", {"found": list}),
+    ]
+
+
+class Target:
+    """A thread that runs nothing."""
+
+    targets: list[Any]
+
+    def __init__(self, *, target: Any, daemon: bool) -> None:
+        assert daemon
+        self.targets.append(target)
+
+    def start(self) -> None:
+        self.targets.append("started")
+
+
+def test_a_host_is_sampled_here_or_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Target, "targets", [], raising=False)
+    monkeypatch.setattr(module, "threading", SimpleNamespace(Thread=Target))
+    monkeypatch.setattr(module, "Sampler", lambda *given, **more: "sampler")
+    monkeypatch.setattr(WatchedHost, "__init__", lambda self, sampler: None)
+    here, there = WatchedHost("sampler"), WatchedHost(None)  # type: ignore[call-arg,arg-type]
+    here._sampler, there._sampler = "sampler", None  # type: ignore[assignment]
+    here.start()
+    there.start()
+    assert Target.targets == [here._sample, "started", there._read, "started"]
+
+
+class Waits:
+    """An event that notes the waits and is set after the last one."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.seconds: list[float] = []
+
+    def is_set(self) -> bool:
+        return len(self.seconds) >= self.most
+
+    def wait(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def test_this_machine_is_sampled_once_in_each_interval(stopped_clock: list[float]) -> None:
+    host = watched(None, "simulated:hls2")
+    taken = iter((0.5, 3.0, None))
+
+    class Sampled:
+        def sample(self) -> HostSample:
+            lasted = next(taken)
+            if lasted is None:
+                raise LaunchError("plan.no_cards", ExitCode.MACHINE, wanted=4)
+            stopped_clock[0] += lasted
+            return HOST
+
+    host._sampler = Sampled()  # type: ignore[assignment]
+    waits = Waits(3)
+    host._stop = waits  # type: ignore[assignment]
+    host._sample()
+    assert waits.seconds == [1.5, 0.05, 2.0]
+    assert host.now() == HOST
+    assert host._latest.problem == message("plan.no_cards", wanted=4).render()
+
+
+def test_a_host_that_went_away_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = watched()
+    errors = iter((OSError(2, "no such file"), OSError("odd")))
+    seen: list[str | None] = []
+
+    def follow(self: WatchedHost) -> None:
+        seen.append(self._latest.problem)
+        error = next(errors, None)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(WatchedHost, "_follow", follow)
+    waits = Waits(3)
+    host._stop = waits  # type: ignore[assignment]
+    host._read()
+    assert (seen, waits.seconds) == ([None, "no such file", "odd"], [5.0, 5.0, 5.0])
+
+
+class Top:
+    """A process that writes these lines and ends."""
+
+    pid = 77
+    returncode = 255
+
+    def __init__(self, output: str, errors: str) -> None:
+        self.stdout = io.StringIO(output)
+        self.stderr = io.StringIO(errors)
+
+
+def followed(
+    monkeypatch: pytest.MonkeyPatch, member: Member, process: Top, *, stopped: bool = False
+) -> tuple[WatchedHost, list[tuple[Any, ...]]]:
+    """Return a host after its `top` has ended, with what was done."""
+    done: list[tuple[Any, ...]] = []
+
+    def run(argv: Sequence[str], **given: Any) -> Top:
+        done.append((argv, given))
+        return process
+
+    class Log:
+        def __init__(self, logger: Any, argv: Sequence[str]) -> None:
+            done.append(("log", argv))
+
+        def started(self, pid: int) -> None:
+            done.append(("started", pid))
+
+        def ended(self, status: int) -> None:
+            done.append(("ended", status))
+
+    monkeypatch.setattr(module, "ChildLog", Log)
+    monkeypatch.setattr(subprocess, "Popen", run)
+    monkeypatch.setattr(interrupt, "end_group", lambda process: done.append(("end", process)))
+    host = watched(member)
+    if stopped:
+        host._stop.set()
+    host._follow()
+    return host, done
+
+
+def test_the_lines_of_a_host_are_samples(
+    monkeypatch: pytest.MonkeyPatch, stopped_clock: list[float]
+) -> None:
+    process = Top(f"{DOCUMENT}\n", "warning: x\n\n  lost connection  \n")
+    host, done = followed(monkeypatch, REMOTE, process)
+    argv = steps.ssh_words(BARE, [*TOP, "--interval", "2"])
+    given = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "errors": "replace",
+        "env": steps.ssh_environment(os.environ),
+        "start_new_session": True,
+    }
+    assert done == [
+        ("log", argv),
+        (argv, given),
+        ("started", 77),
+        ("end", process),
+        ("ended", 255),
+    ]
+    assert host.now() == replace(HOST, host="gaudi-9")
+    stopped_clock[0] += 100
+    assert host.now() == silent("lost connection")
+    host.stop()
+    assert done[-1] == ("end", process)
+
+
+def test_the_status_is_the_reason_without_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Top("", "")
+    host, _ = followed(monkeypatch, REMOTE, process)
+    assert host.now() == silent(text("watch.host_ended", status=255))
+
+
+def test_a_host_that_was_stopped_meanwhile_is_ended_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = Top("", "")
+    _, done = followed(monkeypatch, Member("a", "local"), process, stopped=True)
+    assert [each[0] for each in done if each[0] in ("started", "end", "ended")] == [
+        *("started", "end", "end", "ended")
+    ]
+    # a program of this machine has the environment of this one
+    assert next(each[1]["env"] for each in done if isinstance(each[1], dict)) is None
+
+
+def test_the_last_line_of_errors_is_short() -> None:
+    lines: list[str] = []
+    module._keep_last(io.StringIO("first\n" + "x" * 400 + "\n \n"), lines)
+    assert lines == ["x" * 300]
+
+
+def test_a_first_sample_waits_for_hl_smi(
+    stopped_clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = iter((False, False, False, True))
+
+    class Slow:
+        is_complete = False
+        waited: float | None = None
+
+        def sample(self) -> HostSample:
+            stopped_clock[0] += 1
+            return replace(HOST, cards_read=next(read, False))
+
+        def wait(self, seconds: float) -> None:
+            self.waited = seconds
+
+    slow: Any = Slow()
+    # the second sample has no cards, the fourth has
+    assert watched()._sampled_twice(slow).cards_read is True
+    assert (slow.waited, stopped_clock[0]) == (5.0, 104.0)
+    # for the timeout at most
+    assert watched()._sampled_twice(slow).cards_read is False
+    assert stopped_clock[0] == 109.0
+    slow.is_complete = True
+    watched()._sampled_twice(slow)
+    assert stopped_clock[0] == 111.0
