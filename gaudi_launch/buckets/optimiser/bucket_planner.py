@@ -241,7 +241,10 @@ class _Solver:
         return self._cheapest(lambda buckets: buckets.graphs <= most, finest, COARSEST)
 
     def for_overhead(self, share: float) -> float:
-        """Return a model's name is not a formula"""
+        """Return the highest price whose plan has at most this overhead.
+
+        Raises LaunchError (USAGE) where not even the finest plan has.
+        """
 
         def exceeds(buckets: Buckets) -> bool:
             return score(buckets, self.shapes, self.cost).overhead > share
