@@ -8,19 +8,22 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.buckets.shared_prefixes import SharedPrefix
 from gaudi_launch.capacity.search import Targets
 from gaudi_launch.capacity.traffic import Traffic
+from gaudi_launch.models.card_memory import ServingDemand
 from gaudi_launch.performance.step_time import StepTime
 from gaudi_launch.recommend.analytic import (
     Fitting,
     Forecast,
     Forecaster,
+    Group,
     rank,
     survivors,
 )
 from gaudi_launch.recommend.goal import Goal, GoalName, Served
 from gaudi_launch.recommend.space import Candidate
-from tests.support.recommend import goal, search_case
+from tests.support.recommend import goal, search_case, table_case
 from tests.support.records import near
 
 TRAFFIC = Traffic(((0.0, 200, 11), (1.0, 200, 11)))
@@ -135,6 +138,59 @@ def test_each_stage_makes_a_virtual_engine() -> None:
     found = forecast(goal("throughput"), replace(ONE, pipeline=2))
     assert (found.served.replicas, found.served.cards) == (4, 8)
     assert found.served.tokens == pytest.approx(4 * 2 * 4 / cycle(4)[2] * 11)
+
+
+def test_equal_numbers_of_cards_are_decided_by_what_a_card_carries() -> None:
+    each = 4 / cycle(4)[2] * 0.9
+    found = forecast(goal("cost", rate=1.0), replace(ONE, pipeline=2))
+    # eleven tokens of each request, on two cards with two virtual engines
+    assert found.served.balance == pytest.approx(each * 11)
+
+
+def test_a_group_has_the_memory_of_its_longest_request() -> None:
+    case = search_case()
+    sample = replace(ONE, engine=case.engines[0].name, length=600, tokens=512)
+    group = Group(case, case.engines[0], sample)
+    rules = case.engines[0].engine.innermost.support(case.model).cache_rules
+    expected = ServingDemand(
+        max_model_len=600,
+        max_num_seqs=1,
+        max_num_batched_tokens=512,
+        longest_prompt=600,
+        utilization=0.95,
+        reserved=0.05,
+        kv_dtype="auto",
+        cache=rules,
+    )
+    assert group.demand == expected
+    long = Group(case, case.engines[0], replace(sample, length=4096, kv_dtype="fp8_inc"))
+    assert long.demand == replace(
+        expected, max_model_len=4096, longest_prompt=1000, kv_dtype="fp8_inc"
+    )
+
+
+def test_a_prefix_cache_leaves_the_rest_of_a_prompt() -> None:
+    case = replace(
+        table_case(),
+        traffic=replace(TRAFFIC, shared=(SharedPrefix(0, 0), SharedPrefix(100, 500))),
+    )
+
+    def computed(tokens: int | None, *, caches: bool) -> float:
+        found = Group(case, case.engines[0], replace(ONE, prefix_caching=caches))
+        memory = None if tokens is None else SimpleNamespace(tokens=tokens)
+        vars(found)["memory"] = memory
+        return found.computed
+
+    assert (computed(500, caches=True), computed(500, caches=False)) == (150.0, 200.0)
+    assert (computed(499, caches=True), computed(None, caches=True)) == (200.0, 200.0)
+
+
+def test_a_candidate_has_the_group_of_its_kind() -> None:
+    kind = replace(ONE, batch=1, prompts=1, tokens=1)
+    groups: Any = {kind: "one", replace(kind, dtype="fp8"): "other"}
+    fitting = Fitting((), groups)
+    coarse, fp8 = replace(ONE, prompts=4, padding="0.5"), replace(ONE, dtype="fp8")
+    assert [str(fitting.group(each)) for each in (coarse, fp8)] == ["one", "other"]
 
 
 def made(candidate: Candidate, score: float, miss: float = 1.0, balance: float = 1.0) -> Forecast:

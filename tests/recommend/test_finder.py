@@ -623,6 +623,52 @@ def test_the_published_figures_are_of_one_server_without_stages(
     assert asked == [(REPLICA, case.traffic, 7.5, measured) for measured in (True, False)]
 
 
+def test_the_best_of_each_layout_that_is_not_far_behind() -> None:
+    def made(cards: int, score: float, *missed: str) -> Trial:
+        return Trial(replace(ONE, cards=cards), usual(ONE), score=score, missed=missed)
+
+    ranked = [made(1, 10.0), made(2, 6.0), made(1, 5.0), made(4, 5.9), made(8, 99.0, "ttft")]
+    found = module._best_of_cards(ranked)
+    assert [candidate.cards for candidate in found] == [1, 2, 8]
+    # none meets the targets: any may be the nearest
+    late = [replace(trial, missed=("ttft",)) for trial in ranked]
+    assert [candidate.cards for candidate in module._best_of_cards(late)] == [1, 2, 4, 8]
+
+
+def test_graphs_that_are_expected_follow_from_those_that_are_known() -> None:
+    def made(prompts: int, batch: int, graphs: int, padding: str = "") -> Trial:
+        candidate = replace(ONE, prompts=prompts, batch=batch, padding=padding)
+        return Trial(candidate, graphs=graphs)
+
+    def expected(*trials: Trial) -> list[int]:
+        known = module._Graphs(trials)
+        return [known.of(replace(ONE, prompts=each)) for each in (1, 2, 4)]
+
+    assert expected() == expected(made(2, 8, 0), made(2, 8, 50, "0.5")) == [0, 0, 0]
+    # 1 + log2(prompts) + 0.27 log2(batch): 1.81, 2.81 and 3.81
+    assert expected(made(2, 8, 281)) == [181, 281, 381]
+    # by the lowest of both
+    assert expected(made(2, 8, 562), made(1, 1, 100)) == [181, 562, 381]
+
+
+def test_both_kinds_of_trials_may_have_a_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def side_by_side(work: Sequence[Any], show: Any, *, two: bool) -> list[Any]:
+        asked.append((len(work), two))
+        return []
+
+    monkeypatch.setattr(module, "side_by_side", side_by_side)
+    groups: Any = {replace(ONE, batch=1, tokens=1): "group"}
+    one: Any = SimpleNamespace(quick=None, exact=None)
+    for two in (True, False):
+        both = module._Simulations(one, Fitting((ONE,), groups), two)
+        monkeypatch.setattr(module, "partial", lambda *work: work)
+        both.quick([ONE, ONE])
+        both.exact([ONE])
+    assert asked == [(2, True), (1, True), (2, False), (1, False)]
+
+
 @pytest.mark.parametrize(
     ("cards", "spreads", "values"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -30,6 +31,19 @@ def test_results_are_in_order_whoever_makes_them() -> None:
     assert [square for square, _ in found] == [each * each for each in range(40)]
     assert shown == sorted(shown)
     assert max(shown, default=0) <= 40
+
+
+def test_what_the_fork_has_made_is_not_done_again() -> None:
+    # each waits for the other, so that each process takes one
+    both = multiprocessing.get_context("fork").Barrier(2)
+
+    def meet() -> int:
+        both.wait(20)
+        return os.getpid()
+
+    found = side_by_side([meet, meet], lambda done: None, two=True)
+    assert os.getpid() in found
+    assert len(set(found)) == 2
 
 
 def test_without_a_second_process_all_is_done_here() -> None:

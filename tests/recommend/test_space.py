@@ -414,6 +414,24 @@ def test_other_engines_of_a_case_are_found_by_name() -> None:
     assert (case.engine("toy"), case.engine("other")) == (case.engines[0], other)
 
 
+@pytest.mark.parametrize(
+    ("total", "pairs"),
+    [
+        (32, [(32, 1), (16, 2), (8, 4), (4, 8)]),
+        # twelve cards are no part of servers, and three of none
+        (24, [(24, 1), (8, 3), (4, 6)]),
+        (8, [(8, 1), (4, 2), (2, 4), (1, 8)]),
+        (6, [(6, 1), (3, 2), (2, 3), (1, 6)]),
+        (16, [(16, 1), (8, 2), (4, 4), (2, 8)]),
+    ],
+)
+def test_stages_are_parts_of_a_server_or_complete_servers(
+    total: int, pairs: list[tuple[int, int]]
+) -> None:
+    case = replace(table_case(TableEngine(stages=True)), cards=(total,), staged=True)
+    assert list(layouts(case, replace(case.engines[0], spreads=True))) == pairs
+
+
 def test_which_sizes_were_compared() -> None:
     case = replace(table_case(TableEngine(stages=True)), cards=(2, 4), staged=True)
     found = compared(case)

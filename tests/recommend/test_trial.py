@@ -345,6 +345,14 @@ def test_the_replicas_for_a_rate(
     assert (found.served.replicas, found.missed, found.miss) == (replicas, over, miss)
 
 
+@pytest.mark.usefixtures("curves")
+def test_a_rate_of_one_replica_is_no_whole_number() -> None:
+    # 4.7 requests per second of each
+    found = simulation("cost", 14.0, targets=Targets(0.47 / 0.98, None)).exact(ONE)
+    assert found.served is not None
+    assert found.served.replicas == 3
+
+
 @pytest.mark.parametrize(
     ("name", "least", "most", "numbers"),
     [
