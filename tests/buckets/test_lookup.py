@@ -33,6 +33,9 @@ def test_table_is_the_first_entry_that_is_large_enough(
     table = BucketTable(buckets)
     assert table.find(*shape) == first
     assert table._scan(*shape) == first
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gaudi_launch.buckets.lookup._TABLE_CELLS", -1)
+        assert BucketTable(buckets).find(*shape) == first
 
 
 @given(BUCKETS, st.lists(st.tuples(SIZES, SIZES, SIZES), max_size=10), st.booleans())

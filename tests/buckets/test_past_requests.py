@@ -84,6 +84,18 @@ def test_metrics_histograms() -> None:
     assert parse_metrics(PAGE.replace("40.0", "0.0").replace("30.0", "0.0")) == []
 
 
+def test_the_histograms_of_several_models_add_up() -> None:
+    bars = (("a", "10", 5), ("a", "100", 5), ("b", "10", 0), ("b", "100", 5))
+    lines = [
+        f'vllm:{name}_tokens_bucket{{model_name="{model}",le="{edge}"}} {count}.0'
+        for name in ("request_prompt", "request_generation")
+        for model, edge, count in bars
+    ]
+    tokens = [tokens for _, tokens, _ in parse_metrics("\n".join(lines))]
+    # half are of ten tokens at most
+    assert 0.45 < sum(count <= 10 for count in tokens) / len(tokens) < 0.55
+
+
 def test_a_running_server() -> None:
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -120,6 +132,23 @@ def test_what_is_no_trace(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(LaunchError) as caught:
         read_workload(str(path))
     assert caught.value.exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [(b"\xff\xfe\x00", "'utf-8' codec can't decode"), (b"\x1f\x8bx", "Compressed file ended")],
+)
+def test_the_reason_why_a_trace_is_not_read(tmp_path: Path, content: bytes, error: str) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(content)
+    with pytest.raises(LaunchError) as caught:
+        read_workload(str(path))
+    assert caught.value.id == "warmup.trace_unreadable"
+    assert caught.value.text.values["path"] == str(path)
+    assert caught.value.text.values["error"].startswith(error)
+    with pytest.raises(LaunchError) as missing:
+        read_workload(str(tmp_path / "none"))
+    assert missing.value.text.values["error"] == "No such file or directory"
 
 
 @given(

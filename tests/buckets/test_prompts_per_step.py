@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from gaudi_launch.buckets import prompts_per_step as module
 from gaudi_launch.buckets.families import CONTEXT_LADDER, PLAIN_GRID
 from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
-from gaudi_launch.buckets.prompts_per_step import PromptsChoice, Tried, choose_prompts, counts
+from gaudi_launch.buckets.prompts_per_step import (
+    PromptsChoice,
+    Tried,
+    choose_prompts,
+    counts,
+    used_row,
+)
+from gaudi_launch.messages import message
 from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
 from gaudi_launch.performance.step_time import ONE_CARD_8B
 
@@ -71,7 +81,67 @@ def test_a_step_has_no_more_prompts_than_the_engine_admits_and_its_budget_allows
     assert counts(replace(most, max_num_seqs=3)) == (1, 2)
     assert counts(replace(most, max_num_batched_tokens=512)) == (1, 2, 4)
     alone = CoverageQuestion(CONTEXT_LADDER, limits(SHORT, mixed=True, seqs=1))
-    assert choose_prompts(alone, BucketGoal(), ONE_CARD_8B).reason().id == "plan.prompts_only"
+    only = choose_prompts(alone, BucketGoal(), ONE_CARD_8B).reason()
+    assert only == message("plan.prompts_only", count=1)
+
+
+def test_the_price_of_a_number_is_its_time_and_its_graphs() -> None:
+    one = Tried(1, 100.0, 0.2, 40)
+    assert module._price(Tried(2, 90.0, 0.1, 60), one) == pytest.approx(0.9 + 20 * 5e-4)
+    assert module._price(Tried(2, 90.0, 0.1), Tried(1, 100.0, 0.2)) == pytest.approx(0.9)
+
+
+def test_the_numbers_that_are_worth_a_plan() -> None:
+    one = Tried(1, 100.0, 1.0)
+    alike, slow = Tried(2, 99.5, 0.5), Tried(4, 70.0, 1.03)
+    fast, near, best, more = (Tried(2**at, time, 1.02) for at, time in enumerate((90, 81, 80, 85)))
+    assert module._faster([one, alike, slow]) == []
+    # up to the first that is about as fast as any
+    assert module._faster([one, alike, slow, fast, near, best, more]) == [fast, near]
+    assert module._faster([one, fast]) == [fast]
+
+
+def test_fewer_prompts_are_tried_while_they_are_cheaper() -> None:
+    one = Tried(1, 100.0, 1.0, 10)
+    falling = [Tried(count, 0.0, 1.0) for count in (16, 8, 4, 2)]
+    prices = {16: 90.0, 8: 85.0, 4: 86.0, 2: 50.0}
+    asked: list[int] = []
+
+    def padded(tried: Tried) -> Tried:
+        asked.append(tried.prompts)
+        return replace(tried, time=prices[tried.prompts], graphs=10)
+
+    assert module._cheapest(falling, padded, one).prompts == 8
+    assert asked == [16, 8, 4]
+
+
+def test_the_list_that_is_warmed_up() -> None:
+    class Row(SimpleNamespace):
+        def weight(self, price: float) -> float:
+            return float(self.time + price * self.graphs)
+
+    ours, theirs, short = (
+        Row(time=0.5, graphs=10),
+        Row(time=0.2, graphs=50),
+        Row(time=0.4, graphs=20),
+    )
+
+    def used(price: float, file: str | None, *, own_file: bool) -> object:
+        delivered: Any = SimpleNamespace(comparison=(ours, theirs, short), file=file, price=price)
+        return used_row(delivered, own_file=own_file)
+
+    # variables of the planned list
+    assert used(1.0, None, own_file=True) is ours
+    found = [used(price, "file", own_file=True) for price in (0.001, 0.02)]
+    assert found == [theirs, ours]
+    found = [used(price, "file", own_file=False) for price in (0.001, 0.02)]
+    assert found == [theirs, short]
+
+
+def test_prompts_that_are_all_refused_have_no_first_token() -> None:
+    refused = ((0.0, 9000, 4),)
+    shapes, tried = module._simulated(limits(SHORT, mixed=False), refused, ONE_CARD_8B)
+    assert (len(shapes.prompt), tried) == (0, Tried(1, 0.0, 0.0))
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from gaudi_launch.buckets.bucket_file import planned
 from gaudi_launch.buckets.engine_buckets import lookups
 from gaudi_launch.buckets.families import CONTEXT_LADDER
 from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
-from gaudi_launch.buckets.optimiser.full_load import range_requests
+from gaudi_launch.buckets.optimiser.full_load import overhead_percent, range_requests
 from gaudi_launch.buckets.strategies import arguments_of
 from gaudi_launch.engines.vllm_cpu.install import engine_is_ready
 from gaudi_launch.performance.limits import CoverageQuestion
@@ -31,6 +34,17 @@ def test_requests_stay_within_the_ranges_and_fill_the_engine() -> None:
     assert len(found) == 4 * BOUNDS.max_num_seqs
     assert all(1 <= tokens <= 6144 and 1 <= output <= 300 for _, tokens, output in found)
     assert found == range_requests(BOUNDS)
+
+
+@pytest.mark.parametrize(("seqs", "count"), [(64, 64), (10, 24), (4, 24)])
+def test_long_answers_need_fewer_requests(seqs: int, count: int) -> None:
+    long = limits(max_num_seqs=seqs, output_min=20_000, output_max=20_000)
+    assert len(range_requests(long)) == count
+
+
+def test_an_overhead_is_shown_in_percent() -> None:
+    found: Any = SimpleNamespace(overhead=0.1234)
+    assert (overhead_percent(found), overhead_percent(None)) == ("12.3", "-")
 
 
 def test_the_printed_padding_is_the_engines_look_up_of_each_forward() -> None:

@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.buckets import ladders
-from gaudi_launch.buckets.optimiser.parameters import _decodes, _lost_time, _time, usable_blocks
+from gaudi_launch.buckets.engine_buckets import count
+from gaudi_launch.buckets.families import EVERY_CONTEXT
+from gaudi_launch.buckets.optimiser.parameters import (
+    _decodes,
+    _lost_time,
+    _prompts,
+    _time,
+    usable_blocks,
+)
+from gaudi_launch.buckets.script_ranges import variables
+from gaudi_launch.buckets.strategies import arguments_of
 from gaudi_launch.performance.simulator import weighted
 from gaudi_launch.performance.step_time import ONE_CARD_8B as COST
 from tests.support.traces import limits
@@ -41,6 +51,31 @@ def test_decode_menu_has_the_graphs_and_the_time_of_its_grid(
         grid = [[size for size in sizes if size >= row] for row in rows]
         assert choice.graphs == sum(map(len, grid))
         assert choice.time == pytest.approx(_time(rows, grid, shapes, COST.decode))
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_the_prompt_menu_has_the_graphs_of_the_engine(limited: bool) -> None:
+    bounds = limits(
+        max_num_seqs=8,
+        max_num_prefill_seqs=2,
+        max_num_batched_tokens=1024,
+        max_model_len=1024,
+        input_max=512,
+        output_max=512,
+        prefix_caching=True,
+    )
+    shapes = weighted(np.asarray([1, 2]), np.asarray([300, 128]), np.asarray([5.0, 1.0]))
+    algorithm = "linear-limit" if limited else "linear"
+    menu = _prompts(bounds, shapes, COST, limited, deep=True)
+    assert len(menu) > 3
+    for choice in menu:
+        env = {**variables(choice.ranges), "VLLM_EXPONENTIAL_BUCKETING": "false"}
+        prompt, _ = count(EVERY_CONTEXT, algorithm, env, arguments_of(bounds))
+        assert (choice.ranges, choice.graphs) == (choice.ranges, prompt)
+    # without contexts each length of each row is one
+    plain = _prompts(bounds, shapes, COST, limited, deep=False)
+    assert [choice.ranges for choice in plain] == [choice.ranges for choice in menu]
+    assert all(few.graphs < many.graphs for few, many in zip(plain, menu, strict=True))
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.booleans())

@@ -1,0 +1,89 @@
+"""Shapes without a bucket, counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaudi_launch.buckets.bucket_list import Bucket, Buckets
+from gaudi_launch.buckets.coverage import Holes, prove, uncovered
+from tests.support.traces import limits
+
+# prompts: one of 512 tokens or two of 256; sequences have up to four blocks of the ten
+BOUNDS = limits(
+    max_num_seqs=4,
+    max_num_prefill_seqs=2,
+    max_num_batched_tokens=512,
+    max_model_len=512,
+    num_blocks=10,
+    input_max=256,
+    output_max=256,
+)
+PROMPT: list[Bucket] = [[1, 512, 0], [2, 256, 0]]
+DECODE: list[Bucket] = [[4, 1, 10]]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "count", "examples"),
+    [
+        (PROMPT, 0, ()),
+        ([[2, 512, 0]], 0, ()),
+        # a bucket behind a context takes prompts without one
+        ([[1, 512, 3], [8, 256, 0]], 0, ()),
+        ([[1, 384, 0], [2, 256, 0]], 1, ((1, 512, 0),)),
+        # a part of a block is a length of its own
+        ([[1, 450, 0], [2, 130, 0]], 2, ((1, 512, 0), (2, 256, 0))),
+        ([[1, 512, 0]], 2, ((2, 256, 0),)),
+        ([], 6, ((1, 512, 0), (2, 256, 0))),
+    ],
+)
+def test_lengths_of_prompts_without_a_bucket(
+    prompt: list[Bucket], count: int, examples: tuple[tuple[int, int, int], ...]
+) -> None:
+    found = uncovered(Buckets(prompt, DECODE), BOUNDS)
+    assert (found, found.shapes) == (Holes(count, 0, examples), count)
+
+
+@pytest.mark.parametrize(
+    ("decode", "count", "examples"),
+    [
+        (DECODE, 0, ()),
+        ([[1, 1, 4], [2, 1, 8], [8, 1, 10]], 0, ()),
+        # two sequences have 7 or 8 blocks without a bucket, three 3 to 10 and four 4 to 10
+        ([[2, 1, 6]], 2 + 8 + 7, ((2, 1, 8), (3, 1, 10), (4, 1, 10))),
+        ([[3, 1, 10]], 7, ((4, 1, 10),)),
+        ([[4, 1, 9]], 2, ((3, 1, 10), (4, 1, 10))),
+    ],
+)
+def test_blocks_of_sequences_without_a_bucket(
+    decode: list[Bucket], count: int, examples: tuple[tuple[int, int, int], ...]
+) -> None:
+    assert uncovered(Buckets(PROMPT, decode), BOUNDS) == Holes(0, count, examples)
+
+
+def test_more_sequences_than_blocks_never_decode() -> None:
+    few = limits(max_num_seqs=4, num_blocks=3)
+    prompt: list[Bucket] = [[1, 8192, 0]]
+    assert uncovered(Buckets(prompt, [[3, 1, 3]]), few).shapes == 0
+    assert uncovered(Buckets(prompt, [[2, 1, 3]]), few) == Holes(0, 1, ((3, 1, 3),))
+
+
+def test_a_plan_with_a_hole_is_an_error_of_this_program() -> None:
+    prove(Buckets(PROMPT, DECODE), BOUNDS)
+    with pytest.raises(AssertionError, match=r"17 shapes without a bucket: \(\(2, 1, 8\), "):
+        prove(Buckets(PROMPT, [[2, 1, 6]]), BOUNDS)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "is_whole"),
+    [([1, 2048, 64], True), ([1, 2047, 64], False), ([1, 2048, 63], False)],
+)
+def test_steps_with_parts_of_prompts_need_the_longest_context(
+    bucket: Bucket, is_whole: bool
+) -> None:
+    mixed = limits(mixed_steps=True, max_num_batched_tokens=2048, max_num_seqs=1)
+    found = Buckets([[1, 2048, 0], bucket], [[1, 1, 2000]])
+    if is_whole:
+        prove(found, mixed)
+        return
+    with pytest.raises(AssertionError, match="behind a long context"):
+        prove(found, mixed)
