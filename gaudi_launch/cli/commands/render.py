@@ -73,8 +73,10 @@ def kubernetes(
     from gaudi_launch.cli.with_options import read_with
     from gaudi_launch.errors import ExitCode, LaunchError
 
-    if helm and (out or kustomize):
+    if helm and out:
         raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--to")
+    if helm and kustomize:
+        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--kustomize")
     form = KubernetesForm(read_with, kustomize=kustomize, helm=bool(helm))
     if stack:
         rendered, release = stack_render.kubernetes(Path(stack), options, cluster, form)

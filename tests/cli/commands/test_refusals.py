@@ -1,0 +1,137 @@
+"""What a command refuses by itself, before its use case is called."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.main import run
+from gaudi_launch.engines.install.environment import PLACES
+from gaudi_launch.engines.registry import setup_names
+from gaudi_launch.engines.releases import known
+from gaudi_launch.host.simulated import NAMES
+from gaudi_launch.messages import text
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+_GIVEN = "setup.not_for"
+_ALONE = "setup.not_with_rollback"
+_FOR_IMAGE = "--helm"
+
+REFUSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("learn", "learn.one_of", {}),
+    ("learn a --show", "learn.one_of", {}),
+    ("learn --show --reset", "learn.one_of", {}),
+    ("serve /m --no-wait", "services.no_wait", {}),
+    ("logs a --launcher --engine", "services.one_log", {}),
+    ("logs a --previous --follow", "services.previous", {}),
+    ("logs a --previous --launcher", "services.previous", {}),
+    ("stop", "services.stop_what", {}),
+    ("stop a --all", "services.stop_what", {}),
+    ("stop --orphans --all", "services.stop_what", {}),
+    ("wait a --timeout 0", "services.timeout", {"found": "0"}),
+    ("exporter --json", "measure.exporter_json", {}),
+    ("doctor --fix --undo", "doctor.fix.both", {}),
+    ("doctor --list --bundle f", "doctor.fix.both", {}),
+    ("doctor --undo --list", "doctor.fix.both", {}),
+    ("doctor --fix --machine m", "doctor.fix.machine", {"machine": "m"}),
+    ("doctor --undo --machine m", "doctor.fix.machine", {"machine": "m"}),
+    ("doctor --fix --json", "doctor.fix.json", {}),
+    ("power --cap 500 --undo", "power.cap_or_undo", {}),
+    ("power -m 0", "power.needs_cap", {}),
+    ("power --dry-run", "power.needs_cap", {}),
+    ("power --undo --machine m", "power.not_this_machine", {}),
+    ("power --cap 500 --yes --machine m", "power.not_this_machine", {}),
+    ("pull name", "pull.name", {"found": "name"}),
+    ("pull a/b --from x", "pull.source", {"found": "x"}),
+    ("pull a/b --repo-type x", "pull.repo_type", {"found": "x"}),
+    ("support", "support.no_model", {}),
+    ("render kubernetes --helm h --to o", "kubernetes.not_with", {"one": "--helm", "other": "--to"}),
+    (
+        "render kubernetes --helm h --kustomize",
+        "kubernetes.not_with",
+        {"one": "--helm", "other": "--kustomize"},
+    ),
+    ("snapshot", "host.snapshot_nowhere", {}),
+    (
+        "snapshot --tree t",
+        "host.tree_machine",
+        {"known": ", ".join(f"simulated:{name}" for name in NAMES)},
+    ),
+    (
+        "devices pick --format x",
+        "placement.format",
+        {"found": "x", "known": "text, modules, indices, cpus"},
+    ),
+    ("--lang fr plan", "common.language", {"found": "fr", "known": "en, zh"}),
+    ("setup", "setup.no_engine", {"known": ", ".join((*setup_names(), *known()))}),
+    ("setup cpu --in moon", "setup.place", {"found": "moon", "known": ", ".join(PLACES)}),
+    (
+        "setup vllm-fork@1.21 --in moon",
+        "setup.place",
+        {"found": "moon", "known": ", ".join(PLACES)},
+    ),
+    (
+        "setup vllm-fork@1.21 --in docker --python p",
+        "setup.not_in",
+        {"flag": "--python", "place": "docker"},
+    ),
+    *(
+        (f"setup cpu --rollback {option}", _ALONE, {"flag": option.split()[0]})
+        for option in (
+            *("--in venv", "--python p", "--vision", "--scale-out", "--unpinned"),
+            *("--base-image i", "--index-url https://m", "--no-demo"),
+            *("--torch-index https://m", "--registry m", "--git-mirror https://m"),
+        )
+    ),
+    *(
+        (f"setup gateway {option}", _GIVEN, {"flag": option.split()[0], "engine": "gateway"})
+        for option in (
+            *("--in venv", "--python p", "--vision", "--scale-out", "--unpinned"),
+            *("--base-image i", "--git-mirror https://m", "--registry m"),
+            "--torch-index https://m",
+        )
+    ),
+    *(
+        (
+            f"setup vllm-fork@1.21 {option}",
+            _GIVEN,
+            {"flag": option.split()[0], "engine": "vllm-fork@1.21"},
+        )
+        for option in ("--torch-index https://m", "--base-image i")
+    ),
+    *(
+        (f"setup cpu {option}", _GIVEN, {"flag": option.split()[0], "engine": "cpu"})
+        for option in (
+            *("--python p", "--vision", "--scale-out", "--unpinned", "--base-image i"),
+            *("--git-mirror https://m", "--registry m"),
+        )
+    ),
+)
+
+
+@pytest.mark.parametrize(("line", "id", "values"), REFUSED, ids=[each[0] for each in REFUSED])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_refusal_is_a_sentence_with_exit_code_2(
+    line: str,
+    id: str,
+    values: dict[str, Any],
+    language: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GAUDI_LAUNCH_LANG", language)
+    before = sorted(tmp_path.rglob("*"))
+    assert run(shlex.split(line)) == 2
+    out, err = capsys.readouterr()
+    shown = text(id, language, **values)
+    if "--json" in line:
+        assert shown in out.replace("\\n", "\n")
+    else:
+        assert (out, err.startswith(f"gaudi-launch: {shown}")) == ("", True)
+    assert sorted(tmp_path.rglob("*")) == before
