@@ -95,8 +95,22 @@ def _load(name: str) -> Any:
     return command
 
 
+class CommandInterruptedError(Exception):
+    """A command was ended by Ctrl-C.
+
+    typer itself would end with 130 and print nothing.
+    """
+
+
 class LazyGroup(HelpGroup):
     """Lists commands from the table and imports a command's module only to run it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. Raises CommandInterruptedError at a Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise CommandInterruptedError from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -242,7 +256,7 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
             sys.stdout.flush()
     except LaunchError as error:
         return _launch_error(error, arguments, as_json)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, CommandInterruptedError):
         return _interrupted(as_json)
     except BrokenPipeError:
         # the reader went away (`| head`): it has all that it needs

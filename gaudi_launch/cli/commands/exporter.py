@@ -33,6 +33,7 @@ def exporter(
     import threading
 
     from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
     from gaudi_launch.planning.parse import port as read_port
@@ -72,7 +73,8 @@ def exporter(
             flush=True,
         )
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        threading.Event().wait()
+        with until_ctrl_c():
+            threading.Event().wait()
     finally:
         server.server_close()
     return None

@@ -65,10 +65,12 @@ def logs(
 ) -> None:
     """Print the engines' logs. '| gaudi-launch why -' explains a failed launch."""
     from gaudi_launch.app import kube
+    from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.cli.terminal import Terminal
 
-    options = kube.LogOptions(tail, pod, follow, previous)
-    kube.logs(name, kube.KubeAccess(namespace, kubeconfig, context), options, Terminal())
+    access = kube.KubeAccess(namespace, kubeconfig, context)
+    with until_ctrl_c():
+        kube.logs(name, access, kube.LogOptions(tail, pod, follow, previous), Terminal())
 
 
 @app.command()

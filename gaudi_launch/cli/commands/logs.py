@@ -95,6 +95,7 @@ def _show(
     import sys
 
     from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.cli.views.logs import LineObjects, log_json
 
     if not follow and as_json:
@@ -103,10 +104,12 @@ def _show(
         _copy(file, sys.stdout.buffer)
     elif as_json:
         objects = LineObjects()
-        _follow(file, path, service, objects)
+        with until_ctrl_c():
+            _follow(file, path, service, objects)
         objects.close()
     else:
-        _follow(file, path, service, sys.stdout.buffer)
+        with until_ctrl_c():
+            _follow(file, path, service, sys.stdout.buffer)
 
 
 def _await(path: Path, service: ServiceRecord) -> None:

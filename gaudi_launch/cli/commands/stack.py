@@ -220,9 +220,12 @@ def logs(
     With --json each line is one JSON object with its service.
     """
     from gaudi_launch.app import stack as cases
+    from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.cli.views.stack_logs import show_logs
 
-    show_logs(cases.target(model, stack).names, follow=follow, last=lines, as_json=as_json)
+    names = cases.target(model, stack).names
+    with until_ctrl_c():
+        show_logs(names, follow=follow, last=lines, as_json=as_json)
 
 
 @app.command()

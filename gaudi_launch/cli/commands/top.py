@@ -46,6 +46,7 @@ def top(
 
     from gaudi_launch.app import top as case
     from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.cli.views.top import plain_lines, to_json
 
     request = case.WatchRequest(hosts, inventory, machine, interval, timeout)
@@ -58,15 +59,17 @@ def top(
         from gaudi_launch.cli.console import emit_json_line, give_up
 
         try:
-            for found in case.repeated(request, time.sleep):
-                if as_json:
-                    emit_json_line(to_json(found))
-                else:
-                    print("\n".join(plain_lines(found)), flush=True)
+            with until_ctrl_c():
+                for found in case.repeated(request, time.sleep):
+                    if as_json:
+                        emit_json_line(to_json(found))
+                    else:
+                        print("\n".join(plain_lines(found)), flush=True)
         except BrokenPipeError:
             # typer would end with 1; the reader has all that it needs
             give_up(sys.stdout)
         return None
     from gaudi_launch.cli.top_screen import run
 
-    return run(request)
+    with until_ctrl_c():
+        return run(request)

@@ -33,6 +33,7 @@ def webui(
     import ipaddress
     import sys
 
+    from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
     from gaudi_launch.planning.parse import port as read_port
@@ -70,4 +71,5 @@ def webui(
         own = False
     if not own:
         print(text("measure.webui_open", host=host), file=sys.stderr, flush=True)
-    pages.serve(template, title, host, listening, ready)
+    with until_ctrl_c():
+        pages.serve(template, title, host, listening, ready)

@@ -49,7 +49,11 @@ REFUSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("pull a/b --from x", "pull.source", {"found": "x"}),
     ("pull a/b --repo-type x", "pull.repo_type", {"found": "x"}),
     ("support", "support.no_model", {}),
-    ("render kubernetes --helm h --to o", "kubernetes.not_with", {"one": "--helm", "other": "--to"}),
+    (
+        "render kubernetes --helm h --to o",
+        "kubernetes.not_with",
+        {"one": "--helm", "other": "--to"},
+    ),
     (
         "render kubernetes --helm h --kustomize",
         "kubernetes.not_with",
