@@ -219,13 +219,12 @@ def check_rights(plan: FixPlan) -> None:
     commands = ["sudo gaudi-launch doctor --fix"]
     for finding in plan.before.findings:
         if finding.remedy and finding.remedy.fix in fixes and finding.status in ("warn", "fail"):
-            commands += [
-                c for c in (*finding.remedy.commands, *finding.remedy.persist) if c not in commands
-            ]
+            commands += (*finding.remedy.commands, *finding.remedy.persist)
     paths = ", ".join(refused[:_SHOWN_PATHS])
     if len(refused) > _SHOWN_PATHS:
         paths += f" (+{len(refused) - _SHOWN_PATHS})"
-    detail = "\n".join(f"  {command}" for command in commands)
+    # one finding may name a command twice: for now and for the next boot
+    detail = "\n".join(f"  {command}" for command in dict.fromkeys(commands))
     raise LaunchError("doctor.fix.root", ExitCode.FAILED, detail=detail, paths=paths)
 
 
