@@ -13,9 +13,10 @@ from gaudi_launch.app.fit import data_types
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines import registry, support
 from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.support import support_of
+from gaudi_launch.engines.support import newest_or_none, support_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
+from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import count_parameters
 from gaudi_launch.planning.engine import Engine
@@ -144,10 +145,19 @@ def test_code_of_the_models_own_is_a_warning() -> None:
 
 
 def test_a_version_without_a_list_is_a_warning() -> None:
+    newest = newest_or_none("vllm-gaudi")
+    assert newest is not None
     for version in ("0.31.0", "main"):
         found = support_of(UNKNOWN, "vllm-gaudi", version)
         assert (found.status, found.refused) == (SupportStatus.UNKNOWN, False)
-        assert ids(found) == ["support.no_data"]
+        assert found.reasons == (
+            message(
+                "support.no_data",
+                engine=f"vllm-gaudi@{version}",
+                architecture=UNKNOWN.architecture,
+                known=newest.label,
+            ),
+        )
 
 
 def test_an_installed_registry_beats_the_shipped_one(tmp_path: Path) -> None:
@@ -256,6 +266,8 @@ def test_compact_gdn_has_no_prefix_caching(
     version: str, variables: dict[str, str], limited: bool
 ) -> None:
     found = support_of(GDN, "vllm-gaudi", version, variables=variables)
+    reason = message("support.compact_gdn", engine=f"vllm-gaudi@{version}", model="Qwen3-Next")
+    assert (reason in found.reasons) is limited
     assert ("support.compact_gdn" in ids(found)) is limited
     host = simulated.make("gaudi3-oam")
     request = Request("m", environment=variables)

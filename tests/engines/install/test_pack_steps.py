@@ -12,7 +12,7 @@ import pytest
 from gaudi_launch.engines.install import pack_steps
 from gaudi_launch.engines.install.pack_steps import CollectOrder, collected, gaudi_steps, platforms
 from gaudi_launch.engines.releases import Code, needed_release
-from gaudi_launch.engines.vllm_cpu.install import run_steps
+from gaudi_launch.engines.vllm_cpu.install import InstallStep, run_steps
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.mirrors import Mirrors
 
@@ -133,3 +133,11 @@ def test_a_release_without_fixed_versions_is_refused(
     with pytest.raises(LaunchError) as caught:
         gaudi_steps(order(tmp_path), needed_release("vllm-fork@1.21"))
     assert caught.value.id == "offline.no_constraints"
+
+
+def test_pip_is_that_of_an_environment_for_work_alone(tmp_path: Path) -> None:
+    order = CollectOrder("/usr/bin/python3.11", tmp_path / "w", tmp_path / "g", tmp_path / "work")
+    folder = str(tmp_path / "work" / "venv")
+    assert order.pip_python == f"{folder}/bin/python"
+    words = ("/usr/bin/python3.11", "-m", "venv", "--clear", folder)
+    assert order.venv_step == InstallStep("offline.step_pip", words)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import gaudi_launch
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.ray_serve.config import without_address
 from gaudi_launch.engines.ray_serve.engine import IN_RAY, config_of
@@ -24,6 +25,7 @@ from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 from gaudi_launch.recipe_cache.key import parts_of
 from tests.support.cli import golden
+from tests.support.whole_plans import Case, whole_plans
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -34,6 +36,9 @@ GAUDI = Installed(
     "/e/python", "vllm-fork@1.21", {"ray": "2.40.0", "habana-torch-plugin": "1.21.0"}, {}
 )
 FORK = "ray-serve:vllm-fork@1.21"
+ONGOING = {"target_ongoing": 5}
+OWN_RAY = ("--distributed-executor-backend", "ray")
+PACKAGE = Path(gaudi_launch.__file__).parent
 PLAIN_CPU = Installed("/e/python", "", {"ray": "2.60.0", "transformers": "5.19.0"}, {})
 
 
@@ -408,3 +413,24 @@ def test_every_config_of_ours_is_sound() -> None:
 
 def test_without_a_name_behind_it_the_default_engine_is_inside() -> None:
     assert find("ray-serve").identity.name == "ray-serve"
+
+
+PLUGIN, SHORT = "ray-serve:vllm-gaudi", {"max_model_len": 2048, "max_num_seqs": 8}
+WHOLE = [
+    Case("one replica", FORK, MODEL, SHORT),
+    Case("a named one", FORK, MODEL, {**SHORT, "modules": (5,), "host": "0.0.0.0", "port": 90}),
+    Case("two replicas", PLUGIN, MODEL, {**SHORT, "cards": 2, "replicas": (2, 2)}),
+    Case("from one to three", PLUGIN, MODEL, {**SHORT, "replicas": (1, 3)}),
+    Case("over both nodes", PLUGIN, MODEL, {**SHORT, "cards": 4, "replicas": (1, 2)}),
+    Case("requests of a replica", PLUGIN, MODEL, {**SHORT, "replicas": (1, 2), **ONGOING}),
+    Case("too many", PLUGIN, MODEL, {**SHORT, "cards": 4, "replicas": (1, 3)}),
+    Case("on two nodes", PLUGIN, MODEL, {**SHORT, "modules": (3, 4), "replicas": (2, 2)}),
+    Case("own cluster", PLUGIN, MODEL, SHORT, {"RAY_ADDRESS": "10.0.0.1:6379"}),
+    Case("own executor", FORK, MODEL, {**SHORT, "cards": 2, "extra": OWN_RAY}),
+]
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)
+def test_each_request_has_its_recorded_plan(case: Case) -> None:
+    text = whole_plans([case], simulated.make("hls2")).replace(str(PACKAGE), "PACKAGE")
+    golden(case.file.replace(":", "-"), text)

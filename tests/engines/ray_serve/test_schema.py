@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.engines.ray_serve.schema import KEYS, check
+from gaudi_launch.messages import Message, message
 
 GOOD: dict[str, Any] = {
     "http_options": {"host": "0.0.0.0", "port": 8000},
@@ -130,3 +131,52 @@ _value = st.recursive(
 @given(st.dictionaries(_words, _value, max_size=5))
 def test_any_document_is_judged(document: dict[str, Any]) -> None:
     assert all(m.render() for m in check(document))
+
+
+def test_a_fault_names_what_was_found_and_what_ray_wants() -> None:
+    def found(path: tuple[Any, ...], value: Any) -> list[Message]:
+        return check(changed(path, value))
+
+    deployment = "applications[0].deployments[0]"
+    port = "http_options.port"
+    assert found(("http_options", "port"), 99999) == [
+        message("ray.out_of_range", path=port, found=99999, least=1, most=65535)
+    ]
+    assert found(("http_options", "port"), [1] * 99) == [
+        message("ray.wrong_type", path=port, found=repr([1] * 99)[:60], wanted="int")
+    ]
+    assert found(("http_options", "prot"), 1) == [
+        message("ray.unknown_key", path="http_options.prot", near="port")
+    ]
+    far = ", ".join(KEYS["http_options"])
+    assert found(("http_options", "xyz"), 1) == [
+        message("ray.unknown_key", path="http_options.xyz", near=far)
+    ]
+    assert found(("applications", 0, "route_prefix"), "v1") == [
+        message("ray.route_prefix", path="applications[0].route_prefix", found="v1")
+    ]
+    assert found(("applications", 0, "import_path"), None) == [
+        message("ray.import_path", path="applications[0].import_path", found="None")
+    ]
+    assert found((*D, "max_concurrent_queries"), 9) == [
+        message(
+            "ray.renamed_key",
+            path=f"{deployment}.max_concurrent_queries",
+            key="max_ongoing_requests",
+        )
+    ]
+    scaling = "target_num_ongoing_requests_per_replica"
+    assert found((*D, "autoscaling_config", scaling), 9) == [
+        message(
+            "ray.renamed_key",
+            path=f"{deployment}.autoscaling_config.{scaling}",
+            key="target_ongoing_requests",
+        )
+    ]
+    assert found(("http_options",), 3) == [
+        message("ray.wrong_type", path="http_options", found="3", wanted="dict")
+    ]
+    assert check([]) == [message("ray.not_mapping", path="-")]
+    # a number may be an int or a float
+    assert found((*D, "health_check_period_s"), 1) == found((*D, "health_check_period_s"), 1.5)
+    assert found((*D, "health_check_period_s"), 1) == []

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pytest
@@ -19,10 +19,14 @@ from gaudi_launch.engines.tgi.container import published
 from gaudi_launch.engines.tgi.engine import Tgi
 from gaudi_launch.engines.tgi.options import read_by
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
+from gaudi_launch.performance.limits import CoverageQuestion, as_limits
 from gaudi_launch.planning.container import Mount
-from gaudi_launch.planning.plan import Plan
+from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.plan import Placement, Plan, Setting
 from gaudi_launch.planning.planner import make_plan
+from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 from tests.support.cli import golden
 from tests.support.options_table import parse
@@ -500,6 +504,15 @@ def test_tgi_only_generates(name: str) -> None:
 SHORT = {"max_model_len": 2048, "max_num_seqs": 8}
 SWITCHES = {"no_fused_sdpa": True, "cache_dir": "/c"}
 OLD = "tgi@3.2.3"
+LOST = {"input_range": (100, 512), "output_range": (8, 4000), "served_name": "chat"}
+OWN = (
+    "--max-batch-size",
+    "3",
+    "--max-batch-total-tokens",
+    "9000",
+    "--cors-allow-origin",
+    "http://a",
+)
 SMALL = known_model(LLAMA, must_exist=False)
 WHOLE = [
     Case("usual", "tgi", SMALL, {}, HERE),
@@ -525,7 +538,48 @@ WHOLE = [
     Case("old quantised by variable", OLD, SMALL, SHORT, {**HERE, "QUANT_CONFIG": "/q/q.json"}),
     Case("rows over memory", OLD, SMALL, {"max_model_len": 8192, "max_num_seqs": 512}, HERE),
     Case("unread", OLD, SMALL, SHORT, {**HERE, "VLLM_CONTIGUOUS_PA": "false"}),
+    Case("lost", "tgi", SMALL, {**SHORT, **LOST}, {**HERE, "VLLM_API_KEY": "hunter2"}),
+    Case("ranges of one length", "tgi", SMALL, {**SHORT, "input_range": (512, 512)}, HERE),
+    Case("address", "tgi", SMALL, {**SHORT, "host": "0.0.0.0", "port": 90}, HERE),
+    Case("linear", "tgi", SMALL, SHORT, {**HERE, "VLLM_EXPONENTIAL_BUCKETING": "false"}),
+    Case("reference, unread", "tgi", SMALL, {"tuning": "reference"}, {**HERE, "MARK": "1"}),
+    Case("images", "tgi", known_model(LLAVA, must_exist=False), {"cards": 2}, HERE),
+    Case("named by the user", "tgi", SMALL, {**SHORT, "extra": OWN}, HERE),
+    Case("heads", "tgi", replace(SMALL, heads=12), {"cards": 8}, HERE),
+    Case("float16", "tgi", SMALL, {"dtype": "float16"}, HERE),
+    Case("unknown type", "tgi", SMALL, {"dtype": "float32"}, HERE),
+    Case("its code", "tgi", replace(SMALL, remote_code=True), SHORT, HERE),
+    Case("type that it lacks", "tgi", replace(SMALL, model_type="mamba"), SHORT, HERE),
+    Case("old, fp8 without a measurement", OLD, SMALL, {"dtype": "fp8"}, HERE),
+    Case("old, awq", OLD, SMALL, {"dtype": "awq"}, HERE),
+    Case("old, stored awq", OLD, replace(SMALL, quantization="awq"), {"force": True}, HERE),
 ]
+
+
+@pytest.mark.parametrize(("engine", "prompts"), [("tgi", 8), (OLD, 2)])
+@pytest.mark.parametrize(("exported", "contiguous"), [("", True), ("false", False), ("1", True)])
+def test_the_coverage_ends_at_the_last_decode_bucket(
+    engine: str, prompts: int, exported: str, contiguous: bool
+) -> None:
+    """The paged router fills its budget, the padded one prefills what it warms up."""
+    tgi = find(engine)
+    request = Request(LLAMA, max_model_len=2048, max_num_seqs=8, environment=HERE)
+    limits = tgi.limits(request, HLS2, SMALL)
+    context = Context(request, HLS2, SMALL, Placement((0,)), limits)
+    made = make_plan(request, HLS2, SMALL, tgi)
+    variable = Setting(
+        "VLLM_CONTIGUOUS_PA", exported, "env", "environment", message("plan.exported")
+    )
+    settings = [*made.settings, variable] if exported else made.settings
+    found = tgi.question(settings, context, made.num_blocks)
+    assert made.buckets is not None
+    changed = {
+        "num_blocks": made.buckets.decode[-1][2],
+        "max_num_prefill_seqs": prompts,
+        "contiguous_pa": contiguous,
+    }
+    assert found == CoverageQuestion("", as_limits({**asdict(limits), **changed}))
+    assert tgi.question([], context, made.num_blocks) is None
 
 
 @pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)

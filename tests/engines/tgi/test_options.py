@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gaudi_launch.engines.tgi.engine import Tgi
 from gaudi_launch.engines.tgi.options import VERSIONS, read_words
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
@@ -136,3 +137,45 @@ def test_what_the_launcher_does_not_read_is_refused(words: str, option: str) -> 
         read_words(words.split(), "3.3.5")
     assert refused.value.id == "tgi.no_option"
     assert f" {option} " in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--api-key k", message("tgi.api_key")),
+        ("--ngrok-edge x", message("tgi.ngrok", option="--ngrok-edge")),
+        ("--model-id m", message("plan.own_option", option="--model-id", ours="-w")),
+        ("--none", message("tgi.no_option", option="--none", version="3.3.5")),
+        (
+            "--max-batch-size many",
+            message("tgi.value", option="--max-batch-size", found="many", wanted="0 - 9999999999"),
+        ),
+        (
+            "--quantize int4",
+            message(
+                "tgi.value",
+                option="--quantize",
+                found="int4",
+                wanted="gptq | awq | fp8 | compressed-tensors",
+            ),
+        ),
+        (
+            "--rope-factor 1.5.2",
+            message("tgi.value", option="--rope-factor", found="1.5.2", wanted="1.5"),
+        ),
+        ("--revision a*", message("tgi.value", option="--revision", found="a*", wanted="-")),
+    ],
+)
+def test_a_refused_option_is_named_with_what_the_launcher_takes(
+    words: str, expected: Message
+) -> None:
+    with pytest.raises(LaunchError) as refused:
+        read_words(words.split(), "3.3.5")
+    assert (refused.value.exit_code, refused.value.text) == (ExitCode.USAGE, expected)
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq", "fp8", "compressed-tensors"])
+def test_every_method_of_the_launcher_is_taken(method: str) -> None:
+    assert read_words(["--quantize", method], "3.3.5") == {"--quantize": method}
+    words = ["--usage-stats", "off", "--rope-factor", "1.5"]
+    assert read_words(words, "3.3.5") == {"--usage-stats": "off", "--rope-factor": "1.5"}

@@ -30,6 +30,9 @@ LENGTHS = {"input_range": (128, 1024), "output_range": (64, 512), "max_num_batch
 SWITCHES = {"scheduler_steps": 4, "no_zero_padding": True, "no_fused_sdpa": True}
 LIMITS = {"memory_utilization": "0.8", "max_capture_len": 1024, "max_prefill_seqs": 4}
 ADDRESS = {"host": "0.0.0.0", "port": 9000, "served_name": "chat"}
+LONG = {"max_model_len": 65536}
+FULL_SIZE = replace(LLAMA, parameters=600 * 10**9)
+EMBEDS = replace(LLAMA, name="Qwen3-Embedding-8B", model_type="qwen3")
 FOUND = QuantFile("/here/quant.json", "calibrated", "auto")
 FULL = {"VLLM_SKIP_LAZY_WARMUP": "true", "PT_HPU_LAZY_MODE": "0", "VLLM_PROMPT_BS_BUCKET_MAX": "2"}
 
@@ -69,6 +72,12 @@ CASES_1_21 = [
         {"extra": ("--speculative-config", "{}")},
         {"VLLM_CONTIGUOUS_PA": "1"},
     ),
+    Case("as long as the model", V21, LLAMA, {"max_model_len": 131072, "max_num_seqs": 1}),
+    Case("script, longer than the model", V21, NAMED, {"tuning": "reference", **LONG}),
+    Case("script, its options", V21, NAMED, {"tuning": "reference", **SWITCHES, **ADDRESS}),
+    Case("script, modules", V21, NAMED, {"tuning": "reference", "modules": (6, 7)}),
+    Case("no host memory", V21, FULL_SIZE, {"cards": 8, "dtype": "fp8", "quant_file": FOUND}),
+    Case("embeds", V21, EMBEDS, SHORT),
     Case("merged", V21, LLAMA, {}, {"VLLM_MERGED_PREFILL": "true"}),
     Case("exponential", V21, LLAMA, {}, {"VLLM_EXPONENTIAL_BUCKETING": "on"}),
 ]
@@ -95,6 +104,14 @@ CASES_1_22 = [
     Case("script", V22, NAMED, {"tuning": "reference", "cards": 2, "profile": True}),
     Case("script, fp8", V22, NAMED, {"tuning": "reference", "quant_config": "/q.json"}),
     Case("an option of another version", V22, LLAMA, {"inc_fp8": True}),
+    Case(
+        "script, its options", V22, NAMED, {"tuning": "reference", "skip_warmup": True, **ADDRESS}
+    ),
+    Case("script, modules", V22, MIXTURE, {"tuning": "reference", "modules": (4, 5, 6, 7)}),
+    Case("embeds", V22, EMBEDS, SHORT),
+    Case("profile", V22, LLAMA, {**SHORT, "profile": True, "cache_dir": "/c"}),
+    Case("gptq", V22, replace(LLAMA, quantization="gptq"), {**SHORT, "dtype": "gptq"}),
+    Case("not awq", V22, replace(LLAMA, quantization="gptq"), {"dtype": "awq"}),
 ]
 CASES_DEEPSEEK = [
     Case("usual", DEEPSEEK, R1, {**SHORT, "trust_remote_code": True}),

@@ -22,6 +22,9 @@ RANKS = replace(LLAMA, name="Qwen3-Reranker-8B", model_type="qwen3")
 FOUND = QuantFile("/here/quant.json", "calibrated", "auto")
 SHIPPED = QuantFile("/here/quant.json", "profile")
 SWITCHES = {"skip_warmup": True, "profile": True, "no_fused_sdpa": True}
+LAZY = {"PT_HPU_LAZY_MODE": "1", "VLLM_RPC_TIMEOUT": "5"}
+BUCKET_FILE = "(1, 128, 0)\n(8, 1, 128)\n"
+OWN_FILE = {"VLLM_BUCKETING_FROM_FILE": "/b/buckets.txt"}
 ADDRESS = {"host": "0.0.0.0", "port": 9000, "served_name": "chat", "trust_remote_code": True}
 
 CASES = [
@@ -71,6 +74,18 @@ CASES = [
     Case("hybrid", PLUGIN, HYBRID, SHORT),
     Case("speculation", PLUGIN, LLAMA, {**SHORT, "extra": ("--speculative-config", "{}")}),
     Case("name only", PLUGIN, Model("/m/x", "x"), {**SHORT, "cards": 2}),
+    Case("wide images", PLUGIN, replace(SEES, model_type="qwen2_5_vl"), SHORT),
+    Case("on two nodes", PLUGIN, LLAMA, {**SHORT, "modules": (3, 4)}),
+    Case("one card of many", PLUGIN, LLAMA, {**SHORT, "modules": (5,), "host": "::1"}),
+    Case("lazy images", PLUGIN, SEES, {**SHORT, "cards": 2}, {"PT_HPU_LAZY_MODE": "1"}),
+    Case("lazy fp8", PLUGIN, LLAMA, {"dtype": "fp8", "quant_file": FOUND}, LAZY),
+    Case("too large for one card", PLUGIN, replace(LLAMA, parameters=10**12), {"cards": 8}),
+    Case("prompts of a step", PLUGIN, LLAMA, {**SHORT, "max_prefill_seqs": 3}),
+    Case("an option of another version", PLUGIN, LLAMA, {"max_capture_len": 5}),
+    Case("linear", PLUGIN, LLAMA, SHORT, {"VLLM_EXPONENTIAL_BUCKETING": "false"}),
+    Case("own buckets", PLUGIN, LLAMA, SHORT, {"VLLM_DECODE_BS_BUCKET_MAX": "4"}),
+    Case("a file of buckets", PLUGIN, LLAMA, {**SHORT, "bucket_file": BUCKET_FILE}, OWN_FILE),
+    Case("its code", PLUGIN, replace(LLAMA, remote_code=True), SHORT),
     Case("ray", PLUGIN, LLAMA, {**SHORT, "extra": ("--distributed-executor-backend", "ray")}),
 ]
 
