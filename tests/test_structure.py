@@ -46,6 +46,7 @@ ABOUT_SEVERAL = {
     "engines/test_options_table.py": "every engine's argv against its recorded option table",
     "engines/test_toy_engine.py": "an engine of one module through every command",
     "kubernetes/test_refusals.py": "what all kinds of objects refuse",
+    "kubernetes/test_shapes.py": "the quick tests of documents and charts, from records",
     "kubernetes/test_together.py": "several models in one set of objects",
     "kubernetes/test_truths.py": "facts that hold for all rendered objects",
     "kubernetes/test_two_nodes.py": "a model over two nodes",

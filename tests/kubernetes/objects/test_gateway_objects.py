@@ -1,0 +1,58 @@
+"""The gateway's Secrets, and the places of their files in its pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gaudi_launch.kubernetes.chart_values import Name, plain
+from gaudi_launch.kubernetes.objects.gateway_objects import (
+    gateway_objects,
+    keys_secret,
+    pod_secrets,
+    tls_secret,
+)
+from gaudi_launch.render.gateway_image import GatewaySecrets
+from tests.support.served_models import GATEWAY
+
+KEYS = {"name": "keys", "mountPath": "/etc/gaudi-launch-keys", "readOnly": True}
+TLS = {"name": "tls", "mountPath": "/etc/gaudi-launch-tls", "readOnly": True}
+
+
+def test_secrets_have_the_name_of_the_release() -> None:
+    release = Name("chat")
+    assert (keys_secret(release), tls_secret(release)) == ("chat-gateway-keys", "chat-gateway-tls")
+    assert keys_secret(Name("a" * 45)) == "a" * 32 + "-gateway-keys"
+
+
+def test_the_gateway_reads_the_files_of_the_secrets() -> None:
+    assert pod_secrets(keys=False, tls=False) == GatewaySecrets()
+    assert pod_secrets(keys=True, tls=False) == GatewaySecrets(keys="/etc/gaudi-launch-keys/keys")
+    assert pod_secrets(keys=True, tls=True) == GatewaySecrets(
+        "/etc/gaudi-launch-keys/keys",
+        "/etc/gaudi-launch-tls/tls.crt",
+        "/etc/gaudi-launch-tls/tls.key",
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "tls", "mounts"),
+    [(False, False, []), (True, False, [KEYS]), (False, True, [TLS]), (True, True, [KEYS, TLS])],
+)
+def test_only_secrets_of_the_user_are_mounted(
+    keys: bool, tls: bool, mounts: list[dict[str, object]]
+) -> None:
+    made = [
+        plain(each) for each in gateway_objects(replace(GATEWAY, keys=keys, tls=tls), Name("c"))
+    ]
+    assert [each["kind"] for each in made] == ["ConfigMap", "Deployment", "Service"]
+    pod = made[1]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["volumeMounts"][2:] == mounts
+    assert pod["volumes"][2:] == [
+        {
+            "name": each["name"],
+            "secret": {"secretName": f"c-gateway-{each['name']}", "defaultMode": 0o440},
+        }
+        for each in mounts
+    ]

@@ -1,0 +1,166 @@
+"""The quick part of the tests of documents and charts: complete files from records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.accelerators import Instance
+from gaudi_launch.kubernetes.chart_values import Name
+from gaudi_launch.kubernetes.documents import render
+from gaudi_launch.kubernetes.helm_chart import chart
+from gaudi_launch.kubernetes.objects.inferentia import neuron_served
+from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
+from gaudi_launch.models.model import Model
+from gaudi_launch.render.rendered import Rendered
+from tests.support.cli import golden
+from tests.support.kubernetes_documents import objects, steady
+from tests.support.served_models import GATEWAY, plain_served, served
+
+INSTANCE = Instance("inf2.48xlarge", 12, 24, 16, 192, 768)
+LLAMA = Model("/models/llama", "llama", parameters=13_000_000_000, weight_bytes=26 << 30)
+
+DEPLOYMENT = KubernetesTarget(
+    "chat",
+    namespace="llm",
+    replicas=25,
+    max_replicas=30,
+    autoscale="hpa",
+    storage_class="nfs",
+    runtime_class="habana",
+    secret="hub",
+    secret_names=("HF_TOKEN", "VLLM_API_KEY"),
+    ingress_host="chat.example.com",
+    ingress_class="nginx",
+    webui=True,
+    node_selector={"zone": "a"},
+    tolerate=("example.com/ai",),
+    gateway=GATEWAY,
+)
+GROUPS = KubernetesTarget(
+    "chat",
+    kind="leaderworkerset",
+    replicas=1,
+    max_replicas=3,
+    autoscale="keda",
+    prometheus="http://prometheus:9090",
+    requests=48,
+    nodes=2,
+    interface="net1",
+    secret="hub",
+    secret_names=("RAY_AUTH_TOKEN",),
+)
+RAY = KubernetesTarget(
+    "chat",
+    kind="rayservice",
+    replicas=1,
+    max_replicas=4,
+    ray_version="2.60.0",
+    runtime_class="habana",
+    ingress_host="chat.example.com",
+    webui=True,
+    webui_image="registry/page:1",
+)
+SHAPES: dict[str, tuple[Sequence[ServedModel], KubernetesTarget]] = {
+    "deployment": ([served()], DEPLOYMENT),
+    "plain-deployment": ([plain_served()], KubernetesTarget("chat", replicas=2)),
+    "two-models": (
+        [served(name=Name("chat", "qwen")), plain_served()],
+        KubernetesTarget("chat", access_mode="ReadWriteOnce", weights_claim="mine"),
+    ),
+    "groups": ([served(env_from={"VLLM_HOST_IP": "status.podIP"})], GROUPS),
+    "fixed-groups": (
+        [plain_served()],
+        KubernetesTarget("chat", kind="leaderworkerset", nodes=2, replicas=2),
+    ),
+    "ray": ([served(container=served().container, files={})], RAY),
+    "neuron": (
+        [neuron_served(LLAMA, INSTANCE, "llama", None, "", (1, 3))],
+        KubernetesTarget(
+            "llama",
+            kind="rayservice",
+            replicas=1,
+            max_replicas=3,
+            ray_version="2.22.0",
+            webui=True,
+            ingress_host="chat.example.com",
+        ),
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _english(plain_english: None) -> None:
+    """Headers and golden notes are in English."""
+
+
+def shown(made: Rendered) -> str:
+    """Return all files and the notes as one text."""
+    parts = [f"=== {name}\n{text}" for name, text in made.files.items()]
+    notes = [f"{note.id} {json.dumps(dict(note.values))}\n" for note in made.notes]
+    return steady("".join(parts)) + "=== notes\n" + "".join(notes)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_files_of_each_shape(shape: str) -> None:
+    models, cluster = SHAPES[shape]
+    made = render(models, cluster, kustomize=cluster is DEPLOYMENT)
+    golden(f"kubernetes/shapes/{shape}.txt", shown(made))
+
+
+@pytest.mark.parametrize("shape", ["deployment", "two-models", "ray"])
+def test_the_chart_of_each_shape(shape: str) -> None:
+    models, cluster = SHAPES[shape]
+    golden(f"kubernetes/shapes/{shape}-chart.txt", shown(chart(models, cluster)))
+
+
+def test_an_object_with_a_name_that_exists_twice_is_refused() -> None:
+    for make in (render, chart):
+        with pytest.raises(LaunchError) as caught:
+            make([plain_served(), plain_served(key="other")], KubernetesTarget("chat"))
+        assert (caught.value.id, caught.value.exit_code) == ("kubernetes.twice", ExitCode.USAGE)
+
+
+def test_a_key_that_ray_would_ignore_is_refused() -> None:
+    wrong = {"applications": [], "proxy_place": "EveryNode"}
+    with pytest.raises(LaunchError) as caught:
+        render([plain_served(serve=wrong)], RAY)
+    assert (caught.value.id, caught.value.exit_code) == ("kubernetes.not_valid", ExitCode.FAILED)
+
+
+def test_what_a_monitored_model_needs_is_noted() -> None:
+    made = render([served(), plain_served()], KubernetesTarget("chat", monitor=True))
+    notes = {note.id: note.values for note in made.notes}
+    assert notes["kubernetes.monitor"] == {"names": "chat chat-bge-m3"}
+    assert "monitoring.in_cluster" in notes
+    monitors = [
+        each for each in objects(made.files["chat.yaml"]) if each["kind"] == "ServiceMonitor"
+    ]
+    assert [each["spec"] for each in monitors] == [
+        {
+            "selector": {
+                "matchLabels": {
+                    "app.kubernetes.io/name": name,
+                    "app.kubernetes.io/component": "engine",
+                }
+            },
+            "endpoints": [{"port": "http", "path": "/metrics", "interval": "15s"}],
+        }
+        for name in ("chat", "chat-bge-m3")
+    ]
+
+
+def test_a_scaler_of_keda_needs_the_metrics_of_a_monitor() -> None:
+    models = [plain_served()]
+    scaled = KubernetesTarget("chat", autoscale="keda", max_replicas=2, prometheus="http://p")
+    watched = KubernetesTarget(
+        "chat", autoscale="keda", max_replicas=2, prometheus="http://p", monitor=True
+    )
+    found = [
+        "kubernetes.scrape" in [note.id for note in render(models, cluster).notes]
+        for cluster in (scaled, watched)
+    ]
+    assert found == [True, False]

@@ -1,0 +1,325 @@
+"""The state of a deployment, from objects as kubectl gives them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from gaudi_launch.kubernetes.status import (
+    KubeWorkload,
+    Pod,
+    Status,
+    engine_of,
+    instance_of,
+    reference_of,
+    statuses,
+)
+from gaudi_launch.messages import Message, message
+
+NOW = datetime(2026, 11, 21, 9, 0, tzinfo=timezone.utc)
+
+
+def thing(kind: str, name: str, instance: str = "chat", **parts: Any) -> dict[str, Any]:
+    """Return an object that is ten minutes old."""
+    labels = {
+        "app.kubernetes.io/instance": instance,
+        "app.kubernetes.io/name": f"{name}-model",
+        "app.kubernetes.io/component": "engine",
+    }
+    metadata = {"name": name, "labels": labels, "creationTimestamp": "2026-11-21T08:50:00Z"}
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        **parts,
+        "metadata": {**metadata, **parts.get("metadata", {})},
+    }
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    """Return a pod with an engine whose startup probe allows 2400 s."""
+    probe = {"periodSeconds": 10, "failureThreshold": 240}
+    containers = [{"name": "engine", "startupProbe": probe}, {"name": "keep-recipes"}]
+    return thing(
+        "Pod", "chat-a", spec={"nodeName": "gaudi-1", "containers": containers}, status=status
+    )
+
+
+def waiting(reason: str, detail: str | None = None, name: str = "engine") -> dict[str, Any]:
+    state = {"reason": reason}
+    if detail is not None:
+        state["message"] = detail
+    return {"name": name, "state": {"waiting": state}}
+
+
+def ended(name: str = "engine", **how: Any) -> dict[str, Any]:
+    return {"name": name, "state": {"terminated": how}}
+
+
+def started(name: str = "engine", **more: Any) -> dict[str, Any]:
+    return {"name": name, "state": {"running": {"startedAt": "2026-11-21T08:55:00Z"}}, **more}
+
+
+def phase(item: dict[str, Any]) -> tuple[str, Message | None]:
+    (found,) = statuses([item], NOW)
+    (found_pod,) = found.pods
+    return found_pod.phase, found_pod.why
+
+
+def test_the_objects_of_two_deployments() -> None:
+    replicas: dict[str, Any] = {"spec": {"replicas": 2}, "status": {"readyReplicas": 1}}
+    groups = [{"minReplicas": 1}, {"minReplicas": 2}, {}]
+    cluster = {"activeServiceStatus": {"rayClusterStatus": {"readyWorkerReplicas": 3}}}
+    items = [
+        thing("LeaderWorkerSet", "r1", "other", **replicas),
+        thing(
+            "RayService",
+            "ray",
+            "other",
+            spec={"rayClusterConfig": {"workerGroupSpecs": groups}},
+            status={"serviceStatus": "Running", **cluster},
+            metadata={"annotations": {"meta.helm.sh/release-name": "other"}},
+        ),
+        thing("Deployment", "chat", **replicas),
+        {**pod(conditions=[{"type": "Ready", "status": "True"}])},
+        thing("Service", "chat"),
+        thing("Pod", "nameless", ""),
+        {"kind": "Pod"},
+        "junk",
+    ]
+    (chat, other) = statuses(items, NOW)
+    assert chat == Status(
+        "chat",
+        (KubeWorkload("Deployment", "chat", 2, 1),),
+        (Pod("chat-a", "chat-a-model", "ready", "gaudi-1", 0, 600),),
+    )
+    workloads = (
+        KubeWorkload("LeaderWorkerSet", "r1", 2, 1),
+        KubeWorkload("RayService", "ray", 3, 3),
+    )
+    assert other == Status("other", workloads, (), helm=True)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "LeaderWorkerSet"])
+def test_without_numbers_one_replica_is_wanted_and_none_is_ready(kind: str) -> None:
+    (found,) = statuses([thing(kind, "chat")], NOW)
+    assert found.workloads == (KubeWorkload(kind, "chat", 1, 0),)
+    odd = thing(kind, "chat", spec={"replicas": True}, status={"readyReplicas": "1"})
+    assert statuses([odd], NOW)[0].workloads == found.workloads
+    assert not found.ready
+
+
+def test_a_ray_service_that_does_not_run_has_no_ready_worker() -> None:
+    cluster = {"activeServiceStatus": {"rayClusterStatus": {"readyWorkerReplicas": 3}}}
+    (found,) = statuses([thing("RayService", "ray", status=cluster)], NOW)
+    assert found.workloads == (KubeWorkload("RayService", "ray", 1, 0),)
+
+
+def test_a_deployment_is_ready_with_all_replicas_of_all_workloads() -> None:
+    done, short = KubeWorkload("Deployment", "a", 1, 2), KubeWorkload("Deployment", "b", 2, 1)
+    assert Status("chat", (done,), ()).ready
+    assert not Status("chat", (done, short), ()).ready
+    assert not Status("chat", (), ()).ready
+
+
+def test_a_deployment_as_json() -> None:
+    why = message("kube.taint", said="0/3")
+    found = Status(
+        "chat",
+        (KubeWorkload("Deployment", "chat", 1, 1),),
+        (Pod("a", "m", "pending", why=why), Pod("b", "m", "ready", "node", 2, 60)),
+        helm=True,
+    )
+    common = {"model": "m", "restarts": 0, "seconds": 0}
+    assert found.to_json() == {
+        "name": "chat",
+        "ready": True,
+        "helm": True,
+        "workloads": [{"kind": "Deployment", "name": "chat", "wanted": 1, "ready": 1}],
+        "pods": [
+            {
+                **common,
+                "name": "a",
+                "phase": "pending",
+                "node": "",
+                "why": {"id": "kube.taint", "message": why.render()},
+            },
+            {
+                **common,
+                "name": "b",
+                "phase": "ready",
+                "node": "node",
+                "restarts": 2,
+                "seconds": 60,
+                "why": None,
+            },
+        ],
+    }
+
+
+def test_pods_are_in_the_order_of_their_names_with_all_restarts() -> None:
+    first = thing("Pod", "b", status={"containerStatuses": [{"restartCount": 2}] * 2})
+    (found,) = statuses([first, thing("Pod", "a")], NOW)
+    assert [(each.name, each.restarts) for each in found.pods] == [("a", 0), ("b", 4)]
+
+
+@pytest.mark.parametrize(
+    ("said", "id"),
+    [
+        ("1 Insufficient habana.ai/gaudi, 2 Insufficient hugepages-2Mi", "kube.few_hugepages"),
+        ("3 Insufficient habana.ai/gaudi, 3 Insufficient cpu", "kube.few_cards"),
+        ("3 Insufficient aws.amazon.com/neuron", "kube.few_neuron"),
+        ("pod has unbound immediate PersistentVolumeClaims", "kube.no_volume"),
+        ('persistentvolumeclaim "weights" not found', "kube.no_volume"),
+        ("3 node(s) had untolerated taint {a: b}", "kube.taint"),
+        ("3 node(s) didn't match Pod's node affinity/selector", "kube.selector"),
+        ("3 Insufficient cpu", "kube.few_cpu"),
+        ("3 Insufficient memory", "kube.few_cpu"),
+        ("no reason", "kube.unscheduled"),
+    ],
+)
+def test_a_pod_without_a_node_says_what_is_missing(said: str, id: str) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "message": said}
+    assert phase(pod(conditions=[condition])) == ("pending", message(id, said=said))
+
+
+@pytest.mark.parametrize(
+    ("reason", "id"),
+    [
+        ("ImagePullBackOff", "kube.no_image"),
+        ("ErrImagePull", "kube.no_image"),
+        ("InvalidImageName", "kube.no_image"),
+        ("CreateContainerConfigError", "kube.no_secret"),
+        ("CreateContainerError", "kube.no_container"),
+        ("RunContainerError", "kube.no_container"),
+    ],
+)
+def test_a_container_that_cannot_begin_has_failed(reason: str, id: str) -> None:
+    found = pod(containerStatuses=[waiting(reason, "because")])
+    assert phase(found) == ("failed", message(id, said="because"))
+    first = pod(initContainerStatuses=[waiting(reason)], containerStatuses=[started()])
+    assert phase(first) == ("failed", message(id, said=reason))
+
+
+CRASHED = message("kube.crashed", container="engine", code=3)
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        (pod(), ("preparing", None)),
+        (pod(containerStatuses=[waiting("ContainerCreating")]), ("preparing", None)),
+        (pod(containerStatuses=[ended(exitCode=3, reason="Error")]), ("failed", CRASHED)),
+        (
+            pod(containerStatuses=[ended("keep", exitCode=137, reason="OOMKilled")]),
+            ("failed", message("kube.out_of_memory", container="keep", code=137)),
+        ),
+        (pod(initContainerStatuses=[ended("bring", exitCode=0)]), ("preparing", None)),
+        (
+            pod(
+                containerStatuses=[
+                    {
+                        **waiting("CrashLoopBackOff"),
+                        "lastState": {"terminated": {"exitCode": 3}},
+                    }
+                ]
+            ),
+            ("failed", CRASHED),
+        ),
+        # it begins again: its last end is no longer the reason
+        (
+            pod(
+                containerStatuses=[
+                    {
+                        **waiting("ContainerCreating"),
+                        "lastState": {"terminated": {"exitCode": 3}},
+                    }
+                ]
+            ),
+            ("preparing", None),
+        ),
+        (
+            pod(initContainerStatuses=[started("bring")], containerStatuses=[waiting("x")]),
+            ("preparing", message("kube.copying")),
+        ),
+        (
+            pod(containerStatuses=[started()]),
+            ("starting", message("kube.starting", seconds=300, most=2400)),
+        ),
+        (pod(containerStatuses=[started(started=True)]), ("starting", None)),
+        (pod(containerStatuses=[started("keep-recipes")]), ("starting", None)),
+        (pod(containerStatuses=[started(ready=True)]), ("preparing", None)),
+        (
+            pod(containerStatuses=[started("keep-recipes", ready=True), started()]),
+            ("starting", message("kube.starting", seconds=300, most=2400)),
+        ),
+        (
+            {
+                **pod(conditions=[{"type": "Ready", "status": "False"}]),
+                "status": {"containerStatuses": [started()]},
+                "spec": {"containers": [{"name": "engine", "startupProbe": {}}]},
+            },
+            # Kubernetes' own numbers: three times ten seconds
+            ("starting", message("kube.starting", seconds=300, most=30)),
+        ),
+    ],
+)
+def test_the_phase_of_a_pod(item: dict[str, Any], expected: tuple[str, Message | None]) -> None:
+    assert phase(item) == expected
+
+
+def test_a_deleted_pod_is_ending_whatever_its_state() -> None:
+    item = pod(conditions=[{"type": "Ready", "status": "True"}])
+    item["metadata"]["deletionTimestamp"] = "2026-11-21T08:59:00Z"
+    assert phase(item) == ("ending", None)
+
+
+def test_the_age_of_an_unknown_or_later_time_is_nothing() -> None:
+    ages = []
+    for text in ("2026-11-21T08:59:58Z", "2026-11-21T09:00:05Z", "yesterday", None):
+        item = thing("Pod", "a", metadata={"creationTimestamp": text})
+        ages.append(statuses([item], NOW)[0].pods[0].seconds)
+    assert ages == [2, 0, 0, 0]
+
+
+def test_now_is_the_clock_of_this_machine() -> None:
+    made = datetime.now(timezone.utc) - timedelta(hours=1)
+    item = thing("Pod", "a", metadata={"creationTimestamp": made.strftime("%Y-%m-%dT%H:%M:%SZ")})
+    assert 3600 <= statuses([item])[0].pods[0].seconds < 3700
+
+
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        (thing("Deployment", "chat", apiVersion="apps/v1"), "deployment.v1.apps/chat"),
+        (thing("Service", "chat"), "service/chat"),
+        (
+            thing("LeaderWorkerSet", "r1", apiVersion="leaderworkerset.x-k8s.io/v1"),
+            "leaderworkerset.v1.leaderworkerset.x-k8s.io/r1",
+        ),
+        (thing("Pod", "a", metadata={"ownerReferences": [{"kind": "ReplicaSet"}]}), ""),
+        (thing("Pod", "a", metadata={"ownerReferences": []}), "pod/a"),
+        (thing("Pod", "a", apiVersion=None), ""),
+        (thing("Pod", "a", metadata={"name": 5}), ""),
+        ({"apiVersion": "v1", "metadata": {"name": "a"}}, ""),
+        (None, ""),
+    ],
+)
+def test_an_object_is_named_for_kubectl_unless_a_controller_owns_it(item: Any, name: str) -> None:
+    assert reference_of(item) == name
+
+
+def test_logs_are_those_of_the_first_container_of_an_engines_pod() -> None:
+    assert engine_of(pod()) == "engine"
+    labels = {"app.kubernetes.io/component": "webui"}
+    page = thing("Pod", "page", metadata={"labels": labels}, spec={"containers": [{"name": "x"}]})
+    assert engine_of(page) == ""
+    assert engine_of({**pod(), "kind": "Deployment"}) == ""
+    assert engine_of({**pod(), "spec": {"containers": []}}) == ""
+    assert engine_of(None) == ""
+
+
+def test_the_deployment_of_an_object_is_its_instance() -> None:
+    assert instance_of(thing("Pod", "a", "chat")) == "chat"
+    assert instance_of({"metadata": {"labels": {}}}) == ""
