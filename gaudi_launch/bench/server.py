@@ -27,7 +27,9 @@ day could go come did no most my over
 WORDS = tuple(_LIST.split())
 # this number of nouns of a text is drawn for its seed alone
 _HEAD = 12
-
+# a text of a requested length is found with at most this number of requests: as many as halve the
+# longest text's number of nouns down to one
+_COUNTS = 20
 
 # engines/simulated/runtime/gaudi_simulated_marks.py
 SIMULATED_OWNER = "simulated"
@@ -257,24 +259,37 @@ async def exactly(
 async def fitted(count: Count, ruler: Ruler, tokens: int, seed: int) -> tuple[str, int]:
     """Return a text of this length by ``count``, or by the ruler if that is None."""
     words = ruler.words(tokens)
-    best: tuple[str, int] | None = None
-    for _ in range(12):
+    best = text(1, seed), 0
+    # numbers of nouns: the largest that is known to fit, and the smallest that does not
+    fits = 0
+    exceeds: int | None = None
+    for _ in range(_COUNTS):
         found = text(words, seed)
         counted = await count(found)
         if counted is None:
             return found, round(words * ruler.each + ruler.fixed)
-        if counted <= tokens and (best is None or counted > best[1]):
-            best = found, counted
-        if counted == tokens:
+        if counted <= tokens:
+            fits, best = words, (found, counted)
+        else:
+            exceeds = words
+        if counted == tokens or exceeds == fits + 1:
             break
         # never a step of zero
         step = round((tokens - counted) / ruler.each) or int(math.copysign(1, tokens - counted))
-        if best is not None and words + step <= 0:
-            break
-        words = max(1, words + step)
-    if best is None:
-        return text(1, seed), 0
+        words = _between(fits, exceeds, words + step)
     return best
+
+
+def _between(fits: int, exceeds: int | None, words: int) -> int:
+    """Return this number if it is between both others, else one that is.
+
+    Where a server's nouns have another length than the ruler's, it may be anywhere.
+    """
+    if exceeds is None:
+        return max(fits + 1, words)
+    if fits < words < exceeds:
+        return words
+    return (fits + exceeds) // 2
 
 
 def counter(client: Client, served: ServerFacts, form: Form) -> Count:
