@@ -25,6 +25,7 @@ ABOUT_SEVERAL = {
     "bench/test_chat.py": "the command with a streaming server",
     "bench/test_figures.py": "the numbers of records, goals and comparisons",
     "capacity/test_load_points.py": "the quick part of the tests of search, with round step times",
+    "bench/test_webui_parts.py": "the quick part of the tests of webui, without its libraries",
     "buckets/optimiser/test_goals.py": "what all searches of the optimiser reach",
     "cli/commands/test_given_options.py": "options of every command on their way to its use case",
     "cli/commands/test_outcomes.py": "what every command prints of its use case's result",

@@ -10,14 +10,20 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import check, protocols
+from gaudi_launch.bench import check, protocols, server
 from gaudi_launch.bench.check import NAMES, edge
-from gaudi_launch.bench.client import Client
+from gaudi_launch.bench.check_rows import CheckRow
+from gaudi_launch.bench.client import Client, ServerError
 from gaudi_launch.bench.server import ServerFacts
 from gaudi_launch.cli.main import run
+from gaudi_launch.messages import Message, message
 from gaudi_launch.services.endpoint import Target, target
+from tests.support.scripted_client import ScriptedClient
 from tests.support.service_record import service
 from tests.support.stand_in_server import FIXED, KEY, serving
+
+CLIENT = Client("http://a:1")
+OK = message("measure.check_health")
 
 
 def ask(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
@@ -267,3 +273,343 @@ def test_the_edge() -> None:
     assert (tokens, why.values["limit"]) == (1024, 1024)
     tokens, why = edge(Target("http://a:1"), ServerFacts("m", ("m",), longest=2048))
     assert (tokens, why.values["limit"]) == (2040, 2048)
+
+
+SERVED = ServerFacts("m", ("m", "n"), longest=100, vllm=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ([], 0),
+        ([CheckRow("a", "ok", OK), CheckRow("b", "skip", OK)], 0),
+        ([CheckRow("a", "fail", OK, fault="way")], 1),
+        ([CheckRow("a", "fail", OK, fault="way"), CheckRow("b", "fail", OK, fault="engine")], 4),
+        ([CheckRow("a", "ok", OK, fault="engine")], 0),
+    ],
+)
+def test_a_wrong_answer_is_the_engines_exit_code(rows: list[CheckRow], code: int) -> None:
+    assert check.exit_code(rows) == code
+
+
+def test_a_server_without_health_is_no_failure() -> None:
+    def row(status: int) -> CheckRow:
+        client = ScriptedClient(lambda *_: (status, {"detail": "x"}))
+        found = asyncio.run(check._health(client))
+        assert client.asked == [("/health", None)]
+        return found
+
+    assert row(200) == CheckRow("health", "ok", message("measure.check_health"))
+    assert row(404) == CheckRow("health", "skip", message("measure.check_no_health"))
+    with pytest.raises(ServerError) as caught:
+        row(503)
+    assert (caught.value.status, caught.value.detail) == (503, "x")
+
+
+@pytest.mark.parametrize(
+    ("served", "verdict", "sentence", "fault"),
+    [
+        (
+            SERVED,
+            "ok",
+            message("measure.check_models_longest", names="m, n", tokens=100),
+            "",
+        ),
+        (ServerFacts("n", ("m", "n")), "ok", message("measure.check_models", names="m, n"), ""),
+        (
+            ServerFacts("x", ("m", "n"), tgi=True),
+            "ok",
+            message("measure.check_models", names="m, n"),
+            "",
+        ),
+        (
+            ServerFacts("x", ("m", "n"), longest=100),
+            "fail",
+            message("measure.check_other_model", found="m, n", wanted="x"),
+            "way",
+        ),
+    ],
+)
+def test_the_models_of_a_server(
+    served: ServerFacts,
+    verdict: Any,
+    sentence: Message,
+    fault: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def look(*words: object) -> ServerFacts:
+        assert words == (CLIENT, "wanted")
+        return served
+
+    monkeypatch.setattr(server, "look", look)
+    facts = check._Facts()
+    row = asyncio.run(check._models(CLIENT, facts, "wanted"))
+    values = {"models": ["m", "n"], "longest": served.longest, "tgi": served.tgi}
+    assert row == CheckRow("models", verdict, sentence, values=values, fault=fault)
+    assert facts.served == (served if verdict == "ok" else None)
+
+
+CAPITAL = protocols.ask_one("What is the capital of France? Answer in one word.", 32)
+
+
+def replying(
+    answer: protocols.ModelAnswer, monkeypatch: pytest.MonkeyPatch, name: str = "stream"
+) -> list[Any]:
+    """Give this answer to every request; return what is asked."""
+    asked: list[Any] = []
+
+    async def reply(*words: Any) -> protocols.ModelAnswer:
+        asked.append(words)
+        return answer
+
+    monkeypatch.setattr(protocols, name, reply)
+    return asked
+
+
+def answer(
+    text: str, pieces: tuple[float, ...], tokens: int, seconds: float = 2.0, **more: Any
+) -> protocols.ModelAnswer:
+    return protocols.ModelAnswer(
+        text,
+        more.get("input"),
+        tokens,
+        more.get("counted", True),
+        "stop",
+        pieces,
+        seconds,
+        more.get("thought", ""),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "given", "verdict", "sentence", "more"),
+    [
+        (
+            server.Answering("chat"),
+            answer("Paris  is\nit", (), 3, input=9),
+            "ok",
+            message("measure.check_chat", text="Paris is it", form="chat"),
+            {},
+        ),
+        (
+            server.Answering("completions", ServerError("status", "no chat template", 400)),
+            answer("p" * 61, (), 3, input=9),
+            "ok",
+            message("measure.check_chat_other", text="p" * 57 + "...", form="completions"),
+            {"refused": {"status": 400, "detail": "no chat template"}},
+        ),
+        (
+            server.Answering("completions", ServerError("status", "no parser", 400)),
+            answer("Paris", (), 3, input=9),
+            "fail",
+            message("measure.check_chat_broken", status=400, why="no parser", form="completions"),
+            {"refused": {"status": 400, "detail": "no parser"}},
+        ),
+        (
+            server.Answering("chat"),
+            answer(" ", (), 0, input=9),
+            "fail",
+            message("measure.check_empty"),
+            {},
+        ),
+        # one that only thinks has answered
+        (
+            server.Answering("chat"),
+            answer("", (), 0, input=9, thought="hm"),
+            "ok",
+            message("measure.check_chat", text="hm", form="chat"),
+            {},
+        ),
+    ],
+)
+def test_the_first_answer(
+    found: server.Answering,
+    given: protocols.ModelAnswer,
+    verdict: Any,
+    sentence: Message,
+    more: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def find_form(*_: object) -> server.Answering:
+        return found
+
+    monkeypatch.setattr(server, "find_form", find_form)
+    asked = replying(given, monkeypatch, "whole")
+    facts = check._Facts()
+    row = asyncio.run(check._chat(CLIENT, SERVED, facts))
+    values = {"form": found.form, "text": given.text, "input": 9, "output": given.tokens, **more}
+    fault: Any = "engine" if verdict == "fail" else ""
+    assert row == CheckRow("chat", verdict, sentence, 2.0, values, fault)
+    assert asked == [(CLIENT, found.form, CAPITAL, "m")]
+    broken = sentence.id == "measure.check_chat_broken"
+    expected = check._Facts(None, found.form, broken, "", given.text or given.thought)
+    assert facts == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "sentence", "seconds"),
+    [
+        (
+            answer("a b", (0.5, 1.0), 2),
+            "ok",
+            message("measure.check_stream", pieces=2, first=500),
+            2.0,
+        ),
+        (answer("", (), 0), "fail", message("measure.check_empty"), 2.0),
+        (
+            answer("a b c d e", (1.5,) * 5, 5),
+            "fail",
+            message("measure.check_at_once", tokens=5),
+            0,
+        ),
+        # too few, or too fast, to show that nothing was streamed
+        (
+            answer("a b c d", (1.5,) * 4, 4),
+            "ok",
+            message("measure.check_stream", pieces=4, first=1500),
+            2.0,
+        ),
+        (
+            answer("a b c d e", (0.1,) * 5, 5, 0.2),
+            "ok",
+            message("measure.check_stream", pieces=5, first=100),
+            0.2,
+        ),
+    ],
+)
+def test_a_stream_arrives_in_pieces(
+    given: protocols.ModelAnswer,
+    verdict: Any,
+    sentence: Message,
+    seconds: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = replying(given, monkeypatch)
+    facts = check._Facts(SERVED, "generate", text="Paris")
+    row = asyncio.run(check._stream(CLIENT, SERVED, facts))
+    values = {
+        "pieces": len(given.pieces),
+        "first": given.first,
+        "output": given.tokens,
+        "text": given.text,
+    }
+    fault: Any = "engine" if verdict == "fail" else ""
+    assert row == CheckRow("stream", verdict, sentence, seconds, values, fault)
+    assert asked == [(CLIENT, "generate", CAPITAL, "m")]
+
+
+def test_a_model_that_said_nothing_at_first_may_stream_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replying(answer("", (), 1), monkeypatch)
+    row = asyncio.run(check._stream(CLIENT, SERVED, check._Facts()))
+    sentence = message("measure.check_stream", pieces=0, first=2000)
+    assert (row.verdict, row.sentence) == ("ok", sentence)
+
+
+@pytest.mark.parametrize(
+    ("given", "tokens", "rate", "first"),
+    [
+        (answer("a", (0.5,), 8, input=300), 300, 600, 0.5),
+        # counted by the ruler where the server does not
+        (answer("a", (), 8), 299, 150, 2.0),
+    ],
+)
+def test_a_long_prompt(
+    given: protocols.ModelAnswer,
+    tokens: int,
+    rate: int,
+    first: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def measure_ruler(*words: object) -> str:
+        assert words == (CLIENT, SERVED, "chat")
+        return "ruler"
+
+    async def exactly(*words: object) -> tuple[str, int]:
+        assert words == (CLIENT, SERVED, "chat", "ruler", 300, 7)
+        return "a long text", 299
+
+    monkeypatch.setattr(server, "measure_ruler", measure_ruler)
+    monkeypatch.setattr(server, "exactly", exactly)
+    monkeypatch.setattr(server, "new_seed", lambda: 7)
+    asked = replying(given, monkeypatch)
+    why = message("measure.edge_wish")
+    row = asyncio.run(check._long(CLIENT, SERVED, check._Facts(), 300, why))
+    values = {"wanted": 300, "input": tokens, "first": first, "output": 8}
+    shown = {"tokens": tokens, "why": why.render(), "seconds": f"{first:.2f}", "rate": rate}
+    sentence = message("measure.check_long", **shown)
+    assert row == CheckRow("long", "ok", sentence, 2.0, values)
+    assert asked == [(CLIENT, "chat", protocols.ask_one("a long text", 8), "m")]
+    replying(answer("", (), 0, input=300), monkeypatch)
+    empty = asyncio.run(check._long(CLIENT, SERVED, check._Facts(), 300, why))
+    values = {"wanted": 300, "input": 300, "first": 2.0, "output": 0}
+    sentence = message("measure.check_empty")
+    assert empty == CheckRow("long", "fail", sentence, 2.0, values, "engine")
+
+
+@pytest.mark.parametrize(
+    ("given", "id", "rate"),
+    [
+        (answer("", (0.5, 1.0, 1.75), 4), "measure.check_speed", 2.4),
+        (answer("", (0.5, 1.0, 1.75), 4, counted=False), "measure.check_speed_pieces", 2.4),
+        (answer("", (0.6, 0.6), 4), "measure.check_speed_at_once", 6.667),
+    ],
+)
+def test_the_speed_is_that_after_the_first_token(
+    given: protocols.ModelAnswer, id: str, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = replying(given, monkeypatch)
+    row = asyncio.run(check._speed(CLIENT, SERVED, check._Facts()))
+    first = given.pieces[0]
+    values = {"tokens_per_second": rate, "first": first, "output": 4}
+    sentence = message(id, rate=f"{rate:.1f}", tokens=4, first=round(1000 * first))
+    assert row == CheckRow("speed", "ok", sentence, 2.0, values)
+    question = "Count from one to a hundred in words."
+    # as many as the server's limit leaves
+    prompt = protocols.ask_one(question, 52, ignore_eos=True)
+    assert asked == [(CLIENT, "chat", prompt, "m")]
+
+
+@pytest.mark.parametrize(("longest", "tokens"), [(None, 64), (4096, 64), (60, 12), (40, 2)])
+def test_the_speed_is_measured_within_the_servers_limit(
+    longest: int | None, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = replying(answer("", (0.5,), 1), monkeypatch)
+    served = ServerFacts("m", ("m",), longest=longest)
+    row = asyncio.run(check._speed(CLIENT, served, check._Facts()))
+    sentence = message("measure.check_too_short", tokens=1)
+    assert row == CheckRow("speed", "skip", sentence, 2.0, {"output": 1})
+    assert (asked[0][2].tokens, asked[0][2].ignore_eos) == (tokens, False)
+
+
+def test_tgis_own_form_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    streamed = replying(answer("Paris", (0.5, 1.0), 2), monkeypatch)
+    asked = replying(answer("Paris", (), 2), monkeypatch, "whole")
+    row = asyncio.run(check._generate(CLIENT, SERVED))
+    sentence = message("measure.check_generate", text="Paris", pieces=2)
+    values = {"text": "Paris", "output": 2, "pieces": 2}
+    assert row == CheckRow("generate", "ok", sentence, 4.0, values)
+    question = protocols.ask_one(CAPITAL.text, 16)
+    assert asked == streamed == [(CLIENT, "generate", question, "m")]
+    replying(answer(" ", (), 0), monkeypatch, "whole")
+    row = asyncio.run(check._generate(CLIENT, SERVED))
+    assert (row.verdict, row.sentence.id, row.fault) == ("fail", "measure.check_empty", "engine")
+
+
+@pytest.mark.parametrize(
+    ("facts", "names"),
+    [
+        (check._Facts(), ["chat", "stream", "long", "speed", "generate"]),
+        (check._Facts(SERVED), ["chat", "stream", "long", "speed", "generate"]),
+        (check._Facts(SERVED, task="embed"), ["embed", "long", "speed"]),
+    ],
+)
+def test_what_was_not_run_has_a_row_with_its_reason(facts: check._Facts, names: list[str]) -> None:
+    unasked = message("measure.check_not_asked")
+    reasons = dict.fromkeys(names, unasked)
+    if facts.served and "generate" in names:
+        reasons["generate"] = message("measure.check_no_tgi")
+    expected = [CheckRow(name, "skip", reasons[name]) for name in names]
+    assert check._skipped(facts, {"health", "models"}) == expected
+    assert check._skipped(facts, set(NAMES) | {"embed"}) == []

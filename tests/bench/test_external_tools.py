@@ -4,7 +4,9 @@ CPU engine), and their processes, played by small scripts."""
 from __future__ import annotations
 
 import json
+import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaudi_launch import interrupt
 from gaudi_launch.bench import external_tools, run_file
 from gaudi_launch.bench.external_tools import ToolLoad
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from tests.support.places import DATA
 from tests.support.service_record import service
 from tests.support.stand_in_server import KEY, serving
@@ -280,3 +283,194 @@ def test_the_docker_command_is_printed_not_run(
     out, err = capsys.readouterr()
     assert out.startswith("docker run --rm -it --net host") and "--model-name stand-in" in out
     assert "API_KEY" in err and KEY not in out + err
+
+
+RATED = ToolLoad("http://h:1", "m", "org/m", 64, 16, 6, 2.5, None, 7)
+
+
+def test_the_complete_scenario_of_guidellm() -> None:
+    def scenario(profile: dict[str, Any], seed: int, **key: str) -> dict[str, Any]:
+        backend = {
+            "kind": "openai_http",
+            "target": "http://h:1",
+            "model": "m",
+            "follow_redirects": False,
+        }
+        data = {"kind": "synthetic_text", "prompt_tokens": 64, "output_tokens": 16}
+        return {
+            "spec": {
+                "backend": {**backend, **key},
+                "profile": profile,
+                "constraints": [{"kind": "max_requests", "count": 6}],
+                "tokenizer": {"kind": "hf_auto", "model": "org/m"},
+                "data": [data],
+                "seed": {"kind": "static", "value": seed},
+                "outputs": [{"kind": "json", "path": "/t/r.json"}],
+            }
+        }
+
+    path = Path("/t/r.json")
+    closed = scenario({"kind": "concurrent", "streams": 2}, 0)
+    assert external_tools.guidellm_config(LOAD, None, path) == closed
+    poisson = scenario({"kind": "poisson", "rate": 2.5}, 7, api_key=KEY)
+    assert external_tools.guidellm_config(RATED, KEY, path) == poisson
+
+
+def test_the_complete_command_of_vllms_client() -> None:
+    def command(*pace: str, seed: str) -> list[str]:
+        return [
+            *("/e/python", "-m", "vllm.entrypoints.cli.main", "bench", "serve"),
+            *("--base-url", "http://h:1", "--model", "m", "--tokenizer", "org/m"),
+            *("--dataset-name", "random", "--random-input-len", "64"),
+            *("--random-output-len", "16", "--num-prompts", "6", "--seed", seed, *pace),
+            *("--ignore-eos", "--disable-tqdm", "--save-result"),
+            *("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,90,95,99"),
+            *("--result-dir", "/t", "--result-filename", "r.json"),
+        ]
+
+    path = Path("/t/r.json")
+    closed = command("--max-concurrency", "2", seed="0")
+    assert external_tools.vllm_words("/e/python", LOAD, path) == closed
+    rated = command("--request-rate", "2.5", seed="7")
+    assert external_tools.vllm_words("/e/python", RATED, path) == rated
+
+
+def test_the_complete_docker_command() -> None:
+    assert external_tools.benchmarker_words(LOAD, Path("/state"), "fixed") == [
+        *("docker", "run", "--rm", "-it", "--net", "host"),
+        *("-v", "/state:/opt/inference-benchmarker/results", "-e", "HF_TOKEN", "-e", "API_KEY"),
+        *("ghcr.io/huggingface/inference-benchmarker:latest", "inference-benchmarker"),
+        *("--tokenizer-name", "org/m", "--model-name", "m", "--url", "http://h:1"),
+        *("--profile", "fixed"),
+    ]
+    folder = ToolLoad("u", "m", "/models/m", 1, 1, 1, None, 1)
+    with pytest.raises(LaunchError) as caught:
+        external_tools.benchmarker_words(folder, Path("/state"))
+    assert (caught.value.id, caught.value.exit_code) == ("measure.hub_tokenizer", ExitCode.USAGE)
+
+
+def test_a_reports_missing_figures_are_left_out() -> None:
+    assert external_tools.vllm_summary({"completed": 3, "num_prompts": 5, "mean_ttft_ms": 250}) == {
+        "completed": 3,
+        "requests": 5,
+        "failed": 2,
+        "ttft": {"mean": 0.25},
+        "tpot": None,
+        "itl": None,
+        "latency": None,
+    }
+    assert external_tools.vllm_summary({"duration": True})["requests"] == 0
+    totals = {"total": 5, "successful": 3, "errored": 2}
+    spread = {"successful": {"mean": 250, "max": 500, "percentiles": {"p50": 240, "p90": "x"}}}
+    metrics = {
+        "request_totals": totals,
+        "time_to_first_token_ms": spread,
+        "request_latency": {"successful": {"mean": 1.5}, "errored": {"mean": 9}},
+        "tokens_per_second": {"successful": {"mean": 12.5}},
+    }
+    report = {"benchmarks": [{"metrics": metrics, "duration": 2.0}, {"duration": 9}]}
+    assert external_tools.guidellm_summary(report) == {
+        "requests": 5,
+        "completed": 3,
+        "failed": 2,
+        "seconds": 2.0,
+        "total_rate": 12.5,
+        "ttft": {"mean": 0.25, "p50": 0.24, "max": 0.5},
+        "latency": {"mean": 1.5},
+    }
+    none = {"requests": 0, "completed": 0, "failed": 0}
+    assert external_tools.guidellm_summary({"benchmarks": ["x"]}) == none
+
+
+def ending(
+    monkeypatch: pytest.MonkeyPatch, status: int, output: str, report: str | None
+) -> list[Any]:
+    """End each program with this status; return what is run."""
+    ran: list[Any] = []
+
+    def run_it(argv: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        ran.append((argv, options))
+        if report is not None:
+            (options["cwd"] / "report.json").write_text(report)
+        return subprocess.CompletedProcess(argv, status, output, "")
+
+    monkeypatch.setattr(interrupt, "run", run_it)
+    return ran
+
+
+def test_a_tool_runs_in_a_folder_of_its_own_with_its_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran = ending(monkeypatch, 0, "", '{"a": 1}')
+    assert external_tools.run_vllm("/p", LOAD, {"A": "1"}) == {"a": 1}
+    ((argv, options),) = ran
+    folder = options["cwd"]
+    assert argv == external_tools.vllm_words("/p", LOAD, folder / "report.json")
+    assert options == {"cwd": folder, "env": {"A": "1"}, "streams": interrupt.MIXED}
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "report", "values"),
+    [
+        (3, '{"a": 1}', {"tool": "guidellm", "why": "exit status 3"}),
+        (0, "[]", {"tool": "guidellm", "why": "exit status 0"}),
+    ],
+)
+def test_a_tool_without_a_report_has_failed(
+    status: int, report: str, values: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = "".join(f"line {number}\n" for number in range(30))
+    ending(monkeypatch, status, output, report)
+    with pytest.raises(LaunchError) as caught:
+        external_tools.run_guidellm("/g", LOAD, {}, KEY)
+    assert (caught.value.id, caught.value.exit_code) == ("measure.tool_failed", ExitCode.FAILED)
+    assert {name: caught.value.text.values[name] for name in values} == values
+    # the last twenty lines of its output
+    assert caught.value.detail == "\n".join(f"line {number}" for number in range(10, 30))
+
+
+@pytest.mark.parametrize("report", [None, "{"])
+def test_a_report_that_cannot_be_read_is_a_failure(
+    report: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = ending(monkeypatch, 0, "", report)
+    with pytest.raises(LaunchError) as caught:
+        external_tools.run_vllm("/p", LOAD, {})
+    assert (caught.value.id, caught.value.exit_code) == ("measure.tool_failed", ExitCode.FAILED)
+    values = caught.value.text.values
+    why = str(ran[0][1]["cwd"]) if report is None else "Expecting property name"
+    assert values["tool"] == "vllm" and why in values["why"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [("--profile --constraint", "/bin/guidellm"), ("--profile", None), (None, None)],
+)
+def test_a_guidellm_of_another_release_is_not_used(
+    shown: str | None, found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def output(argv: list[str]) -> str | None:
+        asked.append(argv)
+        return shown
+
+    monkeypatch.setattr(shutil, "which", {"guidellm": "/bin/guidellm"}.get)
+    monkeypatch.setattr(external_tools, "_output", output)
+    assert external_tools.find_guidellm() == found
+    assert asked == [["/bin/guidellm", "run", "--help"]]
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert external_tools.find_guidellm() is None
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "has"), [(0, "True\n", True), (0, "False\n", False), (1, "True\n", False)]
+)
+def test_an_interpreter_shows_whether_it_has_vllms_client(
+    status: int, output: str, has: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = ending(monkeypatch, status, output, None)
+    assert external_tools.has_vllm_client("/p") is has
+    assert (ran[0][0][:2], ran[0][1]) == (["/p", "-c"], {"seconds": 60})
+    assert external_tools.has_vllm_client(None) is False
