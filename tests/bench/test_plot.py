@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
 import pytest
 
-from gaudi_launch.bench.plot import histogram, terminal, titles
+from gaudi_launch import plotting
+from gaudi_launch.bench.plot import histogram, picture, terminal, titles
 from gaudi_launch.bench.run_file import BenchRun, Sample
 from gaudi_launch.messages import set_language
+from gaudi_launch.plotting import BLUE, ORANGE, Sheet
 
 
 def sample(at: float, ttft: float) -> Sample:
@@ -51,3 +56,103 @@ def test_the_titles_name_models_times_and_the_load() -> None:
     assert load.startswith(f"{plain[1]}; ")
     assert ("9" in plain[1], "90" in plain[1], "45" in plain[1]) == (True, True, True)
     assert ("2.5" in load, "4" in load.rpartition(";")[2]) == (True, True)
+
+
+class Axes:
+    """Axes that list what is drawn on them."""
+
+    def __init__(self) -> None:
+        self.drawn: list[tuple[Any, ...]] = []
+        self.lines: list[Any] = []
+        self.patches: list[Any] = []
+        self.xaxis, self.yaxis = "x", "y"
+
+    def __getattr__(self, name: str) -> Any:
+        def draw(*words: Any, **options: Any) -> None:
+            self.drawn.append((name, *words, options))
+            if name == "step":
+                self.lines.append(words)
+            if name == "stairs":
+                self.patches.append(words)
+
+        return draw
+
+
+def drawn(
+    monkeypatch: pytest.MonkeyPatch, runs: list[tuple[str, list[Sample]]]
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Return what is drawn of these runs: the spread, and the course."""
+    axes = Axes(), Axes()
+
+    @contextmanager
+    def sheet(*words: Any, **options: Any) -> Iterator[Sheet]:
+        assert (words, options) == (("title", "load"), {"columns": 2, "size": (11, 4.8)})
+        yield Sheet(None, axes)
+
+    def dress(axis: Axes, *words: str) -> None:
+        axis.drawn.append(("dress", *words))
+
+    def plain_numbers(side: str) -> None:
+        axes[side == "y"].drawn.append(("plain", side))
+
+    def label(id: str) -> str:
+        return id
+
+    for replaced in (sheet, dress, plain_numbers, label):
+        monkeypatch.setattr(plotting, replaced.__name__, replaced)
+    monkeypatch.setattr(Sheet, "rendered", lambda made, ending: ending.encode())
+    assert picture(runs, "title", "load", ".png") == b".png"
+    return axes[0].drawn, axes[1].drawn
+
+
+def test_the_picture_has_the_share_of_requests_and_the_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = [sample(0.0, 0.5), sample(0.0, 0.25), sample(0.0, 0.0)]
+    other = [Sample(0.0, 0.0, 8, 80, 1.0, 2.0, (1.0,), 8, 80)]
+    spread, course = drawn(monkeypatch, [("one", one), ("other", other)])
+    blue = {"where": "post", "color": BLUE, "label": "one"}
+    orange = {"where": "post", "color": ORANGE, "label": "other"}
+    assert spread == [
+        ("dress", "plot.spread", "plot.ttft_ms", "plot.share_requests"),
+        ("step", [250.0, 250.0, 500.0], [0, 50.0, 100.0], blue),
+        ("step", [1000.0, 1000.0], [0, 100.0], orange),
+        ("set_xscale", "log", {}),
+        ("plain", "x"),
+        ("legend", {"loc": "lower right"}),
+        ("set_ylim", 0, 101, {}),
+        ("set_yticks", [0, 25, 50, 75, 90, 99], {}),
+    ]
+    rates = [0.0] * 80
+    # forty tokens at one second and at two, in cells of 25 ms
+    rates[40] = rates[79] = 1600.0
+    assert [step[0] for step in course] == [
+        *("dress", "stairs", "stairs", "set_xlim", "set_ylim", "plain", "legend")
+    ]
+    assert course[0] == ("dress", "plot.course", "plot.time_s", "plot.tokens_per_s")
+    options = {"color": ORANGE, "label": "other", "linewidth": 1.5}
+    edges = [0.025 * place for place in range(81)]
+    assert course[2] == ("stairs", rates, edges, options)
+    assert course[3:] == [
+        ("set_xlim", {"left": 0}),
+        ("set_ylim", {"bottom": 0}),
+        ("plain", "y"),
+        ("legend", {"loc": "lower center"}),
+    ]
+
+
+def test_a_run_without_answers_has_neither_line_nor_legend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spread, course = drawn(monkeypatch, [("one", [Sample(0.0, 0.0, 8, 2, error="cut")])])
+    assert [step[0] for step in spread] == ["dress", "set_ylim", "set_yticks"]
+    assert [step[0] for step in course] == ["dress", "set_xlim", "set_ylim", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.0123, "12.3 ms"), (0.9994, "999 ms"), (0.9995, "1 s"), (99.9, "99.9 s"), (100.4, "100 s")],
+)
+def test_times_have_three_digits(seconds: float, shown: str) -> None:
+    lines = terminal([sample(0.0, seconds)], ("a", "b"))
+    assert lines[1].split("-")[0].strip() == shown
