@@ -111,7 +111,7 @@ def test_the_files_of_each_shape(shape: str) -> None:
     golden(f"kubernetes/shapes/{shape}.txt", shown(made))
 
 
-@pytest.mark.parametrize("shape", ["deployment", "two-models", "ray"])
+@pytest.mark.parametrize("shape", ["deployment", "two-models", "fixed-groups", "ray"])
 def test_the_chart_of_each_shape(shape: str) -> None:
     models, cluster = SHAPES[shape]
     golden(f"kubernetes/shapes/{shape}-chart.txt", shown(chart(models, cluster)))

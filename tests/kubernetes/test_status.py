@@ -39,7 +39,7 @@ def thing(kind: str, name: str, instance: str = "chat", **parts: Any) -> dict[st
 
 def pod(**status: Any) -> dict[str, Any]:
     """Return a pod with an engine whose startup probe allows 2400 s."""
-    probe = {"periodSeconds": 10, "failureThreshold": 240}
+    probe = {"periodSeconds": 5, "failureThreshold": 480}
     containers = [{"name": "engine", "startupProbe": probe}, {"name": "keep-recipes"}]
     return thing(
         "Pod", "chat-a", spec={"nodeName": "gaudi-1", "containers": containers}, status=status

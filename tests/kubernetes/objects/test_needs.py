@@ -82,6 +82,8 @@ def test_more_memory_than_the_share_of_the_host_is_noted() -> None:
     wanted, room = 138 << 10, int((1000 << 10) / 8 * 0.9)
     assert found.memory_mib == wanted
     assert found.notes == (message("kubernetes.memory", wanted=wanted // 1024, room=room // 1024),)
+    # in GiB, and without a fraction
+    assert [type(value) for value in found.notes[0].values.values()] == [int, int]
 
 
 @pytest.mark.parametrize(
