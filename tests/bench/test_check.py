@@ -613,3 +613,46 @@ def test_what_was_not_run_has_a_row_with_its_reason(facts: check._Facts, names: 
     expected = [CheckRow(name, "skip", reasons[name]) for name in names]
     assert check._skipped(facts, {"health", "models"}) == expected
     assert check._skipped(facts, set(NAMES) | {"embed"}) == []
+
+
+def bucket(top: int) -> Message:
+    return message("measure.edge_bucket", bucket=top)
+
+
+def limit(tokens: int) -> Message:
+    return message("measure.edge_limit", limit=tokens)
+
+
+UNKNOWN = message("measure.edge_unknown", tokens=4096)
+BUCKETS = {
+    "buckets": {"prompt": [[1, 512, 0], [1, 2048, 0], [1, 9000, 128], [1, 9000], [1, "x", 0]]}
+}
+
+
+@pytest.mark.parametrize(
+    ("plan", "served", "found"),
+    [
+        (BUCKETS, {}, (2048, bucket(2048))),
+        (BUCKETS, {"longest": 1000}, (992, bucket(2048))),
+        (BUCKETS, {"longest": 4000, "longest_input": 700}, (700, bucket(2048))),
+        (BUCKETS, {"longest": 4}, (1, bucket(2048))),
+        ({**BUCKETS, "argv": ["--max-model-len", "600"]}, {}, (592, bucket(2048))),
+        # the server's own limit counts, not its plan's
+        ({"argv": ["--max-model-len", "600"]}, {"longest": 300}, (292, limit(300))),
+        ({"argv": ["--max-model-len", "9000"]}, {}, (8992, limit(9000))),
+        ({"argv": ["--max-model-len", "auto"]}, {}, (4096, UNKNOWN)),
+        ({}, {}, (4096, UNKNOWN)),
+        ({}, {"longest": 4105}, (4096, UNKNOWN)),
+        ({}, {"longest": 4104}, (4096, limit(4104))),
+        ({}, {"longest": 2048, "longest_input": 1024}, (1024, limit(1024))),
+        ({}, {"longest": 8}, (1, limit(8))),
+    ],
+)
+def test_the_long_prompt_is_as_long_as_the_plan_and_the_server_allow(
+    plan: dict[str, Any], served: dict[str, Any], found: tuple[int, Message]
+) -> None:
+    assert edge(Target("http://a:1", plan=plan), ServerFacts("m", ("m",), **served)) == found
+
+
+def test_a_prompt_without_an_answer_may_fill_the_limit() -> None:
+    assert edge(Target("http://a:1"), ServerFacts("m", ("m",), 4096), 0) == (4096, limit(4096))

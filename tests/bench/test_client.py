@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.bench import protocols, server
-from gaudi_launch.bench.client import Client, ServerError
+from gaudi_launch.bench.client import Client, Reply, ServerError
 from gaudi_launch.bench.server_sent_events import Events, TooLong
 from tests.support.stand_in_server import FIXED, KEY, Manner, serving
 from tests.support.waiting import GENEROUS
@@ -172,6 +172,72 @@ def test_nobody_there() -> None:
     with pytest.raises(ServerError) as caught:
         stream("http://nowhere.invalid:80")
     assert caught.value.kind == "connect"
+
+
+def test_a_request_is_what_the_server_expects() -> None:
+    """Below a prefix of its address, with a key and a body, on a connection of its own."""
+    asked: list[bytes] = []
+
+    async def talk(question: object) -> Reply:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await reader.readuntil(b"\r\n\r\n")
+            rest = await reader.readexactly(len(json.dumps(question)) if question else 0)
+            asked.append(head + rest)
+            # an answer of several pieces after one that is not final
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\n")
+            writer.write(b"Content-Length: 8\r\n\r\n[1, ")
+            await writer.drain()
+            writer.write(b"2.5]")
+            writer.close()
+
+        listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        async with listening:
+            url = f"http://127.0.0.1:{port}/proxy/"
+            found = await Client(url, api_key="k").ask("/x", question)
+        asked[-1] = asked[-1].replace(str(port).encode(), b"PORT")
+        return found
+
+    get, post = asyncio.run(talk(None)), asyncio.run(talk({"a": 1}))
+    assert (get.status, get.document, post.status, post.document) == (201, [1, 2.5], 201, [1, 2.5])
+    common = (
+        b"Host: 127.0.0.1:PORT\r\nAccept: */*\r\nConnection: close\r\nAuthorization: Bearer k\r\n"
+    )
+    length = b"Content-Type: application/json\r\nContent-Length: 8\r\n"
+    assert asked == [
+        b"GET /proxy/x HTTP/1.1\r\n" + common + b"\r\n",
+        b"POST /proxy/x HTTP/1.1\r\n" + common + length + b"\r\n" + b'{"a": 1}',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "short", "sentence"),
+    [
+        (ServerError("status", "x", 500), "status 500", "measure.fail_status"),
+        (ServerError("status", "x", 401), "status 401", "measure.fail_key"),
+        (ServerError("status", "x", 403), "status 403", "measure.fail_key"),
+        (ServerError("cut", "x"), "cut", "measure.fail_cut"),
+    ],
+)
+def test_failures_are_counted_by_kind_and_told_by_their_sentence(
+    error: ServerError, short: str, sentence: str
+) -> None:
+    assert (error.short, error.sentence, str(error)) == (short, sentence, "x")
+
+
+def test_the_port_of_an_address_is_the_schemes_unless_it_is_given() -> None:
+    addresses = ("http://a", "https://a", "http://a:81", "https://[::1]:82")
+    found = [(client._host, client._port, client._secure) for client in map(Client, addresses)]
+    assert found == [("a", 80, False), ("a", 443, True), ("a", 81, False), ("::1", 82, True)]
+
+
+def test_content_that_is_not_json_is_no_document() -> None:
+    assert [Reply(200, body, 0.1).document for body in (b"{", b"", b"[1]", b"[" * 100_000)] == [
+        None,
+        None,
+        [1],
+        None,
+    ]
 
 
 def test_the_key_is_sent_and_never_shown() -> None:
