@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from gaudi_launch.json_values import array
+from gaudi_launch.json_values import array, mapping
 from gaudi_launch.messages import Message, message
 
 INSTANCE = "app.kubernetes.io/instance"
@@ -171,14 +171,7 @@ def reference_of(item: Any) -> str:
 
 def _workload(item: Mapping[str, Any]) -> KubeWorkload | None:
     kind, name = str(item.get("kind")), str(_at(item, "metadata", "name") or "")
-    if kind == "Deployment":
-        return KubeWorkload(
-            kind,
-            name,
-            _number(item, 1, "spec", "replicas"),
-            _number(item, 0, "status", "readyReplicas"),
-        )
-    if kind == "LeaderWorkerSet":
+    if kind in ("Deployment", "LeaderWorkerSet"):
         return KubeWorkload(
             kind,
             name,
@@ -221,6 +214,9 @@ def _phase(item: Mapping[str, Any], now: datetime) -> tuple[str, Message | None]
     scheduled = conditions.get("PodScheduled")
     if _at(scheduled, "status") == "False":
         return "pending", _unscheduled(str(_at(scheduled, "message") or ""))
+    refusal = _refusal(item)
+    if refusal is not None:
+        return "failed", refusal
     first = _list(item, "status", "initContainerStatuses")
     containers = _list(item, "status", "containerStatuses")
     for status in (*first, *containers):
@@ -244,6 +240,19 @@ def _unscheduled(detail: str) -> Message:
         if pattern.search(detail):
             return message(id, said=detail)
     return message("kube.unscheduled", said=detail)
+
+
+def _refusal(item: Mapping[str, Any]) -> Message | None:
+    """Return why a node refused or evicted a pod, None if it did not.
+
+    The device plugin that cannot give a card is one reason, and the pod then has no containers
+    (kubernetes pkg/kubelet/kubelet.go rejectPod, pkg/kubelet/eviction).
+    """
+    status = mapping(item.get("status"))
+    if status.get("phase") != "Failed" or "reason" not in status:
+        return None
+    reason = status["reason"]
+    return message("kube.refused", reason=reason, said=status.get("message", reason))
 
 
 def _failure(status: Mapping[str, Any]) -> Message | None:

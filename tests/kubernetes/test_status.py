@@ -269,6 +269,38 @@ def test_the_phase_of_a_pod(item: dict[str, Any], expected: tuple[str, Message |
     assert phase(item) == expected
 
 
+REFUSED = "Pod was rejected: Allocate failed due to no healthy devices present"
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        # kubelet.go rejectPod: without a container
+        ({"reason": "UnexpectedAdmissionError", "message": REFUSED}, REFUSED),
+        ({"reason": "NodeLost"}, "NodeLost"),
+        (
+            {
+                "reason": "Evicted",
+                "message": "The node was low on resource: memory.",
+                "containerStatuses": [ended(exitCode=137, reason="Error")],
+            },
+            "The node was low on resource: memory.",
+        ),
+    ],
+)
+def test_a_pod_that_its_node_refused_or_evicted_has_failed(
+    status: dict[str, Any], said: str
+) -> None:
+    item = pod(phase="Failed", conditions=[{"type": "PodScheduled", "status": "True"}], **status)
+    why = message("kube.refused", reason=status["reason"], said=said)
+    assert phase(item) == ("failed", why)
+
+
+def test_a_pod_of_which_a_container_failed_has_that_reason() -> None:
+    item = pod(phase="Failed", containerStatuses=[ended(exitCode=3)])
+    assert phase(item) == ("failed", CRASHED)
+
+
 def test_a_deleted_pod_is_ending_whatever_its_state() -> None:
     item = pod(conditions=[{"type": "Ready", "status": "True"}])
     item["metadata"]["deletionTimestamp"] = "2026-11-21T08:59:00Z"
