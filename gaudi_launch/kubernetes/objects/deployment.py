@@ -9,11 +9,11 @@ from gaudi_launch.kubernetes.chart_values import Knob, Name
 from gaudi_launch.kubernetes.objects.pod import (
     config_maps,
     engine_container,
-    knob,
     labels,
     pod_metadata,
     pod_spec,
     recipe_containers,
+    replicas_of,
     rollout_seconds,
     selector,
 )
@@ -34,16 +34,12 @@ def deployment(
     """
     first, beside = recipe_containers(served)
     containers = [engine_container(served, cluster, places), *beside]
-    if cluster.scaled:
-        count = {}
-    else:
-        count = {"replicas": knob(served, "replicas", cluster.replicas, "number")}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": served.name, "labels": labels(served, release)},
         "spec": {
-            **count,
+            **replicas_of(served, cluster),
             "revisionHistoryLimit": 3,
             "progressDeadlineSeconds": rollout_seconds(served),
             "strategy": {

@@ -21,7 +21,9 @@ from gaudi_launch.kubernetes.objects.pod import (
     literal,
     pod_metadata,
     pod_spec,
+    port_of,
     recipe_containers,
+    replicas_of,
     selector,
 )
 from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
@@ -71,17 +73,13 @@ def leader_worker_set(
 
     # graphs that the engine's ranks on a worker compile are stored on the worker: the keeper there
     # queries the leader
-    url = f"http://$(LWS_LEADER_ADDRESS):{_port(served)}{served.container.health}"
+    url = f"http://$(LWS_LEADER_ADDRESS):{port_of(served.container)}{served.container.health}"
     far = [{**each, "command": [*each["command"][:-1], url]} for each in beside]
-    if cluster.scaled:
-        count = {}
-    else:
-        count = {"replicas": knob(served, "replicas", cluster.replicas, "number")}
     return {
         **API,
         "metadata": {"name": served.name, "labels": labels(served, release)},
         "spec": {
-            **count,
+            **replicas_of(served, cluster),
             # the leader is ready when the engine is, and the engine needs the workers, which must
             # not wait for it
             "startupPolicy": "LeaderCreated",
@@ -102,9 +100,3 @@ def leader_worker_set(
 def leaders(served: ServedModel) -> dict[str, Any]:
     """Return the labels of the pods that answer."""
     return {**selector(served), "role": "leader"}
-
-
-def _port(served: ServedModel) -> int:
-    if not served.container.ports:
-        return 8000
-    return served.container.ports[0][1]

@@ -372,6 +372,13 @@ def script(name: str) -> str:
     return (Path(__file__).parents[1] / "pods" / name).read_text(encoding="utf-8")
 
 
+def replicas_of(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Knob]:
+    """Return the number of replicas as a part of a spec; a scaler sets it itself."""
+    if cluster.scaled:
+        return {}
+    return {"replicas": knob(served, "replicas", cluster.replicas, "number")}
+
+
 def rollout_seconds(served: ServedModel) -> int:
     """Return the seconds until a rollout counts as failed: image, weights, warm-up."""
     return served.needs.start_seconds + PULL_SECONDS
