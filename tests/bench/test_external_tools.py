@@ -367,6 +367,8 @@ def test_a_reports_missing_figures_are_left_out() -> None:
         "time_to_first_token_ms": spread,
         "request_latency": {"successful": {"mean": 1.5}, "errored": {"mean": 9}},
         "tokens_per_second": {"successful": {"mean": 12.5}},
+        "requests_per_second": {"successful": {"mean": 1.25}},
+        "output_tokens_per_second": {"successful": {"mean": 2.5}},
     }
     report = {"benchmarks": [{"metrics": metrics, "duration": 2.0}, {"duration": 9}]}
     assert external_tools.guidellm_summary(report) == {
@@ -374,6 +376,8 @@ def test_a_reports_missing_figures_are_left_out() -> None:
         "completed": 3,
         "failed": 2,
         "seconds": 2.0,
+        "request_rate": 1.25,
+        "output_rate": 2.5,
         "total_rate": 12.5,
         "ttft": {"mean": 0.25, "p50": 0.24, "max": 0.5},
         "latency": {"mean": 1.5},

@@ -118,7 +118,7 @@ def exact_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> tuple[str, int]:
         prompt = " ".join(["w"] * (tokens - 5))
         counted = await count(prompt)
-        assert counted is None or counted == tokens
+        assert counted == tokens
         return prompt, tokens - 1
 
     def counter(client: Any, served: Any, form: str) -> Callable[[str], Awaitable[int | None]]:
@@ -187,3 +187,20 @@ def test_many_texts_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
     assert speed("pool", Pooled(((),), 1, 0.5), monkeypatch) == CheckRow(
         "speed", "fail", message("measure.check_no_numbers"), 0.5, {}, "engine"
     )
+
+
+@pytest.mark.parametrize(("longest", "words"), [(None, 32), (4096, 64), (80, 10), (7, 1)])
+def test_texts_of_the_speed_are_an_eighth_of_the_longest(
+    longest: int | None, words: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = put(monkeypatch, lambda _: Pooled(((1.0,),), 2048, 0.5))
+    served = server.ServerFacts("m", ("m",), longest)
+    asyncio.run(pooled_rows.speed(Asking(None, served, "embed")))  # type: ignore[arg-type]
+    assert [len(text.split()) for text in sent[0][1]] == [words] * 32
+
+
+def test_texts_of_the_speed_are_new_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = put(monkeypatch, lambda _: Pooled(((1.0,),), 2048, 0.5))
+    monkeypatch.setattr(server, "new_seed", lambda: 7)
+    asyncio.run(pooled_rows.speed(asking("embed")))
+    assert sent[0][1] == tuple(server.text(64, 7 + number) for number in range(32))

@@ -112,6 +112,13 @@ def test_an_answer_without_counts_has_no_tokens() -> None:
     [
         ("chat", 503, {"message": "dead"}, ("status", "dead", 503)),
         ("chat", 200, {"error": "bad"}, ("protocol", '{"error": "bad"}', 0)),
+        # an error next to an answer is an error
+        (
+            "completions",
+            200,
+            {"choices": [{"text": "a"}], "error": 1},
+            ("protocol", '{"choices": [{"text": "a"}], "error": 1}', 0),
+        ),
         ("chat", 200, {"choices": ["a"]}, ("protocol", '{"choices": ["a"]}', 0)),
         ("chat", 200, {"choices": [{}]}, ("protocol", '{"choices": [{}]}', 0)),
         ("generate", 200, [], ("protocol", "[]", 0)),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.bench import run_file
 from gaudi_launch.bench.run_file import (
     BenchRun,
     BenchWorkload,
@@ -141,6 +142,20 @@ def test_a_file_of_another_form_is_refused(changes: dict[str, object], tmp_path:
     path.write_text(json.dumps(good))
     assert load(path) == BenchRun({}, {}, {}, (Sample(0, 0, 1, 1),))
     path.write_text(json.dumps({**good, **changes}))
+    with pytest.raises(LaunchError) as caught:
+        load(path)
+    assert (caught.value.id, caught.value.exit_code) == ("measure.not_a_run", ExitCode.USAGE)
+    assert caught.value.text.values == {"path": str(path)}
+
+
+def test_a_file_that_is_too_large_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.json"
+    save(BenchRun({}, {}, {}, (SAMPLE,)), path)
+    monkeypatch.setattr(run_file, "_MOST_BYTES", path.stat().st_size)
+    assert load(path).samples[0].at == 0.123457
+    monkeypatch.setattr(run_file, "_MOST_BYTES", path.stat().st_size - 1)
     with pytest.raises(LaunchError) as caught:
         load(path)
     assert (caught.value.id, caught.value.exit_code) == ("measure.not_a_run", ExitCode.USAGE)

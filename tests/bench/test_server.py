@@ -200,6 +200,21 @@ def test_two_short_texts_measure_the_tokens_of_a_noun(
     assert asked == lengths
 
 
+def test_the_ruler_is_measured_by_requests_for_one_token() -> None:
+    def answer(path: str, question: Any) -> tuple[int, Any]:
+        nouns = len(question["prompt"].split())
+        return 200, {"choices": [{"text": "a"}], "usage": {"prompt_tokens": 2 * nouns + 7}}
+
+    client = ScriptedClient(answer)
+    served = ServerFacts("m", ("m",), 200)
+    found = asyncio.run(server.measure_ruler(client, served, "completions"))
+    assert found == Ruler(2.0, 7.0, True)
+    common = {"model": "m", "max_tokens": 1, "temperature": 0.0}
+    assert client.asked == [
+        ("/v1/completions", {**common, "prompt": text(nouns, nouns)}) for nouns in (16, 100)
+    ]
+
+
 @pytest.mark.parametrize("counts", [[None, 9], [9, None], [9, 9], [9, 5]])
 def test_without_a_line_a_noun_is_a_token(counts: list[int | None]) -> None:
     left = iter(counts)
