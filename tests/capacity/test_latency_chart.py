@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from gaudi_launch import plotting
 from gaudi_launch.capacity.latency_chart import column_of, number, panels, picture
 from gaudi_launch.capacity.search import Curve, LoadPoint, Targets
 from gaudi_launch.messages import set_language
-from tests.support.plots import needs_matplotlib, size_of, texts
+from tests.support.plots import needs_matplotlib, noted_sheet, size_of, texts
 
 CURVE = Curve(
     tuple(
@@ -38,35 +33,9 @@ def test_panels_hold_every_column_and_the_target() -> None:
     assert [column_of(CURVE, rate, 17) for rate in (0.0, 1.0, 5.0, 9.0, 99.0)] == [0, 0, 8, 16, 16]
 
 
-class Axis:
-    """An axis that notes what is drawn."""
-
-    yaxis = "y"
-
-    def __init__(self) -> None:
-        self.drawn: list[tuple[Any, ...]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        def draw(*values: Any, **style: Any) -> None:
-            self.drawn.append((name, values, style))
-
-        return draw
-
-
 def test_both_latencies_are_drawn_against_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    axes = Axis(), Axis()
+    axes = noted_sheet(monkeypatch, "the title", (9, 7))
     plain: list[str] = []
-
-    @contextmanager
-    def sheet(title: str, *, rows: int, size: tuple[int, int]) -> Iterator[Any]:
-        assert (title, rows, size) == ("the title", 2, (9, 7))
-        yield SimpleNamespace(axes=axes, rendered=lambda ending: ending.encode())
-
-    monkeypatch.setattr(plotting, "sheet", sheet)
-    monkeypatch.setattr(
-        plotting, "dress", lambda axis, *words: axis.drawn.append(("dress", *words))
-    )
-    monkeypatch.setattr(plotting, "label", lambda id, **values: (id, values))
     monkeypatch.setattr(plotting, "plain_numbers", plain.append)
     assert picture(CURVE, Targets(0.5, 0.05, 90.0), 4.0, "the title", ".svg") == b".svg"
     assert plain == ["y", "y"]
