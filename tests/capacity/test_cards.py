@@ -97,6 +97,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         delay: float,
         quick: bool = False,
     ) -> Curve | None:
+        assert cost == COST
         count = [each.cards for each in seen if isinstance(each, ReplicaSetup)][-1]
         seen.append((traffic, bounds.max_num_seqs, percentile, delay, quick))
         if count == 7:
@@ -253,6 +254,30 @@ def test_the_batch_that_carries_most_is_planned_where_none_is_given(asked: list[
     assert quick == [(TRAFFIC, batch, 95.0, 0.012, True) for batch in batches]
     replica = found.choices[0].replica
     assert isinstance(replica, Replica) and replica.limits.max_num_seqs == 64
+
+
+def test_a_step_has_room_for_a_token_of_each_request_of_a_batch(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow = replica_of(2, max_num_batched_tokens=32)
+    planned: list[int | None] = []
+
+    def planned_replica(setup: ReplicaSetup, traffic: Traffic) -> Replica:
+        asked.append(setup)
+        planned.append(setup.request.max_num_seqs)
+        return narrow
+
+    monkeypatch.setattr(cards, "planned_replica", planned_replica)
+    solve(case(cards=(2,), request=Request(model="m")))
+    quick = [each[1] for each in asked if isinstance(each, tuple) and len(each) == 5 and each[-1]]
+    # all carry the same, so the engine's own batch stays
+    assert (quick, planned) == ([8, 16, 32], [None])
+
+
+def test_the_figures_near_the_load_of_one_replica_are_those_of_the_fleet(asked: list[Any]) -> None:
+    # 2.25 requests per second of each within the target, and 1.4 of each of two
+    solve(case(cards=(2,), rate=2.8, targets=Targets(0.75 / 0.98, None)))
+    assert asked[-1] == (2, 5.0, True)
 
 
 def test_the_cache_of_a_replica_changes_its_traffic(

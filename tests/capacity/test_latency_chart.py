@@ -25,6 +25,7 @@ def test_panels_hold_every_column_and_the_target() -> None:
     assert (ttft.name, ttft.unit, ttft.factor) == ("TTFT", "S", 1.0)
     assert (tpot.name, tpot.unit, tpot.factor) == ("TPOT", "MS", 1000.0)
     assert (tpot.values[0], tpot.values[-1]) == pytest.approx((0.001, 0.081))
+    assert [each.target for each in panels(CURVE, None, 0.05, 3)] == [None, 0.05]
     # a margin above the highest and below the lowest
     assert (ttft.low, ttft.high) == pytest.approx((0.1 / 1.15, 2.0 * 1.15))
     assert (tpot.low, tpot.high) == pytest.approx((0.001 / 1.15, 0.081 * 1.15))

@@ -121,7 +121,8 @@ def test_a_load_needs_requests_for_what_is_inside() -> None:
             asked.append((share, inside))
             return super().part(share, inside)
 
-    load_at(replace(REPLICA, traffic=Watched(TRAFFIC.requests)), 0.25, 40.0)
+    cost = replace(COST, prefill_fixed=40.0, prefill_token=0.6)
+    load_at(replace(REPLICA, traffic=Watched(TRAFFIC.requests), cost=cost), 0.25, 40.0)
     # ten per second, each 100 ms of prefill and eleven steps of 10 ms
     assert asked == [(0.25, near(2.1))]
 
@@ -129,6 +130,13 @@ def test_a_load_needs_requests_for_what_is_inside() -> None:
 def test_the_most_is_counted_while_the_engine_is_full() -> None:
     # the middle three fifths of 200 requests: 119 of them in 14.5 s
     assert most_requests(TRAFFIC, LIMITS, COST) == pytest.approx(119 / 14.5)
+    # a prompt of 256 tokens of which a prefix cache has half
+    by_token = StepTime(0.0, 1.0, 0.0, 10.0, 0.0, 0.0, "by token")
+    long = Traffic(tuple((float(second), 256, 1) for second in range(50)))
+    cached = replace(long, cached=(128,) * 50)
+    single = limits(max_num_seqs=1, mixed_steps=True, ahead=False)
+    found = [most_requests(each, single, by_token) for each in (long, cached)]
+    assert found == [near(1 / 0.256), near(1 / 0.128)]
     few = Traffic(TRAFFIC.requests[:1])
     assert most_requests(few, LIMITS, COST) == pytest.approx(1 / 0.2)
     assert most_requests(TRAFFIC, limits(max_model_len=100), COST) is None

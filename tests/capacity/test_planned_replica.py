@@ -91,7 +91,12 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     monkeypatch.setattr(module, "drawn_up", drawn_up)
     monkeypatch.setattr(module, "stage_of", lambda model, stages: (model, stages))
     monkeypatch.setattr(module, "replica", lambda question: question)
-    monkeypatch.setattr(module, "step_time_in", lambda context, engine: COST)
+
+    def step_time_in(context: object, engine: object) -> StepTime:
+        assert (context, type(engine)) == ("context", ToyEngine)
+        return COST
+
+    monkeypatch.setattr(module, "step_time_in", step_time_in)
     return seen
 
 

@@ -96,6 +96,7 @@ def test_a_replica_has_the_memory_of_fit_and_pays_for_the_padding_of_its_buckets
     )
     assert (made.padding, padded.padding > 0.5) == (0.0, True)
     assert (made.cards, made.kv_dtype, made.buckets) == (1, "auto", None)
+    assert made.notes == tuple(made.speed.notes)
     assert padded.buckets == coarse(limits.num_blocks)
     plain = step_time(asked().model, 1, "bfloat16", GAUDI2).cost
     assert made.cost == plain

@@ -82,6 +82,7 @@ def test_the_first_requests_are_paced_anew_with_what_belongs_to_them() -> None:
 def test_rates_of_a_trace() -> None:
     assert (mean_rate(TRACE), mean_rate(TRACE[:1]), mean_rate([])) == (0.5, None, None)
     assert mean_rate([(1.0, 5, 5), (1.0, 5, 5)]) is None
+    assert mean_rate([(0.0, 5, 5), (5.0, 5, 5), (5.0, 5, 5)]) == 0.4
     minute = [(0.0, 1, 1), (30.0, 1, 1), (60.0, 1, 1)]
     assert (busiest_minute(minute), busiest_minute([])) == (None, None)
     longer = [*minute, (61.0, 1, 1), (62.0, 1, 1), (200.0, 1, 1)]
