@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.host import simulated
+from gaudi_launch.host import card_locks, simulated
 from gaudi_launch.host.files import Files
 from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.shared_hl_smi import TimedOutput
@@ -220,6 +220,28 @@ def test_a_card_that_comes_into_use_gets_its_owner(
     source.inner = SimulatedSource("hls2+busy=1", clock)
     card = after(3, sampler, clock)[1]
     assert card.busy is True and "api_server" in str(card.owner)
+
+
+def test_cards_of_a_live_machine_may_be_reserved(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    simulated.write_tree("gaudi2e-4", tmp_path / "root")
+    use(monkeypatch, tmp_path / "root")
+    roots: list[Path] = []
+
+    def read_reserved(root: Path) -> None:
+        roots.append(root)
+
+    monkeypatch.setattr(card_locks, "read_reserved", read_reserved)
+    sampler = CardSampler(None, clock)
+    cards, problem = sampler.sample()
+    assert (len(cards), problem, sampler.has_answer) == (4, "hl-smi is not on PATH", True)
+    assert roots == [tmp_path / "root"]
+    assert sampler.host is not None
+    assert sampler.host.root == str(tmp_path / "root")
+    # a simulated machine has no reservations
+    CardSampler("simulated:gaudi2e-4", clock).sample()
+    assert len(roots) == 1
 
 
 def test_an_hl_smi_that_takes_long_delays_no_sample(

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message, text
 from gaudi_launch.watch import watched_hosts as module
 from gaudi_launch.watch.sample import HostSample
-from gaudi_launch.watch.watched_hosts import WatchedHost
+from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all
 from tests.support.watched import HOST
 
 DOCUMENT = json.dumps({"schema": 1, "hosts": [HOST.to_json()]})
@@ -326,6 +327,20 @@ def test_the_last_line_of_errors_is_short() -> None:
     lines: list[str] = []
     module._keep_last(io.StringIO("first\n" + "x" * 400 + "\n \n"), lines)
     assert lines == ["x" * 300]
+
+
+def test_all_hosts_are_sampled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # each waits until all others are asked
+    all_asked = threading.Barrier(3)
+
+    def once(self: WatchedHost) -> HostSample:
+        all_asked.wait(20)
+        return replace(HOST, host=self.name)
+
+    monkeypatch.setattr(WatchedHost, "once", once)
+    hosts = [watched(replace(REMOTE, name=name)) for name in ("b", "c", "a")]
+    assert [found.host for found in sample_all(hosts)] == ["b", "c", "a"]
+    assert sample_all([]) == []
 
 
 def test_a_first_sample_waits_for_hl_smi(

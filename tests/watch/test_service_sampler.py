@@ -108,10 +108,15 @@ def sampled(sampler: ServiceSampler, service: ServiceRecord) -> ServiceSample:
 def test_rates_are_over_the_last_seconds() -> None:
     clock = Clock()
     made = iter(range(0, 10_000, 100))
-    sampler = ServiceSampler(
-        clock, lambda url, seconds: EngineCounters(running=2, generated=float(next(made)))
-    )
+    asked: list[tuple[str, float]] = []
+
+    def read(url: str, seconds: float) -> EngineCounters:
+        asked.append((url, seconds))
+        return EngineCounters(running=2, generated=float(next(made)))
+
+    sampler = ServiceSampler(clock, read)
     first = sampled(sampler, record())
+    assert asked == [("http://127.0.0.1:9", 2.0)]
     assert (first.running, first.waiting, first.tokens_per_second) == (2, None, None)
     for _ in range(10):
         clock.now += 2
