@@ -281,6 +281,31 @@ def test_a_turn_of_a_loop_ends_with_a_ctrl_c_that_came_before_it() -> None:
     assert time.monotonic() - begin < GENEROUS / 2
 
 
+@pytest.fixture
+def adopts_no_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process stay as it is: a subreaper would stay one."""
+    monkeypatch.setattr(interrupt, "adopt_orphans", lambda: None)
+
+
+@pytest.mark.usefixtures("adopts_no_orphans")
+def test_a_command_at_the_terminal_is_waited_for() -> None:
+    assert interrupt.attend(["sh", "-c", "sleep 0.2; exit 3"]) == 3
+    with pytest.raises(FileNotFoundError):
+        interrupt.attend(["/no/program"])
+
+
+@pytest.mark.usefixtures("adopts_no_orphans")
+def test_a_command_at_the_terminal_that_ignores_its_end_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interrupt, "_GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr(interrupt, "pause", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.attend(["sh", "-c", "trap '' TERM; exec sleep 600"])
+    assert time.monotonic() - begin < GENEROUS / 2
+
+
 def test_real_commands_at_drawn_moments() -> None:
     """The short form of the acceptance script, which draws 200 for ten commands."""
     done = subprocess.run(

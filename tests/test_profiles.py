@@ -609,3 +609,15 @@ def test_a_file_of_exactly_a_mebibyte_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("a: 1\n#".ljust(1 << 20, "x"), encoding="utf-8")
     assert profiles.read_document(path) == {"a": 1}
+
+
+def test_a_model_must_exist_unless_its_name_is_enough(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own_profile(monkeypatch, tmp_path, "least.yml", LEAST.replace(", moe: true", ""))
+    with pytest.raises(LaunchError) as caught:
+        profiles.known_model(str(tmp_path / "least"))
+    assert caught.value.exit_code is ExitCode.MODEL
+    by_name = profiles.known_model("me/least", must_exist=False)
+    # a profile that does not say so is of a dense model, with attention in each layer
+    assert (by_name.moe, by_name.layers, by_name.attention_layers) == (False, 2, 2)

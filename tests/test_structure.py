@@ -41,6 +41,7 @@ ABOUT_SEVERAL = {
     "cli/commands/test_times.py": "durations in every command",
     "cli/test_pipe.py": "every command whose reader goes away",
     "cli/views/test_predicted.py": "the predictions in the output of serve and bench",
+    "cli/views/test_whole_outputs.py": "the complete output of reading commands",
     "cluster/test_real_processes.py": "agent, ssh, lifecycle and readiness on real processes",
     "doctor/test_checks.py": "all groups of checks",
     "engines/test_engine_names.py": "the program outside engines/ names no engine",

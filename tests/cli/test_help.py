@@ -4,10 +4,12 @@ commands."""
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 
 from gaudi_launch.cli.command_app import HelpCommand, HelpGroup
+from gaudi_launch.cli.examples import examples_of
 from gaudi_launch.cli.first_options import _FIRST
 from gaudi_launch.cli.help import HelpEntry, HelpPage, HelpSection, layout
 from gaudi_launch.cli.main import COMMANDS, GROUPS, run
@@ -181,3 +183,35 @@ def test_chinese_breaks_between_characters_and_never_before_a_comma() -> None:
     lines = wrapped("显示服务（docker），等待请求完成。", 10)
     assert "".join(lines) == "显示服务（docker），等待请求完成。"
     assert all(cells(line) <= 12 and line[0] not in "，。）" and line[-1] != "（" for line in lines)
+
+
+def test_each_example_is_of_its_command_and_explained_in_both_languages() -> None:
+    known = translations("zh")
+    for path, found in ALL.items():
+        for example in examples_of(path):
+            whole = f"gaudi-launch {path}".strip()
+            assert whole in example.command
+            words = shlex.split(example.command.partition(whole)[2])
+            assert example.text[0].isupper()
+            assert CHINESE.search(known[example.text])
+            assert _unknown_options(found, words) == []
+    assert [path for path in ALL if len(examples_of(path)) == 0] == []
+
+
+def _unknown_options(found: FoundCommand, words: list[str]) -> list[str]:
+    """Return the options of an example that its command does not have.
+
+    The example of a group is that of one of its commands.
+    """
+    if isinstance(found.command, HelpGroup):
+        return []
+    known = {name for param in found.command.get_params(found.context) for name in param.opts}
+    known |= {"--lang", "--debug"}
+    ours = words
+    for end in ("--", "|", "&&"):
+        if end in ours:
+            ours = ours[: ours.index(end)]
+    given = [
+        word.partition("=")[0] for word in ours if re.fullmatch(r"--?[a-z][a-z-]*(=.*)?", word)
+    ]
+    return [name for name in given if name not in known]

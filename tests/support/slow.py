@@ -141,6 +141,8 @@ LONG_TESTS = frozenset(
         "cli/views/test_predicted.py::test_serve_prints_the_prediction_of_a_usual_load",
         "cli/views/test_services.py::test_the_screen",
         "cli/views/test_top.py::test_every_size_is_filled_and_nothing_is_wider",
+        "cli/views/test_whole_outputs.py::test_the_output_for_people",
+        "cli/views/test_whole_outputs.py::test_the_output_for_programs",
         "cluster/test_inventory.py::test_no_document_ends_in_a_traceback",
         "cluster/test_steps.py::test_deepseek_r1_on_two_nodes",
         "cluster/test_steps.py::test_files_of_the_engine_lie_on_every_host",

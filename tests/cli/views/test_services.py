@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
+from gaudi_launch.cli.views import services as views
+from gaudi_launch.services.metrics import EngineLoad
 from gaudi_launch.services.state import store
+from gaudi_launch.services.state.registry import ServiceRecord
 from tests.support.cli import golden
 from tests.support.screens import screen
 from tests.support.service_record import service
+from tests.support.views import views as goldens
 
 
 @pytest.fixture
@@ -72,3 +76,117 @@ def test_nothing_is_said_of_failures_where_all_run(
 def test_the_screen(ended: Path, columns: int, language: str) -> None:
     shown = screen(["ps", "--lang", language], columns=columns, home=ended)
     golden(f"screen-ps-{columns}-{language}.txt", shown)
+
+
+def test_a_service_for_programs() -> None:
+    state = {
+        "phase": "ready",
+        "model": "/models/m",
+        "served": "m",
+        "engine": "vllm-fork@1.21",
+        "modules": [0, 1],
+        "url": "http://h:1",
+        "pid": 5,
+        "launcher_pid": 4,
+        "began": 900.0,
+        "ready_at": 989.44,
+        "restarts": 2,
+        "done": 3,
+        "total": 9,
+        "left_seconds": 7.5,
+        "log": "/l",
+    }
+    expected = {
+        "name": "a",
+        "alive": True,
+        "phase": "ready",
+        "done": 3,
+        "total": 9,
+        "left_seconds": 7.5,
+        "model": "/models/m",
+        "served": "m",
+        "engine": "vllm-fork@1.21",
+        "modules": [0, 1],
+        "url": "http://h:1",
+        "pid": 5,
+        "launcher_pid": 4,
+        "began": 900.0,
+        "uptime_seconds": 10.6,
+        "restarts": 2,
+        "requests": {"running": 3, "waiting": 1},
+        "error": None,
+        "log": "/l",
+    }
+    alive = ServiceRecord("a", Path("/s/a"), state, alive=True)
+    assert views.to_json(alive, EngineLoad(3, 1), 1000.0) == expected
+    # of one that has ended, neither the time nor the progress counts
+    ended = ServiceRecord(
+        "a", Path("/s/a"), {**state, "phase": "failed", "outcome": "died", "error": "Full."}, False
+    )
+    assert views.to_json(ended, None, 1000.0) == {
+        **expected,
+        "alive": False,
+        "phase": "failed",
+        "done": 0,
+        "total": 0,
+        "left_seconds": None,
+        "uptime_seconds": None,
+        "requests": None,
+        "error": "Full.",
+    }
+
+
+def test_rows_of_services(capsys: pytest.CaptureFixture[str], plain_english: None) -> None:
+    services = [
+        ServiceRecord(
+            "a",
+            Path("/s/a"),
+            {
+                "phase": "ready",
+                "model": "/models/m",
+                "engine": "e@1",
+                "modules": [0, 4],
+                "url": "http://h:8000",
+                "ready_at": 1000.0,
+                "restarts": 2,
+            },
+            alive=True,
+        ),
+        ServiceRecord(
+            "b", Path("/s/b"), {"phase": "load", "done": 2, "total": 9, "ready_at": 0}, alive=True
+        ),
+        ServiceRecord(
+            "c",
+            Path("/s/c"),
+            {"phase": "failed", "outcome": "died", "error": "Full.", "ready_at": 5.0},
+            alive=False,
+        ),
+        ServiceRecord("d", Path("/s/d"), {"phase": "ready"}, alive=False),
+    ]
+    load = {"a": EngineLoad(3, 1)}
+    goldens(
+        capsys,
+        "services",
+        [
+            lambda: views.show(services, load, 1090.0, everything=True),
+            lambda: views.show(services[:2], {}, 1000.0 + 90061, everything=False),
+            lambda: views.show([], {}, 0.0, everything=True),
+            lambda: views.show([], {}, 0.0, everything=False),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (-1.0, "0 s"),
+        (59.9, "59 s"),
+        (60.0, "1 min 0 s"),
+        (3599.0, "59 min 59 s"),
+        (3600.0, "1 h 0 min"),
+        (86399.0, "23 h 59 min"),
+        (90061.0, "1 d 1 h"),
+    ],
+)
+def test_a_duration_has_two_units(seconds: float, shown: str) -> None:
+    assert views.clock(seconds) == shown

@@ -1,0 +1,40 @@
+"""A running calibration and its result."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaudi_launch.app.calibrate import CalibrationResult
+from gaudi_launch.cli.views import calibrate
+from gaudi_launch.models.calibration.phases import CalibrationRequest
+from gaudi_launch.models.fp8.quant_config import QuantFile
+from tests.support.views import views
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+RESULT = CalibrationResult(
+    QuantFile("/c/q.json", "calibrated", "fp8_inc"),
+    CalibrationRequest("/m/x", "x", 2, "g2", "/d.pkl"),
+    "-d fp8",
+)
+
+
+def test_the_phases_and_the_result_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    def phases() -> None:
+        terminal = calibrate.CalibrationTerminal()
+        terminal.phase("measure", "begin", 1, 3)
+        terminal.phase("measure", "done", 1, 3)
+        terminal.phase("quantise", "skip", 2, 3)
+
+    views(capsys, "calibrate", [phases, lambda: calibrate.show(RESULT, "/m/x")])
+
+
+def test_the_result_for_programs() -> None:
+    assert calibrate.to_json(RESULT) == {
+        "schema": 1,
+        "model": "/m/x",
+        "quant_config": "/c/q.json",
+        "cards": 2,
+        "generation": "g2",
+        "kv_cache_dtype": "fp8_inc",
+    }

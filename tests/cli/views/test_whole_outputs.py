@@ -1,0 +1,123 @@
+"""The complete output of reading commands: in both languages, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.cli.main import run
+from gaudi_launch.messages import LANGUAGES
+from tests.support.cli import golden, stripped
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+_MACHINE = "--machine simulated:hls2"
+# by the name of the golden file: the command, and whether it has --json
+COMMANDS: dict[str, tuple[str, bool]] = {
+    "engines-diff": ("engines diff vllm-fork@1.21 vllm-fork@1.22", True),
+    "engines-diff-model": (
+        f"engines diff vllm-fork@1.22 deepseek_r1 -w Qwen/Qwen3-30B-A3B -n 2 {_MACHINE}",
+        True,
+    ),
+    "cluster-plan": (
+        "cluster plan Qwen/Qwen3-8B --engine vllm-fork@1.21 -n 8"
+        " --hosts a=simulated:hls2,b=simulated:hls2+bad-tuning",
+        True,
+    ),
+    "estimate": ("estimate Qwen/Qwen3-8B --rate 2/s", True),
+    "plan-all": (f"plan Qwen/Qwen3-8B --engine vllm-fork@1.21 -n 2 {_MACHINE} --verbose", False),
+    "warmup": (
+        f"warmup -w Qwen/Qwen3-8B --engine vllm-fork@1.21 {_MACHINE} -n 1 -i 128,256 -o 64 -b 4",
+        True,
+    ),
+    "recommend": (
+        f"recommend -w Qwen/Qwen3-8B --engine vllm-fork@1.21 {_MACHINE} -i 64 -o 16 -n 1 -b 4",
+        True,
+    ),
+    "capacity": (
+        "capacity Qwen/Qwen3-8B --engine vllm-fork@1.21 --rate 20/s -i 64 -o 16 -n 1 -b 4"
+        " --ttft 2s",
+        True,
+    ),
+    "devices": (
+        "devices --machine simulated:hls2+busy=3+failed=5+hot=1 --sources",
+        False,
+    ),
+    "plan": (f"plan Qwen/Qwen3-32B --engine vllm-fork@1.21 -n 1 {_MACHINE}", False),
+    "support": ("support Qwen/Qwen3-30B-A3B --engine deepseek_r1", True),
+    "support-list": ("support --list --engine vllm-fork", True),
+    "stack-plan": (f"stack plan stack.yaml {_MACHINE}", True),
+    "power": (f"power {_MACHINE}", True),
+    "doctor-list": ("doctor --list --only cards", True),
+    "migrate": (
+        f"migrate {_MACHINE} -- bash start_gaudi_vllm_server.sh -w Qwen/Qwen3-8B -n 2",
+        True,
+    ),
+}
+
+
+STACK = """\
+schema: 1
+name: site
+gateway: {port: 8100}
+models:
+  - name: chat
+    model: Qwen/Qwen3-8B
+    replicas: 2
+    options: {engine: vllm-fork@1.21, cards: 1}
+  - name: long
+    model: Qwen/Qwen3-32B
+    options: {engine: vllm-fork@1.21, cards: 4}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Make a folder with a stack the current one."""
+    (tmp_path / "stack.yaml").write_text(STACK, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
+def _output(words: list[str], capsys: pytest.CaptureFixture[str], home: Path) -> str:
+    """Return the exit code and both streams; the user's folder is /home."""
+    code = run(words)
+    out, err = (each.replace(str(home), "/home") for each in capsys.readouterr())
+    return f"exit code {code}\n{stripped(out)}" + (f"(stderr)\n{stripped(err)}" if err else "")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_output_for_people(
+    name: str, language: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    line, _ = COMMANDS[name]
+    words = shlex.split(line)
+    golden(f"whole-{name}-{language}.txt", _output(["--lang", language, *words], capsys, tmp_path))
+
+
+def _thinned(value: Any) -> Any:
+    """Return a document with the first two elements of each list, and six digits of numbers."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: _thinned(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_thinned(inner) for inner in value[:2]]
+    return value
+
+
+@pytest.mark.parametrize("name", [name for name, (_, programs) in COMMANDS.items() if programs])
+def test_the_output_for_programs(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    line, _ = COMMANDS[name]
+    ours, dashes, rest = line.partition(" -- ")
+    run(shlex.split(f"{ours} --json{dashes}{rest}"))
+    out = capsys.readouterr().out.replace(str(tmp_path), "/home")
+    document = _thinned(json.loads(out))
+    assert document["schema"] == 1
+    golden(f"whole-{name}.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
