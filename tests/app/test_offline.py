@@ -7,28 +7,42 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gaudi_launch import interrupt
 from gaudi_launch.app import offline, offline_pack
 from gaudi_launch.app.offline import InstallOptions
 from gaudi_launch.app.offline_pack import PackOptions
 from gaudi_launch.app.report import Silent
+from gaudi_launch.engines.releases import needed_release
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import text
+from gaudi_launch.mirrors import Mirrors
 from gaudi_launch.models.fp8 import measurements
 from gaudi_launch.models.hub.file_choice import Fetched, write_record
 from gaudi_launch.models.hub.local import find_local, folder_for
 from gaudi_launch.offline import pack_manifest
+from gaudi_launch.offline.pack_manifest import (
+    Manifest,
+    PackEngine,
+    PackFile,
+    PackModel,
+    PackTarget,
+)
 from gaudi_launch.recipe_cache import cache_root
 from tests.support.packs import stand_in_index
 from tests.support.recipes import PARTS, fill
+from tests.support.refusals import refused
 
 CONFIG = json.dumps({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"})
 REPO = "Qwen/Qwen2-72B-Instruct"
@@ -235,6 +249,195 @@ def test_a_full_disk_is_found_before_anything_is_written(
     with pytest.raises(LaunchError) as caught:
         offline_pack.pack(options(tmp_path), Silent())
     assert (caught.value.id, (tmp_path / "pack.part").exists()) == ("offline.room", False)
+
+
+# --- parts of an installation --------------------------------------------------------------------
+
+
+GAUDI = PackEngine("vllm-gaudi", "1", "gaudi", wheels=False)
+SMALL = Manifest(
+    launcher="0",
+    created="2026-01-02T03:04:05Z",
+    engine=PackEngine("cpu", "1", "anywhere"),
+    model=PackModel("small", "models/small"),
+    target=PackTarget("3.11", platform.machine()),
+)
+
+
+class Said(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "python", "command"),
+    [
+        (SMALL.engine, PackModel("demo", "d", demo=True), "/p", "demo"),
+        (SMALL.engine, PackModel("x", "d", "org/x"), "/p", "org/x --engine cpu"),
+        (SMALL.engine, SMALL.model, "/p", "/here/small --engine cpu"),
+        (GAUDI, SMALL.model, "/p", "/here/small --python /p"),
+        (GAUDI, SMALL.model, None, "/here/small --engine vllm-gaudi --in docker"),
+    ],
+)
+def test_the_command_serves_what_was_installed(
+    engine: PackEngine, model: PackModel, python: str | None, command: str
+) -> None:
+    manifest = replace(SMALL, engine=engine, model=model)
+    done = offline.InstalledPack(manifest, python, None, Path("/here/small"), (), (), 0)
+    assert done.command == f"gaudi-launch serve {command}"
+
+
+def test_a_missing_pack_and_a_missing_docker_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with refused("offline.no_pack", ExitCode.USAGE, path="/gone"):
+        offline.show(Path("/gone"))
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(offline, "_check_python", lambda *words: asked.append(words))
+    monkeypatch.setattr(cpu_install, "base_python", lambda: "/base")
+    found: dict[str, str] = {"python3": "/bin/python3"}
+    monkeypatch.setattr(shutil, "which", found.get)
+    pack = InstallOptions(Path("/pack"))
+    imaged = replace(GAUDI, image="org/i", image_file="image/image.tar")
+    assert offline._check_host(SMALL, pack) == "/base"
+    assert offline._check_host(SMALL, replace(pack, python="/mine")) == "/mine"
+    assert offline._check_host(replace(SMALL, engine=GAUDI), pack) == "/bin/python3"
+    assert asked == [("/base", "3.11"), ("/mine", "3.11")]
+    with refused("offline.no_docker", ExitCode.MACHINE, image="org/i"):
+        offline._check_host(replace(SMALL, engine=imaged), pack)
+    found["docker"] = "/bin/docker"
+    del found["python3"]
+    assert offline._check_host(replace(SMALL, engine=imaged), pack) == "python3"
+
+
+@pytest.mark.parametrize(
+    ("python", "found"), [("/bin/false", "exit status 1"), ("/gone", os.strerror(2))]
+)
+def test_an_interpreter_of_another_version_is_named(python: str, found: str) -> None:
+    values = {"python": python, "found": found, "wanted": "3.11"}
+    with refused("offline.python_other", ExitCode.MACHINE, **values):
+        offline._check_python(python, "3.11")
+
+
+def test_the_disk_has_room_for_the_environment_and_the_copy(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = (
+        PackFile("wheels/a", 1000, ""),
+        PackFile("model/b", 300, ""),
+        PackFile("launcher/c", 20, ""),
+    )
+    manifest = replace(SMALL, files=files)
+    free = {"bytes": 0}
+
+    def usage(path: Path) -> object:
+        # the folder of data does not exist yet
+        assert path == tmp_path
+        return shutil._ntuple_diskusage(0, 0, free["bytes"])
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    for name, needed in (("pack", 8300), ("pack.tar", 9320)):
+        (tmp_path / name).mkdir() if name == "pack" else (tmp_path / name).touch()
+        pack = InstallOptions(tmp_path / name)
+        total = needed + (1 << 28)
+        free["bytes"] = total
+        offline._check_room(manifest, pack)
+        free["bytes"] -= 1
+        values = {"needed": f"{total / 1e9:.1f}", "free": f"{(total - 1) / 1e9:.1f}"}
+        with refused("offline.room", ExitCode.MACHINE, path=str(tmp_path), **values):
+            offline._check_room(manifest, pack)
+
+
+def test_an_image_is_loaded_or_its_file_placed(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gaudi_launch.engines.install.environment import folder_of
+
+    ran: list[Any] = []
+    status = {"code": 0}
+
+    def run(words: list[str]) -> subprocess.CompletedProcess[str]:
+        ran.append(words)
+        return subprocess.CompletedProcess(words, status["code"], "", " no space \n")
+
+    monkeypatch.setattr(interrupt, "run", run)
+    said = Said()
+    load = offline._load_image
+    assert load(SMALL, tmp_path, said) is None
+    saved = replace(SMALL, engine=replace(GAUDI, image="org/i", image_file="image/image.tar"))
+    assert load(saved, tmp_path, said) == "org/i"
+    words = ["docker", "load", "--input", str(tmp_path / "image/image.tar")]
+    assert (ran, said.lines) == ([words], [text("offline.loading", image="org/i")])
+    status["code"] = 1
+    with refused("offline.load", ExitCode.FAILED, image="org/i"):
+        load(saved, tmp_path, said)
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image/Dockerfile").write_text("FROM x")
+    said.lines.clear()
+    file = replace(SMALL, engine=replace(GAUDI, image="org/i", image_file="image/Dockerfile"))
+    assert load(file, tmp_path, said) is None
+    target = folder_of(needed_release("vllm-gaudi")) / "docker" / "Dockerfile"
+    assert target.read_text() == "FROM x"
+    assert said.lines == [text("offline.context", path=str(target))]
+    assert len(ran) == 2
+
+
+def test_an_engine_for_cards_is_installed_as_setup_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gaudi_launch.engines.install import environment
+
+    done: list[Any] = []
+    (tmp_path / "git/a.git").mkdir(parents=True)
+
+    def install(recipe: object, say: object, mirrors: Mirrors) -> Any:
+        git = Path(str(mirrors.git).removeprefix("file://"))
+        done.append((recipe, mirrors.wheels, [path.name for path in git.iterdir()]))
+        assert git != tmp_path / "git"
+        return SimpleNamespace(python="/engine/python")
+
+    monkeypatch.setattr(environment, "in_venv", lambda release, python, extras: (release, python))
+    monkeypatch.setattr(
+        environment, "check", lambda recipe, python, extras: done.append((recipe, python))
+    )
+    monkeypatch.setattr("gaudi_launch.app.setup.install", install)
+    manifest = replace(SMALL, engine=replace(GAUDI, wheels=True))
+    found = offline._install_engine(manifest, tmp_path, "/base", Silent())
+    recipe = (needed_release("vllm-gaudi"), "/base")
+    assert found == "/engine/python"
+    assert done == [(recipe, "/base"), (recipe, str(tmp_path / "wheels"), ["a.git"])]
+
+
+def test_recipes_of_another_machine_are_skipped_and_damaged_ones_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gaudi_launch.app import cache
+    from gaudi_launch.recipe_cache import ship
+
+    asked: list[Any] = []
+    ids = {"b": "cache.import_differs", "c": "cache.import_exists", "d": "cache.no_ledger"}
+
+    def import_(root: Path, source: Path, parts: object, *, force: bool) -> None:
+        asked.append((root, source, parts, force))
+        key = source.name.partition(".")[0]
+        if key in ids:
+            raise LaunchError(
+                ids[key], ExitCode.FAILED, key=key, why="w", differences="d", root="r"
+            )
+
+    monkeypatch.setattr(cache, "parts_here", lambda machine: "parts")
+    monkeypatch.setattr(ship, "import_", import_)
+    pack = InstallOptions(Path("/pack"), cache=tmp_path / "root", force=True)
+    imported, skipped = offline._import_recipes(
+        replace(SMALL, recipes=("a", "b", "c")), tmp_path, pack
+    )
+    assert (imported, [key for key, _ in skipped]) == (("a",), ["b", "c"])
+    source = tmp_path / "recipes" / "a.tar.zst"
+    assert asked[0] == (tmp_path / "root", source, "parts", True)
+    with pytest.raises(LaunchError) as caught:
+        offline._import_recipes(replace(SMALL, recipes=("d",)), tmp_path, pack)
+    assert caught.value.id == "cache.no_ledger"
 
 
 def _namespace() -> tuple[str, ...]:

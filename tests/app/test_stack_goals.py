@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from gaudi_launch.app import stack_goals
+from gaudi_launch.app.recommend import RecommendOptions
 from gaudi_launch.app.report import Silent
 from gaudi_launch.app.stack_plan import StackPlan
 from gaudi_launch.cli.views.stack import to_json
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.simulated import make
 from gaudi_launch.recommend import finder
 from gaudi_launch.stack.stack_file import GoalChoice, parse_stack
 from gaudi_launch.stack.stack_record import (
@@ -20,6 +25,7 @@ from gaudi_launch.stack.stack_record import (
     read_record,
     write_record,
 )
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english", "own_folders")
 
@@ -117,3 +123,104 @@ def test_a_recorded_choice_stays_until_the_goal_changes(
     assert (found.models[0].replicas, found.models[0].engine_arguments) == (2, ("--seed", "1"))
     other = parse_stack((HEAD + GOAL).replace("throughput", "latency"), tmp_path / "site.yaml")
     assert goal_hash(other.models[0]) != choice.of
+
+
+# --- the division without a search ---------------------------------------------------------------
+
+
+def trial(score: float, cards: int, replicas: int = 1) -> Any:
+    served = SimpleNamespace(cards=cards, replicas=replicas)
+    return SimpleNamespace(score=score, served=served)
+
+
+def searched(
+    folder: Path, content: str, scores: Mapping[str, Mapping[int, float]], cards: int
+) -> stack_goals._Search:
+    """Return a search whose answers are known: the score of each model by its cards."""
+    stack = parse_stack(HEAD + content, folder / "site.yaml")
+    made = object.__new__(stack_goals._Search)
+    made._stack, made._models, made._machine = stack, stack.models, None
+    made._answers, made._cases, made._options = {}, {}, {}
+    made.cards = cards
+    for name, known in scores.items():
+        for count in range(1, cards + 1):
+            score = known.get(count)
+            found = SimpleNamespace(
+                winner=None if score is None else trial(score, count),
+                trials=[SimpleNamespace(missed=("ttft", "tpot"))],
+            )
+            made._answers[name, count] = stack_goals._Answer(found)  # type: ignore[arg-type]
+    return made
+
+
+STEPS = {1: 10.0, 2: 18.0, 4: 30.0, 8: 32.0}
+
+
+def test_the_model_that_is_served_worst_is_served_best(tmp_path: Path) -> None:
+    two = searched(tmp_path, GOAL + OTHER, {"a": STEPS, "b": {4: 1.0, 8: 2.0}}, 8)
+    assert two._divided(two._models, 8) == {"a": 4, "b": 4}
+    one = searched(tmp_path, GOAL, {"a": STEPS}, 8)
+    assert one._divided(one._models, 8) == {"a": 8}
+    assert one._divided((), 8) == {}
+    small = searched(tmp_path, GOAL + OTHER, {"a": STEPS, "b": STEPS}, 3)
+    assert small._divided(small._models, 3) in ({"a": 1, "b": 2}, {"a": 2, "b": 1})
+    assert small._scores(small._models[0], [1, 2, 3]) == {1: 10 / 18, 2: 1.0}
+    assert small._scores(small._models[0], [3]) == {}
+
+
+def test_a_model_that_no_number_serves_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "site.yaml")
+    none = searched(tmp_path, GOAL + OTHER, {"a": STEPS, "b": {}}, 8)
+    values = {"path": path, "line": 7, "name": "b", "cards": 4, "missed": "ttft, tpot"}
+    with refused("stack.goal_unmet", ExitCode.MACHINE, **values):
+        none._divided(none._models, 8)
+    few = searched(tmp_path, GOAL, {"a": {}}, 1)
+    values = {"path": path, "line": 3, "name": "a", "cards": 0, "missed": "cards"}
+    with refused("stack.goal_unmet", ExitCode.MACHINE, **values):
+        few._needed(few._models[0], 0)
+    error = LaunchError("services.drain", ExitCode.MODEL, found=1)
+    few._answers["a", 1] = stack_goals._Answer(None, error)
+    with refused("stack.at_line", ExitCode.MODEL, path=path, line=3, why=str(error)):
+        few._needed(few._models[0], 1)
+
+
+def test_cards_that_the_others_leave_are_used_where_they_help(tmp_path: Path) -> None:
+    search = searched(tmp_path, GOAL, {"a": {2: 5.0, 4: 5.0, 6: 9.0}}, 8)
+    [model] = search._models
+    small = trial(5.0, 2)
+    assert search._with_more(model, small, 0) is small
+    assert search._with_more(model, small, 1) is small
+    assert search._with_more(model, small, 2) is small
+    assert search._with_more(model, small, 4).score == 9.0
+
+
+def test_a_goal_has_the_paths_of_its_file(tmp_path: Path) -> None:
+    content = GOAL.replace("for: throughput", "for: latency\n  trace: past.csv\n  ttft: 1s")
+    stack = parse_stack(HEAD + content, tmp_path / "site.yaml")
+    given = stack_goals._given(stack, stack.models[0])
+    assert given == RecommendOptions(goal="latency", trace=str(tmp_path / "past.csv"), ttft="1s")
+    far = parse_stack(
+        HEAD + content.replace("past.csv", "http://h/metrics"), tmp_path / "site.yaml"
+    )
+    assert stack_goals._given(far, far.models[0]).trace == "http://h/metrics"
+
+
+def test_cards_remain_that_no_other_model_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = parse_stack(HEAD + GOAL + FIXED, tmp_path / "site.yaml")
+    hosts = {"simulated:x": make("hls2+busy=0"), None: make("hls2+busy=0,1")}
+    monkeypatch.setattr("gaudi_launch.app.machine.load", lambda name: hosts[name])
+    monkeypatch.setattr(
+        stack_goals, "sized_model", lambda stack, model, machine: SimpleNamespace(cards=2)
+    )
+    monkeypatch.setattr(stack_goals, "own_modules", lambda stack, before: (1,))
+    open_ones = [stack.models[0]]
+    # three replicas of two cards
+    assert stack_goals._remaining(stack, open_ones, None, "simulated:x") == 7 - 6
+    assert stack_goals._remaining(stack, open_ones, None, None) == 7 - 6
+    assert stack_goals._remaining(stack, stack.models, None, None) == 7
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "1,2,3")
+    assert stack_goals._remaining(stack, stack.models, None, None) == 3
+    assert stack_goals._remaining(stack, stack.models, None, "simulated:x") == 7
+    assert stack_goals._remaining(stack, open_ones, None, None) == 0

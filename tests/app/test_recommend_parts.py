@@ -1,0 +1,355 @@
+"""Parts of recommend without a search: machine, cards, load, commands, the saved answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gaudi_launch.app import machine, prepare, recommend, saved_plan
+from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.recommend import (
+    Recommended,
+    RecommendOptions,
+    cluster_command,
+    save,
+    serve_command,
+    solve,
+)
+from gaudi_launch.app.saved_plan import SavedTraffic
+from gaudi_launch.app.traffic_options import Demand, TypedLengths
+from gaudi_launch.capacity.search import Targets
+from gaudi_launch.capacity.traffic import Traffic
+from gaudi_launch.engines.registry import find
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.host.hardware import Host
+from gaudi_launch.host.simulated import make
+from gaudi_launch.messages import message
+from gaudi_launch.models.model import Model
+from gaudi_launch.planning.request import Request
+from gaudi_launch.recommend import finder
+from gaudi_launch.recommend.goal import GOALS, Goal
+from gaudi_launch.recommend.space import Candidate, CardPool
+from tests.support.recommend import NO_TARGETS
+from tests.support.refusals import refused
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+GIVEN = RecommendOptions()
+LAUNCH = LaunchOptions(model="org/m", machine="simulated:hls2", cards="2", port="8000", force=True)
+ONE = Candidate("vllm-gaudi", "bfloat16", 4, 32, 1, 2048, 4096, False)
+TWO = replace(ONE, cards=8, pipeline=2, hosts=2)
+MODEL = Model("org/m", "m", max_position_embeddings=2000)
+BALANCED = Goal("balanced", NO_TARGETS)
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+
+def test_the_command_has_every_option_but_the_machine() -> None:
+    launch = replace(LAUNCH, extra=("--seed", "1"), dtype="fp8")
+    words = serve_command(launch)
+    assert words[:3] == ("gaudi-launch", "serve", "org/m")
+    assert words[-3:] == ("--", "--seed", "1")
+    pairs = dict(pairwise(words))
+    assert (pairs["-n"], pairs["-p"], pairs["-d"]) == ("2", "8000", "fp8")
+    # a switch has no value
+    assert "--force" in words and "True" not in words
+    assert not {"--machine", "simulated:hls2", "-w"} & set(words)
+
+
+def test_a_cluster_has_hosts_to_be_named() -> None:
+    launch = LaunchOptions(model="org/m", cards="8")
+    head = ("gaudi-launch", "cluster", "up", "org/m", "--hosts")
+    sizes = ("--tensor-parallel", "8", "--pipeline-parallel", "2")
+    assert cluster_command(launch, TWO) == (*head, "HOST1,HOST2", *sizes, "-n", "8")
+    local = replace(TWO, hosts=1, pipeline=1)
+    assert cluster_command(launch, local) == (*head, "local", *sizes[:2], "-n", "8")
+
+
+# --- the machine and its cards -------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> dict[str | None, Host]:
+    """Return the machines by their name; this one has no card."""
+    known: dict[str | None, Host] = {None: Host(), "simulated:hls2": make("hls2")}
+    monkeypatch.setattr(
+        machine, "load", lambda name=None: known.get(name) or make(name.partition(":")[2])
+    )
+    return known
+
+
+def test_a_machine_is_given_or_that_of_a_product(here: dict[str | None, Host]) -> None:
+    notes: list[Any] = []
+
+    def found(options: LaunchOptions, **given: str) -> tuple[str | None, Host]:
+        return recommend._machine(options, replace(GIVEN, **given), notes)
+
+    assert found(LAUNCH) == ("simulated:hls2", make("hls2"))
+    assert str(found(LaunchOptions(), accelerator="gaudi3")[1].product).startswith("gaudi3")
+    with refused("recommend.one_machine", ExitCode.USAGE):
+        found(LAUNCH, accelerator="gaudi2")
+    assert notes == []
+    # this machine has no card: a server of the usual product
+    assumed = found(LaunchOptions())
+    product = accelerators()["gaudi2"]
+    assert assumed[0] is not None and len(assumed[1].cards) == product.cards
+    assert notes == [
+        message("recommend.assumed_machine", product=product.title, cards=product.cards)
+    ]
+    here[None] = make("hls2")
+    assert found(LaunchOptions()) == (None, make("hls2"))
+
+
+def test_cards_are_free_ones_or_those_of_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    product = accelerators()["gaudi2"]
+    busy = make("hls2+busy=0,1")
+
+    def pool(options: LaunchOptions = LAUNCH, goal: Goal = BALANCED, **given: Any) -> CardPool:
+        shared = given.pop("shared", None)
+        return recommend._pool(busy, options, replace(GIVEN, **given), goal, shared)
+
+    assert pool() == CardPool(product, 6, 1)
+    assert pool(nodes="3") == CardPool(product, 6, 3)
+    assert pool(shared=5) == CardPool(product, 5, 1)
+    assert pool(accelerator="gaudi2") == CardPool(product, 8, 1)
+    assert pool(goal=replace(BALANCED, rate=1.0), accelerator="gaudi2") == CardPool(
+        product, 8, None
+    )
+    assert pool(accelerator="gaudi2", nodes="2") == CardPool(product, 8, 2)
+    assert pool(replace(LAUNCH, cards=None, modules="0,1,2")) == CardPool(product, 3, 1)
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "1,2,3")
+    # modules of the environment are those of this machine
+    assert pool() == CardPool(product, 6, 1)
+    assert pool(replace(LAUNCH, machine=None)) == CardPool(product, 2, 1)
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "0")
+    with refused("recommend.no_free_card", ExitCode.MACHINE, machine=busy.origin):
+        pool(replace(LAUNCH, machine=None))
+    unknown = replace(Host(), origin="x")
+    with refused("recommend.unknown_card", ExitCode.MACHINE, machine="x"):
+        recommend._pool(unknown, LAUNCH, GIVEN, BALANCED)
+    with pytest.raises(LaunchError):
+        pool(nodes="100001")
+
+
+def test_given_cards_are_a_number_or_modules() -> None:
+    assert recommend._cards_given(LAUNCH) == 2
+    assert recommend._cards_given(replace(LAUNCH, cards=None, modules="1,2,3")) == 3
+    with pytest.raises(LaunchError):
+        recommend._cards_given(replace(LAUNCH, modules="1,2,3"))
+
+
+# --- goal and load -------------------------------------------------------------------------------
+
+
+def test_a_goal_is_named_or_follows() -> None:
+    for name in GOALS:
+        assert recommend._goal_name(replace(GIVEN, goal=name)) == name
+    assert recommend._goal_name(GIVEN) is None
+    with refused("recommend.goal", ExitCode.USAGE, found="x", known=", ".join(GOALS)):
+        recommend._goal_name(replace(GIVEN, goal="x"))
+
+    def goal(name: Any, targets: Targets, demand: Demand, start: str = "") -> Goal:
+        load: Any = SimpleNamespace(demand=demand)
+        return recommend._goal(name, targets, replace(GIVEN, max_start=start), load)
+
+    nothing, targets = Demand(), Targets(1.0, None)
+    assert goal(None, NO_TARGETS, nothing) == BALANCED
+    assert goal(None, targets, nothing, "5m") == Goal("throughput", targets, most_start=300.0)
+    assert goal(None, targets, Demand(rate=2.0)) == Goal("cost", targets, rate=2.0)
+    assert goal(None, NO_TARGETS, Demand(clients=3)) == Goal("cost", NO_TARGETS, clients=3)
+    assert goal("latency", targets, Demand(rate=2.0)) == Goal("latency", targets, rate=2.0)
+
+
+def traffic(*lengths: tuple[int, int]) -> Traffic:
+    return Traffic(tuple((float(at), *both) for at, both in enumerate(lengths)))
+
+
+def test_lengths_that_are_not_given_are_assumed() -> None:
+    notes: list[Any] = []
+    given = replace(LAUNCH, input_range="1,2", output_range="3")
+    assert recommend._ranges(given, notes) == TypedLengths("1,2", "3")
+    assert notes == []
+    assert recommend._ranges(replace(given, output_range=None), notes) == TypedLengths("1,2", "256")
+    assert recommend._ranges(LAUNCH, notes) == TypedLengths("1024", "256")
+    assert notes == [
+        message("recommend.assumed_lengths", input="1,2", output="256"),
+        message("recommend.assumed_lengths", input="1024", output="256"),
+    ]
+
+
+def test_prompts_that_are_too_long_are_counted() -> None:
+    found = traffic((10, 1), (20, 1), (30, 1), (40, 1))
+    assert recommend._refused(found, 41) == []
+    half = message("capacity.refused", percent="50.0", length=30)
+    assert recommend._refused(found, 30) == [half]
+    with refused("recommend.all_too_long", ExitCode.MODEL, length=10, shortest=10):
+        recommend._refused(found, 10)
+    assert recommend._allowed_length(LAUNCH, MODEL) == 2000
+    assert recommend._allowed_length(replace(LAUNCH, max_model_len="512"), MODEL) == 512
+    assert recommend._allowed_length(LAUNCH, Model("m", "m")) == 0
+
+
+def test_a_load_has_the_longest_lengths(tmp_path: Path) -> None:
+    notes: list[Any] = []
+    drawn = recommend._load(LAUNCH, GIVEN, MODEL, notes)
+    assert (drawn.lengths, drawn.longest, drawn.demand) == ((1024, 256), 0, Demand())
+    file = tmp_path / "trace.csv"
+    file.write_text(
+        "timestamp,input_tokens,output_tokens\n0,100,10\n1,1500,300\n2,1999,20\n3,50,5\n"
+    )
+    past = recommend._load(LAUNCH, replace(GIVEN, trace=str(file)), MODEL, notes)
+    # input and output of one request are 2019 tokens, of which the model has 2000
+    assert (past.lengths, past.longest) == ((1999, 300), 2000)
+    assert past.demand.rate > 0 and past.demand.clients == 0
+    named = replace(GIVEN, trace=str(file), goal="latency")
+    assert recommend._load(LAUNCH, named, MODEL, notes).demand == Demand()
+    rated = replace(GIVEN, trace=str(file), rate="3/s")
+    assert recommend._load(LAUNCH, rated, MODEL, notes).demand.rate == 3.0
+    long = recommend._load(LAUNCH, replace(GIVEN, trace=str(file)), Model("m", "m"), notes)
+    assert long.longest == 2019
+
+
+# --- inputs of plans -----------------------------------------------------------------------------
+
+
+def test_plans_are_prepared_with_the_fewest_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str | None, str | None]] = []
+    refusing: set[str | None] = set()
+    engine = {"name": "vllm-gaudi"}
+
+    def made(options: LaunchOptions) -> Any:
+        asked.append((options.cards, options.machine))
+        if options.cards in refusing:
+            raise LaunchError("services.drain", ExitCode.MACHINE, found=options.cards)
+        return SimpleNamespace(engine=find(engine["name"]))
+
+    monkeypatch.setattr(prepare, "prepare", made)
+    recommend._prepared(LAUNCH, "simulated:x")
+    plain = replace(LAUNCH, cards=None)
+    recommend._prepared(plain, None)
+    refusing.add("1")
+    recommend._prepared(plain, None)
+    assert asked == [("2", "simulated:x"), ("1", None), ("1", None), ("8", None)]
+    refusing.add("8")
+    # the first refusal is the one to see
+    with refused("services.drain", ExitCode.MACHINE, found="1"):
+        recommend._prepared(plain, None)
+    engine["name"] = "cpu"
+    with pytest.raises(LaunchError) as raised:
+        recommend._prepared(LAUNCH, None)
+    assert (raised.value.id, raised.value.exit_code) == ("fit.engine", ExitCode.USAGE)
+    assert raised.value.text.values["found"] == "cpu"
+
+
+def test_numbers_of_cards_that_an_engine_refuses_are_left_out() -> None:
+    def refuse(request: Request, host: Any, model: Any) -> None:
+        assert request.modules is None
+        if request.cards in (2, 4):
+            raise LaunchError("services.drain", ExitCode.MACHINE, found=1)
+
+    engine: Any = SimpleNamespace(
+        refuse=refuse,
+        identity=SimpleNamespace(exact="x"),
+        support=lambda model, variables: SimpleNamespace(expanded_to=""),
+    )
+    request = Request("m", modules=(0,), dtype="fp8")
+    prepared: Any = SimpleNamespace(request=request, host=None)
+    found = recommend._searched(engine, prepared, MODEL, (1, 2, 4, 8))
+    assert (found.refused, found.dtypes, found.request) == (frozenset({2, 4}), ("fp8",), request)
+
+
+# --- the answer ----------------------------------------------------------------------------------
+
+
+def plan(high: float | None = None) -> Any:
+    estimate = None if high is None else SimpleNamespace(high_seconds=high)
+    return SimpleNamespace(estimate=estimate)
+
+
+def test_a_warm_up_that_takes_too_long_is_no_answer() -> None:
+    limited = replace(BALANCED, most_start=60.0)
+    recommend._check_start(BALANCED, plan(1e9))
+    recommend._check_start(limited, plan())
+    recommend._check_start(limited, plan(60.0))
+    with refused("recommend.slow_start", ExitCode.MACHINE, seconds="61", most="60"):
+        recommend._check_start(limited, plan(61.0))
+
+
+def trial(candidate: Candidate, replicas: int = 3) -> Any:
+    return SimpleNamespace(candidate=candidate, served=SimpleNamespace(replicas=replicas))
+
+
+def test_the_best_answer_that_has_a_plan_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = LaunchError("services.drain", ExitCode.MACHINE, found=1)
+    left = [trial(TWO), trial(ONE)]
+    removed: list[Any] = []
+
+    def found() -> Any:
+        return SimpleNamespace(winner=left[0] if left else None, left=len(left))
+
+    def without(one: Any, winner: Any, why: Any) -> Any:
+        removed.append((winner.candidate, why))
+        left.pop(0)
+        return found()
+
+    def cluster(case: Any, launch: Any, candidate: Candidate) -> None:
+        raise error
+
+    monkeypatch.setattr(finder, "find", lambda *words, two: found())
+    monkeypatch.setattr(finder, "without", without)
+    monkeypatch.setattr(recommend, "launch_options", lambda case, candidate: LAUNCH)
+    monkeypatch.setattr(recommend, "_planned_cluster", cluster)
+    monkeypatch.setattr(recommend, "_planned", lambda case, launch: plan(1.0))
+    monkeypatch.setattr(Candidate, "needs_cluster", property(lambda self: self.hosts > 1))
+    case: Any = SimpleNamespace(search=None, goal=BALANCED)
+    done = solve(case)
+    assert removed == [(TWO, error.text)]
+    assert (done.launch, done.cluster, done.command) == (LAUNCH, None, serve_command(LAUNCH))
+    left[:] = [trial(TWO)]
+    nothing = solve(case)
+    assert (nothing.launch, nothing.plan, nothing.command) == (None, None, ())
+    left[:] = [trial(TWO)]
+    monkeypatch.setattr(
+        recommend, "_planned_cluster", lambda *words: SimpleNamespace(plan=plan(2.0))
+    )
+    several = solve(case)
+    assert several.command == cluster_command(LAUNCH, TWO)
+
+
+def test_the_saved_load_is_that_of_one_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(
+        saved_plan,
+        "write",
+        lambda file, launch, plan, *, goal, traffic: written.append((file, launch, goal, traffic)),
+    )
+    file = Path("/x.yaml")
+
+    def answer(goal: Goal, **changes: Any) -> Recommended:
+        case: Any = SimpleNamespace(goal=goal)
+        found: Any = SimpleNamespace(winner=trial(ONE))
+        return replace(Recommended(case, found, LAUNCH, plan()), **changes)
+
+    assert save(answer(BALANCED), GIVEN, file)
+    assert save(answer(replace(BALANCED, clients=7)), GIVEN, file)
+    ranged = replace(LAUNCH, input_range="5", output_range="6")
+    assert save(answer(replace(BALANCED, rate=2.0), launch=ranged), replace(GIVEN, trace="t"), file)
+    assert written == [
+        (file, LAUNCH, "balanced", SavedTraffic("1024", "256", concurrency="32")),
+        # three replicas share the clients
+        (file, LAUNCH, "balanced", SavedTraffic("1024", "256", concurrency="3")),
+        (file, ranged, "balanced", SavedTraffic("5", "6", rate="0.666667", trace="t")),
+    ]
+    assert not save(answer(BALANCED, cluster="cluster"), GIVEN, file)
+    assert not save(answer(BALANCED, launch=None), GIVEN, file)
+    assert not save(answer(BALANCED, plan=None), GIVEN, file)
+    nothing: Any = SimpleNamespace(winner=None)
+    assert not save(answer(BALANCED, found=nothing), GIVEN, file)
+    assert len(written) == 3
