@@ -47,6 +47,7 @@ class Steps:
         name = log.stem
         self.ran.append(name)
         self.calls.append((argv[0], dict(env), cwd, log, quiet))
+        say(StepProgress(name, 1, 2))
         assert cwd.is_dir()
         if name != "measure":
             assert (self.out / "g2").is_dir()
@@ -77,12 +78,13 @@ class Watcher:
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, int, int]] = []
+        self.steps: list[StepProgress] = []
 
     def phase(self, name: str, state: str, number: int, count: int) -> None:
         self.seen.append((name, state, number, count))
 
     def progress(self, progress: StepProgress) -> None:
-        pass
+        self.steps.append(progress)
 
 
 @pytest.fixture
@@ -96,6 +98,7 @@ def test_all_phases_run_and_leave_what_fp8_reads(steps: Steps) -> None:
     watcher, out = Watcher(), steps.out
     found = calibrate(REQUEST, TOOLS, watcher)
     assert steps.ran == PHASES
+    assert watcher.steps == [StepProgress(name, 1, 2) for name in PHASES]
     assert watcher.seen == [
         (name, state, number, 6)
         for number, name in enumerate(PHASES, 1)
@@ -191,6 +194,7 @@ def test_a_phase_that_leaves_nothing_has_failed(steps: Steps, name: str) -> None
     with pytest.raises(LaunchError) as caught:
         calibrate(REQUEST, TOOLS, Watcher())
     assert (caught.value.id, caught.value.exit_code) == ("calibrate.no_output", ExitCode.ENGINE)
+    assert caught.value.detail == f"output of {name}"
     assert caught.value.text.values == {
         "phase": name,
         "path": str(missing[name]),

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("own_folders")
         ("http://[::]:1", "http://[::1]:1"),
         ("http://[fe80::1]:1", "http://[fe80::1]:1"),
         ("http://a/v1/chat", "http://a/v1/chat"),
+        ("http://a/X", "http://a/X"),
         ("http://a:0", "http://a:0"),
     ],
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
+import pytest
+
 from gaudi_launch.services.engine_counters import (
     EngineCounters,
     EngineRates,
@@ -93,3 +95,31 @@ def test_a_server_is_read_and_a_closed_port_is_none() -> None:
         url = f"http://127.0.0.1:{server.server_address[1]}"
         assert counters_of(url) == read_counters(PAGE)
     assert counters_of(url, 0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("vllm:num_requests_running", "running"),
+        ("vllm:num_requests_waiting", "waiting"),
+        ("vllm:kv_cache_usage_perc", "kv_use"),
+        ("vllm:gpu_cache_usage_perc", "kv_use"),
+        ("vllm:num_preemptions_total", "preemptions"),
+        ("vllm:generation_tokens_total", "generated"),
+        ("vllm:prompt_tokens_total", "prompted"),
+        ("vllm:time_to_first_token_seconds_sum", "ttft_sum"),
+        ("vllm:time_to_first_token_seconds_count", "ttft_count"),
+        ("vllm:inter_token_latency_seconds_sum", "tpot_sum"),
+        ("vllm:inter_token_latency_seconds_count", "tpot_count"),
+        ("vllm:time_per_output_token_seconds_sum", "tpot_sum"),
+        ("vllm:time_per_output_token_seconds_count", "tpot_count"),
+        ("tgi_batch_current_size", "running"),
+        ("tgi_queue_size", "waiting"),
+        ("tgi_request_generated_tokens_sum", "generated"),
+        ("tgi_request_input_length_sum", "prompted"),
+        ("tgi_request_mean_time_per_token_duration_sum", "tpot_sum"),
+        ("tgi_request_mean_time_per_token_duration_count", "tpot_count"),
+    ],
+)
+def test_each_name_of_an_engine_is_one_counter(name: str, field: str) -> None:
+    assert read_counters(f"{name} 3\n") == EngineCounters(**{field: 3.0})

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,9 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import card_locks
-from gaudi_launch.services import preflight
+from gaudi_launch.services import listener, preflight
 from gaudi_launch.services.listener import other_service_at, served_names, stranger_at
 from gaudi_launch.services.probe import port_free
 from gaudi_launch.services.state import registry, store
@@ -211,3 +213,25 @@ def test_the_offered_port_is_neither_used_nor_reserved(tmp_path: Path, free_port
 
 def test_above_the_last_port_the_system_picks(tmp_path: Path) -> None:
     assert 1024 <= next_free("127.0.0.1", 65535, tmp_path) <= 65535
+
+
+def test_an_address_accepts_connections_while_a_process_listens_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening_here:
+        port = listening_here.getsockname()[1]
+        assert listener._accepts("127.0.0.1", port) is True
+    assert listener._accepts("127.0.0.1", port) is False
+
+
+def test_a_reservation_without_a_readable_owner_has_dashes(tmp_path: Path) -> None:
+    with reserve_address("127.0.0.1", 31999, "chat", tmp_path) as handles:
+        for handle in handles:
+            locks.write_holder(handle, "{")
+        with pytest.raises(LaunchError) as caught:
+            check_address("127.0.0.1", 31999, tmp_path)
+    values = dict(caught.value.text.values)
+    assert values.pop("free") not in (31999, None)
+    assert (caught.value.id, caught.value.exit_code, values) == (
+        "services.port_reserved",
+        ExitCode.MACHINE,
+        {"port": 31999, "service": "-", "pid": "-", "user": "-"},
+    )

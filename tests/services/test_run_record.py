@@ -61,6 +61,10 @@ def test_a_service_without_a_step_has_no_record(tmp_path: Path) -> None:
     assert read_run_record(tmp_path, None) is None
     write(tmp_path, 0, steps=0, batches={})
     assert read_run_record(tmp_path, None) is None
+    write(tmp_path, 0, batches={})
+    found = read_run_record(tmp_path, None)
+    assert found is not None
+    assert (found.batch, found.host_ms, found.steps) == (0, None, 100)
 
 
 def test_the_line_names_a_delay(tmp_path: Path) -> None:

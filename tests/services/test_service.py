@@ -26,6 +26,7 @@ from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import catalogue, message, set_language, text
+from gaudi_launch.paths import engines_dir
 from gaudi_launch.planning.plan import Api, Command
 from gaudi_launch.recipe_cache.attach import CacheJob
 from gaudi_launch.recipe_cache.key import KeyParts
@@ -36,8 +37,10 @@ from gaudi_launch.services.listener import address
 from gaudi_launch.services.log import kernel_log, rotate
 from gaudi_launch.services.log.follow import Follower
 from gaudi_launch.services.metrics import EngineLoad, read_load
+from gaudi_launch.services.probe import Readiness
 from gaudi_launch.services.process import detach, sockets
 from gaudi_launch.services.process.supervise import EngineOutcome
+from gaudi_launch.services.process.watchers import Warmed
 from gaudi_launch.services.service import warmup_items
 from gaudi_launch.services.state import identity, registry, store
 from gaudi_launch.services.state.identity import Identity
@@ -637,3 +640,55 @@ def test_an_unusable_cache_costs_a_warm_up_only(monkeypatch: pytest.MonkeyPatch)
     assert said == [text("cache.unusable", why=str(LaunchError("cache.in_use", ExitCode.FAILED)))]
     with service._cache(replace(job, cache=None), said.append) as (command, keeper):
         assert (command, keeper) == (job.command, None)
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_service_runs_with_its_environment_its_cache_and_its_signals_held(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, once: bool
+) -> None:
+    store.make_dir("chat")
+    events: list[Any] = []
+    parts = KeyParts(model="m")
+    cache = CacheJob(Path("/c"), parts, Buckets([], []))
+    job = ServiceJob("chat", "m", "/m", "e", "u", Command(("/e/python",), {"A": "1"}), cache=cache)
+    keeper = Mock()
+    outcome = EngineOutcome("stopped", 0, Follower().progress)
+
+    @contextlib.contextmanager
+    def held(*words: Any) -> Iterator[Any]:
+        events.append(("begin", *words))
+        yield keeper
+        events.append(("end", words[0]))
+
+    def run(self: service._Lives, *, once: bool) -> EngineOutcome:
+        events.append(("run", once, bool(self.signals._ends)))
+        assert isinstance(self.watcher, Warmed)
+        assert (self.job, self.environment, self.say) == (job, {"B": "2"}, say)
+        assert self.recorder._job == job
+        # the watcher of the launcher gets every event, and so does the cache
+        self.watcher.ready(Readiness(True, "ready", model="m"))
+        return outcome
+
+    def say(line: str) -> None:
+        pass
+
+    monkeypatch.setattr(service, "in_use", held)
+    monkeypatch.setattr(service, "kept", held)
+    monkeypatch.setattr(service._Lives, "run", run)
+    watcher = Mock()
+    if once:
+        assert service.run(job, watcher, {"B": "2"}, say, once=True) is outcome
+    else:
+        assert service.run(job, watcher, {"B": "2"}, say) is outcome
+    assert events == [
+        ("begin", "/e/python", engines_dir()),
+        ("begin", cache, say),
+        ("run", once, True),
+        ("end", cache),
+        ("end", "/e/python"),
+    ]
+    assert keeper.warm.call_count == 1
+    watcher.ready.assert_called_once_with(Readiness(True, "ready", model="m"))
+    folder = store.service_dir("chat")
+    state = store.read(folder, "state.json") or {}
+    assert (state["phase"], state["log"]) == ("ready", str(folder / "engine.log"))

@@ -123,7 +123,17 @@ def test_a_launcher_that_had_to_be_killed_is_recorded_as_stopped(
     lost.state = {"name": "chat", "phase": "load", "began": 5.0}
     monkeypatch.setattr(module, "find", lambda name: lost)
     monkeypatch.setattr(module, "runs", lambda folder, who: not launcher.signals)
+    written: list[tuple[str, bool]] = []
+    real = store.write
+
+    def write(folder: Path, name: str, document: Any, *, last: bool = False) -> bool:
+        written.append((name, last))
+        return real(folder, name, document, last=last)
+
+    monkeypatch.setattr(store, "write", write)
     stop(running, 0.0, lambda word, value: None)
+    # its end is written on a full disk, too
+    assert written == [("state.json", True)]
     assert store.read(folder, "state.json") == {
         "schema": 1,
         "name": "chat",

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.services.diagnosis.diagnose import diagnose
-from gaudi_launch.services.log.follow import Follower, LaunchProgress
+from gaudi_launch.services.log.follow import Follower, LaunchProgress, _gib
 from tests.support.places import DATA, SHARED
 from tests.support.speed import within
 
@@ -419,3 +419,19 @@ def test_the_speed_of_reading_shards_says_nothing_of_the_warm_up() -> None:
         1.0,
     ]
     assert follower.feed(WARMUP.format(1), 5.0).left_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("size", "gib"),
+    [
+        ("536870912 B", 0.5),
+        ("1024 KiB", 0.001),
+        ("512 MiB", 0.5),
+        ("1.5 GiB", 1.5),
+        ("2 TiB", 2048.0),
+        ("1.23456 GiB", 1.2346),
+    ],
+)
+def test_sizes_of_any_unit_are_shown_in_gib(size: str, gib: float) -> None:
+    text, unit = size.split()
+    assert _gib(text, unit) == gib

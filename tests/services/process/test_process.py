@@ -8,7 +8,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from gaudi_launch.planning.plan import Command
@@ -188,3 +190,39 @@ def test_every_living_descendant_is_found(tmp_path: Path) -> None:
     assert pid not in engine.look()
     assert engine.poll() == -15
     assert StopTimeouts() == StopTimeouts(20.0, 5.0)
+
+
+def test_a_descendant_that_ended_is_reaped_and_the_first_is_left_to_its_owner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reaped: list[tuple[int, int]] = []
+
+    def waitpid(pid: int, flags: int) -> None:
+        reaped.append((pid, flags))
+        if pid == 52:
+            raise ChildProcessError
+
+    def process(pid: int, status: str, threads: int = 1) -> Mock:
+        return Mock(pid=pid, status=lambda: status, num_threads=lambda: threads)
+
+    gone = Mock(pid=55, status=Mock(side_effect=psutil.NoSuchProcess(55)))
+    dead = psutil.STATUS_ZOMBIE
+    children = [
+        *(process(pid, dead) for pid in (50, 51, 52)),
+        # of several threads only the first has ended
+        process(53, dead, threads=2),
+        process(54, psutil.STATUS_RUNNING),
+        gone,
+    ]
+    asked: list[bool] = []
+
+    def list_children(self: object, recursive: bool = False) -> list[Mock]:
+        asked.append(recursive)
+        return children
+
+    monkeypatch.setattr(psutil.Process, "children", list_children)
+    monkeypatch.setattr(os, "waitpid", waitpid)
+    engine = EngineProcess(Command((), {}), tmp_path / "log", {})
+    engine._child = Child(None)  # type: ignore[assignment]
+    assert (engine.look(), asked) == ([53, 54], [True])
+    assert reaped == [(51, os.WNOHANG), (52, os.WNOHANG)]

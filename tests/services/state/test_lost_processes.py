@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,3 +131,27 @@ def test_what_is_left_is_told_waited_for_and_killed(monkeypatch: pytest.MonkeyPa
     gentle.alive = True
     assert (end(found[:1]), clock[0]) == ([], 0.0)
     assert end([]) == []
+
+
+GONE = 2**22 + 1
+
+
+def test_a_process_that_is_gone_or_hidden_proves_nothing(tmp_path: Path) -> None:
+    answer = orphans._ask_lock(GONE, str(tmp_path))
+    assert (answer.held, answer.why) == (Held.UNKNOWN, "No such file or directory")
+    assert orphans._is_elsewhere(GONE) is True
+    assert orphans._is_elsewhere(os.getpid()) is False
+    assert orphans.is_of(GONE, str(tmp_path), tmp_path) is False
+    assert orphans.is_of(os.getpid(), str(tmp_path), tmp_path) is True
+    assert orphans.is_of(os.getpid(), str(tmp_path / ".."), tmp_path) is False
+    assert (orphans.service_of(GONE), orphans._command(GONE)) == (None, "?")
+
+
+def test_a_process_is_shown_by_its_arguments_in_plain_letters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = []
+    for content in (b"vllm\0--a\xff\x1b\0\0", b"", b"v" * 300):
+        monkeypatch.setattr(Path, "read_bytes", lambda path: content)  # noqa: B023
+        shown.append(orphans._command(7))
+    assert shown == ["vllm --a??", "?", "v" * 200]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_launch.services.state import registry, store
+from gaudi_launch.services.state import identity, record_cache, registry, store
+from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.record_cache import RecordCache
 
 
@@ -47,6 +49,35 @@ def test_a_changed_file_is_read_and_an_unchanged_one_is_not(
     store.write(folder, "state.json", {"phase": "ready"})
     assert cache.services()[0].state["phase"] == "ready"
     assert read == ["a", "a"]
+
+
+def test_a_launcher_without_a_lock_is_looked_for_by_its_record() -> None:
+    mine = identity.of(os.getpid())
+    assert mine is not None
+    store.write(store.make_dir("a"), "state.json", {"launcher": mine.to_json()})
+    asked: list[Identity | None] = []
+    cache = RecordCache()
+    assert [service.alive for service in cache.services()] == [True]
+
+    def runs(folder: Path, launcher: Identity | None) -> bool:
+        asked.append(launcher)
+        return False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "runs", runs)
+        assert [service.alive for service in cache.services()] == [False]
+    assert asked == [mine]
+
+
+def test_a_folder_without_a_record_is_no_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    store.make_dir("a")
+    cache = RecordCache()
+    assert (cache.services(), cache._known) == ([], {})
+    # a record that was made after its stamp was asked for
+    store.write(store.make_dir("a"), "state.json", {})
+    monkeypatch.setattr(record_cache, "_stamp", lambda path: None)
+    assert [service.name for service in cache.services()] == ["a"]
+    assert cache._known == {}
 
 
 def test_a_removed_service_and_a_missing_folder() -> None:
