@@ -15,6 +15,7 @@ from gaudi_launch.kubernetes.helm_chart import chart
 from gaudi_launch.kubernetes.objects.inferentia import neuron_served
 from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
 from gaudi_launch.models.model import Model
+from gaudi_launch.planning.container import Container
 from gaudi_launch.render.rendered import Rendered
 from tests.support.cli import golden
 from tests.support.kubernetes_documents import objects, steady
@@ -76,19 +77,7 @@ SHAPES: dict[str, tuple[Sequence[ServedModel], KubernetesTarget]] = {
         [plain_served()],
         KubernetesTarget("chat", kind="leaderworkerset", nodes=2, replicas=2),
     ),
-    "ray": ([served(container=served().container, files={})], RAY),
-    "neuron": (
-        [neuron_served(LLAMA, INSTANCE, "llama", None, "", (1, 3))],
-        KubernetesTarget(
-            "llama",
-            kind="rayservice",
-            replicas=1,
-            max_replicas=3,
-            ray_version="2.22.0",
-            webui=True,
-            ingress_host="chat.example.com",
-        ),
-    ),
+    "ray": ([served(files={})], RAY),
 }
 
 
@@ -111,10 +100,35 @@ def test_the_files_of_each_shape(shape: str) -> None:
     golden(f"kubernetes/shapes/{shape}.txt", shown(made))
 
 
+def test_the_files_of_the_inferentia_example() -> None:
+    cluster = KubernetesTarget(
+        "llama",
+        kind="rayservice",
+        replicas=1,
+        max_replicas=3,
+        ray_version="2.22.0",
+        webui=True,
+        ingress_host="chat.example.com",
+    )
+    made = render([neuron_served(LLAMA, INSTANCE, "llama", None, "", (1, 3))], cluster)
+    golden("kubernetes/shapes/neuron.txt", shown(made))
+
+
 @pytest.mark.parametrize("shape", ["deployment", "two-models", "fixed-groups", "ray"])
 def test_the_chart_of_each_shape(shape: str) -> None:
     models, cluster = SHAPES[shape]
     golden(f"kubernetes/shapes/{shape}-chart.txt", shown(chart(models, cluster)))
+
+
+def test_what_a_template_could_read_as_its_own_stays_text() -> None:
+    container = Container("i", (), {}, entrypoint="{{ KNOB0x1x }} KNOB1x")
+    files = chart([plain_served(container=container)], KubernetesTarget("chat")).files
+    lines = files["templates/deployment-bge-m3.yaml"].splitlines()
+    command = lines[lines.index("        command:") + 1]
+    assert command == """        - "{{ "{{" }} KNOB0x1x {{ "}}" }} KNOB1x\""""
+    # the knobs next to it are knobs
+    image = '{{ (index .Values "models" "bge-m3" "image") | quote }}'
+    assert f"        image: {image}" in lines
 
 
 def test_an_object_with_a_name_that_exists_twice_is_refused() -> None:

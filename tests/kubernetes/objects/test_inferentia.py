@@ -9,12 +9,13 @@ import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import Instance
+from gaudi_launch.kubernetes.chart_values import Name
 from gaudi_launch.kubernetes.objects.inferentia import neuron_served
 from gaudi_launch.kubernetes.objects.needs import PodResources
 from gaudi_launch.kubernetes.target import ServedModel
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
-from gaudi_launch.planning.container import Mount
+from gaudi_launch.planning.container import Container, Mount
 
 INSTANCE = Instance("inf2.test", 2, 4, 16, 32, 100)
 LLAMA = Model("org/llama", "llama", parameters=20_000_000_000, weight_bytes=40 << 30)
@@ -42,6 +43,41 @@ def test_a_pod_has_all_chips_and_most_of_the_instance() -> None:
     )
     assert made(memory_gib=768, cpus=1).needs.shm_mib == 16 << 10
     assert made(memory_gib=768, cpus=1).needs.cpus == 1
+
+
+def test_the_example_is_as_its_authors_made_it() -> None:
+    found = made()
+    libraries = {"LD_LIBRARY_PATH": "/home/ray/anaconda3/lib"}
+    assert found == ServedModel(
+        key="model",
+        name=Name("llama", "", 40),
+        model="org/llama",
+        container=Container(
+            "public.ecr.aws/data-on-eks/ray2.22.0-py310-llama2-13b-neuron:latest",
+            (),
+            libraries,
+            ports=((8000, 8000),),
+        ),
+        needs=found.needs,
+        requests=1,
+        serve=found.serve,
+        example_image=True,
+        ray_resource="neuron_cores",
+        ray_amount=4,
+        head_env=libraries,
+        head_selector={"kubernetes.io/arch": "amd64"},
+        annotations={"karpenter.sh/do-not-disrupt": "true"},
+        selector={"node.kubernetes.io/instance-type": "inf2.test"},
+    )
+    (application,) = found.serve["applications"]
+    assert application["runtime_env"] == {
+        "env_vars": {
+            "MODEL_ID": "org/llama",
+            "NEURON_CORES": "4",
+            "NEURON_CC_FLAGS": "-O1",
+            **libraries,
+        }
+    }
 
 
 def test_weights_larger_than_the_memory_are_noted() -> None:
