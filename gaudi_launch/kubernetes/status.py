@@ -33,6 +33,7 @@ OPTIONAL = (
     "rayservices.ray.io",
     "scaledobjects.keda.sh",
     "servicemonitors.monitoring.coreos.com",
+    "prometheusrules.monitoring.coreos.com",
 )
 # reasons of the scheduler for finding no node (kube-scheduler's messages), and the remedies
 _UNSCHEDULABLE = (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from gaudi_launch.kubernetes.status import (
+    CORE,
+    OPTIONAL,
     KubeWorkload,
     Pod,
     Status,
@@ -17,6 +20,7 @@ from gaudi_launch.kubernetes.status import (
     statuses,
 )
 from gaudi_launch.messages import Message, message
+from tests.support.kubernetes_documents import goldens
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=timezone.utc)
 
@@ -355,3 +359,33 @@ def test_logs_are_those_of_the_first_container_of_an_engines_pod() -> None:
 def test_the_deployment_of_an_object_is_its_instance() -> None:
     assert instance_of(thing("Pod", "a", "chat")) == "chat"
     assert instance_of({"metadata": {"labels": {}}}) == ""
+
+
+def test_every_kind_of_object_that_is_rendered_is_read_and_deleted() -> None:
+    """A kind that is not listed stays in the cluster when its deployment is deleted."""
+    assert CORE == (
+        "deployments.apps",
+        "services",
+        "ingresses.networking.k8s.io",
+        "horizontalpodautoscalers.autoscaling",
+        "poddisruptionbudgets.policy",
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+    )
+    assert OPTIONAL == (
+        "leaderworkersets.leaderworkerset.x-k8s.io",
+        "rayservices.ray.io",
+        "scaledobjects.keda.sh",
+        "servicemonitors.monitoring.coreos.com",
+        "prometheusrules.monitoring.coreos.com",
+    )
+    texts = [path.read_text(encoding="utf-8") for path in goldens()]
+    kinds = set()
+    head = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
+    for api, kind in head.findall("\n".join(texts)):
+        plural = {"Ingress": "ingresses"}.get(kind, f"{kind.lower()}s")
+        group = api.rpartition("/")[0]
+        kinds.add(f"{plural}.{group}" if group else plural)
+    # pods are those of their controllers
+    assert kinds == {*CORE, *OPTIONAL} - {"pods"}
