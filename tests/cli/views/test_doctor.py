@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.cli.console import console
 from gaudi_launch.cli.main import run
-from tests.support.cli import golden
+from gaudi_launch.cli.views import doctor
+from gaudi_launch.doctor.findings import Finding, Remedy
+from gaudi_launch.doctor.remedies import Change, RemedyOutcome
+from gaudi_launch.messages import message
+from tests.support.cli import golden, stripped
 from tests.support.screens import screen
+from tests.support.views import for_programs, views
 
 BAD = ["doctor", "--machine", "simulated:hls2+bad-tuning"]
 
@@ -97,3 +103,99 @@ def test_selected_checks_with_a_warning_have_no_verdict_about_the_machine(
         "The others were not run.",
         "next: gaudi-launch doctor",
     ]
+
+
+CHANGES = (
+    Change("hugepages", "proc/sys/vm/nr_hugepages", "15000\n", kernel=True),
+    Change("limits", "etc/security/limits.d/x.conf", "# ours\na\nb\n", kernel=False),
+    Change("governor", "sys/cpu0/governor", "performance", kernel=True),
+    Change("governor", "sys/cpu1/governor", "performance", kernel=True),
+)
+OUTCOMES = (
+    RemedyOutcome("etc/x.conf", "changed", None, "# ours\na\nb\n"),
+    RemedyOutcome("sys/cpu0/governor", "restored", "performance", "powersave"),
+    RemedyOutcome("sys/cpu1/governor", "restored", "performance", "powersave"),
+    RemedyOutcome("proc/a1", "same", "1", "1"),
+    RemedyOutcome("proc/a2", "same", "1", "1"),
+    RemedyOutcome("etc/y", "kept", "a", "b", "changed by another program"),
+    RemedyOutcome("etc/z", "failed", "a", "b", "Read-only file system"),
+)
+
+
+def finding(id: str, status: str, found: str, *, fix: str | None = None) -> Finding:
+    text = message("common.interrupted")
+    remedy = None if fix is None else Remedy(text, fix=fix)
+    return Finding(id, status, text, text, "docs", text, found, remedy=remedy)
+
+
+BEFORE = (
+    finding("memory.hugepages", "fail", "0", fix="hugepages"),
+    finding("cpu.governor", "warn", "powersave", fix="governor"),
+    finding("os.limits", "warn", "1024", fix="limits"),
+    finding("kernel.iommu", "fail", "none"),
+    finding("cards.count", "ok", "8", fix="none"),
+)
+AFTER = (
+    finding("memory.hugepages", "ok", "15000"),
+    finding("cpu.governor", "warn", "powersave"),
+)
+
+
+def test_repairs_and_their_outcomes(
+    plain_english: None, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "proc/sys/vm").mkdir(parents=True)
+    (tmp_path / "proc/sys/vm/nr_hugepages").write_text("0\n")
+
+    def changes() -> None:
+        out = console()
+        doctor.show_changes(out, tmp_path, CHANGES)
+
+    views(
+        capsys,
+        "doctor-fix",
+        [
+            lambda: doctor.show_outcomes(console(), OUTCOMES),
+            lambda: doctor.show_again(console(), BEFORE, AFTER, CHANGES),
+            lambda: doctor.show_again(console(), BEFORE, AFTER, CHANGES[:1]),
+            lambda: doctor.show_again(console(), BEFORE, AFTER, ()),
+            lambda: doctor.show_bundle(Path("/b.tar.gz"), 12, True),
+            lambda: doctor.show_bundle(Path("/b.tar.gz"), 12, False),
+            lambda: doctor.show_declined(False),
+            lambda: doctor.show_declined(True),
+        ],
+    )
+    capsys.readouterr()
+    changes()
+    shown = capsys.readouterr().out.replace(str(tmp_path), "/root")
+    golden("view-doctor-changes.txt", stripped(shown))
+
+
+def test_what_became_of_each_finding() -> None:
+    assert doctor.fixed_rows(BEFORE, AFTER) == [
+        {"id": "memory.hugepages", "before": "fail", "after": "ok"},
+        {"id": "cpu.governor", "before": "warn", "after": "warn"},
+        {"id": "os.limits", "before": "warn", "after": "skip"},
+    ]
+
+
+def test_what_was_reverted(plain_english: None, capsys: pytest.CaptureFixture[str]) -> None:
+    reverted = for_programs(capsys, lambda: doctor.show_undone(Path("/"), OUTCOMES[:1], True))
+    assert reverted == {
+        "schema": 1,
+        "changes": [
+            {
+                "path": "/etc/x.conf",
+                "status": "changed",
+                "before": None,
+                "after": "# ours\na\nb\n",
+                "reason": OUTCOMES[0].reason,
+            }
+        ],
+        "exit_code": 0,
+    }
+    failed = for_programs(capsys, lambda: doctor.show_undone(Path("/"), OUTCOMES, True))
+    assert failed["exit_code"] == 1
+    assert doctor.show_undone(Path("/"), OUTCOMES, False) == 1
+    assert doctor.show_undone(Path("/r"), (), False) == 0
+    assert "/r" in capsys.readouterr().out.splitlines()[-1]

@@ -8,10 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.app.status import ServiceStatus
+from gaudi_launch.cli.views import status
+from gaudi_launch.host.hardware import Card
 from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.history import HistoryRing, HistoryRow
+from gaudi_launch.services.metrics import EngineLoad
+from gaudi_launch.services.run_record import RunRecord
+from gaudi_launch.services.state.registry import ServiceRecord
 from tests.support.cli import output, reading
 from tests.support.service_record import service
+from tests.support.views import views
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +85,94 @@ def test_why_names_what_began(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0 and "History:" in out
     # the first minutes of both depend on the second at which the test began
     assert re.search(r"Preemptions began at \d\d:\d\d, [2-4] min after the load doubled", out)
+
+
+STATE = {
+    "phase": "ready",
+    "model": "/models/m",
+    "engine": "vllm-fork@1.21",
+    "url": "http://h:1",
+    "modules": [0, 1],
+    "ready_at": 1000.0,
+    "restarts": 2,
+    "error": "",
+    "log": "/l",
+    "run_time_compiles": 3,
+    "facts": {"warmup_seconds": 65.0},
+    "phases": [
+        {"name": "start", "begin": 10.0, "end": 31.0, "items": 0},
+        {"name": "load", "begin": 31.0, "end": 96.0, "items": 4},
+        {"name": "warmup_prompt", "begin": 96.0, "end": None, "items": 45},
+    ],
+}
+PLAN = {
+    "dtype": "bfloat16",
+    "argv": ["serve", "--max-model-len", "4096", "--max-num-seqs", "32"],
+    "env": {},
+    "cpus": "0-9",
+    "numa_nodes": [0],
+    "memory": {"weights": 15.25, "kv": 60.0},
+    "cache": None,
+    "buckets": {"graphs": 153},
+    "estimate": {"warmup_seconds": {"low": 60.0, "high": 150.0}},
+}
+RUN = RunRecord(10, 0, 1.0, 0.0, None, 4, 1.0, real_time=True)
+CARD = Card(1, 0, memory_used_mib=5, memory_total_mib=9, temperature_c=None, utilization_percent=7)
+
+
+def status_of(*, alive: bool = True, simulated: bool = False) -> ServiceStatus:
+    state = {**STATE, "simulated": simulated}
+    service = ServiceRecord("a", Path("/s/a"), state, alive)
+    return ServiceStatus(service, PLAN, EngineLoad(3, 1), (CARD,), RUN if simulated else None)
+
+
+def test_all_facts_of_a_service(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1090.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+
+    def show(found: ServiceStatus) -> None:
+        status.show(found.service, status.to_json(found))
+
+    bare = ServiceStatus(ServiceRecord("b", Path("/s/b"), {"phase": "start"}, True), {}, None, ())
+    views(
+        capsys,
+        "status",
+        [
+            lambda: show(status_of()),
+            lambda: show(status_of(simulated=True)),
+            lambda: show(status_of(alive=False)),
+            lambda: show(bare),
+        ],
+    )
+
+
+def test_all_facts_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1090.0)
+    found = status.to_json(status_of(simulated=True))
+    assert {name: found[name] for name in [*found][[*found].index("log") :]} == {
+        "log": "/l",
+        "phases": STATE["phases"],
+        "facts": {"warmup_seconds": 65.0},
+        "run_time_compiles": 3,
+        "warmup": {"graphs": 153, "estimated": {"low": 60.0, "high": 150.0}, "seconds": 65.0},
+        "cards": [
+            {
+                "module": 0,
+                "index": 1,
+                "memory_used_mib": 5,
+                "memory_total_mib": 9,
+                "temperature_c": None,
+                "utilization_percent": 7,
+            }
+        ],
+        "plan": {
+            name: PLAN[name]
+            for name in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")
+        },
+        "simulated": True,
+        "simulated_run": RUN.to_json(),
+        "folder": "/s/a",
+    }
+    assert (found["uptime_seconds"], found["requests"]) == (90.0, {"running": 3, "waiting": 1})

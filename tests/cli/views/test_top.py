@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
 from gaudi_launch.cli.top_state import Overlay, TopState
-from gaudi_launch.cli.views.top import lines, painted, plain_lines, shares, to_json
-from gaudi_launch.cli.views.top_columns import Look
+from gaudi_launch.cli.views.top import (
+    _cut,
+    _scrolled,
+    lines,
+    painted,
+    plain_lines,
+    shares,
+    to_json,
+)
+from gaudi_launch.cli.views.top_columns import BAD, WARN, Cell, Look, card_state
 from gaudi_launch.messages import set_language
 from tests.support.cli import golden
 from tests.support.clock import utc
-from tests.support.watched import BARE, HOST, SILENT, state_of
+from tests.support.watched import BARE, CARDS, HOST, SILENT, state_of
 
 __all__ = ["utc"]
 pytestmark = pytest.mark.usefixtures("utc")
@@ -189,3 +198,66 @@ def test_a_text_that_fits_keeps_its_blanks() -> None:
     state.overlay = Overlay("Help", ["s           sort", "word " * 30])
     shown = screen(state, 80, 10).splitlines()
     assert shown[2:5] == ["s           sort", ("word " * 16).strip(), ("word " * 14).strip()]
+
+
+def part_of(rows: int) -> list[list[Cell]]:
+    return [[Cell(name)] for name in ("title", *map(str, range(rows)))]
+
+
+def shown_rows(part: list[list[Cell]]) -> list[str]:
+    return [line[0].text for line in part]
+
+
+@pytest.mark.parametrize(
+    ("selected", "expected"),
+    [(0, ["0", "1", "2"]), (2, ["0", "1", "2"]), (3, ["1", "2", "3"]), (9, ["7", "8", "9"])],
+)
+def test_a_cut_table_shows_the_selected_row(selected: int, expected: list[str]) -> None:
+    set_language("en")
+    title, *rows, more = shown_rows(_cut(part_of(10), 5, selected))
+    assert (title, rows, "7" in more) == ("title", expected, True)
+
+
+def test_a_table_that_fits_is_not_cut() -> None:
+    assert shown_rows(_cut(part_of(4), 5, 3)) == ["title", "0", "1", "2", "3"]
+    assert shown_rows(_cut(part_of(4), 2, 3)) == ["title", "0"]
+
+
+def test_a_scrolled_section_ends_with_its_last_row() -> None:
+    services = replace_state(section="services", selected=9)
+    assert shown_rows(_scrolled(services, part_of(10), 4)) == ["title", "7", "8", "9"]
+    services = replace_state(section="services", selected=1)
+    assert shown_rows(_scrolled(services, part_of(10), 4)) == ["title", "0", "1", "2"]
+    cards = replace_state(section="cards", scroll=50)
+    assert shown_rows(_scrolled(cards, part_of(10), 4)) == ["title", "7", "8", "9"]
+    assert cards.scroll == 7
+
+
+def replace_state(**values: Any) -> TopState:
+    """Return the state of one host with these values."""
+    state = state_of(HOST)
+    for name, value in values.items():
+        setattr(state, name, value)
+    return state
+
+
+def test_cards_are_listed_by_module_and_unknown_ones_last() -> None:
+    set_language("en")
+    mixed = replace(HOST, cards=(CARDS[5], replace(CARDS[0], module=None), CARDS[2]))
+    in_order = replace(HOST, cards=(CARDS[2], CARDS[5], replace(CARDS[0], module=None)))
+    assert plain_lines([mixed]) == plain_lines([in_order])
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown", "style"),
+    [
+        ({"present": False}, "LOST", BAD),
+        ({"status": "Disabled"}, "Disabled", BAD),
+        ({"temperature_c": 0}, "FAILED", BAD),
+        ({"throttled": True}, "throttled", WARN),
+        ({"busy": None}, "-", "plain"),
+    ],
+)
+def test_the_most_important_fact_of_a_card(changes: dict[str, Any], shown: str, style: str) -> None:
+    set_language("en")
+    assert card_state(replace(CARDS[5], **changes)) == Cell(shown, style)
