@@ -61,7 +61,7 @@ class Watching:
             failed=state.failed,
             tokens=state.tokens,
         )
-        line = f"{state.done}/{state.total}: {words}"
+        line = text("common.pair", label=f"{state.done}/{state.total}", value=words)
         self._display.show(ProgressState(line, state.done, state.total, words))
 
 

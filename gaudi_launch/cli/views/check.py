@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 def tell(row: CheckRow) -> None:
     """Print each result as it arrives, at a terminal."""
     if sys.stderr.isatty():
-        name, verdict = (
-            text(f"measure.check_name_{row.name}"),
-            text(f"measure.check_verdict_{row.verdict}"),
-        )
-        print(f"{name}: {verdict}", file=sys.stderr, flush=True)
+        name = text(f"measure.check_name_{row.name}")
+        verdict = text(f"measure.check_verdict_{row.verdict}")
+        print(text("common.pair", label=name, value=verdict), file=sys.stderr, flush=True)
 
 
 def show(found: Target, rows: Sequence[CheckRow], as_json: bool) -> None:

@@ -244,7 +244,8 @@ def _show_names(title: str, names: NamesDiff) -> None:
         out.print(table(title, ["", ""], lines))
     else:
         out.print()
-        out.print(f"{title}: {text('engines.diff_same')}", markup=False)
+        line = text("common.pair", label=title, value=text("engines.diff_same"))
+        out.print(line, markup=False)
     if names.added:
         out.print(_added(names.added), markup=False)
 

@@ -19,7 +19,7 @@ def show(found: Sequence[Status]) -> None:
         out.print(text("kube.none"), markup=False)
     for each in found:
         counts = ", ".join(f"{w.kind} {w.name} {w.ready}/{w.wanted}" for w in each.workloads)
-        out.print(f"{each.name}: {counts or '-'}", markup=False)
+        out.print(text("common.pair", label=each.name, value=counts or "-"), markup=False)
         columns = [
             text(f"kube.column_{word}")
             for word in ("pod", "phase", "age", "restarts", "node", "why")

@@ -15,7 +15,7 @@ from gaudi_launch.bench.run_file import BenchRun, Sample
 from gaudi_launch.bench.statistics import summary
 from gaudi_launch.cli.views import bench
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message, text
+from gaudi_launch.messages import message, set_language, text
 from tests.support.views import for_programs, printed, views
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -152,3 +152,17 @@ def test_a_run_says_that_it_prepares_unless_it_is_quiet(
     with bench.Watching(quiet=True) as watching:
         watching.going(Going(total=40, sent=5, done=3, failed=1, tokens=120))
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("language", "begin"), [("en", "3/40: "), ("zh", "3/40：")])
+def test_a_line_of_progress_is_in_the_language(
+    language: str,
+    begin: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    set_language(language)
+    watching = bench.Watching(quiet=False)
+    watching.going(Going(total=40, sent=5, done=3, failed=1, tokens=120))
+    words = text("measure.going", under_way=2, failed=1, tokens=120)
+    assert capsys.readouterr() == ("", f"{begin}{words}\n")

@@ -1,0 +1,58 @@
+"""The rows of check: one after the other at a terminal, and all of them at the end."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from gaudi_launch.bench.check_rows import CheckRow
+from gaudi_launch.cli.views import check
+from gaudi_launch.messages import message, set_language
+from gaudi_launch.services.endpoint import Target
+from tests.support.views import for_programs, views
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+TARGET = Target("http://h:1", name="chat")
+GOOD = CheckRow("chat", "ok", message("common.interrupted"), 1.239)
+SKIPPED = CheckRow("long", "skip", message("common.interrupted"))
+BAD = CheckRow("models", "fail", message("measure.fail_key", status=401), 0.5, fault="way")
+
+
+def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    views(
+        capsys,
+        "check",
+        [
+            lambda: check.show(TARGET, [GOOD, SKIPPED, BAD], False),
+            lambda: check.show(TARGET, [GOOD], False),
+        ],
+    )
+
+
+def test_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    found = for_programs(capsys, lambda: check.show(TARGET, [GOOD, BAD], True))
+    assert found == {
+        "schema": 1,
+        "url": "http://h:1",
+        "service": "chat",
+        "ok": False,
+        "checks": [GOOD.to_json(), BAD.to_json()],
+    }
+    assert for_programs(capsys, lambda: check.show(TARGET, [GOOD], True))["ok"] is True
+
+
+@pytest.mark.parametrize(("language", "shown"), [("en", "chat: ok\n"), ("zh", "对话：正常\n")])
+def test_a_result_is_told_at_once_at_a_terminal_only(
+    language: str,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    set_language(language)
+    check.tell(GOOD)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    check.tell(GOOD)
+    assert capsys.readouterr() == ("", shown)
