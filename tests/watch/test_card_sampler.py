@@ -225,7 +225,6 @@ def test_a_card_that_comes_into_use_gets_its_owner(
 def test_cards_of_a_live_machine_may_be_reserved(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    simulated.write_tree("gaudi2e-4", tmp_path / "root")
     use(monkeypatch, tmp_path / "root")
     roots: list[Path] = []
 
@@ -235,7 +234,7 @@ def test_cards_of_a_live_machine_may_be_reserved(
     monkeypatch.setattr(card_locks, "read_reserved", read_reserved)
     sampler = CardSampler(None, clock)
     cards, problem = sampler.sample()
-    assert (len(cards), problem, sampler.has_answer) == (4, "hl-smi is not on PATH", True)
+    assert (cards, problem, sampler.has_answer) == ((), "hl-smi is not on PATH", True)
     assert roots == [tmp_path / "root"]
     assert sampler.host is not None
     assert sampler.host.root == str(tmp_path / "root")
