@@ -18,11 +18,12 @@ from gaudi_launch.recommend.analytic import (
     Forecast,
     Forecaster,
     Group,
+    fitting,
     rank,
     survivors,
 )
 from gaudi_launch.recommend.goal import Goal, GoalName, Served
-from gaudi_launch.recommend.space import Candidate
+from gaudi_launch.recommend.space import Candidate, samples
 from tests.support.recommend import goal, search_case, table_case
 from tests.support.records import near
 
@@ -167,6 +168,24 @@ def test_a_group_has_the_memory_of_its_longest_request() -> None:
     assert long.demand == replace(
         expected, max_model_len=4096, longest_prompt=1000, kv_dtype="fp8_inc"
     )
+
+
+def test_the_longest_two_lengths_that_fit_are_searched() -> None:
+    given: Any = {"max_num_seqs": 1, "max_prefill_seqs": 1, "max_num_batched_tokens": 2048}
+    # 84 GB of weights for cards of 96 GB
+    small = search_case(dtype="bfloat16", **given)
+    model = replace(small.model, parameters=42_000_000_000, weight_bytes=None)
+    case = replace(small, model=model, context=True, cards=(1, 2))
+    found: dict[int, list[int]] = {}
+    fit: dict[int, list[int]] = {}
+    for candidate in fitting(case).candidates:
+        found.setdefault(candidate.cards, []).append(candidate.length)
+    for sample in samples(case):
+        if not sample.kv_dtype and Group(case, case.engines[0], sample).memory is not None:
+            fit.setdefault(sample.cards, []).append(sample.length)
+    assert found == {cards: lengths[:2] for cards, lengths in fit.items()}
+    # a card alone has no room for the model's longest
+    assert max(found[1]) < max(found[2]) == case.model.max_position_embeddings
 
 
 def test_a_prefix_cache_leaves_the_rest_of_a_prompt() -> None:
