@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -110,3 +112,22 @@ def test_many_at_once() -> None:
     shapes = [(1, 77, 0), (4, 1000, 3), (1, 77, 0)]
     assert prompts(rule, shapes) == [rule.prompt(*shape) for shape in shapes]
     assert decodes(rule, [(3, 40), (3, 40)]) == [rule.decode(3, 40)] * 2
+
+
+def test_equal_shapes_are_looked_up_once() -> None:
+    asked: list[tuple[int, ...]] = []
+
+    class Noted:
+        def prompt(self, batch: int, query: int, context: int) -> Lookup:
+            asked.append((batch, query, context))
+            return Lookup([batch, query, context], "warmed")
+
+        def decode(self, batch: int, blocks: int) -> Lookup:
+            asked.append((batch, blocks))
+            return Lookup([batch, 1, blocks], "warmed")
+
+    rule: Any = Noted()
+    shapes = [(1, 128, 0), (2, 128, 0), (1, 128, 0)]
+    assert [found.bucket for found in prompts(rule, shapes)] == [list(each) for each in shapes]
+    assert [found.bucket for found in decodes(rule, [(1, 5), (1, 5)])] == [[1, 1, 5], [1, 1, 5]]
+    assert asked == [(1, 128, 0), (2, 128, 0), (1, 5)]

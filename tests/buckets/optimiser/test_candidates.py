@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.lookup import BucketTable
 from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, plan, plan_buckets
-from gaudi_launch.buckets.optimiser.candidates import OptimiserPhase, corners, plan_phase
+from gaudi_launch.buckets.optimiser.candidates import (
+    OptimiserPhase,
+    candidates,
+    corners,
+    plan_phase,
+)
 from gaudi_launch.buckets.optimiser.padding_cost import score
 from gaudi_launch.buckets.optimiser.workload_mix import expect
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -199,3 +204,12 @@ def test_expectation_says_how_far_the_trace_is() -> None:
     assert near.distance is not None and 0 < near.distance < 1
     assert expect(None, limits(), EIGHT_CARDS_32B).distance is None
     assert expect([(0.0, 10**7, 5)], limits(), EIGHT_CARDS_32B).distance is None
+
+
+def test_few_sizes_are_all_candidates_and_of_many_those_with_the_weight() -> None:
+    values = np.asarray([5, 1, 3, 3])
+    weights = np.asarray([0.0, 9.0, 0.0, 0.0])
+    assert candidates(values, weights, 3) == [1, 3, 5]
+    assert candidates(values, weights, 2) == [1]
+    even = candidates(np.arange(101), np.ones(101), 5)
+    assert even == [0, 25, 50, 75, 100]
