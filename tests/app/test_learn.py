@@ -143,7 +143,11 @@ def test_a_run_of_unknown_load_is_not_used(
     plan: dict[str, Any], tmp_path: Path, changes: dict[str, Any], why: str
 ) -> None:
     found = read_result(Path(bench(tmp_path / "run.json", plan, **changes)), "")
-    assert (found.measurements, found.why_not and found.why_not.id) == ((), why)
+    assert (found.kind, found.measurements, found.why_not and found.why_not.id) == (
+        "bench",
+        (),
+        why,
+    )
 
 
 def test_a_log_gives_a_step_time_for_each_number_of_sequences(

@@ -304,6 +304,18 @@ def test_published_measurements_are_a_step(monkeypatch: pytest.MonkeyPatch) -> N
     wanted = Wanted(monkeypatch, QuantFile("/q.json", "downloaded", missing=("a",)))
     assert quant() == (wanted.answer, published, None)
     assert wanted.asked[0].published == published
+    asked = replace(FP8, model="org/Small")
+    engine = find("vllm-fork@1.21")
+    needs = look(asked, HLS2, engine, None)
+    assert (needs.facts.measured, needs.facts.measurements, needs.published) == (
+        False,
+        "org/measured",
+        published,
+    )
+    wanted.answer = QuantFile("/q.json", "downloaded")
+    assert look(asked, HLS2, engine, None).facts.measured
+    wanted.answer = None
+    assert not look(asked, HLS2, engine, None).facts.measured
     # one that is here already is no step
     wanted.answer = QuantFile("/q.json", "calibrated")
     assert quant() == (wanted.answer, None, None)

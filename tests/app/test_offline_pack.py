@@ -24,6 +24,7 @@ from gaudi_launch.engines.registry import setup_name
 from gaudi_launch.engines.releases import known, needed_release
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.mirrors import read
 from gaudi_launch.models.hub.download import PullProgress
 from gaudi_launch.models.hub.file_choice import Fetched, write_record
 from gaudi_launch.models.hub.local import folder_for
@@ -112,6 +113,16 @@ def test_a_request_for_the_demo_is_complete(tmp_path: Path) -> None:
     assert (found.stage, found.is_archive) == (tmp_path / "pack.part", False)
     assert replace(found, options=options(tmp_path, output=tmp_path / "a.tar")).is_archive
     assert not (tmp_path / "pack.part").exists()
+
+
+def test_a_pack_needs_a_new_name_in_a_folder(tmp_path: Path) -> None:
+    with refused("offline.exists", ExitCode.USAGE, path=str(tmp_path)):
+        offline_pack._checked(options(tmp_path, output=tmp_path))
+    gone = tmp_path / "gone"
+    with refused("offline.no_parent", ExitCode.USAGE, path=str(gone)):
+        offline_pack._checked(options(tmp_path, output=gone / "pack"))
+    with refused("offline.demo", ExitCode.USAGE, engine="vllm-gaudi"):
+        offline_pack._checked(options(tmp_path, engine="vllm-gaudi"))
 
 
 def test_a_request_names_model_recipes_and_platform(tmp_path: Path, small: Path) -> None:
@@ -456,6 +467,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]]:
     found: list[tuple[str, tuple[str, ...]]] = []
 
     def run_steps(steps: Any, say: Any, mirrors: Any) -> None:
+        say("a line")
+        assert mirrors == read()
         found.extend((step.id, step.argv) for step in steps)
 
     monkeypatch.setattr(cpu_install, "run_steps", run_steps)
