@@ -80,8 +80,11 @@ SLOW = frozenset(
 # 0.6 s; they lose no race, so one attempt is enough
 LONG_TESTS = frozenset(
     {
+        "app/test_bench.py::test_a_picture_of_two_runs_names_both",
         "app/test_engines_diff.py::test_problems_and_renames_name_what_there_is",
         "app/test_engines_diff.py::test_the_same_version_has_no_difference",
+        "app/test_estimate.py::test_a_batch_is_limited_by_the_memory_of_the_cards",
+        "app/test_estimate.py::test_what_is_extrapolated_is_noted",
         "app/test_stack_goals.py::test_a_goal_gets_all_cards_that_other_models_leave",
         "app/test_stack_goals.py::test_a_goal_that_cannot_be_met_names_its_line",
         "app/test_stack_goals.py::test_a_rate_gets_the_fewest_cards_and_the_others_the_rest",
