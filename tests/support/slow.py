@@ -92,6 +92,7 @@ LONG_TESTS = frozenset(
         "app/test_stack_goals.py::test_only_free_cards_are_divided",
         "app/test_stack_render.py::test_a_gateway_whose_files_cannot_be_written_works_elsewhere",
         "app/test_stack_render.py::test_the_clusters_own_schema_takes_the_gateway",
+        "app/test_support.py::test_the_fewest_cards_are_counted_once_for_versions_that_are_alike",
         "app/test_unknown_model.py::test_a_known_hub_id_is_not_warned_of",
         "app/test_unknown_model.py::test_a_misspelled_hub_id_is_named_once_with_its_neighbour",
         "app/test_unknown_model.py::test_unknown_sizes_are_stated_and_memory_was_not_checked",
