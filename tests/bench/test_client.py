@@ -174,6 +174,61 @@ def test_nobody_there() -> None:
     assert caught.value.kind == "connect"
 
 
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (asyncio.TimeoutError(), "no connection within 10 s"),
+        (OSError(113, "No route to host"), "No route to host"),
+        (OSError("odd"), "odd"),
+        (UnicodeError("label empty or too long"), "label empty or too long"),
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_named_with_the_reason(
+    error: Exception, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    async def connect(*words: Any, **options: Any) -> None:
+        asked.append((words, options))
+        raise error
+
+    monkeypatch.setattr(asyncio, "open_connection", connect)
+    with pytest.raises(ServerError) as caught:
+        asyncio.run(Client("http://a:81").ask("/x"))
+    assert (caught.value.kind, caught.value.detail) == ("connect", detail)
+    assert asked == [(("a", 81), {"ssl": None})]
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"), [(OSError(32, "Broken pipe"), "Broken pipe"), (OSError("odd"), "odd")]
+)
+def test_a_connection_that_ends_while_it_is_written_to_is_cut(
+    error: OSError, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[bool] = []
+
+    class Writer:
+        def write(self, data: bytes) -> None:
+            """Take what is sent."""
+
+        async def drain(self) -> None:
+            raise error
+
+        def close(self) -> None:
+            closed.append(True)
+
+        async def wait_closed(self) -> None:
+            raise error
+
+    async def connect(*_: Any, **options: Any) -> tuple[None, Writer]:
+        return None, Writer()
+
+    monkeypatch.setattr(asyncio, "open_connection", connect)
+    with pytest.raises(ServerError) as caught:
+        asyncio.run(Client("http://a:81").ask("/x"))
+    assert (caught.value.kind, caught.value.detail, closed) == ("cut", detail, [True])
+
+
 def test_a_request_is_what_the_server_expects() -> None:
     """Below a prefix of its address, with a key and a body, on a connection of its own."""
     asked: list[bytes] = []

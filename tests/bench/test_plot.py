@@ -13,7 +13,7 @@ from gaudi_launch import plotting
 from gaudi_launch.bench.plot import histogram, picture, terminal, titles
 from gaudi_launch.bench.run_file import BenchRun, Sample
 from gaudi_launch.messages import set_language
-from gaudi_launch.plotting import BLUE, ORANGE, Sheet
+from gaudi_launch.plotting import BLUE, ORANGE, Sheet, label
 
 
 def sample(at: float, ttft: float) -> Sample:
@@ -51,11 +51,16 @@ def test_the_titles_name_models_times_and_the_load() -> None:
     title, load = titles(runs)
     first, second = (f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M}" for at in (0, 60))
     assert title == f"a / b / ?, {first}, {second}"
-    plain = titles([BenchRun({"model": "a"}, workload, {})])
-    assert plain[0] == "a"
-    assert load.startswith(f"{plain[1]}; ")
-    assert ("9" in plain[1], "90" in plain[1], "45" in plain[1]) == (True, True, True)
-    assert ("2.5" in load, "4" in load.rpartition(";")[2]) == (True, True)
+    assert load == "; ".join(
+        [
+            label("plot.load", **workload),
+            label("plot.load_rate", rate="2.5"),
+            label("plot.load_limit", limit=4),
+        ]
+    )
+    assert titles([BenchRun({"model": "a"}, workload, {})]) == ("a", label("plot.load", **workload))
+    unknown = dict.fromkeys(workload, "?")
+    assert titles([BenchRun({}, {}, {})]) == ("?", label("plot.load", **unknown))
 
 
 class Axes:
@@ -95,11 +100,9 @@ def drawn(
     def plain_numbers(side: str) -> None:
         axes[side == "y"].drawn.append(("plain", side))
 
-    def label(id: str) -> str:
-        return id
-
-    for replaced in (sheet, dress, plain_numbers, label):
+    for replaced in (sheet, dress, plain_numbers):
         monkeypatch.setattr(plotting, replaced.__name__, replaced)
+    monkeypatch.setattr(plotting, "label", lambda id: id)
     monkeypatch.setattr(Sheet, "rendered", lambda made, ending: ending.encode())
     assert picture(runs, "title", "load", ".png") == b".png"
     return axes[0].drawn, axes[1].drawn
