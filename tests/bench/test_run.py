@@ -239,6 +239,18 @@ def test_a_run_may_have_as_many_connections_as_the_system_allows(
     assert changed == expected
 
 
+@pytest.mark.parametrize("error", [OSError("no"), ValueError("no")])
+def test_a_limit_that_cannot_be_raised_ends_no_run(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    run._allow_connections()
+
+
 def test_a_record_is_stored_under_the_servers_name_and_second(own_folders: Path) -> None:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(1000.0))
     first = run.default_file("127.0.0.1:8000/模型", 1000.0)
