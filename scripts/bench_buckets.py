@@ -112,7 +112,7 @@ def bench(
         ("1.21 linear", script_ranges(PLAIN_GRID, limits), PLAIN_GRID, "linear"),
     ):
         found = engine_buckets(engine, algorithm, env, arguments_of(limits))
-        # the context dimension is another matter; compared is what prompts without a prefix need
+        # only buckets without cached context are compared: these prompts have no prefix
         found = Buckets([bucket for bucket in found.prompt if bucket[2] == 0], found.decode)
         row(label, found)
         if algorithm == "pad":
@@ -131,7 +131,7 @@ def _at(
     cost: StepTime,
     overhead: float,
 ) -> Buckets:
-    """Return the coarsest plan whose held-out overhead is still no more.
+    """Return the coarsest plan with at most this held-out overhead.
 
     The price is picked with hindsight.
     """

@@ -1,6 +1,6 @@
 """Time `gaudi-launch --help` against a bare typer program, in pairs.
 
-It has as many commands.
+That program has the same commands and help, and nothing else.
 
 python scripts/bench_help.py [RUNS]    (default 15). Prints CPU milliseconds and the median ratio of
 the pairs.

@@ -81,8 +81,8 @@ def closed_loop(prefill: Step, decode: Step, lengths: Lengths, concurrency: Any)
     are prefilled one after another and decoding waits for them. Clients start together and have
     equal lengths, as published runs do, so that a prompt waits for half of the other steps. With
     ``lengths.joined`` answers end one step after the other, so that a prompt waits for those of
-    that step only, and for two steps in which the others decode: the one that was planned when
-    it came, and that one (vLLM's V1 scheduler, `performance.mixed_steps`).
+    that step only, and for two steps in which the others decode: the one that was planned before
+    it came, and the one that computes it (vLLM's V1 scheduler, `performance.mixed_steps`).
     """
     first = prefill(concurrency * 0 + lengths.together, lengths.input)
     groups = concurrency / lengths.together

@@ -80,7 +80,7 @@ class MixedRun:
         self.joining: list[Ticket] = []
         self.decoding = 0
         self.decode_blocks = 0
-        # blocks of who is not decoding: prompts, and who has ended but is not known to have ended
+        # blocks of requests that do not decode: prompts, and those whose end is not known yet
         self.other_blocks = 0
         self.blocked = False
         # prompt tokens of the step that is being planned
@@ -88,11 +88,11 @@ class MixedRun:
         self.opening = [0] * limits.block_size
         self.ending: dict[int, list[Ticket]] = {}
         self.leaving: dict[int, list[Ticket]] = {}
-        # the steps of both as a heap; those of requests that left are removed when they come first
+        # the steps of both as a heap; one whose requests left is removed when it comes first
         self.last_steps: list[int] = []
         self.prompts: list[tuple[int, int, int]] = []
         self.decodes: list[int] = []
-        # more of them, as arrays
+        # more decode forwards, as arrays
         self.many_decodes: list[Integers] = []
         self.came: list[float] = []
         self.first: list[float] = []
@@ -290,7 +290,7 @@ class MixedRun:
         return forwards
 
     def _advance(self, ticket: Ticket, tokens: int) -> tuple[int, int]:
-        """Return prefill ``tokens`` more of a prompt in this step."""
+        """Prefill ``tokens`` more of a prompt; return them and those before."""
         before = ticket.done
         ticket.done += tokens
         self.other_blocks += self._blocks(ticket.done) - self._blocks(before)

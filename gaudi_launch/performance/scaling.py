@@ -153,7 +153,7 @@ def _bend(made: StepModel, fixed: float, sequence: float) -> tuple[float, ...]:
 def known_shape(model: Model) -> tuple[Shape, str]:
     """Return the sizes of ``model`` and its name.
 
-    Of the Llama nearest in parameters where they are not known.
+    Where the sizes are not known, they are those of the Llama nearest in parameters.
     """
     shape = shape_of(model)
     if shape is not None:

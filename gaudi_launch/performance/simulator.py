@@ -357,10 +357,7 @@ class _Run:
         self.opening[(sequence.start - sequence.tokens) % block] -= 1
 
     def _decode(self, now: float, until: float) -> float:
-        """Decode steps until a request may be admitted.
-
-        The seconds on the clock after them.
-        """
+        """Decode until a request may be admitted; return the time then, in seconds."""
         limits, opening, ending = self.limits, self.opening, self.ending
         far = False
         while self.running and now < until:

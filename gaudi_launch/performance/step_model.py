@@ -226,11 +226,11 @@ def _link_share(setup: Setup) -> float:
 
 
 def _rounds(setup: Setup) -> float:
-    """Return the rounds of an all-reduce, which doubles the cards that agree in each.
+    """Return the rounds of an all-reduce; each doubles the cards that agree.
 
     Assumed, as it predicts figures of eight cards from those of fewer. Figures of servers show no
-    growth from two to eight cards: `latency.served` is that of all. Assumed too: a round between
-    servers takes as long as one within them.
+    growth from two to eight cards: `latency.served` applies to all of these. Assumed too: a round
+    between servers takes as long as one within them.
     """
     if setup.cards < 2:
         return 1.0

@@ -188,8 +188,8 @@ class EngineArgs:
     def with_values(self, name: str, value: str) -> EngineArgs:
         """Return the list with every value of an option replaced.
 
-        In each spelling and in both parts; for values that the surroundings of an engine decide,
-        such as the address inside a container.
+        Each spelling and both parts are changed. Meant for values that the surroundings of an
+        engine decide, such as the address inside a container.
         """
         canonical = self.canonical(name)
 
@@ -223,8 +223,8 @@ def engine_args(
 ) -> EngineArgs:
     """Return an argument list made of our options and the user's arguments.
 
-    Ours that the user wrote are left out, and ours that differ from ``file``, which the engine
-    reads from the user's file: it would take ours.
+    Ours that the user wrote are left out. So are ours with another value in ``file``, the options
+    of the user's own file: the engine would take ours.
 
     ``place`` is our option after which a start script puts the user's arguments. Ours before it
     stay, as the script sends them twice: the user's come later and count.

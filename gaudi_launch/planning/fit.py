@@ -99,7 +99,7 @@ def _calibrated(model: Model, engine: Engine) -> QuantFile:
 def ways_out(table: FitTable, model: Model, accelerator: Accelerator) -> tuple[Message, ...]:
     """Return the changes that may help when no row fits.
 
-    Return None of them is in the table already, or a property that the weights already have.
+    None of them is in the table already, or is a property that the weights already have.
     """
     ways = []
     if max(row.n for row in table.rows) < accelerator.cards:

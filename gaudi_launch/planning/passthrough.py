@@ -221,7 +221,7 @@ def refuse_more_cards(args: EngineArgs, *, copies: bool = False) -> None:
 def refuse_layout(args: EngineArgs) -> None:
     """Raise LaunchError (USAGE) for sizes that a cluster's options decide.
 
-    Ray starts this number of its HPUs.
+    Ray is started with the number of HPUs that they give.
     """
     for ours, *names in _LAYOUT:
         if args.has(*names):

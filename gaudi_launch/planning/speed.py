@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # where no card is known
 _ASSUMED_CARD = "gaudi2"
-# the arithmetic of the weights' type; bf16 of every other
+# the arithmetic for a type of weights; bf16 for every other type
 _MATH: Mapping[str, Literal["fp8"]] = {"fp8": "fp8"}
 
 

@@ -404,8 +404,8 @@ def remove(root: Path, entry: CacheEntry) -> None:
 
     Raises LaunchError when in use.
     """
-    # the lock file stays: another process may be waiting on it; no other process can wait on the
-    # other one, without this one
+    # the key's lock file stays, because another process may be waiting on it; the one for filling
+    # can go, because a process that waits on it has locked the key's
     with held(root, entry.key, exclusive=True):
         lock_path(root, entry.key, fill=True).unlink(missing_ok=True)
         listed = read_list(root, entry.key)

@@ -113,7 +113,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 def differences(ledger: Ledger, here: KeyParts) -> tuple[KeyDifference, ...]:
     """Return what makes these recipes useless on this machine.
 
-    It is its product and driver release.
+    Product, stepping and driver release are compared, where both are known.
     """
     return tuple(
         difference

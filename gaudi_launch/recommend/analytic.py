@@ -57,7 +57,7 @@ class Group:
 
     @cached_property
     def stage(self) -> Model:
-        """Return what one card's memory has a part of: the largest stage of the model."""
+        """Return the largest stage of the model, of which each card has a part."""
         return stage_of(self.case.model, self.sample.pipeline)
 
     @cached_property

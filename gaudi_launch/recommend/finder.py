@@ -48,7 +48,8 @@ _ALIKE = 0.005
 _MOST_PLANNED = 14
 # as many processes as work on one search
 _TOGETHER = 2
-# what a short simulation may miss a target by, and by how much plans miss one in vain
+# factors: a short simulation that misses a target by at most the first is planned, too; when every
+# plan misses one by at least the second, no more are planned
 _NEARLY, _FAR = 1.1, 2.0
 _MOST_SHRUNKEN = 12
 # without stages in both a difference of layouts is one of cards
@@ -191,7 +192,7 @@ def _climbed(
 ) -> list[Trial]:
     """Return the trials, best first, with the neighbours of the best.
 
-    Until no neighbour is better.
+    Neighbours are simulated until none is better.
     """
     known = {trial.candidate: trial for trial in quick}
     possible = set(able.candidates)

@@ -172,7 +172,7 @@ class Simulation:
     ) -> Served | None:
         """Return what replicas do with as many clients as they serve at once.
 
-        For the lowest latency with one client.
+        For the goal of the lowest latency the load is one client.
         """
         goal = self.goal
         full = settled_clients(simulated, candidate.batch, requests)
@@ -236,7 +236,7 @@ class Simulation:
             each = self._each(curve, targets)
             if each is None:
                 return None
-            # clients wait as many times as long; arrivals come as often
+            # slower steps do not change the number of clients, but the rate that a replica carries
             if not self.goal.clients:
                 each *= factor
             found.append(world * max(1, math.ceil(self.goal.demand / (each * engines) - 1e-9)))
@@ -305,7 +305,7 @@ class Simulation:
 
 
 def scaled(targets: Targets, factor: float) -> Targets:
-    """Return targets for steps that take ``factor`` times as long as they will."""
+    """Return targets for steps that are simulated ``factor`` times too long."""
 
     def times(value: float | None) -> float | None:
         if value is None:

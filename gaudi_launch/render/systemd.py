@@ -216,7 +216,7 @@ def tuning(launcher: str, given: Mapping[str, str]) -> str:
         "[Service]",
         "Type=oneshot",
         "RemainAfterExit=yes",
-        # 3 is "this machine cannot as it is": the engine's launch then reports what is missing
+        # 3: this machine cannot be set up as it is; the engine's launch reports what is missing
         "SuccessExitStatus=3",
         f"ExecStart={command((launcher, 'doctor', '--fix', '--yes'))}",
         "",

@@ -9,9 +9,9 @@ from pathlib import Path
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.render.rendered import Rendered
 
-# systemd.service(5), and podman-systemd.unit(5) for Quadlet
-# of a file, by whether it is executable
+# the mode of a file, by whether it is executable
 _MODES = {True: 0o755, False: 0o644}
+# systemd.service(5), and podman-systemd.unit(5) for Quadlet
 _UNITS = (".service", ".container")
 
 

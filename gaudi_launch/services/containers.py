@@ -186,7 +186,7 @@ def remover(name: str, argv: Sequence[str]) -> Callable[[int | None], None]:
     program = program_of(argv)
     words = ["rm", "--force"]
     if program == PODMAN:
-        # it waits for the container's end before it kills it
+        # by default it waits for the container's end before it kills it
         words.append("--time=0")
 
     def remove(status: int | None) -> None:

@@ -33,7 +33,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 # of several engines in one server (data parallel) the fullest cache counts, all else is summed
-# of several readings the largest counts; of other fields their sum
 _TOTALS: Mapping[str, Callable[[list[float]], float]] = {"kv_use": max}
 _ALL = frozenset(name for names in _NAMES.values() for name in names)
 # an engine's name of the metric, and what follows it: labels or a value

@@ -96,7 +96,7 @@ class HistoryRing:
         self._data = sqlite3.connect(
             folder / FILE_NAME, timeout=_LOCK_SECONDS, check_same_thread=False
         )
-        # a crash of the machine may lose the last rows; each insert is then cheap
+        # makes each insert cheap; a crash of the machine may lose the last rows
         self._data.execute("PRAGMA synchronous = OFF")
         self._data.execute("PRAGMA auto_vacuum = INCREMENTAL")
         for table in _TABLES:

@@ -106,7 +106,7 @@ class _Lives:
                 self.row = 1
             cause = ended(outcome.kind, outcome.status)
             if title:
-                # a sentence within another one
+                # it becomes a part of another sentence, without its full stop
                 cause = title.render().rstrip(".。")
             if found.permanent:
                 self.say(text("services.gave_up_permanent", count=self.row, cause=cause))
@@ -173,9 +173,9 @@ class _Lives:
 
 
 def _stranger(job: ServiceJob, folder: Path) -> Callable[[], str]:
-    """Return what names another process at a job's address.
+    """Return the function that names another process at a job's address.
 
-    The socket of a container is that of the container engine's process.
+    It names none for a container, whose socket is one of the container engine.
     """
     if job.container:
         return str

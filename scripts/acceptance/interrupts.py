@@ -28,7 +28,7 @@ _SPREADS_SECONDS = (0.01, 0.05, 0.5)
 _LIMIT_SECONDS = 40.0
 _TOKEN = "GAUDI_LAUNCH_ACCEPTANCE_TOKEN"
 _KEY = "0123456789abcdef"
-# a first call that ends lets the signal come around the second one's fork, too
+# where the first call ends, the signal also comes around the fork of the second
 _ENDLESS = """#!/bin/sh
 if [ -n "$FIRST_ENDS" ] && [ ! -e "$HOME/first" ]; then
     touch "$HOME/first"

@@ -29,7 +29,7 @@ def expect(found: Ended, code: int, *texts: str) -> None:
 
 
 def services_of_root(users: OtherUsers) -> None:
-    """Ports, cards and names of root's service are kept, and named politely."""
+    """Keep ports, cards and names of root's service, and name its owner."""
     port, other = unused_port(), unused_port()
     expect(users.detach("root", "big", port), 0, "Ready after")
     expect(users.call("one", "ps"), 0, "No service is running")
@@ -131,7 +131,7 @@ def devices_without_access(users: OtherUsers) -> None:
 
 
 def remedies_of_root(users: OtherUsers) -> None:
-    """Remedies that need root are printed for sudo, and nothing is written."""
+    """Print remedies that need root for sudo, and write nothing."""
     pages = users.machine / "proc/sys/vm/nr_hugepages"
     governors = sorted(users.machine.glob("sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"))
     for path in governors:
@@ -145,7 +145,7 @@ def remedies_of_root(users: OtherUsers) -> None:
 
 
 def left_by_sudo(users: OtherUsers) -> None:
-    """Root ran a service with the user's HOME: the user's own services still work."""
+    """Use the own services after root ran one with the user's HOME."""
     home = str(users.home("one"))
     words = ("serve", "-w", str(users.model), "-n", "2", "-p", str(unused_port()))
     more = ("--no-doctor", "--python", str(users.python), "--detach", "--name", "rooted")

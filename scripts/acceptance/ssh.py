@@ -74,7 +74,7 @@ def nothing_left(hosts: SshHosts) -> None:
 
 
 def refused(hosts: SshHosts, *texts: str) -> None:
-    """`up` is refused with these parts of a sentence, and starts nothing."""
+    """Check that `up` refuses with these texts, and starts nothing."""
     check(hosts, tuple(hosts.up_words()), Wanted(3, texts))
     nothing_left(hosts)
 

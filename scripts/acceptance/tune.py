@@ -1,11 +1,11 @@
 """Tune the demo model on the CPU engine and check the answers.
 
-Needs `gaudi-launch setup cpu`; the state folder is temporary. From a bad plan, `-- --max-num-seqs
-1` the answer has to be another plan, and `bench compare` of its run with one of the given plan has
-to call its tokens/s better. From the default, the default and the answer are served again in turns
-and measured: the answer may not be slower by more than the repeats of either differ. The exit
-status is 0 when both are so and no service is left. `--short` takes fewer requests and candidates
-and leaves out the second part.
+Needs `gaudi-launch setup cpu`; the state folder is temporary. From a bad plan
+(`-- --max-num-seqs 1`) the answer has to be another plan, and `bench compare` of a run of each has
+to call the answer's tokens/s better. From the default, the default and the answer are served again
+in turns and measured: the answer may not be slower by more than the repeats of either differ. The
+exit status is 0 when both are so and no service is left. `--short` takes fewer requests and
+candidates and leaves out the second part.
 """
 
 from __future__ import annotations

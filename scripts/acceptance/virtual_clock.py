@@ -187,9 +187,9 @@ def make_requests(case: Case) -> list[Any]:
 
 @dataclass(frozen=True)
 class Step:
-    """A scheduled step: its end, its output, and the requests that it only begins.
+    """A scheduled step: its end and its output.
 
-    It begins their prompts.
+    ``parts`` are the requests whose prompts it only begins.
     """
 
     end: float

@@ -36,8 +36,9 @@ _HARMLESS = re.compile(
 )
 
 
-# that one of its processes ended is only a warning; Python's own have a file and a line first;
-# huggingface_hub also logs each failed attempt, and continues with local files
+# the engine logs the unexpected end of one of its processes as a warning, which counts as an error
+# here; Python's own warnings have a file and a line first; huggingface_hub also logs each failed
+# attempt, and continues with local files
 _WARNING = re.compile(
     r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|(?:[^:]+:\d+: )?\S{0,100}Warning: )"
     r"|thrown while requesting (?:HEAD|GET) "

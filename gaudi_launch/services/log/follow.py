@@ -19,8 +19,10 @@ from gaudi_launch.json_values import mapping
 _MOST_LINE = 65_536
 _MOST_WARNINGS = 200
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{0,512}\x07")
-# every repetition is bounded: one hostile line of 64 KiB must not block the launcher. vLLM's and
-# Ray's "(name pid=1)", torch's "[rank0]:"; "(Pdb)" is a debugger that waits
+# every repetition is bounded: one hostile line of 64 KiB must not block the launcher
+
+# prefixes of processes: "(name pid=1)" of vLLM and Ray, "[rank0]:" of torch; "(Pdb)" is a debugger
+# that waits
 _PREFIX = re.compile(
     r"^(?:\((?!Pdb\))(?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)|\[rank\d{1,5}\]:)\s?"
 )

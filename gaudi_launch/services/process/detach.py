@@ -95,7 +95,7 @@ def spawn(
     except OSError as error:
         why = error.strerror or str(error)
         if store.read(folder, "state.json") is None:
-            # a full disk that stopped it leaves no files of it
+            # a launch that a full disk prevented leaves no files
             shutil.rmtree(folder, ignore_errors=True)
         raise LaunchError(
             "services.not_spawned", ExitCode.FAILED, path=str(folder), why=why

@@ -120,7 +120,7 @@ class Supervisor:
         self._job = job
         self._watcher = watcher
         self._clock = clock
-        # without a queued signal, it is false
+        # not `signals or Signals()`: an empty queue is false
         if signals is None:
             signals = Signals()
         self._signals = signals

@@ -154,8 +154,8 @@ def _open(path: Path) -> int | None:
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
     for _ in range(3):
-        # fs.protected_regular forbids O_CREAT on another user's file in a sticky folder: without it
-        # first
+        # fs.protected_regular forbids O_CREAT on another user's file in a sticky folder, so the
+        # first attempt is without it
         try:
             handle = os.open(path, flags | os.O_NONBLOCK)
         except FileNotFoundError:

@@ -48,9 +48,9 @@ def _too_deep(value: Any, levels: int) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return text without control characters, surrogates and direction marks.
+    """Replace control characters, lone surrogates and direction marks by U+FFFD.
 
-    They are lone surrogates and marks that change the direction of text.
+    Direction marks change the order in which a terminal shows text.
     """
     return _CONTROL.sub("\ufffd", text)
 
