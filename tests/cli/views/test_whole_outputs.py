@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, bool]] = {
         " --hosts a=simulated:hls2,b=simulated:hls2+bad-tuning",
         True,
     ),
-    "estimate": ("estimate Qwen/Qwen3-8B --rate 2/s", True),
+    "estimate": ("estimate Qwen/Qwen3-8B --accelerator gaudi2 --rate 2/s", True),
     "plan-all": (f"plan Qwen/Qwen3-8B --engine vllm-fork@1.21 -n 2 {_MACHINE} --verbose", False),
     "warmup": (
         f"warmup -w Qwen/Qwen3-8B --engine vllm-fork@1.21 {_MACHINE} -n 1 -i 128,256 -o 64 -b 4",
@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, bool]] = {
     ),
     "capacity": (
         "capacity Qwen/Qwen3-8B --engine vllm-fork@1.21 --rate 20/s -i 64 -o 16 -n 1 -b 4"
-        " --ttft 2s",
+        " --ttft 2s --accelerator gaudi2",
         True,
     ),
     "devices": (
@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, bool]] = {
         False,
     ),
     "plan": (f"plan Qwen/Qwen3-32B --engine vllm-fork@1.21 -n 1 {_MACHINE}", False),
-    "support": ("support Qwen/Qwen3-30B-A3B --engine deepseek_r1", True),
+    "support": ("support Qwen/Qwen3-30B-A3B --engine deepseek_r1 --accelerator gaudi2", True),
     "support-list": ("support --list --engine vllm-fork", True),
     "stack-plan": (f"stack plan stack.yaml {_MACHINE}", True),
     "power": (f"power {_MACHINE}", True),
