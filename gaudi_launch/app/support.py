@@ -268,7 +268,7 @@ def _model(name: str) -> Model:
         return Model(path=name, name=name, architecture=name)
     found = known_model(name, must_exist=False)
     # a config.json without a class is an answer: unknown
-    if found.architecture is not None or found.config:
+    if found.architecture is not None or found.source != "name":
         return found
     why: LaunchError | None = None
     if looks_like_hub_id(name):
