@@ -85,6 +85,7 @@ LONG_TESTS = frozenset(
         "app/test_engines_diff.py::test_the_same_version_has_no_difference",
         "app/test_estimate.py::test_a_batch_is_limited_by_the_memory_of_the_cards",
         "app/test_estimate.py::test_what_is_extrapolated_is_noted",
+        "app/test_fit.py::test_a_table_of_a_product_names_what_is_assumed",
         "app/test_stack_goals.py::test_a_goal_gets_all_cards_that_other_models_leave",
         "app/test_stack_goals.py::test_a_goal_that_cannot_be_met_names_its_line",
         "app/test_stack_goals.py::test_a_rate_gets_the_fewest_cards_and_the_others_the_rest",
