@@ -53,7 +53,7 @@ _WITHOUT_SUFFIXES = ("vllm-fork", _DEEPSEEK)
 _GDN_CLASSES = ("Qwen3Next", "Qwen3_5")
 # sparse attention by `Version.sparse_as_dense`
 _SPARSE = {True: "support.dense", False: "support.no_sparse"}
-_COMPARED = re.compile(r"(>=|<=|==|!=|<|>|~=)([0-9][0-9.]*(?:\.\*)?)")
+_COMPARED = re.compile(r"(>=|<=|==|!=|<|>|~=)([0-9]+(?:\.[0-9]+)*(?:\.\*)?)")
 # different spellings of one model's name on hubs: Meta-Llama-3.1-8B and Llama-3.1-8B
 _PREFIX = re.compile(r"^(meta-)")
 

@@ -463,3 +463,23 @@ def test_versions_are_in_the_order_of_their_numbers() -> None:
     first = known.index("0.19.1")
     assert known[first : first + 4] == ["0.19.1", "0.19.1.post1", "0.21.0", "0.24.0"]
     assert known[-1] == "main"
+
+
+@pytest.mark.parametrize(
+    ("release", "spec", "within"),
+    [
+        ("4.51", "==4.51.0", True),
+        ("4.51.1", "==4.51", False),
+        ("4.51.1", "==4.51.*", True),
+        ("4.52", "==4.51.*", False),
+        ("4.51.0", ">=4.51", True),
+        ("4.50.9", ">=4.51", False),
+        ("4.56", ">=4.51,<5", True),
+        ("5", ">=4.51,<5", False),
+        ("4.51", "<=4.51.0", True),
+        ("4.51.1", ">4.51", True),
+        ("4.51", "!=4.51.0", False),
+    ],
+)
+def test_a_release_is_within_bounds_of_any_length(release: str, spec: str, within: bool) -> None:
+    assert support._within(release, spec) is within
