@@ -10,7 +10,7 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.support import versions
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
-from gaudi_launch.messages import catalogue
+from gaudi_launch.messages import catalogue, message
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
@@ -38,6 +38,15 @@ def warned(engine: str, *extra: str, force: bool = False, **exported: str) -> li
 )
 def test_each_version_answers(engine: str, version: str, expected: list[str]) -> None:
     assert [each.status for each in answers(engine, version, "x")] == expected
+
+
+def test_an_answer_names_the_engine_also_where_nothing_is_known() -> None:
+    found = answers("vllm-gaudi", "0.10.0", "vllm-gaudi@0.10.0")
+    for each in found:
+        id = "features.unknown"
+        if each.status != "unknown":
+            id = f"features.{each.id}_{each.status}"
+        assert each.sentence == message(id, engine="vllm-gaudi@0.10.0")
 
 
 def test_every_answer_has_a_sentence_and_a_source() -> None:

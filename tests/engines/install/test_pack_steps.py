@@ -13,7 +13,8 @@ from gaudi_launch.engines.install import pack_steps
 from gaudi_launch.engines.install.pack_steps import CollectOrder, collected, gaudi_steps, platforms
 from gaudi_launch.engines.releases import Code, needed_release
 from gaudi_launch.engines.vllm_cpu.install import InstallStep, run_steps
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import message
 from gaudi_launch.mirrors import Mirrors
 
 IDENTITY = {
@@ -60,7 +61,10 @@ def test_wheels_of_older_systems_run_on_a_newer_one() -> None:
 def test_another_platform_is_refused(name: str) -> None:
     with pytest.raises(LaunchError) as caught:
         platforms(name)
-    assert caught.value.id == "offline.platform"
+    assert (caught.value.exit_code, caught.value.text) == (
+        ExitCode.USAGE,
+        message("offline.platform", found=name),
+    )
 
 
 def test_wheels_are_built_here_and_only_taken_for_another_platform(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from gaudi_launch.engines.ray_serve.schema import check
 from gaudi_launch.engines.registry import find, has
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
+from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
-from gaudi_launch.planning.plan import Plan
+from gaudi_launch.planning.plan import Overridden, Plan
 from gaudi_launch.planning.planner import make_plan, place
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
@@ -118,6 +119,9 @@ def test_no_second_ray_starts_inside_a_replica() -> None:
     words = config_of(made)["applications"][0]["args"]["argv"]
     assert words[words.index("--distributed_executor_backend") + 1] == "mp"
     assert setting(made, "--distributed_executor_backend") == ("mp", "computed")
+    (backend,) = [each for each in made.settings if each.name == "--distributed_executor_backend"]
+    assert backend.beaten == (Overridden("ray", "computed"),)
+    assert backend.reason == message("ray.no_second_ray")
     # who asks for it behind the dashes gets it
     own = plan(
         "ray-serve:deepseek_r1", model=deepseek, extra=("--distributed-executor-backend", "ray")
