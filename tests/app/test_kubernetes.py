@@ -26,6 +26,7 @@ from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.container import Container
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
 from tests.support.plans import planned
 from tests.support.refusals import refused
 
@@ -276,3 +277,36 @@ def test_names_of_a_model_in_a_cluster_are_those_that_the_nodes_have() -> None:
     )
     done = cases._in_cluster(plan, converted, "/shared/m-G2")
     assert shown(done) == ("/shared/m-G2", "/shared/m-G2", 0)
+
+
+def test_an_engine_over_nodes_is_planned_with_what_several_nodes_change() -> None:
+    plain = Prepared(
+        Request(
+            "Qwen/Qwen2-72B-Instruct",
+            engine="vllm-fork@1.22",
+            max_num_seqs=8,
+            environment={"VLLM_PROMPT_SEQ_BUCKET_MAX": "2048"},
+        ),
+        make("hls2"),
+        known_model("Qwen/Qwen2-72B-Instruct", must_exist=False),
+        find("vllm-fork@1.22"),
+        None,
+    )
+    note = LaunchError("services.drain", ExitCode.MODEL, found=1)
+    provided: Any = SimpleNamespace(notes=(note.text,))
+    options = KubernetesOptions(kind="leaderworkerset", nodes="2", layout="pp")
+    made = cases._over_nodes(replace(plain, provision=provided), options)
+    settings = {each.name: (each.value, each.source) for each in made.settings}
+    assert (
+        settings["--tensor-parallel-size"][0],
+        settings["--pipeline-parallel-size"][0],
+    ) == ("8", "2")
+    argv = made.command.argv
+    assert argv[argv.index("--pipeline-parallel-size") + 1] == "2"
+    # what the user gave stays
+    assert settings["--max-num-seqs"] == ("8", "flag")
+    assert settings["VLLM_PROMPT_SEQ_BUCKET_MAX"] == ("2048", "environment")
+    assert made.warnings[-1] == note.text
+    wide = cases._over_nodes(plain, replace(options, layout="tp"))
+    assert {each.name: each.value for each in wide.settings}["--tensor-parallel-size"] == "16"
+    assert note.text not in wide.warnings

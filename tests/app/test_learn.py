@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gaudi_launch.app.estimate import of_record
-from gaudi_launch.app.learn import learn, read_result, reset
+from gaudi_launch.app.learn import current, learn, read_result, reset, to_json
 from gaudi_launch.bench.run import server_facts
 from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import state_dir
+from gaudi_launch.performance.constants import constants
+from gaudi_launch.performance.learned import state_file
 from gaudi_launch.performance.prediction import Load
 from gaudi_launch.services.endpoint import Target
 from gaudi_launch.services.state import store
+from tests.support.refusals import refused
 
 SHAPE = {
     "hidden_size": 576,
@@ -227,4 +231,71 @@ def test_a_log_gives_its_warm_up_once(plan: dict[str, Any], tmp_path: Path) -> N
         "float32",
         4,
         9.0,
+    )
+
+
+def test_a_file_that_cannot_be_read_and_constants_that_cannot_be_written_are_errors(
+    plan: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    with refused("measure.unreadable", ExitCode.USAGE, path=str(gone), why=os.strerror(2)):
+        read_result(gone, "")
+    run = bench(tmp_path / "run.json", plan)
+    state_file().parent.mkdir(parents=True, exist_ok=True)
+    state_file().mkdir()
+    values = {"path": str(state_file()), "why": os.strerror(21)}
+    for work in (lambda: learn([run], ""), reset):
+        with refused("learn.not_written", ExitCode.FAILED, **values):
+            work()
+    assert current() is None and to_json(None)["version"] == 0
+
+
+def test_simulated_cards_teach_nothing(plan: dict[str, Any], tmp_path: Path) -> None:
+    simulated = {**plan, "engine": {**plan["engine"], "simulated": True}}
+    for changes in ({"simulated": True}, {"plan": simulated}):
+        found = read_result(Path(bench(tmp_path / "run.json", plan, **changes)), "")
+        assert (found.kind, found.measurements) == ("bench", ())
+        assert found.why_not is not None and found.why_not.id == "learn.simulated"
+
+
+def test_a_slow_engine_gives_its_step_time_too(plan: dict[str, Any], tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    rows = ((0.0, 0.5, 1, 0), (0.0, 0.0, 2, 0), (4.0, 80.0, 8, 0), (4.1, 80.0, 16, 0))
+    log.write_text(
+        "".join(
+            LOG.format(prompt=prompt, made=made, running=running, waiting=waiting)
+            for prompt, made, running, waiting in rows
+        )
+    )
+    service(plan, log)
+    found = read_result(log, "demo")
+    # a twentieth of prompt tokens is none
+    assert [(each.batch, each.value) for each in found.measurements] == [(1.0, 2.0), (8.0, 0.1)]
+    assert {(each.source, each.input, each.output) for each in found.measurements} == {
+        (str(log), 256, 256)
+    }
+
+
+def test_what_was_learned_is_shown_beside_what_was_shipped(
+    plan: dict[str, Any], tmp_path: Path
+) -> None:
+    outcome = learn([bench(tmp_path / "run.json", plan)], "")
+    learned = outcome.learned
+    assert current() == learned
+    document = to_json(learned)
+    rows = document.pop("constants")
+    assert document == {
+        "schema": 1,
+        "version": 1,
+        "learned_at": learned.learned_at,
+        "measurements": len(learned.measurements),
+        "left_out": learned.left_out,
+        "typical_factor": round(learned.typical, 4),
+        "typical_factor_before": round(learned.before, 4),
+    }
+    assert {row["name"]: row["learned"] for row in rows} == dict(learned.values)
+    shipped = constants()
+    assert all(
+        (row["unit"], row["shipped"]) == (shipped[row["name"]].unit, shipped[row["name"]].value)
+        for row in rows
     )
