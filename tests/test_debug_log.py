@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -196,17 +197,29 @@ def test_a_program_that_uses_the_package_prints_nothing(log: Path) -> None:
     assert not log.exists()
 
 
-def messages_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records]
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """Collect the messages of this module's logger."""
+    found: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage())
+
+    collector, former = Collector(), _log.level
+    _log.addHandler(collector)
+    _log.setLevel(logging.DEBUG)
+    yield found
+    _log.setLevel(former)
+    _log.removeHandler(collector)
 
 
-def test_the_outcome_of_a_child_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
+def test_the_outcome_of_a_child_is_logged_once(logged: list[str]) -> None:
     seen = debug_log.ChildLog(_log, ["/bin/engine", "--port", "1"])
     seen.started(7)
     seen.ended(None, "its group was ended")
     seen.ended(3)
-    begun, ended = messages_of(caplog)
+    begun, ended = logged
     assert begun == "run ['/bin/engine', '--port', '1']"
     assert re.fullmatch(
         r"engine\[7\]: exit status unknown after \d\.\d\d s \(its group was ended\)", ended
@@ -214,16 +227,15 @@ def test_the_outcome_of_a_child_is_logged_once(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_child_that_continues_or_never_began_has_no_end(
-    caplog: pytest.LogCaptureFixture,
+    logged: list[str],
 ) -> None:
-    caplog.set_level(logging.DEBUG)
     detached = debug_log.ChildLog(_log, [Path("/bin/engine")])
     detached.continues()
     detached.ended(0)
     missing = debug_log.ChildLog(_log, ["engine"])
     missing.failed(OSError("no text of the system"))
     missing.ended(1)
-    assert messages_of(caplog) == [
+    assert logged == [
         "run ['/bin/engine']",
         "engine: continues in the background",
         "run ['engine']",
@@ -231,11 +243,10 @@ def test_a_child_that_continues_or_never_began_has_no_end(
     ]
 
 
-def test_an_argument_of_300_characters_is_logged_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
+def test_an_argument_of_300_characters_is_logged_as_it_is(logged: list[str]) -> None:
     debug_log.ChildLog(_log, ["x " * 150])
     debug_log.ChildLog(_log, ["x " * 150 + "x"])
-    exact, longer = messages_of(caplog)
+    exact, longer = logged
     assert exact == f"run {['x ' * 150]!r}"
     assert longer == f"run {['x ' * 150 + '... (301 characters)']!r}"
 

@@ -366,7 +366,7 @@ def test_what_remains_of_each_form_is_the_rest_of_it() -> None:
     ("text", "redacted"),
     [
         # the rest of a line, of a list and of an object stays
-        ("export HF_TOKEN=a;b c", "export HF_TOKEN=[removed] c"),
+        ('export HF_TOKEN=a"b c', "export HF_TOKEN=[removed] c"),
         ("login password=s3cret\\ x", "login password=[removed]\\ x"),
         ("login password=a\\b next", "login password=[removed] next"),
         ("passphrase s3cret next", "passphrase [removed] next"),

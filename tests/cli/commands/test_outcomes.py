@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.app.render import Destination
 from gaudi_launch.cli.main import run
 from gaudi_launch.services.run_record import RunRecord
 from gaudi_launch.services.state.orphans import Lost
@@ -263,3 +264,61 @@ def test_an_address_that_is_taken_is_refused_by_the_exporter(
     code, out, err = output(capsys, "exporter", "-u", "h", "-p", "9000")
     assert (code, out, listens) == (3, "", [(("h", 9000, "registry"), {})])
     assert "h" in err and "9000" in err and "Address already in use" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "output_to", "several"),
+    [("--to /o", "/o", False), ("--helm /h --json", "/h/", True), ("", None, False)],
+)
+def test_rendered_objects_are_delivered_to_their_place(
+    options: str, output_to: str | None, several: bool, replaced: Any
+) -> None:
+    replaced("app.kubernetes:render_kubernetes", ("files", "release"))
+    delivered = replaced("app.render:deliver", "delivered")
+    shows = replaced("cli.views.render:show", None)
+    assert run(["render", "kubernetes", "/m", "--force", *shlex.split(options)]) == 0
+    to = Destination(output_to, "release", several=several)
+    assert delivered == [(("files", "kubernetes", to), {"force": True})]
+    assert shows == [(("delivered",), {"as_json": several})]
+
+
+def test_a_plan_that_is_saved_names_its_file(
+    replaced: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.json"
+    words = ("plan", "Qwen/Qwen3-8B", "-n", "1", "--machine", "simulated:hls2", "--save", str(path))
+    code, _, err = output(capsys, *words)
+    assert (code, path.is_file()) == (0, True)
+    assert err == f"Saved to {path}. To start it: gaudi-launch serve --plan {path}\n"
+    code, out, err = output(capsys, *words, "--json")
+    assert (code, err, json.loads(out)["schema"]) == (0, "", 1)
+
+
+@pytest.mark.parametrize(("yes", "changes", "code"), [(True, 1, 3), (False, 0, 3), (False, 1, 2)])
+def test_repairs_are_applied_with_consent_only(
+    yes: bool, changes: int, code: int, replaced: Any
+) -> None:
+    plan = SimpleNamespace(changes=("change",) * changes)
+    replaced("app.doctor:plan_fix", plan)
+    rights = replaced("app.doctor:check_rights", None)
+    applies = replaced("app.doctor:apply", SimpleNamespace(exit_code=lambda strict: 3))
+    shows = replaced("cli.views.doctor:show_planned", None)
+    fixed = replaced("cli.views.doctor:show_fixed", None)
+    words = ["doctor", "--fix", "--strict", "--verbose", *(["--yes"] if yes else [])]
+    assert run(words) == code
+    assert shows == [((plan, False), {})]
+    assert len(rights) == changes
+    # without a terminal nobody can agree
+    done: list[Any] = [((plan,), {})] if code == 3 else []
+    assert applies == done
+    assert len(fixed) == len(done)
+    assert [named for _, named in fixed] == [
+        {"strict": True, "verbose": True, "as_json": False} for _ in done
+    ]
+
+
+@pytest.mark.parametrize("value", ["2.1", "-1", "x"])
+def test_a_temperature_is_0_to_2(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = output(capsys, "chat", "http://h:1", "--temperature", value)
+    assert (code, out) == (2, "")
+    assert "--temperature" in err and value in err and "0.0 to 2.0" in err
