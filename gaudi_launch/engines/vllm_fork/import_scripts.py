@@ -65,11 +65,11 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
     variables: dict[str, str] = {}
     rest = list(words)
     folder = script = name = ""
-    while rest:
+    while rest and not script:
         assignment = _ASSIGNMENT.match(rest[0])
-        if assignment and not script:
+        if assignment:
             variables[assignment[1]] = assignment[2]
-        elif rest[0].endswith(".sh") and not script:
+        elif rest[0].endswith(".sh"):
             script = rest[0]
         elif rest[0] not in _BEFORE_SCRIPT:
             break

@@ -9,7 +9,14 @@ import pytest
 
 from gaudi_launch.app.fields import option_of
 from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.engines.vllm_fork.import_scripts import LETTERS, ScriptCall, request_of
+from gaudi_launch.engines.vllm_fork.import_scripts import (
+    LETTERS,
+    ScriptCall,
+    read_call,
+    request_of,
+)
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.request import Request
 
 PAGE = Path(__file__).parents[3] / "docs" / "start-scripts.md"
@@ -83,3 +90,72 @@ def test_a_letter_sets_the_shown_option_and_no_other(
         if getattr(with_it, field.name) != getattr(without, field.name)
     }
     assert changed == {field_of(option)}
+
+
+FORK_CALL = ["bash", "/s/start_gaudi_vllm_server.sh", "-w", "/m/x"]
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "folder"),
+    [
+        (["-w", "/m/DeepSeek-R1"], "deepseek_r1", ""),
+        (["-w", "/m/DeepSeek-R1-Distill-Llama-8B"], "1.21", ""),
+        (["-w", "/m/x"], "1.21", ""),
+        (["./start_vllm.sh", "-w", "/m/x"], "deepseek_r1", "."),
+        ([*FORK_CALL, "-n", "2"], "1.21", "/s"),
+        # -t is a number of cards for 1.22 and of tokens for 1.21
+        ([*FORK_CALL, "-t", "8"], "1.22", "/s"),
+        ([*FORK_CALL, "-t", "64"], "1.22", "/s"),
+        ([*FORK_CALL, "-t", "65"], "1.21", "/s"),
+        ([*FORK_CALL], "1.21", "/s"),
+        ([*FORK_CALL, "-x", "4"], "1.22", "/s"),
+    ],
+)
+def test_the_release_is_that_of_the_script_or_of_its_options(
+    words: list[str], release: str, folder: str
+) -> None:
+    found = read_call(words)
+    assert (found.release, found.folder) == (release, folder)
+    assert read_call(words, "1.22").release == "1.22"
+
+
+def test_an_option_that_bash_has_too_is_the_scripts_after_its_name() -> None:
+    script = FORK_CALL[1]
+    found = read_call(["bash", "-x", script, "-x", "4", "-w", "/m/x"], "1.22")
+    assert found == ScriptCall("1.22", ("-x", "4", "-w", "/m/x"), {}, "/s")
+
+
+def test_variables_and_the_end_of_a_command_are_not_options() -> None:
+    words = ["A=1", "nohup", *FORK_CALL, "-n", "2", "2>&1", "|", "tee", "log"]
+    found = read_call(words)
+    assert found == ScriptCall("1.21", ("-w", "/m/x", "-n", "2"), {"A": "1"}, "/s")
+
+
+@pytest.mark.parametrize(
+    ("release", "words", "expected"),
+    [
+        ("1.21", ("-n", "65"), message("plan.number", flag="-n", found="65", least=1, most=64)),
+        ("1.21", ("-n", "0"), message("plan.number", flag="-n", found="0", least=1, most=64)),
+        ("1.21", ("x",), message("migrate.left_over", found="x", release="1.21")),
+        ("1.21", ("-h",), message("migrate.only_help")),
+    ],
+)
+def test_what_a_script_would_refuse_is_refused(
+    release: str, words: tuple[str, ...], expected: Message
+) -> None:
+    with pytest.raises(LaunchError) as caught:
+        read(release, "-w", "/m/x", *words)
+    assert (caught.value.exit_code, caught.value.text) == (ExitCode.USAGE, expected)
+
+
+def test_a_script_without_a_model_or_of_another_release_is_refused() -> None:
+    with pytest.raises(LaunchError) as caught:
+        read("1.21", "-n", "1")
+    assert caught.value.text == message("migrate.no_model", release="1.21")
+    with pytest.raises(LaunchError) as caught:
+        read_call(["-w", "/m"], "1.20")
+    assert caught.value.text == message("migrate.release", found="1.20", known=", ".join(RELEASES))
+    with pytest.raises(LaunchError) as caught:
+        read_call(["-w", "/m", "-Y"])
+    assert caught.value.text == message("migrate.unknown", found="-w /m -Y")
+    assert read("deepseek_r1").model == "/data/hf_models/DeepSeek-R1-Gaudi"
