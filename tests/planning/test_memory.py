@@ -539,3 +539,18 @@ def test_the_fp8_of_a_request_halves_the_weights() -> None:
         return made.gib["weights"]
 
     assert weights(fp8=True) == pytest.approx(weights(fp8=False) / 2, abs=0.01)
+
+
+@pytest.mark.parametrize(("exported", "compact"), [(None, True), ("1", True), ("0", False)])
+def test_the_cache_is_counted_by_the_variables_of_the_engine(
+    exported: str | None, compact: bool
+) -> None:
+    gdn = replace(
+        LLAMA,
+        architecture="Qwen3NextForCausalLM",
+        attention_layers=8,
+        config={"layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 8},
+    )
+    settings = [] if exported is None else [setting("VLLM_COMPACT_GDN", exported)]
+    ask, _ = division(gdn, LIMITS, settings, find("vllm-gaudi@0.26.0"))
+    assert ask.cache.compact_states is compact

@@ -248,3 +248,22 @@ def test_a_folder_with_a_converted_models_name_gets_no_warning() -> None:
     assert "gaudi.convert_first" not in [
         warning.id for warning in plan("deepseek_r1", elsewhere).warnings
     ]
+
+
+@pytest.mark.parametrize(
+    ("exported", "checked"),
+    [("", True), ("1", True), ("true", True), ("TRUE", True), ("0", False), ("false", False)],
+)
+def test_rescaled_weights_need_host_memory_unless_that_is_switched_off(
+    exported: str, checked: bool
+) -> None:
+    stored = replace(SMALL, quantization="fp8")
+    environment = {"VLLM_HPU_CONVERT_TO_FP8UZ": exported} if exported else {}
+    request = Request(model=stored.path, environment=environment)
+    small = replace(load("simulated:hls2"), memory_total_mib=1)
+    if not checked:
+        assert make_plan(request, small, stored, find("vllm-fork@1.22")).dtype == "fp8"
+        return
+    with pytest.raises(LaunchError) as caught:
+        make_plan(request, small, stored, find("vllm-fork@1.22"))
+    assert (caught.value.id, caught.value.exit_code) == ("plan.host_memory", ExitCode.MACHINE)
