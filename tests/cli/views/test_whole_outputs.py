@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.cli import progress
 from gaudi_launch.cli.main import run
 from gaudi_launch.messages import LANGUAGES
 from tests.support.cli import golden, stripped
@@ -77,7 +78,8 @@ models:
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Make a folder with a stack the current one."""
+    """Make a folder with a stack the current one, and let no line of progress be due."""
+    monkeypatch.setattr(progress, "_PLAIN_EVERY_SECONDS", 3600.0)
     (tmp_path / "stack.yaml").write_text(STACK, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
