@@ -355,6 +355,24 @@ def test_serve_installs_the_demo_and_a_plan_does_not(demo: list[str], tmp_path: 
     assert cases._demo(asked, None, in_image=False).model == str(tmp_path / "demo")
 
 
+def test_any_other_model_of_serve_is_a_folder_on_this_machine(
+    demo: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr(
+        "gaudi_launch.services.preflight.check_folder",
+        lambda request: checked.append(request.model),
+    )
+    found = cases._with_model_folder
+    other = Request("/m", engine="cpu")
+    assert found(other, Silent(), here=True, in_image=False) == other
+    found(other, Silent(), here=False, in_image=False)
+    found(other, None, here=True, in_image=False)
+    assert (checked, demo) == (["/m"], [])
+    found(Request("demo", engine="cpu"), Silent(), here=True, in_image=False)
+    assert (checked, demo) == (["/m"], ["memory", "cpu"])
+
+
 def test_the_demo_for_ray_and_for_an_interpreter(
     demo: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

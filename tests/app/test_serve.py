@@ -266,6 +266,20 @@ def test_words_are_checked_before_anything_is_read(
         assert raised.value.exit_code is ExitCode.USAGE
 
 
+def test_an_engine_on_the_processor_takes_no_card(
+    launcher: Launcher, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = Installed("/cpu/python", "cpu")
+    monkeypatch.setattr(detection, "detect", lambda python=None: installed)
+    asked = replace(options(model, engine="cpu", python="/cpu/python"), cards=None)
+    made: list[Any] = []
+    monkeypatch.setattr(serve, "_make_ready", lambda plan, reporter: made.append(plan))
+    started = start(asked, DETACHED, Silent())
+    [job] = launcher.jobs
+    assert (job.modules, job.name, started.plan.placement.modules) == ((), "chat", ())
+    assert [plan.url for plan in made] == [started.plan.url]
+
+
 # --- containers ----------------------------------------------------------------------------------
 
 

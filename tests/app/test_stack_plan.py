@@ -275,6 +275,27 @@ def test_named_modules_are_for_one_replica() -> None:
         stack_plan.sized_model(stack, stack.models[0], "simulated:hls2")
 
 
+@pytest.mark.parametrize(
+    ("model", "cards"),
+    [("Qwen/Qwen3-8B", 1), ("Qwen/Qwen2-72B-Instruct", 2)],
+)
+def test_a_model_gets_the_fewest_cards_that_fit_it(model: str, cards: int) -> None:
+    stack = stack_of(f"- {{name: a, model: {model}, options: {{max-model-len: 2048}}}}\n")
+    found = stack_plan.sized_model(stack, stack.models[0], "simulated:hls2+busy=0,1,2,3,4,5,6")
+    # how many it needs does not depend on what is free now
+    assert (found.cards, found.options.cards, found.modules) == (cards, str(cards), None)
+
+
+def test_a_model_that_fits_no_number_names_its_line() -> None:
+    stack = stack_of(
+        "- {name: a, model: meta-llama/Llama-3.1-405B-Instruct, options: {dtype: bf16}}\n"
+    )
+    with pytest.raises(LaunchError) as raised:
+        stack_plan.sized_model(stack, stack.models[0], "simulated:gaudi2e-4")
+    values = raised.value.text.values
+    assert (raised.value.id, values["path"], values["line"]) == ("stack.at_line", PATH, 5)
+
+
 # --- a plan --------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,7 @@ LONG_TESTS = frozenset(
         "app/test_stack_goals.py::test_a_rate_gets_the_fewest_cards_and_the_others_the_rest",
         "app/test_stack_goals.py::test_goals_without_a_load_share_the_cards_alike",
         "app/test_stack_goals.py::test_only_free_cards_are_divided",
+        "app/test_stack_plan.py::test_a_model_that_fits_no_number_names_its_line",
         "app/test_stack_render.py::test_a_gateway_whose_files_cannot_be_written_works_elsewhere",
         "app/test_stack_render.py::test_the_clusters_own_schema_takes_the_gateway",
         "app/test_support.py::test_the_fewest_cards_are_counted_once_for_versions_that_are_alike",

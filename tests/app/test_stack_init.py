@@ -1,0 +1,94 @@
+"""stack init: an entry for each model, and a file that is written once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from gaudi_launch.app import stack_init
+from gaudi_launch.app.stack_init import InitOptions, init, schema_document
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.profiles_check import schema
+from tests.support.refusals import refused
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+
+def test_each_model_has_a_name_and_a_repeated_one_more_replicas() -> None:
+    models = ["org/Big_Model 1!", "x/y/", "org/Big_Model 1!", "other/y", "org/Big_Model 1!", "/"]
+    options = InitOptions(Path("x"), engine="vllm-gaudi", python="/p")
+    more = {"options": {"engine": "vllm-gaudi", "python": "/p"}}
+    assert stack_init._entries(models, options) == [
+        {"name": "big_model-1", "model": "org/Big_Model 1!", **more, "replicas": 3},
+        {"name": "y", "model": "x/y/", **more},
+        {"name": "y-2", "model": "other/y", **more},
+        {"name": "model", "model": "/", **more},
+    ]
+    assert stack_init._entries(["a"], InitOptions(Path("x"))) == [{"name": "a", "model": "a"}]
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Record the stacks that are planned: each model gets two cards, the last one none."""
+    found: list[Any] = []
+
+    def changes_of(stack: Any, machine: str | None) -> Any:
+        found.append((stack, machine))
+        services = [
+            SimpleNamespace(model=model, modules=() if model is stack.models[-1] else (1, 2))
+            for model in stack.models
+        ]
+        return SimpleNamespace(planned=SimpleNamespace(services=services))
+
+    monkeypatch.setattr(stack_init, "changes_of", changes_of)
+    return found
+
+
+def test_the_file_has_the_cards_of_the_plan_and_is_written_once(
+    planned: list[Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "site.yaml"
+    options = InitOptions(path, port="9000", machine="simulated:hls2", engine="vllm-gaudi")
+    init(["org/a", "org/b"], options)
+    [(stack, machine)] = planned
+    assert (stack.path, stack.gateway.port, machine) == (path, 9000, "simulated:hls2")
+    content = path.read_text(encoding="utf-8")
+    first, second = content.splitlines()[:2]
+    assert first.startswith("# yaml-language-server: $schema=/") and first.endswith("stack.json")
+    assert second == "# gaudi-launch stack up site.yaml"
+    assert yaml.safe_load(content) == {
+        "schema": 1,
+        "gateway": {"host": "127.0.0.1", "port": 9000},
+        "models": [
+            {"name": "a", "model": "org/a", "options": {"engine": "vllm-gaudi", "cards": 2}},
+            {"name": "b", "model": "org/b", "options": {"engine": "vllm-gaudi"}},
+        ],
+    }
+    with refused("stack.exists", ExitCode.USAGE, path=str(path)):
+        init(["org/a"], options)
+    usual = tmp_path / "usual.yaml"
+    init(["org/a", "org/b"], InitOptions(usual))
+    assert yaml.safe_load(usual.read_text())["gateway"]["port"] == 8000
+
+
+def test_nothing_is_written_without_models_a_port_or_a_folder(
+    planned: list[Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "gone" / "site.yaml"
+    with refused("stack.init_models", ExitCode.USAGE):
+        init([], InitOptions(path))
+    with refused("stack.not_written", ExitCode.FAILED, path=str(path), why=os.strerror(2)):
+        init(["org/a"], InitOptions(path))
+    with pytest.raises(LaunchError) as raised:
+        init(["org/a"], InitOptions(tmp_path / "a.yaml", port="70000"))
+    assert raised.value.exit_code is ExitCode.USAGE
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_schema_is_that_of_the_files() -> None:
+    assert schema_document() == schema("stack")
