@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import text
 from gaudi_launch.planning.engine_args import Argument, engine_args
 from gaudi_launch.planning.option_table import UNKNOWN, EngineOption, OptionTable
 
@@ -20,6 +21,8 @@ LATEST = "3.3.5"
 IMAGE = "ghcr.io/huggingface/text-generation-inference:{version}-gaudi"
 
 FLAG, WHOLE, NUMBER, TEXT = "flag", "whole", "number", "text"
+# what an error shows as the values of a kind
+_FORMS = {WHOLE: "0 - 9999999999", NUMBER: "1.5"}
 TRUTH = ("true", "false")
 OPTIONS: Mapping[str, str | tuple[str, ...]] = {
     "--model-id": TEXT,
@@ -257,24 +260,32 @@ def _check_name(name: str, version: str, force: bool) -> None:
 
 
 def _check_value(name: str, value: str, kind: str | tuple[str, ...] | None) -> None:
-    if isinstance(kind, tuple):
-        good, wanted = value in kind, " | ".join(kind)
-    elif kind == WHOLE:
-        good, wanted = value.isascii() and value.isdigit() and len(value) < 11, "0 - 9999999999"
-    elif kind == NUMBER:
-        parts = value.split(".")
-        good = (
-            len(parts) < 3 and len(value) < 20 and all(p.isascii() and p.isdigit() for p in parts)
-        )
-        wanted = "1.5"
-    else:
-        # the image's entry point passes its arguments on unquoted: one with a space would arrive as
-        # two
-        good = (
-            bool(value)
-            and not value.startswith("-")
-            and not any(c.isspace() or c in "*?[" for c in value)
-        )
-        wanted = "-"
-    if kind == FLAG or not good:
+    if kind == FLAG or not _is_taken(value, kind):
+        wanted = _wanted(kind)
         raise LaunchError("tgi.value", ExitCode.USAGE, option=name, found=value, wanted=wanted)
+
+
+def _is_taken(value: str, kind: str | tuple[str, ...] | None) -> bool:
+    """Return True if the launcher takes a value of this kind; None is any text."""
+    if isinstance(kind, tuple):
+        return value in kind
+    if kind == WHOLE:
+        return value.isascii() and value.isdigit() and len(value) < 11
+    if kind == NUMBER:
+        parts = value.split(".")
+        digits = all(part.isascii() and part.isdigit() for part in parts)
+        return digits and len(parts) < 3 and len(value) < 20
+    # the image's entry point passes its arguments on unquoted: one with a space would arrive as two
+    unsafe = any(letter.isspace() or letter in "*?[" for letter in value)
+    return bool(value) and not value.startswith("-") and not unsafe
+
+
+def _wanted(kind: str | tuple[str, ...] | None) -> str:
+    """Return what the launcher takes, for an error."""
+    if isinstance(kind, tuple):
+        return " | ".join(kind)
+    if kind == FLAG:
+        return text("tgi.no_value")
+    if kind in _FORMS:
+        return _FORMS[kind]
+    return text("tgi.plain_value")

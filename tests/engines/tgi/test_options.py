@@ -163,7 +163,19 @@ def test_what_the_launcher_does_not_read_is_refused(words: str, option: str) -> 
             "--rope-factor 1.5.2",
             message("tgi.value", option="--rope-factor", found="1.5.2", wanted="1.5"),
         ),
-        ("--revision a*", message("tgi.value", option="--revision", found="a*", wanted="-")),
+        (
+            "--revision a*",
+            message(
+                "tgi.value",
+                option="--revision",
+                found="a*",
+                wanted="one value without spaces, *, ? and [ that does not start with -",
+            ),
+        ),
+        (
+            "--json-output=1",
+            message("tgi.value", option="--json-output", found="1", wanted="no value"),
+        ),
     ],
 )
 def test_a_refused_option_is_named_with_what_the_launcher_takes(
