@@ -43,7 +43,7 @@ def requested() -> bool:
 
 
 def forget() -> None:
-    """Drop a Ctrl-C that waits: for the work that no second one may stop."""
+    """Drop a pending Ctrl-C, before work that no second one may stop."""
     _requests.clear()
 
 

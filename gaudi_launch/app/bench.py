@@ -119,8 +119,8 @@ class BenchOutcome:
     def exit_code(self) -> ExitCode:
         """Return the exit code of the measurement.
 
-        Done when every request succeeded, failed for some, engine for all, interrupted after
-        Ctrl-C.
+        DONE when every request succeeded, FAILED when some failed, ENGINE when all did,
+        INTERRUPTED after Ctrl-C.
         """
         if self.interrupted:
             return ExitCode.INTERRUPTED
@@ -152,7 +152,7 @@ class BenchWatcher(Protocol):
         """Receive a line of progress."""
 
     def going(self, state: Going) -> None:
-        """Receive how far our own client is."""
+        """Receive the progress of our own client."""
 
 
 def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:

@@ -303,7 +303,7 @@ def data_types(model: Model, given: str, engine: Engine | None = None) -> list[s
     """Return the data types to try, the model's first.
 
     fp8 follows bfloat16, because it is the other way to fit. For an engine that dequantises the
-    weights when it loads them, it is the wider type on the card.
+    weights when it loads them, the only one is the wider type on the card.
     """
     named = read_dtype(given)
     if named:

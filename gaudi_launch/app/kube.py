@@ -57,7 +57,7 @@ class Removal:
     objects: tuple[str, ...]
 
     def run(self) -> None:
-        """Delete the objects. Raises LaunchError as kubectl fails."""
+        """Delete the objects. Raises LaunchError where kubectl fails."""
         self.kubectl.show("delete", "--ignore-not-found", *self.objects)
 
 
@@ -147,10 +147,10 @@ def _deployment(kubectl: Kubectl, name: str, reporter: Reporter) -> KubeDeployme
 
 
 def _deployments(kubectl: Kubectl, name: str, reporter: Reporter) -> list[KubeDeployment]:
-    """Return deployments with their objects, of all names without one.
+    """Return the deployments of a name, or all without one, with their objects.
 
     Kinds of added controllers may be forbidden to a user who may see all others: that is reported,
-    and is not a failure. Raises LaunchError (FAILED): none of this name.
+    and is not a failure. Raises LaunchError (FAILED) where none has this name.
     """
     from gaudi_launch.kubernetes.status import CORE, OPTIONAL, instance_of, statuses
 

@@ -141,7 +141,7 @@ def _rendered(
 def at_home(options: LaunchOptions, machine: str | None, accelerator: str) -> LaunchOptions:
     """Return the options as they apply inside a cluster.
 
-    Its nodes, port 8000, and an absolute path for a folder.
+    They have its nodes, port 8000 where none is given, and an absolute path for a folder.
     """
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.host.accelerators import instances
@@ -236,9 +236,9 @@ def _measured_for(prepared: Prepared, cards: int) -> Prepared:
 
 
 def _refuse_engine(prepared: Prepared, kind: str) -> None:
-    """Refuse engines that cannot be of this kind.
+    """Refuse an engine that this kind of object cannot run.
 
-    They are Ray in Ray, and one whose program only its image knows. Raises LaunchError (USAGE).
+    That is Ray in Ray, and one whose program only its image knows. Raises LaunchError (USAGE).
     """
     from gaudi_launch.errors import ExitCode, LaunchError
 
@@ -257,8 +257,8 @@ def _refuse_engine(prepared: Prepared, kind: str) -> None:
 def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
     """Return the plan of one engine as if all its cards were in one machine.
 
-    With what several nodes change. Raises LaunchError: incomplete nodes (USAGE), a model that
-    cannot be divided so (MODEL), or is too large (MACHINE).
+    Its settings have the changes for several nodes. Raises LaunchError: USAGE for incomplete nodes,
+    MODEL for a model that cannot be divided so, MACHINE for one that is too large.
     """
     from gaudi_launch.app.kubernetes_options import layout_of, nodes_of
     from gaudi_launch.cluster.cluster_planner import plan_whole

@@ -307,9 +307,9 @@ def _dns(option: str, found: str) -> None:
 
 
 def _matching(option: str, found: str, pattern: re.Pattern[str], id: str) -> str:
-    """Return the user's value, of this form if there is one.
+    """Return the user's value, which is empty or has this form.
 
-    Raises LaunchError (USAGE) with the sentence ``id``.
+    Raises LaunchError (USAGE) with the message ``id`` for another one.
     """
     if found and not pattern.fullmatch(found):
         raise _usage(id, option=option, found=found)

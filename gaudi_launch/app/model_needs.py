@@ -61,9 +61,8 @@ class Provision:
         if final is None or request.model == str(final):
             return replace(request, quant_file=self.quant)
         if not self.facts.converts and self.facts.folder is None:
-            return replace(
-                request, quant_file=self.quant
-            )  # plan keeps the name of what is not on this machine yet
+            # plan keeps the name of what is not on this machine yet
+            return replace(request, quant_file=self.quant)
         # clients continue to use the name they know
         name = request.served_name or request.model
         return replace(request, model=str(final), served_name=name, quant_file=self.quant)
@@ -117,7 +116,7 @@ def _known(request: Request, places: _ModelPlaces) -> Model:
 
 
 def _conversion(known: Model, places: _ModelPlaces, *, on_gaudi2: bool) -> tuple[bool, bool]:
-    """Return whether the weights are to be converted, and whether they are."""
+    """Return whether the weights need conversion, and whether it is done already."""
     # a folder that is not here (a plan for another machine) is used unchanged
     is_found = bool(places.repo) or places.is_here
     if not on_gaudi2 or known.quantization != "fp8" or not is_found:

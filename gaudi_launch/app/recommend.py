@@ -48,7 +48,7 @@ _MOST_HOSTS = 4
 _MOST_START = 7 * 24 * 3600.0
 _MOST_TOP = 20
 
-# these cards cannot
+# the exit code where these cards cannot meet the targets
 UNMET = ExitCode.MACHINE
 
 # after -- they decide, and serve would warn of another value
@@ -242,9 +242,9 @@ def _on_servers(asked: _Asked) -> SearchCase:
 
 
 def _over_servers(asked: _Asked) -> tuple[SearchCase, LaunchOptions]:
-    """Return the search of replicas that each are over several servers.
+    """Return the search of replicas over several servers each, and its options.
 
-    And the options with the engine that they need. Raises LaunchError where there are too few
+    The options name the engine that the replicas need. Raises LaunchError where there are too few
     servers, or no engine for several.
     """
     from gaudi_launch.app.fit import data_types
@@ -335,11 +335,10 @@ def solve(
 
 
 def save(found: Recommended, given: RecommendOptions, file: Path) -> bool:
-    """Write the answer for ``--plan``; return False where there is none.
+    """Write the answer for ``--plan``; return False where nothing is written.
 
-    Or where it is one for ``cluster``.
-
-    Its load is that of one replica. Raises LaunchError.
+    Nothing is written without an answer, and for one that needs ``cluster``. The saved load is that
+    of one replica. Raises LaunchError.
     """
     from gaudi_launch.app.saved_plan import SavedTraffic, write
 

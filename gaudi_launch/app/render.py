@@ -82,7 +82,8 @@ class RenderedFiles:
 class SystemdOptions:
     """Options of a unit.
 
-    By ``systemctl --user``, as which user (None: this one), after ``doctor --fix``.
+    ``user``: for ``systemctl --user``. ``run_as``: the user of the service (None: this one).
+    ``with_tuning``: it starts after ``doctor --fix``.
     """
 
     user: bool = False

@@ -36,7 +36,7 @@ class Reporter(Protocol):
         """Receive the progress of a download."""
 
     def downloaded(self) -> None:
-        """Receive that a download ended, also by an error."""
+        """Receive the end of a download, also after an error."""
 
     def converted(self, shard: str) -> None:
         """Receive the name of a shard that was converted."""

@@ -1,6 +1,6 @@
 """Plans in files, which are planned again when they are used.
 
-Options, goal, load, engine version and settings.
+A file has the options, goal, load, engine version and settings.
 
 ``--save FILE`` writes one, ``--plan FILE`` reads it. The schema is profiles/schema/plan.json.
 """

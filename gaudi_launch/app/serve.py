@@ -135,7 +135,7 @@ def _check_place(options: LaunchOptions, how: ServeMode) -> None:
 
 
 def _housed(prepared: Prepared, plan: Plan, how: ServeMode) -> Plan:
-    """Return the plan in the requested target."""
+    """Return the plan in the requested container; unchanged without one."""
     if how.place is None:
         return plan
     from gaudi_launch.render.in_container import ContainerPlace, in_container

@@ -374,7 +374,7 @@ def restart(chosen: StackTarget, drain: float, reporter: Reporter) -> None:
 
 @contextmanager
 def _drained(gateway: str, name: str) -> Iterator[None]:
-    """Give an engine no new request meanwhile, where the gateway runs."""
+    """Send an engine no new request within the block, where the gateway runs."""
     from gaudi_launch.gateway.gateway_job import drain
     from gaudi_launch.services.state.registry import read
 

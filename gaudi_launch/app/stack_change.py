@@ -340,7 +340,7 @@ def _forget_dropped(before: StackRecord, final: StackRecord, old: Sequence[str])
 
 
 def wait_for(names: Sequence[str], reporter: Reporter) -> None:
-    """Wait until all of these services answer; say it of each.
+    """Wait until all of these services answer, and report each of them.
 
     Raises the error of the first that failed, when the others have answered or failed.
     """

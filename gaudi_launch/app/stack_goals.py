@@ -199,9 +199,9 @@ class _Search:
         )
 
     def _divided(self, models: Sequence[StackModel], cards: int) -> dict[str, int]:
-        """Return the cards of each model: the one that is served worst is served best.
+        """Return the cards of each model that make the lowest share the highest.
 
-        Each is compared with what it reaches with the best number of cards.
+        A share compares a model with what it reaches with the best number of cards.
         """
         if len(models) < 2:
             return {model.name: cards for model in models}

@@ -98,8 +98,7 @@ class Downtime:
     """Seconds for which a model does not answer.
 
     They are 0 where nothing is known. ``has_load``: its load is included, as it was measured with
-    the version that runs. Otherwise it
-    is the warm-up only.
+    the version that runs; otherwise it is the warm-up only.
     """
 
     model: str

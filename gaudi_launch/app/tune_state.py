@@ -75,7 +75,7 @@ class TuneState:
         return next(found, None)
 
     def best_start(self, candidate: int) -> TuneStart | None:
-        """Return the start of a candidate that says most: the last one that was measured."""
+        """Return the last measured start of a candidate; None without one."""
         measured = [
             start for start in self.starts if start.candidate == candidate and start.figures
         ]

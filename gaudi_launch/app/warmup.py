@@ -309,9 +309,9 @@ def _met_by_trace(
 
 
 def _delivered(case: WarmupCase, seconds_per_graph: float) -> Delivered:
-    """Return our plan and the engine's strategies.
+    """Return our plan and the engine's strategies, or the engine's only list.
 
-    Or return the only list of an engine that builds it itself.
+    An engine that builds its list itself has only one.
     """
     from gaudi_launch.buckets.bucket_file import own_list, plan_for_engine, planned
 

@@ -52,11 +52,11 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
 
 
 def _with_drift(explained: Explanation, service: ServiceRecord | None = None) -> Explanation:
-    """Return the explanation with the packages that deviate.
+    """Return the explanation with the packages behind an import or attribute error.
 
-    They differ from the engine's constraints file, or are absent packages of Gaudi, and an import
-    or attribute error concerns them. They replace an exception without a known cause. A log of
-    another environment than the installed engine's is left alone.
+    They differ from the engine's constraints file, or are packages of Gaudi that are absent. They
+    replace an exception without a known cause. A log of another environment than the installed
+    engine's is not changed.
     """
     from gaudi_launch.services.diagnosis.drift import drift_errors
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from gaudi_launch.bench import protocols, server
 from gaudi_launch.bench.client import Client
 
-# terminal control sequences; a model may write anything C0 and C1, lone surrogates (no encoding has
-# them), and marks that change the direction of what follows
+# a model may write anything, terminal control sequences too. Removed are C0 and C1, lone surrogates
+# (no encoding has them), and marks that change the direction of what follows
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 # servers without chat stop after 16 or 20 tokens when no number is given
 _PLAIN_TOKENS = 256
@@ -29,7 +29,7 @@ def clean(words: str) -> str:
 
 @dataclass
 class Conversation:
-    """``messages`` are those of the user and the answers to them.
+    """A conversation: ``messages`` are the user's and the answers to them.
 
     ``system`` comes before them.
     """

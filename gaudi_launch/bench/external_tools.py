@@ -1,9 +1,7 @@
 """External benchmarks: guidellm, vLLM, inference-benchmarker.
 
-They run in their interpreters; of the last one the docker command is printed.
-
-The last one is inference-benchmarker, whose docker command is printed. Their reports are kept
-complete, and their figures under our names.
+guidellm and vLLM run in their interpreters; of inference-benchmarker the docker command is printed.
+Reports are kept complete, and their figures are shown under our names.
 
 guidellm: its command line and report as of 0.8.1 (measured; 0.7 and older had another, and are not
 used). vLLM: ``bench serve`` with the options that its releases from 0.8.5 on share

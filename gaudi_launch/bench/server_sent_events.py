@@ -10,7 +10,7 @@ class TooLong(ValueError):
 
 
 class Events:
-    """Feed it bytes in any pieces; it gives the data of each complete event."""
+    """Parses bytes in pieces of any size into the data of complete events."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -78,7 +78,7 @@ def prove(buckets: Buckets, limits: EngineLimits) -> None:
 
 
 def _holds_contexts(buckets: Buckets, limits: EngineLimits) -> bool:
-    """Return if one bucket takes the longest query behind the longest context."""
+    """Return True if one bucket fits the longest query with the longest context."""
     most = limits.most_context
     return any(
         query >= limits.longest_query and context >= most for _, query, context in buckets.prompt

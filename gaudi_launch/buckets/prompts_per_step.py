@@ -159,7 +159,7 @@ def _cheapest(falling: Sequence[Tried], padded: Callable[[Tried], Tried], single
 
 
 def _price(one: Tried, single: Tried) -> float:
-    """Return the time and the graphs, as a share of the time of one prompt per step."""
+    """Return the price relative to one prompt per step: time and added graphs."""
     more = (one.graphs or 0) - (single.graphs or 0)
     return one.time / single.time + PRICE_TRACE * more
 

@@ -33,7 +33,7 @@ def from_requests(limits: EngineLimits) -> Ranges:
 def to_model_length(batch_step: int) -> RangesOf:
     """Return the rule for ranges up to the model's length.
 
-    Decode batches grow by this step. Sources: HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh
+    Decode batches grow by ``batch_step``. Sources: HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh
     (set_bucketing), HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/start_vllm.sh.
     """
     return partial(_to_model_length, batch_step)

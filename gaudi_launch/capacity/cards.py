@@ -214,7 +214,7 @@ def _traffic(case: CapacityCase, found: Replica) -> Traffic:
 def _evidence(case: CapacityCase, found: Replica, curve: Curve, fleet: Fleet | None) -> Evidence:
     """Return the published figures near the load of one replica.
 
-    With the range of their speeds.
+    They come with the range of their speeds.
     """
     load = curve.loads[-1]
     if fleet is not None:

@@ -50,9 +50,9 @@ class ReplicaSetup:
 
 
 def planned_replica(asked: ReplicaSetup, traffic: Traffic) -> Replica | Unfit:
-    """Return the replica of this deployment under full load of ``traffic``.
+    """Return the replica of this deployment, or the reason why it does not fit.
 
-    Or the reason why it does not fit. Raises LaunchError for what the engine cannot do.
+    It is planned for ``traffic`` at full load. Raises LaunchError for what the engine cannot do.
     """
     drawn = _drawn(asked, asked.request)
     if asked.traced and asked.engine.chooses_prompts(drawn.context):

@@ -127,7 +127,7 @@ def _padding(
 ) -> tuple[float, float, float]:
     """Return the overhead of prefill, of decode and of both.
 
-    With the buckets of the plan, at full load.
+    It is that of the plan's buckets at full load.
     """
     if buckets is None:
         return 0.0, 0.0, 0.0

@@ -322,7 +322,8 @@ def load_of_clients(replica: ReplicaLoad, count: int) -> LoadPoint:
 def settled_clients(replica: ReplicaLoad, count: int, requests: int) -> LoadPoint | None:
     """Return one replica with ``count`` clients, without its filling and emptying.
 
-    By about this many ``requests``, at least four for each client. None when there are too few.
+    Simulates about ``requests`` requests, fewer for few clients, at least four for each client.
+    Returns None where there are too few.
     """
     import numpy as np
 

@@ -21,7 +21,7 @@ TrafficRequest = tuple[float, int, int]
 # token steps that are simulated for a replica, about a third of a second
 _STEPS = 1_000_000
 _FEWEST, _MOST = 500, 40_000
-# of a replica that is not close to its maximum
+# requests for a replica that is not close to its maximum
 _USUAL = 3000
 # A queue forgets its past after about 1 / (1 - share)^2 services (the relaxation time of M/M/1,
 # M/D/1): an average over a run needs a hundred times that and more, and a shorter run from empty
@@ -56,7 +56,7 @@ class Traffic:
     def part(self, share: float, inside: float) -> Traffic:
         """Return the first requests: as many as a replica needs at this share.
 
-        It also simulates in reasonable time with this number of requests ``inside``.
+        No more than can be simulated in reasonable time with ``inside`` requests in the engine.
         """
         needed = max(_USUAL, _FORGETTING / (1 - share) ** 2)
         able = max(_FEWEST, _STEPS * max(inside, 1.0) / max(self.mean_output, 1.0))

@@ -236,7 +236,7 @@ def _usage(command: Any, context: Any, params: Sequence[Any]) -> str:
 
 
 def _chosen(options: Sequence[Any], first: Sequence[str]) -> list[Any]:
-    """Return the options in the order of ``first``, then those that ask for help."""
+    """Return the options in the order of ``first``, then those for help."""
     by_spelling = {spelling: param for param in options for spelling in param.opts}
     return [
         by_spelling[spelling]

@@ -34,7 +34,7 @@ class Overlay:
     title: str
     lines: list[str]
     again: Callable[[], list[str]] | None = None
-    # lines above the end, for a log; below the begin, for all else
+    # lines above the end for a log, below the beginning for everything else
     scroll: int = 0
     at_end: bool = False
 

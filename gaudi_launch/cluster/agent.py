@@ -192,8 +192,8 @@ def start(request: Document) -> Document:
 def guard(folder: Path, name: str, seconds: float) -> int:
     """Fork a process that ends a started one when the launcher is gone.
 
-    Return its pid. The launcher renews its lease by every `status`. A lease that was removed
-    (`release`) ends the guard alone.
+    Return its pid. Every `status` of the launcher renews its lease. Removing the lease
+    (`release`) ends only the guard.
     """
     pid = os.fork()
     if pid:
@@ -211,7 +211,7 @@ def guard(folder: Path, name: str, seconds: float) -> int:
             if latest != seen:
                 renewed, seen = time.monotonic(), latest
             if time.monotonic() - renewed > seconds:
-                # an absolute path stays itself below the folder of clusters
+                # joining the folder of clusters with an absolute path returns that path
                 stop({"folder": folder, "names": [name], "timeout": 30.0})
                 break
             time.sleep(0.5)

@@ -95,10 +95,10 @@ def _layout(
 def _with_memory(
     cluster: Cluster, request: Request, model: Model, engine: Engine, seen: Sequence[Seen]
 ) -> Cluster:
-    """Return the cluster with a card's memory under its settings.
+    """Return the cluster with a card's memory, computed with its settings.
 
-    The plan's was computed under a single host's. Raises LaunchError (MACHINE) when the engine
-    could not start so, unless forced.
+    The plan's was computed with those of a single host. Raises LaunchError (MACHINE) when the
+    engine could not start so, unless forced.
     """
     host = _host(seen)
     product = next((card.product or card.device_type for card in host.cards), None)

@@ -71,7 +71,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class HostDifference:
-    """``values`` by host name, as read."""
+    """A difference between hosts; ``values`` are by host name, as read."""
 
     level: Level
     what: str

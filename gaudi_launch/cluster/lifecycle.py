@@ -44,7 +44,7 @@ _ENDED = {"ray": ExitCode.MACHINE}
 class HostState:
     """One host of a running cluster: its processes' IDs (None: not running).
 
-    Or the reason why it cannot be queried.
+    ``trouble`` is the reason why it cannot be queried.
     """
 
     name: str

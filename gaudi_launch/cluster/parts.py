@@ -152,8 +152,8 @@ def _likely(known: Sequence[Interface], member: Member) -> Interface | None:
 def with_own_address(member: Member, host: Host, number: int) -> Host:
     """Return a simulated machine with an address different from the others'.
 
-    All of a kind have the same placeholder, so the ``number``-th has the user's address for it,
-    else the one that ssh connects to, else a consecutive one.
+    All machines of a kind have the same placeholder. It is replaced by the user's address for the
+    host, else by the one that ssh connects to, else by the placeholder plus ``number``.
     """
     try:
         spoken = str(ipaddress.ip_address(member.address or member.target))

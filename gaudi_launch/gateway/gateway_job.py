@@ -143,7 +143,8 @@ def _workers(pid: int) -> dict[int, set[int]]:
 def _await_new(name: str, pid: int, before: dict[int, set[int]]) -> None:
     """Wait until each HAProxy has a new worker.
 
-    It listens then, and the old one no more. Raises LaunchError (FAILED) where none comes.
+    From then on it listens, and the old one no longer does. Raises LaunchError (FAILED) where none
+    comes.
     """
     deadline = time.monotonic() + _NEW_WORKER_SECONDS
     while time.monotonic() < deadline:

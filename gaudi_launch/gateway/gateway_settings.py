@@ -69,7 +69,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """RequestLimits of one user; None: no limit."""
+    """Limits of one user's requests; None: no limit."""
 
     requests_per_minute: int | None = None
     concurrent: int | None = None
@@ -77,7 +77,7 @@ class RequestLimits:
 
 @dataclass(frozen=True)
 class UserLimits:
-    """RequestLimits of one user of the keys file, instead of the general ones."""
+    """Limits of one user of the keys file, instead of the general ones."""
 
     user: str
     limits: RequestLimits

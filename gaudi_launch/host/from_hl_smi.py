@@ -59,7 +59,7 @@ def fill(
     bare = not cards.all
     want_rows = bare or cards.missing("module")
     want_topo = bare or cards.missing("cpus") or cards.missing("numa_node")
-    # a driver that hangs hangs every question: put together they cost one time limit, not four
+    # a hung driver hangs every query: at the same time they cost one time limit, not four
     with ThreadPoolExecutor(max_workers=4) as pool:
         asked_log = pool.submit(_rows, bare, talk.log)
         asked_table = pool.submit(talk.table)

@@ -54,7 +54,7 @@ def check(objects: Sequence[Mapping[str, Any]]) -> None:
 
 
 def problems(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return the problems of one object: place and English text.
+    """Yield the problems of one object: place and English text.
 
     The texts are for developers of a target.
     """

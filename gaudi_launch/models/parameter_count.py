@@ -39,7 +39,7 @@ _PLAIN_TYPES = (
     "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "whisper", "bart", "mbart",
 )  # fmt: skip
 _GATED_TYPES = ("phi3", "phimoe", "phi4", "nemotron-nas", "falcon_h1")
-# classes that end so have no output head; the others end so and write text
+# ends of the names of classes without an output head; WRITING_MODELS end so and have one
 _HEADLESS = ("ForSequenceClassification", "ForTokenClassification", "RewardModel", "Model")
 WRITING_MODELS = (
     "LMHeadModel", "ChatModel", "ChatGLMModel", "AquilaModel", "MiDashengLMModel", "OmniModel",

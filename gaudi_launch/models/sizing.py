@@ -27,8 +27,8 @@ WEIGHT_BYTES: Mapping[str, float] = {
     "awq": 0.525,
     "gptq": 0.525,
 }
-# bytes of a weight on disk where a type is only read: four bits and the eight of a scale for 32 of
-# them (OCP Microscaling Formats specification 1.0)
+# bytes of a weight on disk, for types that are only read: four bits, and an eight-bit scale for 32
+# weights (OCP Microscaling Formats specification 1.0)
 _STORED_BYTES: Mapping[str, float] = {"mxfp4": 4.25 / 8}
 KV_BYTES: Mapping[str, int] = {
     "auto": 2,

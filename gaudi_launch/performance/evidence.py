@@ -13,7 +13,7 @@ from gaudi_launch.performance.published import MEASURED_HERE, Figure, Kind, kind
 from gaudi_launch.performance.shape import Shape
 from gaudi_launch.performance.step_model import Setup
 
-# up to here two loads count as alike: four times the batch, or half the cards and twice the batch
+# up to here two loads count as alike, for example twice the model and four times the batch
 NEAR = 2.0
 SHOWN = 3
 # assumed: a prediction far from every figure is off by the class's error and this much more of it
@@ -136,7 +136,10 @@ def _distinct(found: Sequence[Neighbour]) -> tuple[Neighbour, ...]:
 
 
 def distance(query: Query, figure: Figure) -> float:
-    """Return the distance of two loads: 0 if equal, 1 for twice the model or batch."""
+    """Return the distance of two loads: 0 if equal, 1 for twice the model.
+
+    Four times the batch per card is 1, too.
+    """
     one, other = query.setup, figure.setup
     apart = _doublings(query.shape.active, figure.shape.active)
     apart += _CARDS_WEIGHT * _doublings(one.cards, other.cards)

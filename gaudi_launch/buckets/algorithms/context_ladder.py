@@ -1,6 +1,6 @@
 """Make prompt buckets whose contexts have a separate ladder.
 
-Exponential, linear and padding-aware; vllm-gaudi (the plugin, main) does so. Source:
+Exponential, linear and padding-aware, as in vllm-gaudi (the plugin, main). Source:
 vllm-project/vllm-gaudi@main (091bbadd):vllm_gaudi/extension/bucketing/{common,exponential,linear,
 padding_aware}.py, features.py, environment.py, config.py. A prompt bucket has a context dimension:
 the KV blocks that prefix caching or earlier chunks have filled.
@@ -305,7 +305,8 @@ def assemble(
 ) -> EngineModel:
     """Return the model of the remaining rows.
 
-    With zero buckets, sliced attention, speculative decoding and look-up.
+    With sliced attention, speculative decoding and look-up. A phase without buckets is the engine's
+    error.
     """
     resolved = {
         "use_contiguous_pa": flags.contiguous,

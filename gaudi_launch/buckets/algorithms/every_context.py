@@ -1,6 +1,6 @@
 """Make prompt buckets with every context that fits with a length.
 
-Linear, linear with a padding limit, and exponential; the vLLM fork on aice/v1.22.0 does so.
+Linear, linear with a padding limit, and exponential, as in the vLLM fork on aice/v1.22.0.
 Sources:
 HabanaAI/vllm-hpu-extension@aice/v1.22.0:vllm_hpu_extension/bucketing/{common,linear,exponential}.py,
 features.py, config.py (f5f9ecb); ``linear-limit`` is the branch after extension pull 371, which

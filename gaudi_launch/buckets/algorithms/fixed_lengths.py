@@ -1,6 +1,6 @@
 """Make buckets of batch and size up to fixed lengths.
 
-Without and with the padding limit; the vLLM fork on deepseek_r1 does so. Source:
+Without and with the padding limit, as in the vLLM fork on deepseek_r1. Source:
 HabanaAI/vllm-hpu-extension@deepseek_r1:vllm_hpu_extension/bucketing.py (0bc6b42) and its later text
 with ``warmup_range_with_limit``. The generator does not know the model's length: prompts default to
 1024 tokens and decode to 2048 tokens per sequence.

@@ -1,6 +1,6 @@
 """Make buckets of batch and size, without contexts: linear and exponential.
 
-The vLLM fork on aice/v1.21.0 does so. Source:
+As in the vLLM fork on aice/v1.21.0. Source:
 HabanaAI/vllm-hpu-extension@aice/v1.21.0:vllm_hpu_extension/bucketing/{linear,exponential}.py.
 """
 

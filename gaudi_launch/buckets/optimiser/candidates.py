@@ -235,7 +235,10 @@ class _List:
             self.held[at] = shape_numbers
 
     def _fit(self, start: int, numbers: Integers) -> dict[int, Integers]:
-        """Return the first bucket from ``start`` on that is large enough for each shape."""
+        """Return the shapes by their first large enough bucket from ``start`` on.
+
+        -1 is the key of shapes that fit in none.
+        """
         import numpy as np
 
         taken: dict[int, Integers] = {}

@@ -1,6 +1,6 @@
 """``gaudi-launch support``: engine versions that run a model.
 
-Since when, and on how many cards.
+It also shows since when, and on how many cards.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _curve_json(curve: Curve | None) -> dict[str, Any]:
 def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
     """Return the loads that fleets of some sizes carry.
 
-    (nodes, replicas, requests per second, output tokens per second) each.
+    Each row is (nodes, replicas, requests per second, output tokens per second).
     """
     from gaudi_launch.capacity.search import replicas_on
 
@@ -163,10 +163,7 @@ def carried(result: CapacityResult) -> list[tuple[int, int, float, float]]:
 
 
 def _most_rate(choice: CardsChoice) -> float:
-    """Return the highest rate of one replica within the targets.
-
-    In requests per second.
-    """
+    """Return the highest requests per second of one replica within the targets."""
     assert choice.fleet is not None and choice.curve is not None
     if not choice.curve.clients:
         return choice.fleet.rate

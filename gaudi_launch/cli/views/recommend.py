@@ -227,10 +227,7 @@ def _evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
 
 
 def _unmet(answer: Recommended) -> list[tuple[str, float, float, float]]:
-    """Return (name, found, target, factor) of each missed target.
-
-    Of the nearest trial.
-    """
+    """Return (name, found, target, factor) of the nearest trial's missed targets."""
     found, goal = answer.found, answer.found.goal
     if found.winner is not None or not found.trials:
         return []

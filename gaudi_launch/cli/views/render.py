@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def show(files: RenderedFiles, *, as_json: bool) -> None:
-    """Print the only file or the paths of the written ones, with notes on stderr.
+    """Print the only file, the paths of written files, or everything as JSON.
 
-    Or all of it as JSON.
+    Without JSON, notes are printed on stderr.
     """
     if as_json:
         emit_json(to_json(files))

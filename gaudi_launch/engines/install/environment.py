@@ -88,12 +88,12 @@ def versions_of(engine: str) -> Versions:
 
 
 def in_venv(release: Release, base: str, extras: SetupExtras) -> Recipe:
-    """Return a virtual environment over ``base``, whose Gaudi PyTorch it shares.
+    """Return the recipe of a virtual environment with the PyTorch of ``base``.
 
-    No package index has that PyTorch. A complete environment is never changed: the recipe is that
-    of the one in force where it has all these steps, else of one with exactly these, else of an
-    unfinished one, else of a new one. Raises LaunchError (USAGE) for an engine that is published as
-    an image only.
+    No package index has PyTorch for Gaudi. A complete environment is never changed: the recipe is
+    that of the one in force where it has all these steps, else of one with exactly these, else of
+    an unfinished one, else of a new one. Raises LaunchError (USAGE) for an engine that is published
+    as an image only.
     """
     if release.bare_image is None:
         raise LaunchError("setup.image_only", ExitCode.USAGE, engine=release.engine)
@@ -122,7 +122,7 @@ def _in_folder(folder: Path, release: Release, base: str, extras: SetupExtras) -
 
 
 def in_image(release: Release, extras: SetupExtras, program: str = PROGRAMS[0]) -> Recipe:
-    """Return the published image with the engine, or one built on the bare image.
+    """Return the recipe of the published image, or of one built on the bare image.
 
     Raises LaunchError (USAGE) for options that a published image cannot satisfy.
     """
@@ -169,7 +169,7 @@ def in_image(release: Release, extras: SetupExtras, program: str = PROGRAMS[0]) 
 def _pulled(image: str, mirrors: Mirrors, program: str) -> tuple[CodeStep, ...]:
     """Return the steps that bring a published image.
 
-    One from a mirror gets its own name, so that plans and files name it as everywhere.
+    An image from a mirror is tagged with its published name, which plans and files use.
     """
     source = mirrors.image(image)
     pull = CodeStep("setup.pull", (program, "pull", source))

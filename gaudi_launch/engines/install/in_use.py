@@ -117,7 +117,7 @@ def _lock_path(folder: Path) -> Path:
 def _environment_of(program: str, engines: Path) -> Path | None:
     """Return the folder below ``engines`` that a program is in.
 
-    Its last links are to the base interpreter.
+    Only its folder is resolved: the program itself is a link to the base interpreter.
     """
     path = Path(program)
     if not path.is_absolute():

@@ -392,7 +392,7 @@ class Tgi(Engine):
     ) -> tuple[str, Buckets] | None:
         """Return the shapes of the warm-up.
 
-        Of 3.2.3 a decode bucket has the blocks of a complete row, to which it pads.
+        In 3.2.3 a decode bucket has the blocks of a complete row, because it pads to one.
 
         Return None where they are unknown: left to the launcher (reference tuning), linear buckets,
         no warm-up. Raises LaunchError for a prefill budget or rows that exceed the card's memory.

@@ -81,9 +81,10 @@ def decide(request: Request, model: Model, cards: int, words: Mapping[str, str |
 
 @dataclass
 class _UserTokens:
-    """The numbers that the user gave; ``given`` collects by which option.
+    """The numbers that the user gave.
 
-    ``words`` are the launcher options that the user wrote.
+    ``given`` has the option by which each launcher option was given. ``words`` are the launcher
+    options that the user wrote.
     """
 
     words: Mapping[str, str | None]

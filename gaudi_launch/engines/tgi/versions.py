@@ -21,7 +21,7 @@ _TAGS = {
 def image_versions() -> tuple[Version, ...]:
     """Return every image, the oldest first.
 
-    They list model types instead of classes, which the engine itself answers by.
+    They have no list of classes: the engine itself answers by model types.
     """
     return tuple(_version(version) for version in words_of.VERSIONS)
 

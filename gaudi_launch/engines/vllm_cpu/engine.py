@@ -96,7 +96,7 @@ class VllmCpu(Engine):
 
     @property
     def over_hosts(self) -> OverHosts:
-        """Return that it runs only as separate engines over several hosts.
+        """Return the abilities over several hosts: separate engines only.
 
         vLLM's CPU platform does not support Ray ("does not support ray", ray_utils.py).
         """
@@ -181,7 +181,7 @@ class VllmCpu(Engine):
 
     @property
     def config_file(self) -> Literal["read"]:
-        """Return options of the file come before all others.
+        """Return "read": options of the file come before all others.
 
         Source: vllm-project/vllm 0.32.0:vllm/utils/argparse_utils.py, _pull_args_from_config.
         """

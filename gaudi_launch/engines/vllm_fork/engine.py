@@ -579,8 +579,8 @@ class VllmFork(Engine):
         limits = context.limits
         env = {**exported(context.request.environment), **variables_of(settings)}
         family = self.bucket_family
-        # by default the extension with the limit (1.22, deepseek_r1), for which today's scripts are
-        # made; ours is only sent what is known
+        # the reference tuning assumes the extension with the limit (1.22, deepseek_r1), for which
+        # the scripts are made, unless the installed one lacks it; the other sends what is known
         scripts = context.request.tuning == "reference"
         if scripts:
             limited = self.facts.get("bucket_limit") != "false"
@@ -609,8 +609,9 @@ class VllmFork(Engine):
 
     @property
     def config_file(self) -> Literal["breaks"]:
-        """Return the file's options come between our first option and its value.
+        """Return "breaks": the file's options come between an option and its value.
 
+        The option is our first one.
         Source: HabanaAI/vllm-fork@17a7946f4:vllm/utils.py, _pull_args_from_config; 277a33cd9 and
         016b6bd20 alike.
         """

@@ -438,7 +438,7 @@ class VllmGaudi(Engine):
 
     @property
     def config_file(self) -> Literal["read"]:
-        """Return options of the file come before all others.
+        """Return "read": options of the file come before all others.
 
         Source: vllm-project/vllm 0.32.0:vllm/utils/argparse_utils.py, _pull_args_from_config.
         """
@@ -447,7 +447,7 @@ class VllmGaudi(Engine):
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """Return ``vllm serve MODEL`` with these options, then the user's arguments.
 
-        The last of several counts.
+        Of a repeated option the last one counts.
         """
         args = engine_args(
             table=option_table(UPSTREAM),

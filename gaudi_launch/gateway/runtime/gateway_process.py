@@ -304,7 +304,7 @@ def serve(gateway: Gateway, path: Path) -> _Server:
 
 
 def _with_us() -> Callable[[], None]:
-    """Return what makes HAProxy end when this process is killed."""
+    """Return a ``preexec_fn`` that ends HAProxy when this process is killed."""
     parent = os.getpid()
 
     def prepare() -> None:

@@ -48,7 +48,7 @@ def storage(
 ) -> list[dict[str, Any]]:
     """Return the PVCs of weights and compiled graphs, and the scripts.
 
-    The weights have none if the user has one.
+    The weights have no PVC where the user names an existing one.
     """
     mode = access_mode(cluster, models)
     found = []
@@ -57,7 +57,7 @@ def storage(
         found.append(_claim(release, "weights", size, mode, cluster))
     recipes = [served for served in models if served.recipe_key]
     if recipes:
-        # twice, so that the graphs of an image's next release have room with those of this one
+        # twice the size: the graphs of the image's next release are stored next to this one's
         size = max(1, sum(2 * served.recipe_mib for served in recipes) // 1024)
         found.append(_claim(release, "recipes", size, mode, cluster))
     scripts = scripts_of(models, cluster)
@@ -96,8 +96,8 @@ def config_map(release: Name, use: str, files: Mapping[str, str]) -> dict[str, A
 def budget(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict[str, Any]:
     """Return a budget that allows as many evictions as an update takes.
 
-    None would keep a node from ever being drained. All pods of a group count: when one is evicted
-    the others go too.
+    A budget of no evictions would keep a node from ever being drained. All pods of a group count:
+    when one is evicted the others go too.
     """
     return {
         "apiVersion": "policy/v1",

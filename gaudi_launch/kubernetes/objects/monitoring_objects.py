@@ -1,6 +1,6 @@
 """Alert rules and a dashboard as objects of a cluster.
 
-They are of the exporter's metrics (`watch.metric_list`).
+They use the exporter's metrics (`watch.metric_list`).
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def ray_service(
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayService",
-        # no ray.io/initializing-timeout: it would end a service finally that only waits for cards
+        # no ray.io/initializing-timeout: it would end a service for good that only waits for cards
         "metadata": {"name": served.name, "labels": labels(served, release)},
         "spec": {
             # without it every change starts a second cluster in addition to the first, for which no

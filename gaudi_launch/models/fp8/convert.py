@@ -148,7 +148,7 @@ def _ended(jobs: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
 
 @contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Return a pool of worker processes that end with this one, however it ends."""
+    """Yield a pool of worker processes that end with this one, however it ends."""
     pool = ProcessPoolExecutor(max(1, processes), initializer=_in_worker, initargs=(os.getpid(),))
     try:
         yield pool

@@ -62,9 +62,9 @@ class Listing:
 
 @dataclass(frozen=True)
 class PullProgress:
-    """Of a running pull: bytes there, of all.
+    """The progress of a running pull in bytes and files.
 
-    Files done, of all; the one under way with its own bytes.
+    ``current`` is the file in transfer, with its own bytes.
     """
 
     done_bytes: int
@@ -131,9 +131,9 @@ def _check_endpoint() -> None:
 
 
 def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
-    """Ask both hubs at once; the one that answers first with the model.
+    """Query both hubs at once; return the listing of the first that has the model.
 
-    Raises the better of both errors.
+    Raises the more specific one of both errors.
     """
     results: dict[str, Listing | LaunchError] = {}
     first = threading.Event()

@@ -116,7 +116,7 @@ def safe(path: str) -> bool:
 def digest_of(path: Path, kind: str, tell: Callable[[int], None] = lambda at: None) -> str:
     """Return a file's digest in the form of `RemoteFile`; ``kind`` is sha256 or blob.
 
-    ``tell`` hears now and then how many bytes are through: a large file takes minutes.
+    ``tell`` gets the number of bytes read from time to time: a large file takes minutes.
     """
     if kind == "blob":
         # git's name of a file: sha1 of its header and its content

@@ -137,7 +137,7 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         return [[KVCacheLayout.LBNHC.name, KVCacheLayout.BLNHC.name]]
 
     def set_kv_cache_layout(self, layout_name: str) -> None:
-        """No cache has a layout here."""
+        """Ignore the layout: no cache has one here."""
 
     def determine_available_memory(self) -> list[int]:
         return [pool_bytes(self.specs, self.settings["blocks"], self.vllm_config)]
@@ -337,7 +337,7 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         return _done([None]) if non_block else [None]
 
     def execute_dummy_batch(self) -> None:
-        """Other ranks of data parallelism need no step of this one."""
+        """Skip the step: other ranks of data parallelism need none of this one."""
 
     def take_draft_token_ids(self) -> None:
         return None
