@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.support.stand_in_server import serving
 from tests.support.trivial_engine import ANSWER, option, say, warm_up
 
-GAP = 0.004
+GAP = 0.02
 
 
 def main() -> None:
