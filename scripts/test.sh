@@ -18,4 +18,4 @@ fi
 unset PYTHONDONTWRITEBYTECODE
 echo "== Running the tests (real engines on the CPU are among them; -m 'not e2e' leaves them out)"
 # many tests wait for processes: more workers than cores; a file stays on one of them
-exec .venv/bin/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder "$@"
+exec .venv/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder "$@"

@@ -19,6 +19,7 @@ from gaudi_launch.engines.ray_serve import install as ray_install
 from gaudi_launch.engines.ray_serve.engine import IN_RAY
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.services import ray_status
+from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.real_engines import Serve, ask
 from tests.support.waiting import GENEROUS, until
 
@@ -146,6 +147,7 @@ def plain(
     yield serve, port
 
 
+@ONE_MORE_ENGINE
 def test_two_replicas_of_plain_generation_and_one_of_them_killed(
     plain: tuple[Serve, int], tmp_path: Path
 ) -> None:

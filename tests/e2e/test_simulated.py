@@ -22,6 +22,7 @@ from gaudi_launch.engines.simulated.stand_in import Tokenizer, config_text, stan
 from gaudi_launch.models.model import Model
 from gaudi_launch.services.engine_counters import read_counters
 from tests.support import trivial_engine
+from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.places import TOP
 from tests.support.real_engines import Serve, ask
 from tests.support.waiting import until, unused_port
@@ -224,6 +225,7 @@ def test_vllm_makes_the_planned_blocks_of_each_kind_of_cache(engine: Path, tmp_p
     }
 
 
+@ONE_MORE_ENGINE
 def test_two_copies_of_the_model_share_the_requests(
     engine: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:

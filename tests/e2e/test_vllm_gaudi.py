@@ -17,6 +17,7 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.host.simulated import write_tree
 from tests.e2e import gaudi_stand_in
+from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.options_table import UPSTREAM, parse
 from tests.support.real_engines import Serve, ask
 
@@ -77,6 +78,7 @@ def test_the_demo_model_on_one_simulated_card(
     assert parse(UPSTREAM[-1], words[3:]).async_scheduling
 
 
+@ONE_MORE_ENGINE
 def test_an_embedding_model_embeds_and_a_killed_api_process_is_exit_4(
     python: Path,
     tiny_model: Path,

@@ -10,7 +10,13 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
+import pytest
+
 EVERY_CASE = bool(os.environ.get("EVERY_CASE"))
+# for a test with a real engine that proves little more than another one with it
+ONE_MORE_ENGINE = pytest.mark.skipif(
+    not EVERY_CASE, reason="EVERY_CASE=1 starts this real engine, too (half a minute)"
+)
 
 Case = TypeVar("Case")
 
