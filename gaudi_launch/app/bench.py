@@ -152,7 +152,7 @@ class BenchWatcher(Protocol):
         """Receive a line of progress."""
 
     def going(self, state: Going) -> None:
-        """Receive the progress of our own client."""
+        """Receive the progress of the launcher's client."""
 
 
 def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
