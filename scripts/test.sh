@@ -17,5 +17,10 @@ fi
 # each of the many interpreters that the tests start would else compile everything anew
 unset PYTHONDONTWRITEBYTECODE
 echo "== Running the tests (real engines on the CPU are among them; -m 'not e2e' leaves them out)"
-# many tests wait for processes: more workers than cores; a file stays on one of them
-exec .venv/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder "$@"
+# many tests wait for processes: more workers than cores; the quick ones do not
+workers=4
+case " $* " in
+    *" quick "*) workers=2 ;;
+esac
+# a file stays on one worker
+exec .venv/bin/python -m pytest --numprocesses "$workers" --dist loadfile --no-loadscope-reorder "$@"
