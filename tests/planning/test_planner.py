@@ -24,6 +24,7 @@ from gaudi_launch.planning.plan import Command, Estimate, Overridden, Placement,
 from gaudi_launch.planning.planner import draft, make_plan, model_json, place
 from gaudi_launch.planning.request import Request
 from tests.support.toy_engine import Toy
+from tests.support.vllm_gaudi_plans import HLS2, LLAMA
 
 ENGINES = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1", "vllm-gaudi")
 MODEL = Model(
@@ -84,24 +85,6 @@ def test_replicas_are_refused_where_no_engine_serves_several() -> None:
     assert (caught.value.id, caught.value.exit_code) == ("ray.only", ExitCode.USAGE)
 
 
-HLS2 = simulated.make("hls2")
-LLAMA = Model(
-    "/m/Llama-3.1-8B",
-    "Llama-3.1-8B",
-    "config.json",
-    "LlamaForCausalLM",
-    "llama",
-    parameters=8_030_261_248,
-    dtype="bfloat16",
-    layers=32,
-    hidden_size=4096,
-    heads=32,
-    kv_heads=8,
-    head_dim=128,
-    max_position_embeddings=131072,
-)
-
-
 @dataclass(frozen=True)
 class Told(Toy):
     """The toy engine with the answers of a test."""
@@ -134,8 +117,8 @@ class Told(Toy):
         return super().buckets(settings, context, num_blocks)
 
 
-def told(engine: Told, **wishes: Any) -> Plan:
-    return make_plan(Request(LLAMA.path, **wishes), HLS2, LLAMA, engine)
+def told(engine: Told, **given: Any) -> Plan:
+    return make_plan(Request(LLAMA.path, **given), HLS2, LLAMA, engine)
 
 
 def published(*ports: tuple[int, int], address: str = "") -> Command:
@@ -215,14 +198,14 @@ def test_an_engine_that_has_ended_is_reported_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "flag"),
+    ("given", "flag"),
     [({"time_scale": 2.0}, "--time-scale"), ({"faults": ("slow-card",)}, "--fault")],
 )
 def test_options_of_simulated_cards_are_refused_with_real_ones(
-    wishes: dict[str, Any], flag: str
+    given: dict[str, Any], flag: str
 ) -> None:
     with pytest.raises(LaunchError) as caught:
-        told(Told(), **wishes)
+        told(Told(), **given)
     assert (caught.value.exit_code, caught.value.text) == (
         ExitCode.USAGE,
         message("simulated.only", flag=flag, engine="toy"),
@@ -246,8 +229,8 @@ def test_buckets_that_the_engine_fails_on_are_refused_and_reported_for_a_script(
 
 
 def test_the_estimate_is_of_the_graphs_and_what_was_measured_here() -> None:
-    def estimate(*measured: Measured, **wishes: Any) -> Estimate | None:
-        request = Request(LLAMA.path, **wishes)
+    def estimate(*measured: Measured, **given: Any) -> Estimate | None:
+        request = Request(LLAMA.path, **given)
         return make_plan(request, HLS2, LLAMA, Told(), measured=measured).estimate
 
     # prompts of 128 to 1024 tokens, decode of 1 to 4 requests
