@@ -9,16 +9,18 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from gaudi_launch.app.fields import switch, text, value
 from gaudi_launch.bench import external_tools
 from gaudi_launch.bench.external_tools import ToolLoad
+from gaudi_launch.bench.plot import picture, titles
 from gaudi_launch.bench.run_file import BenchRun, BenchWorkload, check_writable, load, save
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import mapping
-from gaudi_launch.messages import Message, message, text
+from gaudi_launch.messages import Message, message
+from gaudi_launch.plotting import check_picture, write_picture
 from gaudi_launch.services.endpoint import Target, api_key, target
 
 if TYPE_CHECKING:
@@ -26,33 +28,106 @@ if TYPE_CHECKING:
     from gaudi_launch.bench.replay import Going
 
 BUILTIN = "builtin"
+_ENGINES_CLIENT = "vllm"
 PRINTED_ONLY = "inference-benchmarker"
 _REQUESTS = 40
 _INPUT, _OUTPUT = "256", "64"
 _CONCURRENCY = 4
+
+_LOAD, _HOW = "Load", "How to ask"
 
 
 @dataclass(frozen=True)
 class BenchOptions:
     """The options as the user wrote them; ``form`` and ``tool`` may be ``auto``."""
 
-    trace: str = ""
-    rate: str | None = None
-    concurrency: str | None = None
-    requests: str | None = None
-    seconds: str | None = None
-    input: str = ""
-    output: str = ""
-    seed: str | None = None
-    tool: str = "auto"
-    form: str = "auto"
-    model: str | None = None
-    tokenizer: str | None = None
-    stop_early: bool = False
-    timeout: str = "600"
-    save: Path | None = None
-    plot: Path | None = None
-    plan_file: Path | None = None
+    trace: str = text(
+        "--trace",
+        help="Replay past requests at their recorded times: CSV or JSON lines.",
+        panel=_LOAD,
+        metavar="FILE",
+    )
+    rate: str | None = value(
+        "--rate", help="Requests per second, independent of answers.", panel=_LOAD, metavar="R"
+    )
+    concurrency: str | None = value(
+        "--concurrency",
+        help="Maximum concurrent requests (default 4).",
+        panel=_LOAD,
+        metavar="N",
+    )
+    requests: str | None = value(
+        "--requests",
+        help="Number of requests (default 40; a trace: all).",
+        panel=_LOAD,
+        metavar="N",
+    )
+    seconds: str | None = value(
+        "--seconds",
+        help="Use only this first part of the trace: 90, 5m.",
+        panel=_LOAD,
+        metavar="TIME",
+    )
+    input: str = text(
+        "-i",
+        "--input",
+        help="Input tokens: one length or MIN,MAX (default 256).",
+        panel=_LOAD,
+        metavar="N[,N]",
+    )
+    output: str = text(
+        "-o",
+        "--output",
+        help="Output tokens: one length or MIN,MAX (default 64).",
+        panel=_LOAD,
+        metavar="N[,N]",
+    )
+    seed: str | None = value(
+        "--seed",
+        help="Random seed of lengths and texts (default: new texts).",
+        panel=_LOAD,
+        metavar="N",
+    )
+    tool: str = text(
+        "--tool",
+        help="auto, builtin, vllm or inference-benchmarker (prints its docker command).",
+        panel=_HOW,
+        metavar="TEXT",
+        default="auto",
+    )
+    form: str = text(
+        "--form",
+        help="auto, chat, completions or generate (TGI).",
+        panel=_HOW,
+        metavar="TEXT",
+        default="auto",
+    )
+    model: str | None = value(
+        "--model", help="The model's name in requests.", panel=_HOW, metavar="TEXT"
+    )
+    tokenizer: str | None = value(
+        "--tokenizer", help="For other tools: folder or hub ID.", panel=_HOW, metavar="MODEL"
+    )
+    stop_early: bool = switch("--stop-early", help="Let the model end answers early.", panel=_HOW)
+    timeout: str = text(
+        "--patience",
+        help="Timeout without data of a request: 90, 5m.",
+        panel=_HOW,
+        metavar="TIME",
+        default="600",
+    )
+    save: str | None = value(
+        "--save",
+        help="File for the run (default: state folder).",
+        panel="Output",
+        metavar="FILE",
+    )
+    plan_file: str | None = value(
+        "--plan",
+        help="The load and the address of a plan that --save wrote.",
+        panel=_LOAD,
+        metavar="FILE",
+    )
 
 
 @dataclass(frozen=True)
@@ -140,7 +215,6 @@ class BenchReport:
 
     run: BenchRun
     path: Path | None = None
-    plot: Path | None = None
     predicted: SpeedEstimate | None = None
     problem: LaunchError | None = None
 
@@ -162,7 +236,7 @@ def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
     """
     differences: tuple[Message, ...] = ()
     if options.plan_file is not None:
-        words, options, differences = _of_saved(words, options, options.plan_file)
+        words, options, differences = _of_saved(words, options, Path(options.plan_file))
     if not words:
         raise LaunchError("usage.missing_argument", ExitCode.USAGE, name="URL|NAME")
     if len(words) != 1:
@@ -170,9 +244,8 @@ def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
     if options.tool not in external_tools.TOOLS:
         known = ", ".join(external_tools.TOOLS)
         raise LaunchError("measure.tool", ExitCode.USAGE, found=options.tool, known=known)
-    check_picture(options.plot)
     if options.save is not None:
-        check_writable(options.save)
+        check_writable(Path(options.save))
     numbers = _numbers(options)
     if options.trace and options.tool not in ("auto", BUILTIN):
         raise LaunchError("measure.tool_no_trace", ExitCode.USAGE, tool=options.tool)
@@ -203,14 +276,20 @@ def _of_saved(
     demands = ("rate", "concurrency")
     given_demand = next((name for name in demands if getattr(options, name)), None)
     changes: dict[str, str] = {}
-    for name, value in load.items():
+    for name, before in load.items():
         given = getattr(options, name)
-        if given and given != value:
+        if given and given != before:
             differences.append(
-                message("saved.traffic", option=f"--{name}", now=given, saved=value, file=file.name)
+                message(
+                    "saved.traffic",
+                    option=f"--{name}",
+                    now=given,
+                    saved=before,
+                    file=file.name,
+                )
             )
         elif not given and not (name in demands and given_demand):
-            changes[name] = value
+            changes[name] = before
     # the file's own names are typed as strings
     return words or (_service_at(saved.url),), replace(options, **changes), tuple(differences)  # type: ignore[arg-type]
 
@@ -262,29 +341,20 @@ def _numbers(options: BenchOptions) -> BenchNumbers:
 def _choose(options: BenchOptions, found: Target, numbers: BenchNumbers) -> tuple[str, str]:
     """Return the tool and its program.
 
-    auto: guidellm, else the engine's client, else ours. Only ours supports ranges of lengths, a
-    limit in addition to a rate, a trace, an API, and answers of any length.
+    auto: the engine's client, else ours. Only ours supports ranges of lengths, a limit in addition
+    to a rate, a trace, an API, and answers of any length.
     """
-    tool = options.tool
-    finders: dict[str, Callable[[], str | None]] = {
-        "guidellm": external_tools.find_guidellm,
-        "vllm": partial(_vllm_python, found),
-    }
-    is_plain = _is_plain(options, numbers)
-    if tool in finders and not is_plain:
-        raise LaunchError("measure.tool_plain", ExitCode.USAGE, tool=tool)
-    if tool in finders:
-        program = finders[tool]()
-        if program is None:
-            raise LaunchError(f"measure.no_{tool}", ExitCode.FAILED, python=found.python or "-")
-        return tool, program
-    if tool != "auto":
-        return tool, ""
-    if is_plain:
-        for name, find in finders.items():
-            program = find()
-            if program is not None:
-                return name, program
+    wanted, python = options.tool, found.python
+    if wanted not in ("auto", _ENGINES_CLIENT):
+        return wanted, ""
+    if not _is_plain(options, numbers):
+        if wanted == _ENGINES_CLIENT:
+            raise LaunchError("measure.tool_plain", ExitCode.USAGE, tool=wanted)
+        return BUILTIN, ""
+    if python is not None and external_tools.has_vllm_client(python):
+        return _ENGINES_CLIENT, python
+    if wanted == _ENGINES_CLIENT:
+        raise LaunchError("measure.no_vllm", ExitCode.FAILED, python=python or "-")
     return BUILTIN, ""
 
 
@@ -294,13 +364,6 @@ def _is_plain(options: BenchOptions, numbers: BenchNumbers) -> bool:
         return False
     limited_rate = numbers.rate is not None and numbers.concurrency is not None
     return numbers.fixed_lengths and not limited_rate
-
-
-def _vllm_python(found: Target) -> str | None:
-    """Return the engine's interpreter where it has vLLM's client."""
-    if found.python is None or not external_tools.has_vllm_client(found.python):
-        return None
-    return found.python
 
 
 def measure(case: BenchCase, watcher: BenchWatcher) -> BenchOutcome:
@@ -394,15 +457,10 @@ def _with_tool(case: BenchCase, say: Callable[[str], None]) -> BenchOutcome:
 
     found, load, key = case.found, tool_load(case), api_key()
     _check_server(found, load, key)
-    say(text("measure.tool_runs", tool=case.tool, program=case.program))
+    say(message("measure.tool_runs", tool=case.tool, program=case.program).render())
     began = time.time()
     environment = child_environment(load.url, key)
-    if case.tool == "guidellm":
-        report = external_tools.run_guidellm(case.program, load, environment, key)
-        summary = external_tools.guidellm_summary(report)
-    else:
-        report = external_tools.run_vllm(case.program, load, environment)
-        summary = external_tools.vllm_summary(report)
+    report = external_tools.run_vllm(case.program, load, environment)
     planned = made_up(
         requests=load.requests,
         input=(load.input, load.input),
@@ -411,11 +469,10 @@ def _with_tool(case: BenchCase, say: Callable[[str], None]) -> BenchOutcome:
         concurrency=load.concurrency,
         seed=case.numbers.seed,
     )
-    form = "chat" if case.tool == "guidellm" else "completions"
-    facts = {"tool": case.tool, **server_facts(found, load.model), "form": form, "began": began}
-    return BenchOutcome(
-        BenchRun({**facts, "interrupted": False}, planned.to_json(), summary, (), report)
-    )
+    facts = {"tool": case.tool, **server_facts(found, load.model), "form": "completions"}
+    facts |= {"began": began, "interrupted": False}
+    summary = external_tools.vllm_summary(report)
+    return BenchOutcome(BenchRun(facts, planned.to_json(), summary, (), report))
 
 
 def _check_server(found: Target, load: ToolLoad, key: str | None) -> None:
@@ -450,19 +507,19 @@ def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
 
 
 def kept(case: BenchCase, outcome: BenchOutcome) -> BenchReport:
-    """Write a run and its picture; return both with the prediction for this load."""
+    """Write a run; return it with the prediction for this load."""
     from gaudi_launch.bench.run import default_file
 
-    run, path, plot = outcome.run, case.options.save, case.options.plot
-    if path is None:
+    run = outcome.run
+    if case.options.save is None:
         path = default_file(case.found.label, float(run.facts["began"]))
+    else:
+        path = Path(case.options.save)
     try:
         save(run, path)
-        if plot is not None:
-            draw(plot, [(case.found.label, run)])
     except LaunchError as error:
         return BenchReport(run, problem=error)
-    return BenchReport(run, path, plot, _predicted(case))
+    return BenchReport(run, path, _predicted(case))
 
 
 def _predicted(case: BenchCase) -> SpeedEstimate | None:
@@ -492,38 +549,12 @@ def comparison(files: Sequence[str], plot: Path | None) -> tuple[BenchRun, Bench
     """
     if len(files) != 2:
         raise LaunchError("measure.two_runs", ExitCode.USAGE, found=len(files))
-    check_picture(plot)
+    if plot is not None:
+        check_picture(plot)
     before, after = (load(Path(name)) for name in files)
     if plot is not None:
-        draw(plot, [("A: " + Path(files[0]).stem, before), ("B: " + Path(files[1]).stem, after)])
+        title, subtitle = titles([before, after])
+        samples = [(f"A: {Path(files[0]).stem}", before.samples)]
+        samples.append((f"B: {Path(files[1]).stem}", after.samples))
+        write_picture(plot, picture(samples, title, subtitle, plot.suffix.lower()))
     return before, after
-
-
-def check_picture(plot: Path | None) -> None:
-    """Refuse a picture's name, or a missing library, before anything is measured.
-
-    Raises LaunchError: USAGE for the name, FAILED without the library.
-    """
-    from gaudi_launch.plotting import ENDINGS, check_library
-
-    if plot is None:
-        return
-    if plot.suffix.lower() not in ENDINGS:
-        raise LaunchError("measure.plot_name", ExitCode.USAGE, found=str(plot))
-    check_writable(plot)
-    check_library()
-
-
-def draw(plot: Path, runs: Sequence[tuple[str, BenchRun]]) -> None:
-    """Write the picture of runs. Raises LaunchError (FAILED)."""
-    from gaudi_launch.bench.plot import picture, titles
-
-    title, subtitle = titles([run for _, run in runs])
-    drawn = picture(
-        [(name, run.samples) for name, run in runs], title, subtitle, plot.suffix.lower()
-    )
-    try:
-        plot.write_bytes(drawn)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("measure.save", ExitCode.FAILED, path=str(plot), why=why) from None

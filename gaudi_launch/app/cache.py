@@ -61,16 +61,10 @@ class CacheListing:
 
 @dataclass(frozen=True)
 class KeyVerdict:
-    """The findings about one key, and the files that were removed from it."""
+    """The findings about one key."""
 
     entry: CacheEntry
     findings: Findings
-    removed: tuple[str, ...]
-
-    @property
-    def sound(self) -> bool:
-        """Report whether nothing bad is left."""
-        return self.findings.sound or self.removed == self.findings.bad != ()
 
 
 @dataclass(frozen=True)
@@ -84,14 +78,10 @@ class PruneResult:
 
 @dataclass(frozen=True)
 class PruneLimits:
-    """The limits as the user wrote them.
-
-    ``stale``: remove keys of another product or driver.
-    """
+    """The limits as the user wrote them."""
 
     max_size: str | None = None
     older: str | None = None
-    stale: bool = False
 
 
 def root_of(cache: Path | None) -> Path:
@@ -129,22 +119,15 @@ def indexed(root: Path, key: str) -> tuple[CacheEntry, Ledger]:
     return entry, entry.ledger
 
 
-def verify(root: Path, key: str | None, *, quick: bool, repair: bool) -> list[KeyVerdict]:
-    """Compare one key or all with their indexes; ``repair`` removes damaged files."""
+def verify(root: Path, key: str | None, *, quick: bool) -> list[KeyVerdict]:
+    """Compare one key or all with their indexes."""
     chosen: Sequence[CacheEntry] = (
         [cache_root.find(root, key)] if key else cache_root.entries(root, sizes=False)
     )
-    verdicts = []
-    for entry in chosen:
-        findings = cache_root.check(root, entry, quick=quick)
-        removed: tuple[str, ...] = ()
-        if repair and not findings.sound:
-            removed = cache_root.repair(root, entry, findings)
-        verdicts.append(KeyVerdict(entry, findings, removed))
-    return verdicts
+    return [KeyVerdict(entry, cache_root.check(root, entry, quick=quick)) for entry in chosen]
 
 
-def prune(root: Path, limits: PruneLimits, machine: str | None, *, remove: bool) -> PruneResult:
+def prune(root: Path, limits: PruneLimits, *, remove: bool) -> PruneResult:
     """Return the keys that the limits condemn; ``remove`` deletes them.
 
     Raises LaunchError without any limit, or for a limit that cannot be read.
@@ -156,7 +139,6 @@ def prune(root: Path, limits: PruneLimits, machine: str | None, *, remove: bool)
         now=time.time(),
         max_bytes=mapped(parse_size, limits.max_size),
         older_seconds=mapped(parse_age, limits.older),
-        here=parts_here(machine) if limits.stale else None,
     )
     removed = []
     if remove:

@@ -1,4 +1,4 @@
-"""The use case of ``gaudi-launch calibrate``: run the engine's scripts.
+"""The use case of ``gaudi-launch fp8 calibrate``: run the engine's scripts.
 
 It also fetches and converts what they need.
 """
@@ -36,7 +36,7 @@ DATASET = "NeelNanda/pile-10k"
 
 @dataclass(frozen=True)
 class CalibrateOptions:
-    """The options of ``calibrate`` as typed; empty where not given.
+    """The options of ``fp8 calibrate`` as typed; empty where not given.
 
     ``again``: calibrate from the beginning.
     """
@@ -198,11 +198,9 @@ def _known(model: str, code: bool) -> Model:
     Raises LaunchError (MODEL) where its own code would run without consent.
     """
     from gaudi_launch.models.config import looks_like_hub_id
-    from gaudi_launch.models.hub.local import find_local
     from gaudi_launch.profiles import known_model
 
-    local = find_local(model) if looks_like_hub_id(model) else None
-    known = known_model(str(local or model), must_exist=not looks_like_hub_id(model))
+    known = known_model(model, must_exist=not looks_like_hub_id(model))
     # the scripts give every engine --trust-remote-code
     if known.remote_code and not code:
         raise LaunchError("plan.remote_code", ExitCode.MODEL, model=known.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.app.fields import switch, text, values
@@ -19,7 +18,6 @@ from gaudi_launch.app.traffic_options import (
     traffic_of,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message
 
 if TYPE_CHECKING:
     from gaudi_launch.capacity.cards import CapacityCase
@@ -82,7 +80,7 @@ class CapacityOptions(TrafficOptions):
     )
 
 
-def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
+def read(model: str, words: CapacityOptions) -> CapacityCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
     from gaudi_launch.app.fit import (
         check_sized_on_card,
@@ -93,15 +91,11 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
         read_dtype,
         sized_model,
     )
-    from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.capacity.cards import CapacityCase
     from gaudi_launch.performance.step_time import ONE_CARD_8B, constants_of
     from gaudi_launch.planning.fit import limits_of
+    from gaudi_launch.planning.model_name import name_warning
 
-    if plot is not None:
-        from gaudi_launch.plotting import check_picture
-
-        check_picture(plot)
     read_dtype(words.dtype)
     product = product_for(words.accelerator)
     targets = targets_of(words)
@@ -117,8 +111,7 @@ def read(model: str, words: CapacityOptions, plot: Path | None) -> CapacityCase:
     if not words.trace and not (words.inputs and words.outputs):
         raise LaunchError("capacity.no_traffic", ExitCode.USAGE)
     found = past_of(words, usual=POISSON)
-    unknown = unknown_model(model, facts)
-    notes: list[Message] = [unknown] if unknown is not None else []
+    notes = [*name_warning(model, facts)]
     if not (demand.rate or demand.clients):
         timed = found.past is not None and found.past.timed
         past = None

@@ -61,10 +61,7 @@ class HostOptions:
 
 @dataclass(frozen=True)
 class ClusterOptions(HostOptions):
-    """The hosts and the layout of a cluster as typed.
-
-    ``copy``: bring missing files to the hosts.
-    """
+    """The hosts and the layout of a cluster as typed."""
 
     tensor: str = text(
         "--tensor-parallel",
@@ -80,7 +77,6 @@ class ClusterOptions(HostOptions):
     interface: str = text(
         "--interface", help="Interface between hosts.", panel=_HOSTS, metavar="NAME"
     )
-    copy: bool = True
 
 
 @dataclass(frozen=True)
@@ -198,7 +194,7 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     cluster = plan_cluster(request, seen, sizes, name, ray_port, words.interface or None)
     unknown = _unknown_name(request)
     cluster = replace(cluster, warnings=(*unknown, *cluster.warnings))
-    if ask and words.copy:
+    if ask:
         wanted, missing = copies(cluster, seen)
     else:
         wanted, missing = [], []
@@ -209,14 +205,13 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
 
 def _unknown_name(request: Request) -> tuple[Message, ...]:
     """Return the warning for a hub ID that is not known; a folder is on the hosts."""
-    from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.planning.model_name import name_warning
     from gaudi_launch.profiles import known_model
 
     if not looks_like_hub_id(request.model):
         return ()
-    warning = unknown_model(request.model, known_model(request.model, must_exist=False))
-    return () if warning is None else (warning,)
+    return name_warning(request.model, known_model(request.model, must_exist=False))
 
 
 def _judged(one: Seen, source: str | None, request: Request, number: int, hosts: int) -> Seen:

@@ -135,7 +135,7 @@ def collect(request: DoctorRequest) -> DoctorFacts:
         host,
         config,
         request.wants,
-        engine=_engine(request.python, live=live),
+        engine=_engine(request, serves=live and bool(host.cards) and not request.wants.image),
         weights=read_weights(request.weights) if request.weights else None,
         ask=ask,
         live=live,
@@ -155,15 +155,19 @@ def _gateway() -> GatewayFacts | None:
     return GatewayFacts(str(folder), program.HAPROXY, program.answer())
 
 
-def _engine(python: str | None, live: bool) -> EngineFacts | None:
+def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:
     """Return what the interpreter has.
 
-    Without --python only an engine that is installed counts, and only on this machine.
+    Without --python and without an engine only where ``serves``: serve would stop there.
     """
     from gaudi_launch.app.prepare import engine_facts
+    from gaudi_launch.engines.conditions import Condition, Launched, concerning
     from gaudi_launch.engines.detect import detect
+    from gaudi_launch.engines.registry import find
+    from gaudi_launch.models.model import Model
 
-    if python is None and not live:
+    python = request.python
+    if python is None and request.machine is not None:
         return None
     try:
         found = detect(python)
@@ -174,9 +178,14 @@ def _engine(python: str | None, live: bool) -> EngineFacts | None:
         if error.exit_code is ExitCode.USAGE and error.id == "engines.no_python":
             raise
         return EngineFacts(python, problem=str(error))
-    if found is None or (python is None and not found.engine):
+    if found is None or (python is None and not found.engine and not serves):
         return None
-    return replace(engine_facts(found), pins=_pins(found))
+    known: tuple[Condition, ...] = ()
+    if found.engine:
+        exact = find("auto", found).identity.exact
+        known = concerning(exact, Launched(Model("", ""), packages=found.packages))
+    sentences = tuple(each.sentence for each in known)
+    return replace(engine_facts(found), pins=_pins(found), conditions=sentences)
 
 
 def _pins(found: Installed) -> Pins | None:

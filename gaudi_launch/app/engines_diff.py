@@ -10,8 +10,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
     from gaudi_launch.app.options import LaunchOptions
+    from gaudi_launch.engines.conditions import Condition
     from gaudi_launch.engines.support import Version
-    from gaudi_launch.engines.version_facts import EngineProblem, NameFacts
+    from gaudi_launch.engines.version_facts import NameFacts
     from gaudi_launch.messages import Message
     from gaudi_launch.models.cached_layers import CacheKind
     from gaudi_launch.models.model import Model
@@ -97,7 +98,7 @@ class PlansDiff:
 class KnownProblem:
     """A known problem that matters for the plan, and the versions that have it."""
 
-    problem: EngineProblem
+    problem: Condition
     in_left: bool
     in_right: bool
 
@@ -146,7 +147,7 @@ def engines_diff(left: str, right: str, options: LaunchOptions) -> EnginesDiff:
         else _NO_NAMES,
         variables=variables,
         plans=plans,
-        problems=_problems(old, new, model, options),
+        problems=_problems(old, new, model, plans, options),
     )
 
 
@@ -228,21 +229,21 @@ def _allocated(cache: LayerCache | None) -> str | None:
 def _side(version: Version, options: LaunchOptions) -> tuple[PlannedSide, Model | None]:
     """Return one version's plan and its model; a refusal is an answer."""
     from gaudi_launch.app.prepare import prepare
-    from gaudi_launch.engines.registry import find
+    from gaudi_launch.engines.support import support_of
     from gaudi_launch.profiles import known_model
 
     model = known_model(options.model or "", must_exist=False)
-    engine = find(version.label)
     try:
         prepared = prepare(replace(options, engine=version.label))
-        support = engine.support(
+        support = prepared.engine.support(
             prepared.model, prepared.request.args, prepared.request.environment
         )
         return PlannedSide(support, prepared.plan()), prepared.model
     except LaunchError as error:
         if error.exit_code == ExitCode.USAGE and error.id == "plan.no_model":
             raise
-        return PlannedSide(engine.support(model), None, error.text), model
+        support = support_of(model, version.engine, version.version)
+        return PlannedSide(support, None, error.text), model
 
 
 def _settings(left: Plan | None, right: Plan | None) -> tuple[SettingChange, ...]:
@@ -291,46 +292,28 @@ def _used(plans: PlansDiff, options: LaunchOptions) -> frozenset[str]:
 
 
 def _problems(
-    old: Version, new: Version, model: Model | None, options: LaunchOptions
+    old: Version, new: Version, model: Model | None, plans: PlansDiff | None, options: LaunchOptions
 ) -> tuple[KnownProblem, ...]:
-    from gaudi_launch.engines.version_facts import problems
+    from gaudi_launch.engines.conditions import Launched, concerning, conditions, values_of
 
-    marks = _marks(model, options) if model is not None else None
     found = []
-    for problem in problems():
-        in_left, in_right = old.label in problem.versions, new.label in problem.versions
-        if not in_left and not in_right:
-            continue
-        if marks is None or set(problem.when) <= marks:
+    for problem in conditions():
+        in_left, in_right = problem.has(old.label), problem.has(new.label)
+        if in_left or in_right:
             found.append(KnownProblem(problem, in_left, in_right))
-    return tuple(found)
+    if model is None or plans is None:
+        return tuple(found)
+    concerned = set()
+    for version, side in ((old, plans.left), (new, plans.right)):
+        sent = values_of(side.plan.settings) if side.plan is not None else {}
+        launched = Launched(model, _product(options), sent)
+        concerned |= {each.id for each in concerning(version.label, launched)}
+    return tuple(each for each in found if each.problem.id in concerned)
 
 
-def _marks(model: Model, options: LaunchOptions) -> set[str]:
-    """Return the values of ``when`` that are true of this plan."""
+def _product(options: LaunchOptions) -> str:
     from gaudi_launch.app.fit import own_accelerator
-    from gaudi_launch.engines.support import has_linear_attention
     from gaudi_launch.host.accelerators import product_of
     from gaudi_launch.host.machine import load
 
-    product = product_of(load(options.machine)) or own_accelerator()
-    marks = {product.partition("-")[0].rstrip("e")}
-    true_of = {
-        "gdn": has_linear_attention(model),
-        "mxfp4": model.quantization == "mxfp4",
-        "moe": bool(model.moe),
-        "sparse": isinstance(model.config.get("index_topk"), int),
-        "eager": "--enforce-eager" in options.extra,
-        "long": _is_long(options.max_model_len or ""),
-    }
-    return marks | {word for word, holds in true_of.items() if holds}
-
-
-def _is_long(text: str) -> bool:
-    """Return True for a context above 128 Ki tokens."""
-    from gaudi_launch.planning.parse import tokens
-
-    try:
-        return bool(text) and tokens("-l", text, most=10**9) > 128 * 1024
-    except LaunchError:
-        return False
+    return product_of(load(options.machine)) or own_accelerator()

@@ -125,6 +125,7 @@ class SpeedEstimate:
 def read(path: str, options: EstimateOptions) -> EstimateCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
     from gaudi_launch.app.fit import engine_for, first_data_type
+    from gaudi_launch.engines.conditions import Launched, concerning
     from gaudi_launch.models.sizing import WEIGHT_BYTES, divides
     from gaudi_launch.performance.prediction import FITTED_FROM
     from gaudi_launch.performance.scaling import generation_of, hosts_of
@@ -172,7 +173,8 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
         setup = replace(setup, engine=engine.innermost.scheduling)
         question = _ServedQuestion(model, engine, product, dtype)
         setup, load, said = _in_memory(question, setup, load)
-        notes += said
+        launched, exact = Launched(model, product.id), engine.innermost.identity.exact
+        notes += [*said, *(each.sentence for each in concerning(exact, launched))]
     return EstimateCase(
         model=model,
         shape=shape,
@@ -205,12 +207,6 @@ def _math_of(dtype: str) -> Literal["bf16", "fp8"]:
     return "bf16"
 
 
-def _kind_of_load(*, static: bool) -> Literal["static", "concurrency"]:
-    if static:
-        return "static"
-    return "concurrency"
-
-
 def solve(case: EstimateCase) -> SpeedEstimate:
     """Return the prediction of a case, from the shipped constants and figures."""
     from gaudi_launch.performance.prediction import knowledge_of, predict
@@ -218,15 +214,6 @@ def solve(case: EstimateCase) -> SpeedEstimate:
     known = knowledge_of(case.setup.generation)
     found = predict(case.setup, case.shape, case.load, known, old=case.old, measured=case.measured)
     return SpeedEstimate(case, found)
-
-
-def solve_each(case: EstimateCase, batches: list[int]) -> list[SpeedEstimate]:
-    """Return the prediction for each number of concurrent sequences, for a picture."""
-    found: list[SpeedEstimate] = []
-    for batch in batches:
-        kind = _kind_of_load(static=case.load.kind == "static")
-        found.append(solve(replace(case, load=replace(case.load, kind=kind, most=batch))))
-    return found
 
 
 def _load(options: EstimateOptions) -> Load:
@@ -251,8 +238,9 @@ def _load(options: EstimateOptions) -> Load:
             answer,
             number("--concurrency", options.concurrency, 1, MOST_SEQS),
         )
-    kind = _kind_of_load(static=bool(options.static))
-    return Load(kind, prompt, answer, given or DEFAULT_BATCH)
+    if options.static:
+        return Load("static", prompt, answer, given or DEFAULT_BATCH)
+    return Load("concurrency", prompt, answer, given or DEFAULT_BATCH)
 
 
 def _tokens(flag: str, text: str, default: int) -> int:
@@ -271,7 +259,7 @@ def _model(path: str) -> tuple[Model, Shape]:
     check_writes(found)
     shape = shape_of(found)
     if shape is None:
-        raise LaunchError("fit.no_facts", ExitCode.MODEL, model=path)
+        raise LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=path)
     return found, shape
 
 

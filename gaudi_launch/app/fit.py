@@ -61,8 +61,8 @@ class FitResult:
     ``usable_bytes`` of one card and ``engine`` are None, and ``cores`` is set, where the instance
     is not a Gaudi. ``numbers_given``: the user listed the numbers of cards. ``profile``: the
     profile used instead of config.json. ``assumed`` names the facts without a measurement,
-    ``would`` the changes that may help where nothing fits. ``unknown`` warns of a model that is
-    known by its name only.
+    ``would`` the changes that may help where nothing fits. ``unknown`` warns of a model whose
+    files were not read.
     """
 
     model: Model
@@ -77,7 +77,7 @@ class FitResult:
     profile: str | None = None
     assumed: tuple[str, ...] = ()
     would: tuple[Message, ...] = ()
-    unknown: Message | None = None
+    unknown: tuple[Message, ...] = ()
 
 
 def fit(options: FitOptions) -> FitResult:
@@ -86,9 +86,9 @@ def fit(options: FitOptions) -> FitResult:
     Raises LaunchError for options or a model that cannot be counted.
     """
     from gaudi_launch import profiles
-    from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.host.accelerators import instances
     from gaudi_launch.planning.fit import limits_of
+    from gaudi_launch.planning.model_name import name_warning
 
     numbers = _numbers(options.cards)
     name = _accelerator(options.accelerator)
@@ -105,7 +105,7 @@ def fit(options: FitOptions) -> FitResult:
     else:
         table, usable, assumed = _on_cards(facts, name, numbers, dtypes, engine, request)
     profile_name = None
-    if facts.source == "name" and profile is not None:
+    if facts.source == "profile" and profile is not None:
         profile_name = profile.name
         assumed += [f"{profile.name}.{part}" for part in profile.assumed if part == "architecture"]
     return FitResult(
@@ -121,7 +121,7 @@ def fit(options: FitOptions) -> FitResult:
         profile=profile_name,
         assumed=tuple(assumed),
         would=_would(table, facts, name),
-        unknown=unknown_model(options.model, facts),
+        unknown=name_warning(options.model, facts),
     )
 
 
@@ -269,17 +269,12 @@ def sized_model(path: str) -> Model:
 
     Raises LaunchError (MODEL) naming the unknown ones.
     """
-    from gaudi_launch.models.config import looks_like_hub_id
     from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
+    from gaudi_launch.planning.model_name import check_sizes
     from gaudi_launch.profiles import known_model
 
     found = known_model(path, must_exist=False)
-    if found.source == "name" and found.layers is None:
-        if not looks_like_hub_id(path):
-            raise LaunchError("fit.no_facts", ExitCode.MODEL, model=path)
-        from gaudi_launch.models.hub.remote import read_remote
-
-        found = read_remote(path)
+    check_sizes(found)
     if kv_bytes_per_token(found) is None:
         raise LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=path)
     if weight_bytes(found) is None:

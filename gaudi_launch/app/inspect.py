@@ -22,19 +22,15 @@ class InspectedModel:
 
 
 def inspect(path: str, revision: str | None = None) -> InspectedModel:
-    """Read a folder, or of a hub ID only config.json and the headers of the weights.
+    """Read a model's folder, or what is known of a hub ID or a listed name.
 
     Raises LaunchError.
     """
     from gaudi_launch import profiles
-    from gaudi_launch.models.config import looks_like_hub_id
-    from gaudi_launch.models.hub.remote import read_remote
     from gaudi_launch.models.sizing import kv_bytes_per_token
 
-    if looks_like_hub_id(path):
-        found = read_remote(path, revision)
-    else:
-        found = profiles.known_model(path)
+    must_exist = bool(revision) or profiles.listed_id(path) is None
+    found = profiles.known_model(path, must_exist, revision or "")
     profile = profiles.match(found)
     return InspectedModel(
         found, kv_bytes_per_token(found), profile.name if profile is not None else None

@@ -64,13 +64,12 @@ class PlannedModel:
 
 @dataclass(frozen=True)
 class KubernetesForm:
-    """The form of the files: plain, with a kustomization.yaml, or a Helm chart.
+    """The form of the files: plain objects or a Helm chart.
 
     ``read_other`` returns the launch options in one value of ``--with``.
     """
 
     read_other: Callable[[str], LaunchOptions]
-    kustomize: bool = False
     helm: bool = False
 
 
@@ -135,7 +134,7 @@ def _rendered(
         return chart(served, cluster)
     from gaudi_launch.kubernetes.documents import render
 
-    return render(served, cluster, kustomize=form.kustomize)
+    return render(served, cluster)
 
 
 def at_home(options: LaunchOptions, machine: str | None, accelerator: str) -> LaunchOptions:

@@ -61,10 +61,7 @@ class KubernetesOptions:
         metavar="NAME",
     )
     autoscale: str = text(
-        "--autoscale", help="Autoscaler for --replicas MIN..MAX.", panel=_SCALE, metavar="hpa|keda"
-    )
-    prometheus: str = text(
-        "--prometheus", help="Prometheus address for KEDA.", panel=_SCALE, metavar="URL"
+        "--autoscale", help="Autoscaler for --replicas MIN..MAX.", panel=_SCALE, metavar="hpa"
     )
     monitor: bool = switch("--monitor", help="Write a ServiceMonitor for each model.", panel=_SCALE)
     weights_claim: str = text(
@@ -129,7 +126,6 @@ _VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?|")
 _DNS = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[A-Za-z0-9.+-]*")
 # Linux: IFNAMSIZ, with the closing zero
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
@@ -150,10 +146,10 @@ def to_cluster(
 
     on_neuron = options.accelerator in instances()
     kind = _kind(options, on_neuron=on_neuron)
-    autoscale = _one_of("--autoscale", options.autoscale, ("", "hpa", "keda"))
+    autoscale = _one_of("--autoscale", options.autoscale, ("", "hpa"))
     replicas, most = _replicas(options.replicas or "1")
     _check_scaling(options, autoscale, grows=most > replicas, by_ray=kind == "rayservice")
-    _refuse_alone(options, kind, autoscale)
+    _refuse_alone(options, kind)
     layout_of(options, 1)
     secret, names = _secret(options.secret, release, containers)
     _check_names(options)
@@ -165,7 +161,6 @@ def to_cluster(
         max_replicas=most,
         autoscale=autoscale,
         requests=number("--ongoing", options.requests) if options.requests else 0,
-        prometheus=options.prometheus,
         weights_claim=options.weights_claim,
         storage_class=options.storage_class,
         access_mode=_one_of("--access-mode", options.access_mode, ("", *_ACCESS)),
@@ -214,8 +209,6 @@ def _check_scaling(
     """
     if bool(autoscale) != grows and not by_ray:
         raise _usage("kubernetes.needs", one="--autoscale", other="--replicas MIN..MAX")
-    if autoscale == "keda" and not options.prometheus:
-        raise _usage("kubernetes.needs", one="--autoscale keda", other="--prometheus")
     if autoscale and by_ray:
         raise _usage("kubernetes.not_with", one="--autoscale", other="--kind rayservice")
     if options.requests and not grows:
@@ -230,20 +223,18 @@ def _check_names(options: KubernetesOptions) -> None:
     _dns("--ingress-class", options.ingress_class)
     _dns("--ingress-host", options.ingress_host.removeprefix("*."))
     _matching("--namespace", options.namespace, _NAMESPACE, "kubernetes.namespace")
-    _matching("--prometheus", options.prometheus, _URL, "kubernetes.url")
     _matching("--ray-version", options.ray_version, _RELEASE, "kubernetes.release")
     _matching("--image", options.image, IMAGE, "kubernetes.image")
     _matching("--webui-image", options.webui_image, IMAGE, "kubernetes.image")
 
 
-def _refuse_alone(options: KubernetesOptions, kind: str, autoscale: str) -> None:
+def _refuse_alone(options: KubernetesOptions, kind: str) -> None:
     """Refuse options that would have no effect. Raises LaunchError (USAGE)."""
     multi_node = kind == "leaderworkerset"
     needed = (
         ("--nodes", options.nodes, "--kind leaderworkerset", multi_node),
         ("--interface", options.interface, "--kind leaderworkerset", multi_node),
         ("--ray-version", options.ray_version, "--kind rayservice", kind == "rayservice"),
-        ("--prometheus", options.prometheus, "--autoscale keda", autoscale == "keda"),
         ("--webui-image", options.webui_image, "--webui", options.webui),
         ("--ingress-class", options.ingress_class, "--ingress-host", bool(options.ingress_host)),
     )

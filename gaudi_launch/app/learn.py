@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import Message, message, rendered
 
@@ -34,7 +34,6 @@ _MOST_PROMPT_SHARE = 0.05
 _LOG_INPUT, _LOG_OUTPUT = 256, 256
 _PROMPTS = "vllm:request_prompt_tokens"
 _TOKENS = "vllm:request_generation_tokens"
-_TTFT = "vllm:time_to_first_token_seconds"
 _TPOT = ("vllm:request_time_per_output_token_seconds", "vllm:inter_token_latency_seconds")
 _OLD_TPOT = "vllm:time_per_output_token_seconds"
 _STEPS = "vllm:iteration_tokens_total_count"
@@ -80,10 +79,7 @@ def learn(files: Sequence[str], service: str) -> LearnOutcome:
     try:
         write_learned(learned)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "learn.not_written", ExitCode.FAILED, path=str(state_file()), why=why
-        ) from None
+        raise file_error("learn.not_written", error, state_file()) from None
     return LearnOutcome(learned, results)
 
 
@@ -99,10 +95,7 @@ def reset() -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "learn.not_written", ExitCode.FAILED, path=str(state_file()), why=why
-        ) from None
+        raise file_error("learn.not_written", error, state_file()) from None
     return True
 
 
@@ -127,7 +120,7 @@ def read_result(path: Path, service: str) -> ReadResult:
         return ReadResult(str(path), kind, (), message("learn.no_service"))
     if "vllm:" in text and "# TYPE" in text:
         return _result(path, "metrics", _of_metrics(text, str(path), setup), "learn.no_requests")
-    _remember_warmup(path, text, setup)
+    _remember_warmup(text, setup)
     return _result(
         path, "log", _of_log(text.splitlines(), str(path), setup), "learn.no_speed_lines"
     )
@@ -143,8 +136,7 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             return file.read(_MOST_BYTES).decode("utf-8", errors="replace")
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("measure.unreadable", ExitCode.USAGE, path=str(path), why=why) from None
+        raise file_error("measure.unreadable", error, path, ExitCode.USAGE) from None
 
 
 def _is_bench(text: str) -> bool:
@@ -302,7 +294,7 @@ def _of_log(lines: Iterable[str], source: str, setup: RecordedSetup) -> list[Spe
     return found
 
 
-def _remember_warmup(path: Path, text: str, setup: RecordedSetup) -> None:
+def _remember_warmup(text: str, setup: RecordedSetup) -> None:
     """Record the warm-up of a log once, next to those that launches record."""
     from gaudi_launch.buckets.warmup_time import FILE_NAME, Measured, read_measured, record
     from gaudi_launch.debug_log import best_effort

@@ -17,7 +17,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message
-from gaudi_launch.models.config import looks_like_hub_id, name_of
+from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.models.fp8 import measurements
 from gaudi_launch.models.fp8.conversion_record import CONVERTED
 from gaudi_launch.models.fp8.measurements import Published, clear_stale
@@ -26,6 +26,7 @@ from gaudi_launch.models.hub.local import find_local, folder_for
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.setup_steps import Room, SetupFacts, SetupStep, needed_bytes, steps
 from gaudi_launch.models.sizing import WEIGHT_BYTES
+from gaudi_launch.planning.effects import with_overrides
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
@@ -103,18 +104,6 @@ def _places_of(request: Request) -> _ModelPlaces:
     return _ModelPlaces("", folder, folder, Path(f"{folder}{CONVERTED}"))
 
 
-def _known(request: Request, places: _ModelPlaces) -> Model:
-    """Return the model by its folder, else by its profile."""
-    path = request.model
-    if places.is_here:
-        path = str(places.folder)
-    known = known_model(path, must_exist=False)
-    if places.repo:
-        # the last part of a Hugging Face cache folder is its revision
-        return replace(known, name=name_of(request.model))
-    return known
-
-
 def _conversion(known: Model, places: _ModelPlaces, *, on_gaudi2: bool) -> tuple[bool, bool]:
     """Return whether the weights need conversion, and whether it is done already."""
     # a folder that is not here (a plan for another machine) is used unchanged
@@ -139,11 +128,11 @@ def _engine_label(engine: Engine, installed: Installed | None) -> str:
 def look(request: Request, host: Host, engine: Engine, installed: Installed | None) -> Provision:
     """Search for what exists.
 
-    Changes nothing and queries no hub. Raises LaunchError for a file that the user named and that
+    Changes nothing. Raises LaunchError for a file that the user named and that
     cannot be used.
     """
     places = _places_of(request)
-    known = _known(request, places)
+    known = with_overrides(known_model(request.model, must_exist=False), request.args)
     profile = match(known)
     generation = generation_of(host)
     quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
@@ -168,7 +157,7 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
     if published:
         place = measurements.downloaded_folder(published.repo)
         facts = replace(facts, measurements=published.repo, measurements_target=place)
-    if profile and profile.disk_gb:
+    if profile and profile.disk_gb and not known.is_only_a_name:
         facts = replace(facts, disk_bytes=profile.disk_gb * 10**9)
     facts = replace(facts, rooms=_rooms(facts, here=host.origin == "live"))
     if engine.identity.simulated:
@@ -181,18 +170,20 @@ def look(request: Request, host: Host, engine: Engine, installed: Installed | No
         published,
         generation,
         lacks,
-        _code(request, known, profile),
+        _code(request, known, profile, engine),
         known,
     )
 
 
-def _code(request: Request, known: Model, profile: Profile | None) -> LaunchError | None:
+def _code(
+    request: Request, known: Model, profile: Profile | None, engine: Engine
+) -> LaunchError | None:
     """Return the model's code, by its profile, if there is no consent to it.
 
     config.json is not here yet.
     """
     brings = known.remote_code is None and profile is not None and profile.facts.get("remote_code")
-    if not brings or request.trust_remote_code:
+    if not brings or request.trust_remote_code or engine.innermost.support(known).own_class:
         return None
     return LaunchError("plan.remote_code", ExitCode.MODEL, model=known.name)
 
@@ -328,7 +319,7 @@ def refuse_early(
     if not in_image:
         check_engine(engine, installed)
     # for a model without a profile, the fetched config.json may still show that it is fp8 already
-    if provision.lacks is not None and provision.known.layers is not None:
+    if provision.lacks is not None and not provision.known.is_only_a_name:
         raise provision.lacks
     if provision.code is not None:
         raise provision.code

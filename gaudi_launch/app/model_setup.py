@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import file_error
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
@@ -106,10 +106,7 @@ def convert(
     try:
         return convert_folder(source, out, processes, force, reporter.converted)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "fp8.io", ExitCode.FAILED, path=str(error.filename or out), why=why
-        ) from None
+        raise file_error("fp8.io", error, error.filename or out) from None
 
 
 def _convert(facts: SetupFacts, reporter: Reporter) -> None:
@@ -130,7 +127,6 @@ def _measurements(provision: Provision, reporter: Reporter) -> None:
     try:
         found = write_published(published, provision.generation)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("pull.folder", ExitCode.FAILED, path=str(folder), why=why) from None
+        raise file_error("pull.folder", error, folder) from None
     if found.missing:
         raise incomplete(found, published.repo, published.cards)

@@ -5,7 +5,6 @@ Every file is compared with the list before anything is changed.
 
 from __future__ import annotations
 
-import logging
 import platform
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.messages import text
 from gaudi_launch.mirrors import Mirrors
 from gaudi_launch.offline import pack_archive, pack_manifest
@@ -26,7 +25,6 @@ from gaudi_launch.paths import data_dir
 if TYPE_CHECKING:
     from gaudi_launch.app.report import Reporter
 
-_log = logging.getLogger(__name__)
 
 _SPARE_BYTES = 1 << 28
 # an environment takes about this many times the bytes of its wheels: 3.4 GiB with compiled modules
@@ -78,7 +76,8 @@ class InstalledPack:
 
 def show(pack: Path) -> Manifest:
     """Return the list of a pack, without reading its files. Raises LaunchError."""
-    _check_there(pack)
+    if not pack.exists():
+        raise LaunchError("offline.no_pack", ExitCode.USAGE, path=str(pack))
     if pack_archive.is_archive(pack):
         return pack_archive.read_manifest(pack)
     return pack_manifest.read_folder(pack)
@@ -103,14 +102,7 @@ def install(options: InstallOptions, reporter: Reporter) -> InstalledPack:
         with _working_copy(options.pack) as folder:
             return _install(manifest, folder, python, options, reporter)
     except OSError as error:
-        why = error.strerror or str(error)
-        path = str(error.filename or options.pack)
-        raise LaunchError("offline.install_io", ExitCode.FAILED, path=path, why=why) from None
-
-
-def _check_there(pack: Path) -> None:
-    if not pack.exists():
-        raise LaunchError("offline.no_pack", ExitCode.USAGE, path=str(pack))
+        raise file_error("offline.install_io", error, error.filename or options.pack) from None
 
 
 def _check_host(manifest: Manifest, options: InstallOptions) -> str:

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.messages import text
 from gaudi_launch.offline.pack_manifest import (
     Manifest,
@@ -25,6 +25,7 @@ from gaudi_launch.offline.pack_manifest import (
     PackTarget,
 )
 from gaudi_launch.optional import mapped
+from gaudi_launch.reader import read_json
 
 if TYPE_CHECKING:
     from gaudi_launch.app.report import Reporter
@@ -120,9 +121,7 @@ def pack(options: PackOptions, reporter: Reporter) -> Packed:
                 _once(order, name, work)
             return _finish(order, reporter)
         except OSError as error:
-            why = error.strerror or str(error)
-            path = str(error.filename or order.stage)
-            raise LaunchError("offline.io", ExitCode.FAILED, path=path, why=why) from None
+            raise file_error("offline.io", error, error.filename or order.stage) from None
 
 
 def _checked(options: PackOptions) -> _Order:
@@ -170,15 +169,11 @@ def _engine(options: PackOptions) -> tuple[PackEngine, Release | None]:
     if not options.image and has_wheels:
         return engine, release
     image = release.image or ""
-    saved = _has_image(image)
+    saved = _docker("image", "inspect", image) is not None
     if not saved and not has_wheels:
         raise LaunchError("offline.no_image", ExitCode.MACHINE, engine=release.engine, image=image)
     file = "image/image.tar" if saved else "image/Dockerfile"
     return replace(engine, image=image, image_file=file), release
-
-
-def _has_image(image: str) -> bool:
-    return _docker("image", "inspect", image) is not None
 
 
 def _docker(*words: str) -> str | None:
@@ -315,8 +310,8 @@ def _size(folder: Path) -> int:
 
 def _record(stage: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads((stage / _RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        found = read_json(stage / _RECORD)
+    except (OSError, ValueError) as error:
         _log.debug("no pack was begun: %s", error)
         return None
     return found if isinstance(found, dict) else None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MODEL, _CARDS, _LENGTHS, _ENGINE, _MORE = "Model and address", "Cards", "Lengths", "Engine", "More"
 _SHORT_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 # two digits: no server has more than 64 cards
+# https://www.modelscope.cn/Qwen/QwQ-32B.git, https://huggingface.co/Qwen/QwQ-32B/tree/main
 _RANGE = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
 
 
@@ -245,12 +246,14 @@ def read_request(
 
     Pure. Raises LaunchError (USAGE) for an invalid value.
     """
+    from gaudi_launch.models.config import refuse_address
     from gaudi_launch.planning import parse as read
     from gaudi_launch.planning.placement import parse_modules
     from gaudi_launch.planning.request import Request
 
     if not options.model:
         raise LaunchError("plan.no_model", ExitCode.USAGE)
+    refuse_address(options.model)
     tuning = options.tuning or "auto"
     if tuning not in ("auto", "reference"):
         raise LaunchError("plan.tuning", ExitCode.USAGE, found=tuning)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from gaudi_launch.app.options import LaunchOptions, to_request
 from gaudi_launch.app.saved_plan import ComparedPlan, merged
 from gaudi_launch.app.steps import step
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message, rendered
+from gaudi_launch.messages import message
 from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.doctor import EngineFacts, Finding
     from gaudi_launch.engines.detect import Installed
+    from gaudi_launch.engines.facts.installed import InstalledFacts
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.messages import Message
     from gaudi_launch.models.model import Model
@@ -30,6 +32,17 @@ if TYPE_CHECKING:
     from gaudi_launch.recipe_cache.attach import Cached
 
 _log = logging.getLogger(__name__)
+_ENGINE_CHECK = "engine.present"
+# huggingface/optimum-habana@v1.20.0:examples/text-generation/README.md ("Running with FP8")
+_MEASURE = (
+    "env",
+    "PT_HPU_LAZY_MODE=1",
+    "QUANT_CONFIG=./quantization_config/maxabs_measure.json",
+    "python3",
+    "run_generation.py",
+    *("--use_hpu_graphs", "--use_kv_cache", "--limit_hpu_graphs"),
+    *("--bucket_size", "128", "--max_new_tokens", "128", "--batch_size", "1", "--bf16"),
+)
 
 
 @dataclass(frozen=True)
@@ -44,11 +57,19 @@ class Prepared:
     machine: str | None = None
     provision: Provision | None = None
     saved: ComparedPlan | None = None
+    read: InstalledFacts | None = None
 
     @property
     def steps(self) -> tuple[SetupStep, ...]:
         """Return the steps of serve before it starts the engine, also completed ones."""
         return self.provision.steps if self.provision else ()
+
+    def check_engine(self) -> None:
+        """Raise LaunchError where the interpreter of this machine lacks the engine."""
+        from gaudi_launch.engines.detect import detect
+        from gaudi_launch.engines.registry import check_engine
+
+        check_engine(self.engine, self.installed or detect(self.request.python))
 
     def plan(self, placement: Placement | None = None) -> Plan:
         """Return the plan.
@@ -56,16 +77,24 @@ class Prepared:
         ``placement`` for cards that were chosen and are reserved already.
         """
         from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
+        from gaudi_launch.engines.introspect import InstalledBuckets
         from gaudi_launch.engines.registry import is_decided
         from gaudi_launch.paths import state_dir
         from gaudi_launch.planning.planner import make_plan
 
         measured = read_measured(state_dir() / FILE_NAME)
+        engine, asked = self.engine, None
+        if self.installed is not None:
+            asked = InstalledBuckets(self.installed.python)
+            engine = engine.asking(asked)
         with step("screen.step_plan"):
             made = make_plan(
-                self.request, self.host, self.model, self.engine, placement, measured=measured
+                self.request, self.host, self.model, engine, placement, measured=measured
             )
-        made = replace(made, warnings=(*self._name_notes(), *made.warnings))
+        differs = () if asked is None or asked.difference is None else (asked.difference,)
+        made = replace(
+            made, warnings=(*self._name_notes(), *self._facts_notes(), *made.warnings, *differs)
+        )
         if not is_decided(self.request.engine, self.installed):
             python = self.installed.python if self.installed else "PATH"
             assumed = message("plan.no_engine", python=python, engine=made.engine.exact)
@@ -73,58 +102,36 @@ class Prepared:
         notes = self.provision.notes if self.provision else ()
         if self.saved is not None:
             notes = (*notes, *self.saved.differences(made))
-        return replace(made, warnings=(*notes, *made.warnings))
+        return replace(made, warnings=(*notes, *self._unmeasured(), *made.warnings))
+
+    def _unmeasured(self) -> tuple[Message, ...]:
+        """Return the note on files of fp8 that docker would mount as empty folders."""
+        files = self.engine.measured_files(self.request)
+        missing = ", ".join(each for each in files if not Path(each).exists())
+        return (message("tgi.not_measured", missing=missing),) if missing else ()
+
+    def _facts_notes(self) -> tuple[Message, ...]:
+        """Return what the plan says of facts that were read from the installation."""
+        if self.read is None:
+            return ()
+        found = [message("plan.facts_installed", version=self.read.version)]
+        if self.read.assumed:
+            names = ", ".join(self.read.assumed)
+            taken = self.read.taken_from
+            found.append(message("plan.facts_assumed", names=names, engine=taken))
+        if self.read.only_read:
+            names = ", ".join(self.read.only_read)
+            found.append(message("plan.facts_only_read", names=names, version=self.read.version))
+        return tuple(found)
 
     def _name_notes(self) -> tuple[Message, ...]:
-        """Return the warning for a model that is not here and not known by its name."""
-        from gaudi_launch.app.unknown_model import unknown_model
+        """Return the warnings for a model whose files were not read."""
+        from gaudi_launch.planning.model_name import name_warning
 
         if self.provision is None:
-            warning = unknown_model(self.request.model, self.model)
-        else:
-            # the plan's model may have another path, of the folder that a conversion will write
-            warning = unknown_model(self.provision.facts.model, self.provision.known)
-        return () if warning is None else (warning,)
-
-    def trusted(self, plan: Plan) -> Plan:
-        """Return the plan with the installed engine's bucket list, where it is available.
-
-        Raises LaunchError when the engine cannot start with these settings.
-        """
-        from gaudi_launch.engines import introspect
-        from gaudi_launch.planning.engine import Context
-
-        if self.installed is None:
-            return plan
-        facts = self.installed.facts
-        # the plugin has lists that it never warms up (pooling models)
-        if "extension_kind" not in facts and ("plugin" not in facts or plan.buckets is None):
-            return plan
-        limits = self.engine.limits(self.request, self.host, self.model)
-        context = Context(self.request, self.host, self.model, plan.placement, limits)
-        question = self.engine.bucket_question(plan.settings, context, plan.num_blocks)
-        if question is None:
-            return plan
-        with step("screen.step_buckets"):
-            answer = introspect.ask_engine(
-                self.installed.python, question.package, question.environment, question.arguments
-            )
-        if answer.failed:
-            why = rendered(answer.why) or "-"
-            raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=why)
-        if answer.buckets is None:
-            return plan
-        theirs = self.engine.warmed(answer.buckets, plan.settings, context)
-        if theirs == plan.buckets:
-            return plan
-        ours = 0
-        if plan.buckets is not None:
-            ours = plan.buckets.graphs
-        differs = message("plan.engine_buckets", ours=ours, theirs=theirs.graphs)
-        strategy = answer.algorithm or plan.bucket_strategy
-        return replace(
-            plan, buckets=theirs, bucket_strategy=strategy, warnings=(*plan.warnings, differs)
-        )
+            return name_warning(self.request.model, self.model)
+        # the plan's model may have another path, of the folder that a conversion will write
+        return name_warning(self.provision.facts.model, self.provision.known)
 
     def cached(self, plan: Plan) -> Cached | None:
         """Return the plan with its recipe cache; None where there is none to manage."""
@@ -152,6 +159,8 @@ class Prepared:
         from gaudi_launch.host.host_config import load_config
 
         engine = mapped(engine_facts, self.installed)
+        if self.machine is not None and self.request.python is None:
+            engine = None  # this machine's says nothing about another one's
         if plan.engine.simulated:
             # the cards are those of another machine, the process is of this one
             wants = Wants(gaudi=False, engine=self.engine.environment)
@@ -175,15 +184,43 @@ def refuse_simulated(prepared: Prepared) -> None:
 
 
 @dataclass(frozen=True)
-class CheckedPlan:
-    """A plan, its inputs, and the failed checks that prevent serve from starting it.
+class Todo:
+    """One thing that a plan needs before it starts, and the arguments of its command.
 
-    The plan's warnings end with those of ``failed``.
+    ``by_serve``: serve does it itself. ``mends`` is the failed check that it ends.
+    """
+
+    what: Message
+    command: tuple[str, ...] = ()
+    by_serve: bool = False
+    mends: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"id": self.what.id, "what": self.what.render(), "command": list(self.command)}
+
+
+@dataclass(frozen=True)
+class CheckedPlan:
+    """A plan, its inputs, what is left to do, and the failed checks beyond that.
+
+    The plan's warnings end with those of ``failed``; what is left to do is not among them.
     """
 
     plan: Plan
     prepared: Prepared
-    failed: tuple[Message, ...]
+    failed: tuple[Finding, ...] = ()
+    todo: tuple[Todo, ...] = ()
+    incomplete: Message | None = None
+
+    @property
+    def verdict(self) -> Literal["ready", "to do", "refused"]:
+        """Return whether serve can start the plan now, after something is done, or not."""
+        provision = self.prepared.provision
+        lacks_consent = provision is not None and provision.code is not None
+        fails_here = self.failed and self.prepared.host.origin == "live"
+        if self.incomplete is not None or lacks_consent or fails_here:
+            return "refused"
+        return "to do" if self.todo else "ready"
 
 
 def checked_plan(options: LaunchOptions) -> CheckedPlan:
@@ -191,19 +228,73 @@ def checked_plan(options: LaunchOptions) -> CheckedPlan:
 
     Reads only: the model and the engine need not exist. Raises LaunchError.
     """
+    from gaudi_launch.planning.model_name import check_files
+
     prepared = prepare(options, secret_file=True)
     made = prepared.plan()
     made = prepared.with_cache(made)
+    todo = tuple(_todo(made, prepared))
+    mended, listed = {each.mends for each in todo}, {each.what for each in todo}
     failed = tuple(
-        finding.message for finding in prepared.findings(made) if finding.status == "fail"
+        finding
+        for finding in prepared.findings(made)
+        if finding.status == "fail" and finding.id not in mended
     )
-    return CheckedPlan(replace(made, warnings=(*made.warnings, *failed)), prepared, failed)
+    incomplete = None
+    if not made.engine.simulated:
+        try:
+            check_files(prepared.model, prepared.request)
+        except LaunchError as error:
+            incomplete = error.text
+    warnings = [
+        each
+        for each in made.warnings
+        if each not in listed and not (each.id == "plan.no_engine" and _ENGINE_CHECK in mended)
+    ]
+    if incomplete is not None:
+        warnings.append(incomplete)
+    warnings += [finding.message for finding in failed]
+    return CheckedPlan(replace(made, warnings=tuple(warnings)), prepared, failed, todo, incomplete)
+
+
+def _todo(made: Plan, prepared: Prepared) -> Iterator[Todo]:
+    """Yield what is left to do for this plan, in order."""
+    engine, request = prepared.engine, prepared.request
+    if prepared.machine is None and engine.needs_cards:
+        try:
+            prepared.check_engine()
+        except LaunchError as error:
+            _log.debug("the engine is not usable: %s", error)
+            name = "ray" if engine.inner is not None else engine.identity.label
+            what = message("prepare.no_engine", engine=made.engine.exact)
+            yield Todo(what, ("gaudi-launch", "setup", name), mends=_ENGINE_CHECK)
+    for each in prepared.steps:
+        if not each.done and each.name != "engine" and each.what.id != "prepare.room_unknown":
+            yield Todo(each.what, each.command, by_serve=each.name != "disk")
+    cards = str(len(made.placement.modules))
+    calibrate = ("gaudi-launch", "fp8", "calibrate", request.model, "-n", cards)
+    # a complete path may be a folder of another machine
+    elsewhere = prepared.machine is not None and Path(request.model).is_absolute()
+    for warning in made.warnings:
+        if warning.id in ("quant.none", "quant.measurements_missing"):
+            yield Todo(warning, calibrate)
+        elif warning.id == "tgi.not_measured":
+            yield Todo(warning, (*_MEASURE, "--model_name_or_path", request.model))
+        elif warning.id == "plan.name_sizeless":
+            yield Todo(warning)
+        elif warning.id == "plan.name_listed" and not (made.engine.simulated or elsewhere):
+            hub_id = str(warning.values["hub_id"])
+            yield Todo(warning, ("gaudi-launch", "pull", hub_id, "--to", request.model))
 
 
 def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
-    """Return the plan of `checked_plan` and what it is made of."""
+    """Return the plan of `checked_plan` and what it is made of.
+
+    What is left to do, and serve does not do, is among its warnings.
+    """
     checked = checked_plan(options)
-    return checked.plan, checked.prepared
+    left = [each.what for each in checked.todo if not each.by_serve]
+    return replace(checked.plan, warnings=(*left, *checked.plan.warnings)), checked.prepared
 
 
 def _host_of(engine: Engine, machine: str | None) -> Host:
@@ -261,6 +352,10 @@ def prepare(
     """
     from gaudi_launch.app import model_needs as provisions
     from gaudi_launch.engines import registry
+    from gaudi_launch.engines.detect import is_elsewhere
+    from gaudi_launch.engines.facts.installed import read_installed
+    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.planning.effects import with_overrides
     from gaudi_launch.profiles import known_model
 
     options = merged(options)
@@ -275,8 +370,9 @@ def prepare(
     request = _with_model_folder(request, bring_with, here=here, in_image=in_image)
     installed = None
     with step("screen.step_engine"):
-        if not in_image:
+        if not in_image and (here or not is_elsewhere(request.python, here=here)):
             installed = _installed(request, must_exist, here=here)
+        facts = read_installed(installed)
     engine = registry.find(
         _engine_name(request, installed, options.machine), installed, request.python
     )
@@ -286,18 +382,31 @@ def prepare(
         request = replace(request, libfabric_root=_libfabric_root())
     host = _host_of(engine, options.machine)
     if request.tuning == "reference":
-        model = known_model(request.model, must_exist)
+        # as with the start scripts, the engine fetches a hub ID by itself
+        needed = must_exist and not looks_like_hub_id(request.model)
+        model = with_overrides(known_model(request.model, needed), request.args)
         return Prepared(
-            request, host, model, engine.suited(model), installed, options.machine, saved=compared
+            request,
+            host,
+            model,
+            engine.suited(model),
+            installed,
+            options.machine,
+            saved=compared,
+            read=facts,
         )
     found = _Found(request, host, engine, installed, in_image)
     found, provision = _with_provision(found, bring_with)
     if must_exist:
         provisions.check(provision)
     request = provision.request_for(found.request)
-    model = known_model(request.model) if must_exist else provision.planned(request)
+    model = provision.planned(request)
+    if must_exist:
+        model = with_overrides(known_model(request.model), request.args)
     engine = found.engine.suited(model)
-    return Prepared(request, host, model, engine, installed, options.machine, provision, compared)
+    return Prepared(
+        request, host, model, engine, installed, options.machine, provision, compared, facts
+    )
 
 
 @dataclass(frozen=True)
@@ -407,8 +516,6 @@ def with_config_file(request: Request, engine: Engine, *, needed: bool) -> Reque
     Raises LaunchError (USAGE) where the engine would stop on it; ``needed``: also for a file that
     is not readable.
     """
-    from pathlib import Path
-
     from gaudi_launch.planning.passthrough import with_options
     from gaudi_launch.planning.secret_args import CONFIG
 
@@ -451,8 +558,6 @@ def with_bucket_file(request: Request, engine: Engine) -> Request:
     Only for an engine that reads one: it stops at a line that it cannot read. Raises LaunchError
     (USAGE) where there is no such file.
     """
-    from pathlib import Path
-
     variable = engine.innermost.bucket_file
     path = mapped(request.environment.get, variable)
     if not path:
@@ -470,8 +575,6 @@ def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
 
     docker needs absolute paths, and PWD may be another process's.
     """
-    from pathlib import Path
-
     try:
         return {**environment, "PWD": str(Path.cwd())}
     except OSError as error:
@@ -536,6 +639,7 @@ def engine_facts(found: Installed) -> EngineFacts:
         plugin=found.packages.get("vllm-gaudi"),
         torch=found.packages.get("torch"),
         torch_plugin=found.packages.get("habana-torch-plugin"),
+        optimum=found.packages.get("optimum-habana"),
         extension=mapped("vllm-hpu-extension ({})".format, kind or None),
         bucket_limit=mapped(lambda word: word == "true", limit),
         packages=frozenset(found.packages),

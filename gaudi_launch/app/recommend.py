@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.app.command_line import serve_command
 from gaudi_launch.app.fields import text
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.traffic_options import (
@@ -46,7 +47,6 @@ _MOST_NODES = 100_000
 # servers of one replica: no guide has more than two, and Ray's start takes longer with each
 _MOST_HOSTS = 4
 _MOST_START = 7 * 24 * 3600.0
-_MOST_TOP = 20
 
 # the exit code where these cards cannot meet the targets
 UNMET = ExitCode.MACHINE
@@ -59,7 +59,7 @@ _ENGINE_OPTIONS = {
     "max_prefill_seqs": "--max-num-prefill-seqs",
 }
 
-_GOAL, _SHOW = "Goal", "Output"
+_GOAL = "Goal"
 
 
 @dataclass(frozen=True)
@@ -79,22 +79,19 @@ class RecommendOptions(TrafficOptions):
         metavar="NAME",
     )
     nodes: str = text("--nodes", help="Number of servers of this kind.", panel="Cards", metavar="N")
-    top: str = text("--top", help="Also show the best N configurations.", panel=_SHOW, metavar="N")
 
 
 @dataclass(frozen=True)
 class RecommendCase:
     """A search with its goal.
 
-    ``options`` are those of the launch, ``machine`` is the one to plan for, ``top`` the number of
-    configurations to list (0: none).
+    ``options`` are those of the launch, ``machine`` is the one to plan for.
     """
 
     search: SearchCase
     goal: Goal
     options: LaunchOptions
     machine: str | None
-    top: int
 
 
 @dataclass(frozen=True)
@@ -123,18 +120,41 @@ class Recommended:
             return cluster_command(self.launch, winner.candidate)
         return serve_command(self.launch)
 
+    @property
+    def stack_entry(self) -> dict[str, Any] | None:
+        """Return the entry of a stack.yaml with all replicas.
+
+        None without an answer, and for one that is not on one server.
+        """
+        from gaudi_launch.app.saved_plan import entries_of
+        from gaudi_launch.redact import redact_document
+        from gaudi_launch.stack.stack_file import request_name
+
+        winner = self.found.winner
+        if self.launch is None or self.cluster is not None:
+            return None
+        if winner is None or winner.served is None or winner.served.nodes > 1:
+            return None
+        options = redact_document(entries_of(self.launch))
+        model = options.pop("model")
+        name = options.pop("served-name", request_name(model))
+        # the address is the gateway's
+        options.pop("host", None)
+        options.pop("port", None)
+        for key, value in options.items():
+            if isinstance(value, str) and value.isdecimal():
+                options[key] = int(value)
+        replicas = winner.served.replicas
+        return {"name": name, "model": model, "replicas": replicas, "options": options}
+
 
 def read(
-    options: LaunchOptions,
-    given: RecommendOptions,
-    free: int | None = None,
-    *,
-    over_servers: bool = False,
+    options: LaunchOptions, given: RecommendOptions, *, over_servers: bool = False
 ) -> RecommendCase:
     """Return the case of these options. Raises LaunchError for an impossible one.
 
-    ``free`` is the number of cards that it may use; None: those that are free. ``over_servers``:
-    the answer may be one for ``cluster``, with pipeline stages or over several servers.
+    ``over_servers``: the answer may be one for ``cluster``, with pipeline stages or over several
+    servers.
     """
     from gaudi_launch.app.fit import (
         ServedLengths,
@@ -143,8 +163,7 @@ def read(
         request_for,
         sized_model,
     )
-    from gaudi_launch.app.unknown_model import unknown_model
-    from gaudi_launch.planning.parse import if_given, number
+    from gaudi_launch.planning.model_name import name_warning
 
     if not options.model:
         raise LaunchError("plan.no_model", ExitCode.USAGE)
@@ -152,7 +171,6 @@ def read(
         raise LaunchError("recommend.reference", ExitCode.USAGE)
     read_dtype(options.dtype or "")
     name, goal_targets = _goal_name(given), targets_of(given)
-    top = if_given(number, "--top", given.top, 1, _MOST_TOP) or 0
     notes: list[Message] = []
     machine, host = _machine(options, given, notes)
     model = sized_model(options.model)
@@ -161,17 +179,15 @@ def read(
         # lengths that the model or -l does not have are refused as in fit
         ranges = (options.input_range or "", options.output_range or "")
         request_for(model, ServedLengths(options.max_model_len or "", "", *ranges))
-    unknown = unknown_model(options.model, model)
-    if unknown is not None:
-        notes.append(unknown)
+    notes += name_warning(options.model, model)
     load = _load(options, given, model, notes)
     goal = _goal(name, goal_targets, given, load)
-    pool = _pool(host, options, given, goal, free)
+    pool = _pool(host, options, given, goal)
     asked = _Asked(options, machine, model, pool, load, goal.name == "context", tuple(notes))
     if not over_servers:
-        return RecommendCase(_on_servers(asked), goal, options, machine, top)
+        return RecommendCase(_on_servers(asked), goal, options, machine)
     search, options = _on_one_or_several(asked)
-    return RecommendCase(search, goal, options, machine, top)
+    return RecommendCase(search, goal, options, machine)
 
 
 def _on_one_or_several(asked: _Asked) -> tuple[SearchCase, LaunchOptions]:
@@ -238,7 +254,7 @@ def _on_servers(asked: _Asked) -> SearchCase:
     cards = (asked.cards,) if asked.cards else CARDS
     searched = _searched(prepared.engine, prepared, model, cards)
     engines = (searched, *_other_releases(searched, prepared, model, cards))
-    return asked.search(cards, engines, _other_engines(options, prepared, model))
+    return asked.search(cards, engines, _other_engines(prepared, model))
 
 
 def _over_servers(asked: _Asked) -> tuple[SearchCase, LaunchOptions]:
@@ -303,12 +319,8 @@ def _runs_over_servers(engine: Engine) -> bool:
 def solve(
     case: RecommendCase,
     progress: Callable[[int, int], None] | None = None,
-    *,
-    two: bool = False,
 ) -> Recommended:
     """Search, and plan the best answer that can be planned.
-
-    ``two``: with a fork of this process, which must not have threads of others.
 
     Raises LaunchError where the model fits no number of these cards.
     """
@@ -317,7 +329,7 @@ def solve(
     from gaudi_launch.recommend.finder import find, without
 
     measured = read_measured(state_dir() / FILE_NAME)
-    found = find(case.search, case.goal, progress, measured, two=two)
+    found = find(case.search, case.goal, progress, measured)
     while found.winner is not None:
         candidate = found.winner.candidate
         launch = launch_options(case, candidate)
@@ -347,11 +359,11 @@ def save(found: Recommended, given: RecommendOptions, file: Path) -> bool:
         return False
     if found.cluster is not None:
         return False
-    goal, replicas = found.case.goal, winner.served.replicas
+    options, goal, replicas = found.case.options, found.case.goal, winner.served.replicas
     clients = -(-goal.clients // replicas) if goal.clients else winner.candidate.batch
     traffic = SavedTraffic(
-        input=found.launch.input_range or str(DEFAULT_INPUT),
-        output=found.launch.output_range or str(DEFAULT_OUTPUT),
+        input=found.launch.input_range or options.input_range or str(DEFAULT_INPUT),
+        output=found.launch.output_range or options.output_range or str(DEFAULT_OUTPUT),
         rate=f"{goal.rate / replicas:.6g}" if goal.rate else "",
         concurrency="" if goal.rate else str(clients),
         trace=given.trace,
@@ -371,7 +383,7 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
     searched = search.engine(candidate.engine)
     engine = searched.engine.innermost
     inputs, outputs = ranges_of(search, candidate)
-    changes: dict[str, str] = {
+    changes: dict[str, str | None] = {
         "max_num_seqs": str(candidate.batch),
         "max_model_len": str(candidate.length),
     }
@@ -382,10 +394,15 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
         changes["max_num_batched_tokens"] = str(candidate.tokens)
     if takes(engine, "--max-prefill-seqs"):
         changes["max_prefill_seqs"] = str(candidate.prompts)
-    if takes(engine, "-i") and not options.input_range:
-        changes["input_range"] = f"{inputs[0]},{inputs[1]}"
-    if takes(engine, "-o") and not options.output_range:
-        changes["output_range"] = f"{outputs[0]},{outputs[1]}"
+    for option, name, (shortest, longest) in (
+        ("-i", "input_range", inputs),
+        ("-o", "output_range", outputs),
+    ):
+        if not takes(engine, option):
+            # they are the load here, and no setting of this engine
+            changes[name] = None
+        elif not getattr(options, name):
+            changes[name] = f"{shortest},{longest}"
     if candidate.padding:
         changes["padding_limit"] = candidate.padding
     if searched is not search.engines[0]:
@@ -399,25 +416,6 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
         if not args.has(_ENGINE_OPTIONS.get(name, "--"))
     }
     return replace(options, extra=(*options.extra, *own_arguments(search, candidate)), **kept)  # type: ignore[arg-type]
-
-
-def serve_command(launch: LaunchOptions) -> tuple[str, ...]:
-    """Return the command line of ``serve`` with these options, for this machine."""
-    from dataclasses import fields
-
-    from gaudi_launch.app.fields import option_of
-
-    found = ["gaudi-launch", "serve", launch.model or ""]
-    for field in fields(launch):
-        option, value = option_of(field), getattr(launch, field.name)
-        if option is None or not option.names or not value or field.name in ("model", "machine"):
-            continue
-        found.append(option.names[0])
-        if not option.switch:
-            found.append(str(value))
-    if launch.extra:
-        found += ["--", *launch.extra]
-    return tuple(found)
 
 
 def cluster_command(launch: LaunchOptions, candidate: Candidate) -> tuple[str, ...]:
@@ -485,14 +483,21 @@ def _planned(case: RecommendCase, launch: LaunchOptions) -> Plan:
 
 def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
     """Return the inputs of the plans, without the number of cards."""
+    from gaudi_launch.app.options import to_request
     from gaudi_launch.app.prepare import prepare
     from gaudi_launch.engines import registry
 
-    options = replace(options, machine=machine)
+    unloaded = replace(options, machine=machine, input_range=None, output_range=None)
     if options.cards or options.modules:
-        prepared = prepare(options)
+        prepared = prepare(unloaded)
     else:
-        prepared = _with_any_cards(options)
+        prepared = _with_any_cards(unloaded)
+    # the lengths of the load, where the engine has options for them
+    given, lacks = to_request(options), prepared.engine.innermost.lacks
+    inputs = None if "-i" in lacks else given.input_range
+    outputs = None if "-o" in lacks else given.output_range
+    request = replace(prepared.request, input_range=inputs, output_range=outputs)
+    prepared = replace(prepared, request=request)
     if not registry.takes_cards(prepared.engine.identity.label):
         known = ", ".join(registry.names_with_cards())
         raise LaunchError(
@@ -579,9 +584,7 @@ def _kind_of(engine: Engine, request: Request, model: Model) -> tuple[object, ..
     )
 
 
-def _other_engines(
-    options: LaunchOptions, prepared: Prepared, model: Model
-) -> tuple[SearchedEngine, ...]:
+def _other_engines(prepared: Prepared, model: Model) -> tuple[SearchedEngine, ...]:
     """Return the engines that run the model too, where none is named or installed."""
     from gaudi_launch.app.fit import data_types
     from gaudi_launch.engines import registry
@@ -647,13 +650,7 @@ def _machine(
     return machine, load(machine)
 
 
-def _pool(
-    host: Host,
-    options: LaunchOptions,
-    given: RecommendOptions,
-    goal: Goal,
-    shared: int | None = None,
-) -> CardPool:
+def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goal) -> CardPool:
     """Return the cards of the answer: free ones of a machine, or servers."""
     from gaudi_launch.host.accelerators import accelerator_of
     from gaudi_launch.planning.parse import number
@@ -663,8 +660,6 @@ def _pool(
     product = accelerator_of(host)
     if product is None:
         raise LaunchError("recommend.unknown_card", ExitCode.MACHINE, machine=host.origin)
-    if shared is not None:
-        return CardPool(product, shared, 1)
     nodes = if_given(number, "--nodes", given.nodes, 1, _MOST_NODES)
     if given.accelerator:
         # as many servers as the load needs

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.app.fields import switch, value
+from gaudi_launch.engines.detect import is_elsewhere
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,6 +103,32 @@ class PlanToRender:
     name: str
     files: dict[str, str]
 
+    def on_host(self, reporter: Reporter) -> Plan:
+        """Return the plan with an interpreter that has the engine, or will have it.
+
+        Without one it is that of `setup`. Raises LaunchError where --python lacks the engine.
+        """
+        from gaudi_launch.engines.install.environment import linked_python
+
+        prepared, here = self.prepared, self.prepared.machine is None
+        if self.plan.container is not None or not prepared.engine.needs_interpreter:
+            return self.plan
+        chosen = prepared.request.python is not None or prepared.engine.inner is not None
+        if is_elsewhere(prepared.request.python, here=here) or (chosen and not here):
+            return self.plan
+        if here:
+            try:
+                prepared.check_engine()
+                return self.plan
+            except LaunchError:
+                if chosen:
+                    raise
+        engine = prepared.engine.environment
+        python = linked_python(engine)
+        if not python.exists():
+            reporter.say(text("render.python_later", python=str(python), engine=engine))
+        return _with_program(self.plan, str(python))
+
     @property
     def container_name(self) -> str:
         """Return the name in the form for containers."""
@@ -158,15 +187,8 @@ def script(options: LaunchOptions, to: Destination, reporter: Reporter) -> Rende
     from gaudi_launch.render.script import render
 
     made = to_render(options, to, reporter, carries_files=True)
-    return _finish(made, "script", render(made.plan, made.exported), to, force=options.force)
-
-
-def env(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
-    """Render env.sh and config.yml. Raises LaunchError."""
-    from gaudi_launch.render.env import render
-
-    made = to_render(options, to, reporter)
-    return _finish(made, "env", render(made.plan, made.exported), to, force=options.force)
+    rendered = render(made.on_host(reporter), made.exported)
+    return _finish(made, "script", rendered, to, force=options.force)
 
 
 def docker(
@@ -220,8 +242,60 @@ def systemd(
     from gaudi_launch.render.systemd import render
 
     made = to_render(options, to, reporter)
-    rendered = render(made.plan, made.name, made.exported, unit_options(unit))
+    rendered = render(made.on_host(reporter), made.name, made.exported, unit_options(unit))
     return _finish(made, "systemd", rendered, to, force=options.force)
+
+
+def ray_serve(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
+    """Render one model as a Serve config for a running Ray. Raises LaunchError."""
+    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.engines.ray_serve.config import for_running_ray
+    from gaudi_launch.engines.ray_serve.engine import IN_RAY, NAME, config_of
+    from gaudi_launch.engines.registry import is_ray
+    from gaudi_launch.render.rendered import Rendered
+    from gaudi_launch.render.text import comments, heading
+    from gaudi_launch.render.yaml_text import dump
+
+    engine = options.engine or NAME
+    if not is_ray(engine):
+        raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
+    _check_output_option(options)
+    plan = plan_in_ray(prepare(replace(_absolute_paths(options), engine=engine)))
+    for warning in plan.warnings:
+        reporter.say(warning.render())
+    document = for_running_ray(config_of(plan), plan.command.env, str(IN_RAY))
+    content = "\n".join(comments(heading(plan))) + "\n" + dump(document)
+    note = message("render.ray_serve", folder=str(IN_RAY))
+    return deliver(
+        Rendered({"serve.yaml": content}, notes=(note,)), "ray-serve", to, force=options.force
+    )
+
+
+def plan_in_ray(prepared: Prepared) -> Plan:
+    """Return the plan for the nodes of a Ray cluster. Raises LaunchError.
+
+    They do not have a bucket file, so the engine gets one of its strategies.
+    """
+    from gaudi_launch.app.prepare import refuse_simulated
+
+    refuse_simulated(prepared)
+    return replace(prepared, request=replace(prepared.request, files_dir="")).plan()
+
+
+def check_ray_serve(path: Path) -> list[Message]:
+    """Return the settings of a Serve config that Ray silently ignores or refuses.
+
+    Raises LaunchError (USAGE) for a file that cannot be read.
+    """
+    from gaudi_launch.engines.ray_serve.config import read_yaml
+    from gaudi_launch.engines.ray_serve.schema import check
+
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise LaunchError("ray.cannot_read", ExitCode.USAGE, path=str(path), why=why) from None
+    return check(read_yaml(content, str(path)))
 
 
 def unit_options(unit: SystemdOptions) -> UnitOptions:
@@ -274,7 +348,6 @@ def to_render(
     from pathlib import Path
 
     from gaudi_launch.app.prepare import prepare, refuse_simulated
-    from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.render.text import with_exported, with_files
     from gaudi_launch.services.listener import address
     from gaudi_launch.services.state import store
@@ -283,18 +356,14 @@ def to_render(
         store.check_name(to.name)
     _check_output_option(options)
     wanted = _absolute_paths(options)
-    elsewhere = _foreign_python(wanted)
-    if elsewhere:
-        wanted = replace(wanted, python=None)
-    prepared = prepare(wanted)
+    here = options.machine is None
+    prepared = prepare(wanted, in_image=here and is_elsewhere(options.python, here=True))
     refuse_simulated(prepared)
     plan = prepared.plan(placement)
     plan = prepared.with_cache(plan)
     if plan.command.files and to.output is None and not carries_files:
         raise LaunchError("render.needs_folder", ExitCode.USAGE, count=len(plan.command.files))
-    program = elsewhere
-    if program is None and options.machine is None:
-        program = shutil.which(plan.command.argv[0])
+    program = shutil.which(plan.command.argv[0]) if here else None
     plan = with_exported(_with_program(plan, program), prepared.request.environment)
     files: Mapping[str, str] = {}
     if not carries_files:
@@ -309,19 +378,9 @@ def to_render(
     return PlanToRender(prepared, plan, name, dict(files))
 
 
-def _foreign_python(options: LaunchOptions) -> str | None:
-    """Return the interpreter of another machine, which is known only by its path."""
-    import shutil
-
-    if options.machine is None or not options.python or shutil.which(options.python):
-        return None
-    return options.python
-
-
 def _say_unpublished(made: PlanToRender, container: Container, reporter: Reporter) -> None:
     """Report that a container's image must be built first, with the command."""
     from gaudi_launch.engines.registry import setup_image
-    from gaudi_launch.messages import text
 
     engine = made.plan.engine.name
     if container.image == setup_image(engine):
@@ -333,7 +392,6 @@ def _check_output_option(options: LaunchOptions) -> None:
 
     Other programs use -o for the output path.
     """
-    from gaudi_launch.errors import ExitCode, LaunchError
 
     value = options.output_range
     if value is not None and any(character.isalpha() or character in "/~" for character in value):
@@ -384,7 +442,6 @@ def deliver(rendered: Rendered, target: str, to: Destination, *, force: bool) ->
     Raises LaunchError: several files and no folder for them (USAGE), or as `render.files.write`
     does.
     """
-    from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.render.written_files import write
 
     written: list[Path] = []

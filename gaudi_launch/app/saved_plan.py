@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.fields import option_of
 from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.yaml_file import line_of, read_text
+from gaudi_launch.reader import checked_tree, line_of, read_text
 
 if TYPE_CHECKING:
     from gaudi_launch.app.estimate import SpeedEstimate
@@ -121,6 +121,18 @@ def saved_fields() -> dict[str, str]:
     return {key_of(name): name for name in names}
 
 
+def entries_of(options: LaunchOptions) -> dict[str, Any]:
+    """Return the given options by their keys in a file, with the engine's arguments."""
+    given: dict[str, Any] = {}
+    for key, name in saved_fields().items():
+        value = getattr(options, name)
+        if value:
+            given[key] = list(value) if isinstance(value, tuple) else value
+    if options.extra:
+        given[_EXTRA] = list(options.extra)
+    return given
+
+
 def hash_of(plan: Plan) -> str:
     """Return the hash of what a plan starts: engine, number of cards, settings."""
     content = [plan.engine.exact, len(plan.placement.modules), sorted(sent_settings(plan).items())]
@@ -164,15 +176,9 @@ def write(
 
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
     _check_replaceable(path)
-    given: dict[str, Any] = {}
-    for key, name in saved_fields().items():
-        value = getattr(options, name)
-        if value:
-            given[key] = list(value) if isinstance(value, tuple) else value
+    given = entries_of(options)
     if not options.cards and not options.modules and plan.placement.modules:
         given["cards"] = str(len(plan.placement.modules))
-    if options.extra:
-        given[_EXTRA] = list(options.extra)
     document = {
         "schema": _SCHEMA,
         "kind": KIND,
@@ -190,8 +196,7 @@ def write(
     try:
         path.write_text(f"# gaudi-launch serve --plan {path.name}\n{text}", encoding="utf-8")
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("saved.not_written", ExitCode.FAILED, path=str(path), why=why) from None
+        raise file_error("saved.not_written", error, path) from None
 
 
 def check_path(path: Path) -> None:
@@ -224,17 +229,8 @@ def read(path: Path) -> SavedPlan:
 
     Raises LaunchError (USAGE), with the line where the file is not a saved plan.
     """
-    import yaml
-
     text = read_text(path, unreadable="saved.unreadable", bad="saved.bad")
-    try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark is not None else 1
-        why = getattr(error, "problem", None) or "YAML"
-        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=line, why=why) from None
+    document, tree = checked_tree(text, path, bad="saved.bad")
     _check(path, document, tree)
     options = dict(document["options"])
     extra = tuple(options.pop(_EXTRA, ()))
@@ -273,7 +269,7 @@ def _check(path: Path, document: Any, tree: Any) -> None:
         where = (*problem.path, problem.entry) if problem.entry else problem.path
         why = sentence(problem).render().rstrip(".。")
         raise LaunchError(
-            "saved.bad", ExitCode.USAGE, path=str(path), line=line_of(tree, where), why=why
+            "saved.bad", ExitCode.USAGE, path=str(path), line=line_of(tree, where) or 1, why=why
         )
 
 

@@ -20,16 +20,13 @@ if TYPE_CHECKING:
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.planning.container import Container
     from gaudi_launch.planning.plan import Plan
-    from gaudi_launch.services.process.supervise import EngineOutcome, Watcher
+    from gaudi_launch.services.process.supervise import EngineOutcome
     from gaudi_launch.services.state.job import ServiceJob
 
 
 @dataclass(frozen=True)
 class ServeMode:
-    """The way of serving, independent of the model.
-
-    ``once`` stops the engine when it is ready.
-    """
+    """The way of serving, independent of the model."""
 
     name: str | None = None
     no_doctor: bool = False
@@ -37,7 +34,6 @@ class ServeMode:
     phase_timeout: str | None = None
     restart: str = "no"
     detach: bool = False
-    once: bool = False
     place: str | None = None
     image: str | None = None
 
@@ -213,7 +209,6 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
         from gaudi_launch.doctor import stop_on_failures
 
         stop_on_failures(prepared.findings(_housed(prepared, plan, how)))
-    plan = prepared.trusted(plan)
     cached = prepared.cached(plan)
     plan = _housed(prepared, cached.plan if cached is not None else plan, how)
     secrets = secret_file.SecretFile(store.service_dir(name), prepared.request.secret_options)
@@ -245,7 +240,6 @@ def _stay(
 ) -> EngineOutcome:
     """Run the engine in the foreground until it ends."""
     from gaudi_launch.services import service
-    from gaudi_launch.services.process.watchers import Once
     from gaudi_launch.services.state import store
 
     how = launching.how
@@ -253,10 +247,9 @@ def _stay(
     screen = launching.reporter.screen(plan, folder / service.LOG, quiet=how.quiet)
     store.write(folder, "plan.json", plan.to_json())
     store.write(folder, "job.json", job.to_json())
-    watcher: Watcher = Once(screen) if how.once else screen
     try:
         screen.begin()
-        return service.run(job, watcher, environment, launching.reporter.say, once=how.once)
+        return service.run(job, screen, environment, launching.reporter.say)
     finally:
         screen.close()
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.json_values import mapping
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from gaudi_launch.engines.releases import Release
     from gaudi_launch.mirrors import Mirrors
 
-_log = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 
@@ -123,10 +121,7 @@ def roll_back(engine: str | None, *, dry_run: bool = False) -> RollBack:
             try:
                 versions.roll_back()
             except OSError as error:
-                why = error.strerror or str(error)
-                raise LaunchError(
-                    "setup.switch_failed", ExitCode.FAILED, path=str(versions.link), why=why
-                ) from None
+                raise file_error("setup.switch_failed", error, versions.link) from None
     linked = versions.link / _python_in(before).relative_to(before)
     return RollBack(versions.name, before, linked, _leftovers(versions, current))
 
@@ -139,7 +134,11 @@ def _pair(versions: Versions, engine: str | None) -> tuple[Path, Path]:
     python = _python_in(before)
     if not python.exists():
         raise LaunchError(
-            "setup.version_broken", ExitCode.FAILED, path=str(before), python=str(python)
+            "setup.version_broken",
+            ExitCode.FAILED,
+            path=str(before),
+            python=str(python),
+            engine=versions.name,
         )
     return current, before
 

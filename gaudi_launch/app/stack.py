@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,15 @@ from gaudi_launch.app.stack_change import (
     ChangedStack,
     ChangeOptions,
     carry_out,
+    check_access,
     check_startable,
     end_all,
     wait_for,
+    without_requests,
 )
-from gaudi_launch.app.stack_goals import resolved
 from gaudi_launch.app.stack_plan import StackChanges, alive_services, changes_of
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.gateway import gateway_job, running
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.app.stop import EndedService
+    from gaudi_launch.gateway.running import RoutedEngine
     from gaudi_launch.services.state.registry import ServiceRecord
     from gaudi_launch.stack.stack_file import StackFile
     from gaudi_launch.stack.stack_record import StackRecord
@@ -35,18 +38,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StackState:
-    """A started stack and those of its services that exist, the gateway's first."""
+    """A started stack and those of its services that exist, the gateway's first.
+
+    ``routed`` are the engines that the running gateway has, by name. ``current``: it serves what
+    was applied last.
+    """
 
     record: StackRecord
     services: tuple[ServiceRecord, ...]
+    routed: Mapping[str, RoutedEngine] = field(default_factory=dict)
+    current: bool = True
 
 
 @dataclass(frozen=True)
 class StartedStack:
-    """The result of ``up``: the names of the services that it started."""
+    """The result of ``up``: the names of the services that it started.
+
+    ``gateway`` as in `ChangedStack`.
+    """
 
     stack: StackFile
     started: tuple[str, ...]
+    gateway: str = "same"
 
 
 @dataclass(frozen=True)
@@ -79,19 +92,19 @@ def up(
     stack = read_stack(path)
     _check_environment()
     with held(stack.name):
-        found = _compared(stack, reporter)
-        stack, services = found.stack, tuple(found.now.services)
+        found = _compared(stack)
+        services = tuple(found.now.services)
         _check_same(found)
         missing = [name for name in services if name not in found.alive]
-        if not missing:
+        if not missing and gateway_job.is_current(stack.gateway_service):
             if wait:
                 wait_for(services, reporter)
             return StartedStack(stack, ())
         changes = changes_of(stack)
         check_startable(changes, no_doctor=no_doctor)
         with _forgotten_without_services(stack, found.before):
-            carry_out(changes, reporter, ChangeOptions(no_doctor=no_doctor, wait=wait))
-    return StartedStack(stack, tuple(missing))
+            changed = carry_out(changes, reporter, ChangeOptions(no_doctor=no_doctor, wait=wait))
+    return StartedStack(stack, tuple(missing), changed.gateway)
 
 
 def apply(
@@ -113,9 +126,10 @@ def apply(
     stack = read_stack(path)
     _check_environment()
     with held(stack.name):
-        found = _compared(stack, reporter)
-        stack, services = found.stack, tuple(found.now.services)
-        if found.before == found.now and set(services) <= set(found.alive):
+        found = _compared(stack)
+        services = tuple(found.now.services)
+        same = found.before == found.now and set(services) <= set(found.alive)
+        if same and gateway_job.is_current(stack.gateway_service):
             wait_for(services, reporter)
             return AppliedStack(stack, ChangedStack())
         changes = changes_of(stack)
@@ -128,7 +142,7 @@ def apply(
 
 @dataclass(frozen=True)
 class _Compared:
-    """A stack file with resolved goals, its records, and its running services.
+    """A stack file, its records, and its running services.
 
     ``before`` is the record of the last start, ``now`` that of the file.
     """
@@ -146,20 +160,34 @@ class _Compared:
         return self.before.services
 
 
-def _compared(stack: StackFile, reporter: Reporter) -> _Compared:
+def _compared(stack: StackFile) -> _Compared:
     """Compare a file with the record of its stack.
 
-    The stack is held. Raises LaunchError where a service has a name of this stack.
+    The stack is held. Raises LaunchError where a service has a name of this stack, and where keys
+    or TLS files cannot be used.
     """
     from gaudi_launch.stack.stack_record import engine_names, read_record, record_of
 
     before = read_record(stack.name)
-    stack = resolved(stack, before, reporter)
     alive = alive_services(stack, before)
     now = record_of(stack, engine_names(stack, before, alive))
     found = _Compared(stack, before, alive, now)
     _check_names(found)
+    _check_files(found)
     return found
+
+
+def _check_files(found: _Compared) -> None:
+    """Raise LaunchError (USAGE) where keys or TLS files cannot be used.
+
+    A gateway that runs keeps those that it has.
+    """
+    try:
+        check_access(found.stack)
+    except LaunchError as error:
+        if found.stack.gateway_service not in found.alive:
+            raise
+        raise LaunchError("stack.access_kept", error.exit_code, why=str(error)) from None
 
 
 def _check_environment() -> None:
@@ -212,27 +240,38 @@ def _forgotten_without_services(stack: StackFile, before: StackRecord | None) ->
 
 
 def ps(name: str | None = None) -> tuple[StackState, ...]:
-    """Return the started stacks, or one by its name or file.
+    """Return the started stacks, or one by its name or file, with their routes.
 
     Raises LaunchError (USAGE) for one that was not started.
     """
-    from gaudi_launch.services.state.registry import read
+    return tuple(map(_state_of, _started(name)))
+
+
+def _started(name: str | None = None) -> tuple[StackRecord, ...]:
+    """Return the records of `ps`."""
     from gaudi_launch.stack.stack_record import records
 
     found = records()
-    if name is not None:
-        wanted = _name_of(name)
+    if name is None:
+        return found
+    wanted = _name_of(name)
+    chosen = tuple(record for record in found if record.name == wanted)
+    if not chosen:
         known = ", ".join(record.name for record in found) or "-"
-        found = tuple(record for record in found if record.name == wanted)
-        if not found:
-            raise LaunchError("stack.unknown", ExitCode.USAGE, found=name, known=known)
-    states = []
-    for record in found:
-        services = (read(service) for service in record.services)
-        states.append(
-            StackState(record, tuple(service for service in services if service is not None))
-        )
-    return tuple(states)
+        raise LaunchError("stack.unknown", ExitCode.USAGE, found=name, known=known)
+    return chosen
+
+
+def _state_of(record: StackRecord) -> StackState:
+    """Return the state of a stack as its services and its HAProxy report it."""
+    from gaudi_launch.services.state.registry import read
+
+    services = tuple(found for found in map(read, record.services) if found is not None)
+    for each in services:
+        if each.alive and not record.models.get(each.name):
+            routed = running.routed_engines(each.name)
+            return StackState(record, services, routed, gateway_job.is_current(each.name))
+    return StackState(record, services)
 
 
 def _name_of(word: str) -> str:
@@ -264,11 +303,14 @@ def down(name: str, reporter: Reporter, drain: float = 30.0) -> EndedStack:
     check_drain(drain)
     if Path(name).is_file() and read_record(_name_of(name)) is None:
         return EndedStack(_name_of(name), ())
-    record = ps(name)[0].record
+    [record] = _started(name)
     with held(record.name):
         gateway, engines = _services_of(record)
         # no new request while engines finish those that they have
-        ended = end_all(gateway, drain, reporter) + end_all(engines, drain, reporter)
+        left = drain
+        for each in gateway:
+            left = without_requests(each.name, [one.name for one in engines], drain, reporter)
+        ended = end_all(gateway, left, reporter) + end_all(engines, left, reporter)
         forget(record.name)
     return EndedStack(record.name, ended)
 
@@ -310,8 +352,6 @@ def target(model: str = "", stack: str = "") -> StackTarget:
     it may be "" where one stack was started. Raises LaunchError
     (USAGE) for what was not started.
     """
-    from gaudi_launch.gateway.gateway_job import routed_names
-
     record = _one_record(stack)
     gateway = next((name for name, model in record.models.items() if not model), "")
     engines = tuple(name for name in record.services if record.models.get(name))
@@ -321,7 +361,7 @@ def target(model: str = "", stack: str = "") -> StackTarget:
         return StackTarget(record, gateway, ())
     if model in engines:
         return StackTarget(record, "", (model,))
-    names = routed_names(gateway)
+    names = gateway_job.routed_names(gateway)
     chosen = tuple(
         name
         for name in engines
@@ -336,14 +376,12 @@ def target(model: str = "", stack: str = "") -> StackTarget:
 
 
 def _one_record(stack: str) -> StackRecord:
-    if stack:
-        return ps(stack)[0].record
-    states = ps()
-    if len(states) == 1:
-        return states[0].record
-    if not states:
+    found = _started(stack or None)
+    if len(found) == 1:
+        return found[0]
+    if not found:
         raise LaunchError("stack.none_started", ExitCode.USAGE)
-    known = ", ".join(state.record.name for state in states)
+    known = ", ".join(record.name for record in found)
     raise LaunchError("stack.which", ExitCode.USAGE, known=known)
 
 
@@ -364,7 +402,8 @@ def restart(chosen: StackTarget, drain: float, reporter: Reporter) -> None:
     with held(chosen.record.name):
         for name in chosen.engines:
             with _drained(gateway, name):
-                restart_service(name, drain, reporter)
+                left = without_requests(gateway, (name,), drain, reporter)
+                restart_service(name, left, reporter)
                 wait_for((name,), reporter)
         if chosen.gateway:
             restart_service(chosen.gateway, drain, reporter)
@@ -374,16 +413,8 @@ def restart(chosen: StackTarget, drain: float, reporter: Reporter) -> None:
 
 @contextmanager
 def _drained(gateway: str, name: str) -> Iterator[None]:
-    """Send an engine no new request within the block, where the gateway runs."""
-    from gaudi_launch.gateway.gateway_job import drain
-    from gaudi_launch.services.state.registry import read
-
-    service = read(gateway)
-    if service is None or not service.alive:
-        yield
-        return
-    drain(gateway, (name,))
+    """Send an engine new requests again at the end of the block."""
     try:
         yield
     finally:
-        drain(gateway, ())
+        running.set_routed(gateway, (name,), routed=True)

@@ -6,6 +6,7 @@ the next one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.app.report import Silent
 from gaudi_launch.app.stack_plan import LOCAL, StackChanges, StackPlan, StackService, at_line
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.gateway import running
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from gaudi_launch.stack.changes import ChangeStep
     from gaudi_launch.stack.stack_file import StackFile
     from gaudi_launch.stack.stack_record import StackRecord
+
+
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -234,7 +239,9 @@ class _Change:
 
     def _end_services(self, names: Sequence[str]) -> None:
         found = [self._changes.alive[name] for name in names]
-        ended = end_all(found, self._options.drain, self._reporter)
+        gateway = self._stack.gateway_service
+        left = without_requests(gateway, names, self._options.drain, self._reporter)
+        ended = end_all(found, left, self._reporter)
         self._ended += [each.name for each in ended]
 
 
@@ -272,7 +279,7 @@ def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
     from gaudi_launch.services.preflight import check_port
 
     planned, stack = changes.planned, changes.stack
-    _check_access(stack)
+    check_access(stack)
     check_backends(final_backends(planned))
     program.needed()
     gateway = changes.alive.get(stack.gateway_service)
@@ -292,7 +299,7 @@ def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
             raise at_line(stack, service.model.line, error) from error
 
 
-def _check_access(stack: StackFile) -> None:
+def check_access(stack: StackFile) -> None:
     """Check keys and TLS. Raises LaunchError (USAGE) with the line of the entry."""
     from gaudi_launch.gateway.keys_file import check_access
 
@@ -359,6 +366,32 @@ def wait_for(names: Sequence[str], reporter: Reporter) -> None:
             reporter.say(text("stack.ready", name=name, model=served))
     if failed:
         raise failed[0]
+
+
+def without_requests(
+    gateway: str, names: Sequence[str], seconds: float, reporter: Reporter
+) -> float:
+    """Give engines no new request, and wait for those that run.
+
+    Return the seconds that are left. The gateway knows the requests of engines that report none.
+    Those that still run after the time are reported: they are cut.
+    """
+    running.set_routed(gateway, names, routed=False)
+    deadline = time.monotonic() + seconds
+    said = False
+    while True:
+        found = running.routed_engines(gateway)
+        count = sum(found[name].requests for name in names if name in found)
+        left = deadline - time.monotonic()
+        if not count:
+            return max(left, 0.0)
+        if left <= 0:
+            reporter.say(text("stack.cut", names=", ".join(names), count=count))
+            return 0.0
+        if not said:
+            reporter.say(text("services.stop_drain", name=", ".join(names), count=count))
+            said = True
+        time.sleep(_POLL_SECONDS)
 
 
 def end_all(

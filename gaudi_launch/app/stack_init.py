@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.stack_plan import LOCAL, StackPlan, changes_of
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.stack.stack_file import parse_stack, request_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,6 @@ def init(models: Sequence[str], options: InitOptions) -> StackPlan:
     from gaudi_launch.paths import profiles_dir
     from gaudi_launch.planning import parse
     from gaudi_launch.render.yaml_text import dump
-    from gaudi_launch.stack.stack_file import parse_stack
 
     if not models:
         raise LaunchError("stack.init_models", ExitCode.USAGE)
@@ -64,8 +63,7 @@ def init(models: Sequence[str], options: InitOptions) -> StackPlan:
         with path.open("x", encoding="utf-8") as file:
             file.write(header + dump(document))
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("stack.not_written", ExitCode.FAILED, path=str(path), why=why) from None
+        raise file_error("stack.not_written", error, path) from None
     return planned
 
 
@@ -77,10 +75,7 @@ def _entries(models: Sequence[str], options: InitOptions) -> list[dict[str, Any]
         if model in found:
             found[model]["replicas"] = found[model].get("replicas", 1) + 1
             continue
-        base = (
-            re.sub(r"[^a-z0-9._-]+", "-", model.rstrip("/").rpartition("/")[2].lower()).strip("-._")
-            or "model"
-        )
+        base = request_name(model)
         name, number = base, 2
         while name in names:
             name, number = f"{base}-{number}", number + 1

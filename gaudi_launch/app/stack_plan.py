@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.report import Silent
 from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gaudi_launch.app.prepare import Prepared
-    from gaudi_launch.app.report import Reporter
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.planning.plan import Placement, Plan
     from gaudi_launch.services.state.registry import ServiceRecord
@@ -166,29 +164,14 @@ class StackChanges:
         return Downtime(model, min(seconds, default=0), max(seconds, default=0), has_load)
 
 
-def plan(path: Path, machine: str | None = None, reporter: Reporter | None = None) -> StackPlan:
+def plan(path: Path, machine: str | None = None) -> StackPlan:
     """Return the plan of a stack: cards, memory and warm-up of each engine.
 
-    Goals are searched where the stack was not started with them. Reads only. Raises LaunchError
-    with the line of the file.
+    Reads only. Raises LaunchError with the line of the file.
     """
-    from gaudi_launch.app.stack_goals import resolved
     from gaudi_launch.stack.stack_file import read_stack
-    from gaudi_launch.stack.stack_record import read_record
 
-    stack = read_stack(path)
-    before = read_record(stack.name) if machine is None else None
-    return changes_of(resolved(stack, before, reporter or Silent(), machine), machine).planned
-
-
-def own_modules(stack: StackFile, before: StackRecord | None) -> tuple[int, ...]:
-    """Return the modules of the engines of a started stack."""
-    if before is None:
-        return ()
-    found = alive_services(stack, before)
-    return tuple(
-        module for name in before.services if name in found for module in found[name].modules
-    )
+    return changes_of(read_stack(path), machine).planned
 
 
 def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
@@ -201,8 +184,6 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     from gaudi_launch.stack.stack_file import start_order
     from gaudi_launch.stack.stack_record import engine_names, read_record
 
-    open_goals = [model for model in stack.models if model.goal and model.name not in stack.choices]
-    assert not open_goals, "goals are resolved first"
     sized = {model.name: sized_model(stack, model, machine) for model in stack.models}
     host = _machine_of(list(sized.values()))
     before = read_record(stack.name) if machine is None else None
@@ -223,7 +204,7 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
         return at_line(stack, sized[model].model.line, error)
 
     found = steps_of(case, refused)
-    ports = _ports([each.name for each in new], stack.gateway.port)
+    ports = _ports([each.name for each in new], stack.gateway.port, here=machine is None)
     services = []
     for model in stack.models:
         each = sized[model.name]
@@ -422,17 +403,23 @@ def _kept_service(
     return replace(made, running=True)
 
 
-def _ports(names: Sequence[str], gateway: int) -> dict[str, int]:
-    """Return a free port for each new service, which is not the gateway's."""
+def _ports(names: Sequence[str], gateway: int, *, here: bool) -> dict[str, int]:
+    """Return a port for each new service, which is not the gateway's.
+
+    It is free on this machine; those of another machine (``here`` is false) are not known.
+    """
     from gaudi_launch.paths import machine_root
     from gaudi_launch.services.state.reservation import free_port
+
+    def following(port: int) -> int:
+        return free_port(LOCAL, port, machine_root()) if here else port + 1
 
     found: dict[str, int] = {}
     last = _FIRST_PORT
     for name in names:
-        last = free_port(LOCAL, last, machine_root())
+        last = following(last)
         if last == gateway:
-            last = free_port(LOCAL, last, machine_root())
+            last = following(last)
         found[name] = last
     return found
 

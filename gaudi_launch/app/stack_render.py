@@ -9,7 +9,7 @@ their paths: no rendered file contains them.
 from __future__ import annotations
 
 import os
-import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,15 +29,14 @@ if TYPE_CHECKING:
     from gaudi_launch.gateway.gateway_settings import Backend
     from gaudi_launch.kubernetes.target import KubernetesGateway
     from gaudi_launch.render.rendered import Rendered
-    from gaudi_launch.stack.stack_file import StackFile, StackModel
+    from gaudi_launch.stack.stack_file import StackFile
 
-_PYTHON = "python"
 # ports of rendered engines, in the order of the file: the same on every machine
 _FIRST_PORT = 30101
 # Ray's own cards variable is of the node; a replica gets its set's (runtime/gaudi_ray_slots.py)
 _OF_THE_NODE = ("HABANA_VISIBLE_MODULES",)
 # options of a command in addition to --stack: the machine to plan for, and --force
-_ALLOWED = ("machine", "force")
+_BESIDE_STACK = ("machine", "force")
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,9 @@ def systemd(
         run_folder=systemd_stack.run_folder(stack.name),
     )
     units = [
-        systemd_stack.UnitEngine(each.service.name, each.made.plan, each.made.exported, each.after)
+        systemd_stack.UnitEngine(
+            each.service.name, each.made.on_host(reporter), each.made.exported, each.after
+        )
         for each in engines
     ]
     rendered = systemd_stack.render_stack(
@@ -123,12 +124,11 @@ def systemd(
     return _finish(engines, "systemd", rendered, to, force=options.force)
 
 
-def ray_serve(file: Path, machine: str | None, to: Destination, *, force: bool) -> RenderedFiles:
+def ray_serve(file: Path, options: LaunchOptions, to: Destination) -> RenderedFiles:
     """Render a stack as one Serve application with a deployment for each model.
 
     Raises LaunchError.
     """
-    from gaudi_launch.app.options import LaunchOptions
     from gaudi_launch.app.render import deliver
     from gaudi_launch.engines.ray_serve.engine import IN_RAY
     from gaudi_launch.engines.ray_serve.stack_config import stack_document
@@ -136,7 +136,7 @@ def ray_serve(file: Path, machine: str | None, to: Destination, *, force: bool) 
     from gaudi_launch.render.text import comments
     from gaudi_launch.render.yaml_text import dump
 
-    planned = _planned(file, LaunchOptions(machine=machine))
+    planned = _planned(file, options)
     stack = planned.stack
     folder = Path(to.output or ".").expanduser().absolute()
     document = stack_document(_deployments(planned), _ray_address(stack), str(folder))
@@ -145,11 +145,11 @@ def ray_serve(file: Path, machine: str | None, to: Destination, *, force: bool) 
     for path in sorted(IN_RAY.glob("gaudi_ray_*.py")):
         if path.name != "gaudi_ray_head.py":
             files[path.name] = path.read_text(encoding="utf-8")
-    notes = [message("render.stack_ray", folder=str(folder))]
+    notes = [message("render.ray_serve", folder=str(folder))]
     if stack.gateway.limits != type(stack.gateway.limits)() or stack.gateway.user_limits:
         notes.append(message("render.stack_no_limits"))
     rendered = Rendered(files, notes=tuple(notes))
-    return deliver(rendered, "ray-serve", replace(to, name=stack.name), force=force)
+    return deliver(rendered, "ray-serve", replace(to, name=stack.name), force=options.force)
 
 
 def kubernetes(
@@ -166,6 +166,7 @@ def kubernetes(
     from gaudi_launch.kubernetes.documents import render
     from gaudi_launch.kubernetes.served import release_name
     from gaudi_launch.kubernetes.target import PORT
+    from gaudi_launch.render.gateway_image import dockerfile
 
     _refuse_for_cluster(wanted, form)
     machine = at_home(options, None, wanted.accelerator).machine
@@ -188,7 +189,9 @@ def kubernetes(
         for model in stack.models
     ]
     cluster = replace(cluster, gateway=_cluster_gateway(stack, backends))
-    return _with_dockerfile(render(served, cluster, kustomize=form.kustomize)), release
+    rendered = render(served, cluster)
+    files = {**rendered.files, "gateway.Dockerfile": dockerfile()}
+    return replace(rendered, files=files), release
 
 
 def _refuse_for_cluster(wanted: KubernetesOptions, form: KubernetesForm) -> None:
@@ -229,61 +232,32 @@ def _cluster_gateway(stack: StackFile, backends: list[Backend]) -> KubernetesGat
     return KubernetesGateway(IMAGE, made.argv, made.files, keys, tls)
 
 
-def _with_dockerfile(rendered: Rendered) -> Rendered:
-    """Return the files with the Dockerfile of the gateway's image."""
-    from gaudi_launch.render.gateway_image import dockerfile
-
-    return replace(rendered, files={**rendered.files, "gateway.Dockerfile": dockerfile()})
-
-
 # --- parts of all targets -----------------------------------------------------------------------
 
 
 def _planned(file: Path, options: LaunchOptions) -> StackPlan:
-    """Return the plan of a stack; its options are in the file.
-
-    Interpreters of another machine are not looked for on this one. Raises LaunchError.
-    """
-    from gaudi_launch.app.stack_goals import resolved
+    """Return the plan of a stack; its options are in the file. Raises LaunchError."""
     from gaudi_launch.app.stack_plan import changes_of
     from gaudi_launch.stack.stack_file import read_stack
-    from gaudi_launch.stack.stack_record import read_record
 
-    given = [name for field, name in options.given() if field not in _ALLOWED]
+    refuse_beside(options, "--stack", _BESIDE_STACK)
+    if os.environ.get("VLLM_API_KEY"):
+        raise LaunchError("stack.api_key", ExitCode.USAGE)
+    read = read_stack(file)
+    return changes_of(read, options.machine).planned
+
+
+def refuse_beside(options: LaunchOptions, name: str, allowed: Sequence[str] = ()) -> None:
+    """Raise LaunchError (USAGE) for launch options with one that replaces the model.
+
+    ``allowed`` are fields of the options.
+    """
+    given = [spelling for field, spelling in options.given() if field not in allowed]
     if options.extra:
         given.append("--")
     if given:
         one = ", ".join(given)
-        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one=one, other="--stack")
-    if os.environ.get("VLLM_API_KEY"):
-        raise LaunchError("stack.api_key", ExitCode.USAGE)
-    read = read_stack(file)
-    if options.machine is None:
-        return changes_of(resolved(read, read_record(read.name), Silent())).planned
-    pythons = {model.name: _python_of(model) for model in read.models}
-    models = tuple(_without_python(model) for model in read.models)
-    chosen = resolved(replace(read, models=models), None, Silent(), options.machine)
-    found = changes_of(chosen, options.machine).planned
-    services = []
-    for service in found.services:
-        python = pythons[service.model.name] or service.options.python
-        services.append(replace(service, options=replace(service.options, python=python)))
-    return replace(found, services=tuple(services))
-
-
-def _python_of(model: StackModel) -> str | None:
-    """Return a model's interpreter where this machine does not have it."""
-    for option in model.options:
-        found = str(option.value)
-        if option.key == _PYTHON and shutil.which(found) is None:
-            return found
-    return None
-
-
-def _without_python(model: StackModel) -> StackModel:
-    if _python_of(model) is None:
-        return model
-    return replace(model, options=tuple(each for each in model.options if each.key != _PYTHON))
+        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one=one, other=name)
 
 
 def _refuse_name(to: Destination) -> None:
@@ -351,7 +325,8 @@ def _finish(
 
 def _deployments(planned: StackPlan) -> list[StackDeployment]:
     """Return the deployments of all models, each planned with its replicas."""
-    from gaudi_launch.app.prepare import prepare, refuse_simulated
+    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.app.render import plan_in_ray
     from gaudi_launch.engines.ray_serve.engine import NAME, config_of
     from gaudi_launch.engines.ray_serve.stack_config import StackDeployment
     from gaudi_launch.stack.division import with_cards
@@ -360,31 +335,18 @@ def _deployments(planned: StackPlan) -> list[StackDeployment]:
     for model in planned.stack.models:
         mine = [each for each in planned.services if each.model.name == model.name]
         modules = [module for each in mine for module in each.plan.placement.modules]
-        python = mine[0].options.python
-        elsewhere = None
-        if python and shutil.which(python) is None:
-            elsewhere = python
         options = replace(
             mine[0].options,
-            python=None if elsewhere else python,
             engine=f"{NAME}:{mine[0].plan.engine.label}",
             replicas=str(len(mine)),
             modules=",".join(map(str, modules)) or None,
             cards=None,
         )
         prepared = prepare(options)
-        refuse_simulated(prepared)
-        # the cards were divided already, and the bucket file is not on the nodes
-        prepared = replace(
-            prepared,
-            host=with_cards(prepared.host),
-            request=replace(prepared.request, files_dir=""),
-        )
-        plan = prepared.plan()
+        # the cards were divided already
+        plan = plan_in_ray(replace(prepared, host=with_cards(prepared.host)))
         env = {key: value for key, value in plan.command.env.items() if key not in _OF_THE_NODE}
-        found.append(
-            StackDeployment(mine[0].name, model.names, config_of(plan), env, elsewhere or "")
-        )
+        found.append(StackDeployment(mine[0].name, model.names, config_of(plan), env))
     return found
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gaudi_launch.host.hardware import Card
     from gaudi_launch.services.history import HistoryPoint
     from gaudi_launch.services.metrics import EngineLoad
+    from gaudi_launch.services.ray_status import RayStatus
     from gaudi_launch.services.run_record import RunRecord
     from gaudi_launch.services.state.registry import ServiceRecord
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 class ServiceStatus:
     """A service with its plan as stored, its load (None: unknown) and its cards.
 
-    The cards are known while it runs. ``run`` is the record of simulated cards.
+    The cards are known while it runs. ``run`` is the record of simulated cards, ``ray`` the state
+    of its deployments in Ray Serve.
     ``history`` is None unless it was requested.
     """
 
@@ -30,6 +32,7 @@ class ServiceStatus:
     run: RunRecord | None = None
     history: tuple[HistoryPoint, ...] | None = None
     history_seconds: float = 0.0
+    ray: RayStatus | None = None
 
 
 def status(name: str, history_seconds: float | None = None) -> ServiceStatus:
@@ -37,6 +40,8 @@ def status(name: str, history_seconds: float | None = None) -> ServiceStatus:
 
     Raises LaunchError for an unknown name.
     """
+    from gaudi_launch.services import ray_status
+    from gaudi_launch.services.history import points, read_rows
     from gaudi_launch.services.metrics import requests_of
     from gaudi_launch.services.run_record import read_run_record
     from gaudi_launch.services.state import store
@@ -47,18 +52,12 @@ def status(name: str, history_seconds: float | None = None) -> ServiceStatus:
     answers = service.alive and service.phase == "ready"
     load = requests_of(service.url) if answers else None
     run = read_run_record(service.folder, service.state.get("engine_began"))
-    found = ServiceStatus(service, plan, load, _cards(service), run)
+    ray = ray_status.read(service) if service.alive else None
+    found = ServiceStatus(service, plan, load, _cards(service), run, ray=ray)
     if history_seconds is None:
         return found
-    return replace(
-        found, history=_history(service, history_seconds), history_seconds=history_seconds
-    )
-
-
-def _history(service: ServiceRecord, seconds: float) -> tuple[HistoryPoint, ...]:
-    from gaudi_launch.services.history import points, read_rows
-
-    return tuple(points(read_rows(service.folder, time.time() - seconds)))
+    rows = read_rows(service.folder, time.time() - history_seconds)
+    return replace(found, history=tuple(points(rows)), history_seconds=history_seconds)
 
 
 def _cards(service: ServiceRecord) -> tuple[Card, ...]:

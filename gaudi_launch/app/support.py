@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
-from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.engines.detect import Installed
     from gaudi_launch.engines.features import FeatureAnswer
     from gaudi_launch.engines.support import Version
     from gaudi_launch.host.accelerators import Accelerator
+    from gaudi_launch.messages import Message
     from gaudi_launch.models.model import Model
     from gaudi_launch.planning.engine import Engine
     from gaudi_launch.planning.support_answer import ModelSupport
@@ -119,6 +119,7 @@ def _row(
     cards: _FewestCards,
 ) -> SupportRow:
     from gaudi_launch.engines import registry
+    from gaudi_launch.engines.conditions import Launched, concerning
     from gaudi_launch.engines.features import answers
     from gaudi_launch.models.sizing import kv_bytes_per_token
     from gaudi_launch.planning.support_answer import SupportStatus
@@ -136,6 +137,8 @@ def _row(
     fewest = None
     if answer.status is not SupportStatus.NO:
         fewest = cards.of(engine, answer)
+        known = concerning(facts.label, Launched(model, product.id))
+        answer = replace(answer, reasons=(*answer.reasons, *(each.sentence for each in known)))
     answered = answers(facts.engine, facts.version, facts.label)
     token = None
     if answer.caches:
@@ -148,8 +151,6 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
 
     Some engines serve one generation only.
     """
-    from dataclasses import replace
-
     from gaudi_launch.host.hardware import Card, Host
     from gaudi_launch.planning.request import Request
     from gaudi_launch.planning.support_answer import SupportStatus
@@ -258,8 +259,6 @@ def _model(name: str) -> Model:
     Raises LaunchError (MODEL) with the nearest names for an unknown one.
     """
     from gaudi_launch.engines.support import versions
-    from gaudi_launch.models.config import looks_like_hub_id
-    from gaudi_launch.models.hub.remote import read_remote
     from gaudi_launch.models.model import Model
     from gaudi_launch.profiles import known_model
 
@@ -268,36 +267,22 @@ def _model(name: str) -> Model:
         return Model(path=name, name=name, architecture=name)
     found = known_model(name, must_exist=False)
     # a config.json without a class is an answer: unknown
-    if found.architecture is not None or found.source != "name":
+    if found.source != "name":
         return found
-    why: LaunchError | None = None
-    if looks_like_hub_id(name):
-        try:
-            return read_remote(name)
-        except LaunchError as error:
-            why = error
-    raise _unknown(name, sorted(classes), why)
+    raise _unknown(name, sorted(classes), found.unread)
 
 
-def _unknown(name: str, classes: list[str], why: LaunchError | None) -> LaunchError:
+def _unknown(name: str, classes: list[str], why: Message | None) -> LaunchError:
     """Return the error of an unknown model, with the hub's reason as its detail."""
-    from gaudi_launch.engines.support import versions
-    from gaudi_launch.profiles import profiles
-
     if name.startswith(_PATH_BEGINNINGS) and not Path(name).exists():
         return LaunchError("models.no_folder", ExitCode.MODEL, path=name)
-    detail = mapped(str, why)
+    detail = why.render() if why is not None else None
     if "/" not in name and _looks_like_class(name, classes):
         near = _nearest(name, classes)
         return LaunchError(
             "support.unknown_class", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail
         )
-    known = {model for profile in profiles() for model in profile.models}
-    known |= {str(each["model"]) for facts in versions() for each in facts.validated}
-    near = _nearest(name, sorted(known))
-    return LaunchError(
-        "support.unknown_model", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail
-    )
+    return LaunchError("support.unknown_model", ExitCode.MODEL, found=name, detail=detail)
 
 
 def _looks_like_class(name: str, classes: list[str]) -> bool:

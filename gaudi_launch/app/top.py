@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 
 if TYPE_CHECKING:
     from gaudi_launch.cluster.inventory import Member
@@ -104,8 +104,7 @@ def log_lines(name: str, most: int) -> list[str]:
             file.seek(max(0, size - _LOG_BYTES))
             content = file.read(_LOG_BYTES)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("services.no_log", ExitCode.FAILED, path=str(path), why=why) from None
+        raise file_error("services.no_log", error, path) from None
     lines = deque(content.decode("utf-8", errors="replace").splitlines(), maxlen=most)
     return [_ANSI.sub("", line).expandtabs() for line in lines]
 

@@ -75,9 +75,6 @@ class TuneOptions:
     no_doctor: bool = switch(
         "--no-doctor", help="Start although a check of the machine fails.", panel=_SEARCH
     )
-    resume: bool = switch(
-        "--resume", help="Continue the last search with these options.", panel=_SEARCH
-    )
     concurrency: str = text(
         "--concurrency",
         help="Clients that each wait for an answer (default: as many as are served, at most 32).",
@@ -171,12 +168,9 @@ def tune(state: TuneState, seconds: float, save: Path | None, tools: TuneTools) 
 
 
 def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
-    """Return a new search, or with --resume the last one of these options.
-
-    Raises LaunchError.
-    """
+    """Return a new search. Raises LaunchError."""
     from gaudi_launch.app.tune_candidates import candidates, without_searched
-    from gaudi_launch.app.tune_state import key_of, new_folder, newest, write
+    from gaudi_launch.app.tune_state import new_folder
     from gaudi_launch.planning.engine_args import engine_args
     from gaudi_launch.planning.option_table import UPSTREAM, option_table
     from gaudi_launch.planning.parse import number
@@ -192,7 +186,7 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
     if given.rate and given.concurrency:
         raise LaunchError("capacity.one_demand", ExitCode.USAGE)
     most = number("--candidates", given.candidates, 2, _MOST_CANDIDATES)
-    # the state is a file
+    # the best plan is a file
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
     clients = _clients(without_searched(options), given)
     traffic = SavedTraffic(
@@ -202,23 +196,16 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
         concurrency="" if given.rate or given.trace else str(clients),
         trace=given.trace,
     )
-    key = key_of(options, traffic, given.goal)
-    if given.resume:
-        found = newest(key)
-        if found is None:
-            raise LaunchError("tune.nothing_to_resume", ExitCode.USAGE)
-        return found
     requests = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients)
     if given.requests:
         requests = number("--requests", given.requests, 1, 10**6)
-    found = TuneState(
-        folder=Path(),
+    return TuneState(
+        folder=new_folder(options, traffic, given.goal),
         goal=given.goal,
         traffic=traffic,
         requests=requests,
         candidates=candidates(options, clients=clients, most=most),
     )
-    return write(replace(found, folder=new_folder(key)))
 
 
 def _clients(options: LaunchOptions, given: TuneOptions) -> int:
@@ -244,16 +231,15 @@ class Searched:
 def search(
     state: TuneState, measure: Measure, seconds: float, clock: Callable[[], float] = time.monotonic
 ) -> Searched:
-    """Run the rounds that are left, within ``seconds``."""
+    """Run the rounds for which there is time, within ``seconds``."""
     deadline = clock() + seconds
     halving = _Halving(state, measure, deadline, clock)
-    if not state.done:
-        halving.run()
+    halving.run()
     return Searched(halving.state, halving.in_time)
 
 
 class _Halving:
-    """The rounds of one search; what was measured before is not measured again."""
+    """The rounds of one search."""
 
     def __init__(
         self, state: TuneState, measure: Measure, deadline: float, clock: Callable[[], float]
@@ -265,9 +251,7 @@ class _Halving:
         self.in_time = True
 
     def run(self) -> None:
-        """Run all rounds; mark the search as done where there was time for them."""
-        from gaudi_launch.app.tune_state import write
-
+        """Run the rounds, and note where there was no time for all of them."""
         left = list(range(len(self.state.candidates)))
         number = 0
         requests = self.state.requests
@@ -289,18 +273,15 @@ class _Halving:
                 self._try(trial, ())
         else:
             self.in_time = False
-        if self.in_time:
-            self.state = write(replace(self.state, done=True))
 
     def _last(self, left: Sequence[int], number: int, requests: int) -> list[TuneTrial]:
         """Return the trials of the last round: the given plan, and the best other."""
         others = [candidate for candidate in left if candidate != 0]
         best = max(others, key=self._score, default=None)
         finalists = [0] if best is None else [0, best]
-        trials = [
+        return [
             TuneTrial(candidate, number, requests, _REPEATS, last=True) for candidate in finalists
         ]
-        return [trial for trial in trials if not self._was_tried(trial)]
 
     def _try_what_was_not(self, left: Sequence[int]) -> None:
         """Measure once what was not measured, while there is time."""
@@ -309,20 +290,16 @@ class _Halving:
                 self._try(TuneTrial(candidate, 0, self.state.requests, 1, last=False), ())
 
     def _try(self, trial: TuneTrial, later: Sequence[TuneTrial]) -> None:
-        """Measure a candidate unless that was done, or time is too short.
+        """Measure a candidate unless time is too short.
 
         ``later``: trials for which time has to be left.
         """
-        if self._was_tried(trial):
-            return
         if not self._is_time_for((trial, *later)):
             self.in_time = False
             return
         left = self.deadline - self.clock()
-        self.state = self.state.with_start(self.measure(self.state, trial, left))
-
-    def _was_tried(self, trial: TuneTrial) -> bool:
-        return self.state.start_of(trial.candidate, trial.round, last=trial.last) is not None
+        start = self.measure(self.state, trial, left)
+        self.state = replace(self.state, starts=(*self.state.starts, start))
 
     def _is_time_for(self, trials: Sequence[TuneTrial]) -> bool:
         return self.deadline - self.clock() >= _MARGIN * sum(
@@ -374,7 +351,7 @@ def decide(state: TuneState) -> tuple[TuneStart, TuneStart | None, float]:
         measured = [start for start in found if start is not None]
     if not measured:
         failed = next((start.why for start in state.starts if start.why), "-")
-        raise LaunchError("tune.nothing", ExitCode.ENGINE, why=failed, folder=str(state.folder))
+        raise LaunchError("tune.nothing", ExitCode.ENGINE, why=failed)
     given = next((start for start in measured if start.candidate == 0), None)
     noise = noise_of(measured)
     best = max(measured, key=lambda start: start.score)
@@ -446,8 +423,8 @@ def start_and_measure(
     seconds = time.monotonic() - began
     sent = trial.requests * trial.repeats
     start = TuneStart(trial.candidate, trial.round, trial.last, ready, seconds, sent, figures, why)
-    if figures:
-        middle = sorted(figures, key=lambda figure: figure.score)[len(figures) // 2]
+    middle = start.middle
+    if middle is not None:
         words = {"tokens": f"{middle.tokens:.4g}", "ttft": f"{1000 * middle.ttft:.3g}"}
         said = message("tune.measured", name=one.name, **words, tpot=f"{1000 * middle.tpot:.3g}")
     else:
@@ -492,7 +469,7 @@ def _bench_case(state: TuneState, name: str, requests: int, file: Path | None = 
             input=load.input,
             output=load.output,
             tool=bench.BUILTIN,
-            save=file,
+            save=str(file) if file is not None else None,
         ),
     )
 

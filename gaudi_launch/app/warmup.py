@@ -1,22 +1,19 @@
-"""The use cases of ``gaudi-launch warmup``: plan buckets, and fill the cache."""
+"""The use case of ``gaudi-launch warmup``: plan buckets."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message, message, rendered
+from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
     from gaudi_launch.app.options import LaunchOptions
-    from gaudi_launch.app.report import Reporter
     from gaudi_launch.app.warmup_question import AskedEngine
     from gaudi_launch.buckets.bucket_file import Delivered
     from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
     from gaudi_launch.buckets.prompts_per_step import PromptsChoice
-    from gaudi_launch.buckets.runtime_compiles import Compiled
     from gaudi_launch.buckets.strategies import Judged
     from gaudi_launch.buckets.warmup_time import Span
     from gaudi_launch.models.model import Model
@@ -34,35 +31,28 @@ class WarmupRequest:
 
     graphs: int
     overhead: str
-    budget: str
-    price: float
 
     @property
     def count(self) -> int:
         """Return the number of given goals."""
-        return sum(map(bool, (self.graphs, self.overhead, self.budget, self.price)))
+        return sum(map(bool, (self.graphs, self.overhead)))
 
 
 @dataclass(frozen=True)
 class WarmupCase:
-    """The inputs of a plan, with every assumption.
-
-    ``blocks``: the user's, else 0.
-    """
+    """The inputs of a plan, with every assumption."""
 
     asked: AskedEngine
     model: Model
     cost: StepTime
     workload: list[tuple[float, int, int]] | None
-    trace_share: float
     goal: WarmupRequest
-    blocks: int
     assumptions: list[Message]
 
     @property
     def has_goal(self) -> bool:
         """Return True if more is requested than a plan with these options does."""
-        return any((self.goal.count, self.workload, self.blocks))
+        return any((self.goal.count, self.workload))
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,6 @@ class WarmupResult:
     per_graph: Span
     per_graph_cached: Span
     notes: list[Message]
-    compiled: list[Compiled] = field(default_factory=list)
 
 
 def read(
@@ -83,8 +72,6 @@ def read(
     *,
     trace: str,
     goal: WarmupRequest,
-    trace_share: float,
-    blocks: int,
     constants: list[str],
 ) -> WarmupCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
@@ -93,13 +80,11 @@ def read(
     from gaudi_launch.buckets.past_requests import read_workload
     from gaudi_launch.performance.step_time import constants_of
 
-    if not 0 <= trace_share <= 1:
-        raise LaunchError("warmup.bad_share", ExitCode.USAGE, found=trace_share)
     request = to_request(replace(options, model=options.model or _NO_MODEL))
     model, of_model = _model_of(request.model)
     workload = None
     reason: list[Message] = []
-    engine = asked_engine(request, model, options.machine, blocks)
+    engine = asked_engine(request, model, options.machine)
     if engine.own and goal.count:
         raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
     if trace:
@@ -108,30 +93,25 @@ def read(
         choice = _prompts_of_trace(engine, workload)
         if choice.prompts != engine.limits.max_num_prefill_seqs:
             own = replace(request, max_prefill_seqs=choice.prompts)
-            engine = asked_engine(own, model, options.machine, blocks)
+            engine = asked_engine(own, model, options.machine)
         reason.append(choice.reason())
     cost = engine.step_time.with_constants(constants_of(constants))
     assumptions = [*of_model, *engine.assumptions, *reason, *_of_step_time(cost)]
     if workload is None:
         assumptions.append(_of_lengths(engine.limits))
-    return WarmupCase(engine, model, cost, workload, trace_share, goal, blocks, assumptions)
+    return WarmupCase(engine, model, cost, workload, goal, assumptions)
 
 
 def _model_of(name: str) -> tuple[Model, list[Message]]:
     """Return the model, and what is assumed about it."""
-    from gaudi_launch.app.unknown_model import unknown_model
     from gaudi_launch.models.model import Model
+    from gaudi_launch.planning.model_name import name_warning
     from gaudi_launch.profiles import known_model
 
     if name == _NO_MODEL:
         return Model(path="", name=""), [message("warmup.assume_model")]
     model = known_model(name, False)
-    unknown = unknown_model(name, model)
-    if unknown is not None:
-        return model, [unknown]
-    if model.source == "name":
-        return model, [message("warmup.assume_name", model=model.path)]
-    return model, []
+    return model, [*name_warning(name, model)]
 
 
 def _of_step_time(cost: StepTime) -> list[Message]:
@@ -167,51 +147,7 @@ def _prompts_of_trace(engine: AskedEngine, workload: list[tuple[float, int, int]
     )
 
 
-@dataclass(frozen=True)
-class FilledCache:
-    """The result of a run that fills the cache.
-
-    ``key`` is the recipe cache's, ``before`` its state until then. ``seconds`` is the warm-up's
-    time.
-    """
-
-    graphs: int
-    seconds: str | int | float
-    key: str | None
-    folder: str
-    before: str | None
-    log: Path
-
-
-def fill_cache(options: LaunchOptions, reporter: Reporter) -> FilledCache | None:
-    """Start the engine of these options until it answers, and stop it.
-
-    Return None when the user interrupted it.
-
-    Raises LaunchError, also for an engine that failed.
-    """
-    from gaudi_launch.app.serve import ServeMode, start
-    from gaudi_launch.services.diagnosis.failure import failure
-
-    started = start(options, ServeMode(quiet=True, once=True), reporter)
-    outcome, cache = started.outcome, started.plan.cache
-    assert outcome is not None, "only a detached service has no outcome"
-    if outcome.kind != "stopped":
-        raise failure(outcome, started.log)
-    if not outcome.was_ready:
-        return None
-    progress = outcome.progress
-    return FilledCache(
-        graphs=sum(phase.items for phase in progress.phases if phase.name.startswith("warmup_")),
-        seconds=progress.facts.get("warmup_seconds", 0),
-        key=cache.get("key"),
-        folder=str(cache.get("folder", "")),
-        before=cache.get("state"),
-        log=started.log,
-    )
-
-
-def ask_of(case: WarmupCase, seconds_per_graph: float) -> BucketGoal:
+def ask_of(case: WarmupCase) -> BucketGoal:
     """Return the goal in numbers. Raises LaunchError (USAGE)."""
     from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 
@@ -221,8 +157,6 @@ def ask_of(case: WarmupCase, seconds_per_graph: float) -> BucketGoal:
     graphs = goal.graphs
     if graphs < 0:
         raise LaunchError("warmup.too_few_graphs", ExitCode.USAGE, found=graphs, floor=2)
-    if goal.budget:
-        graphs = max(1, int(_duration(goal.budget) / seconds_per_graph))
     overhead = None
     if goal.overhead:
         text = goal.overhead.strip().rstrip("%")
@@ -232,21 +166,10 @@ def ask_of(case: WarmupCase, seconds_per_graph: float) -> BucketGoal:
             overhead = -1.0
         if not 0 <= overhead < 100:
             raise LaunchError("warmup.bad_overhead", ExitCode.USAGE, found=goal.overhead)
-    if goal.price and not 0 < goal.price < 1:
-        raise LaunchError("warmup.bad_price", ExitCode.USAGE, found=goal.price)
-    return BucketGoal(goal.price or None, graphs or None, overhead, case.asked.request.reduce)
+    return BucketGoal(None, graphs or None, overhead, case.asked.request.reduce)
 
 
-def _duration(text: str) -> float:
-    from gaudi_launch.planning.parse import read_time
-
-    value = read_time(text)
-    if not value:
-        raise LaunchError("warmup.bad_budget", ExitCode.USAGE, found=text)
-    return value
-
-
-def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
+def solve(case: WarmupCase) -> WarmupResult:
     """Plan, compare and estimate."""
     from gaudi_launch.buckets.warmup_time import FILE_NAME, per_graph, read_measured
     from gaudi_launch.paths import state_dir
@@ -262,8 +185,7 @@ def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
     }
     cold = per_graph(dtype, False, measured, **about)
     cached = per_graph(dtype, True, measured, **about)
-    compiled = _compiled(log)
-    delivered = _delivered(case, cold.high)
+    delivered = _delivered(case)
     notes: list[Message] = list(asked.notes)
     delivered, chosen = _chosen(case, delivered)
     if chosen is not delivered.comparison[0]:
@@ -279,15 +201,7 @@ def solve(case: WarmupCase, *, log: Path | None, ask: bool) -> WarmupResult:
         notes.append(message("warmup.reduce", batch=batch, length=length))
     if asked.limits.contiguous_pa:
         notes.append(message("warmup.contiguous"))
-    notes += [
-        message("warmup.compiled", phase=c.phase, shape=str(c.shape), times=c.times)
-        for c in compiled[:20]
-    ]
-    if log is not None and not compiled:
-        notes.append(message("warmup.none_compiled", path=str(log)))
-    if ask and not asked.own:
-        notes.append(_asked(case, delivered, chosen))
-    return WarmupResult(delivered, chosen, expected.shapes, cold, cached, notes, compiled)
+    return WarmupResult(delivered, chosen, expected.shapes, cold, cached, notes)
 
 
 def _met_by_trace(
@@ -308,22 +222,30 @@ def _met_by_trace(
     return message("warmup.trace_padding", percent=total, prompt=prompt, decode=decode)
 
 
-def _delivered(case: WarmupCase, seconds_per_graph: float) -> Delivered:
+def _delivered(case: WarmupCase) -> Delivered:
     """Return our plan and the engine's strategies, or the engine's only list.
 
-    An engine that builds its list itself has only one.
+    An engine that builds its list itself has only one, and so has a start script for whose tokens
+    of a step no ranges cover every shape.
     """
     from gaudi_launch.buckets.bucket_file import own_list, plan_for_engine, planned
 
     asked = case.asked
-    shares: dict[str, Any] = {"cost": case.cost, "trace_share": case.trace_share}
     if asked.own:
         assert asked.used is not None, "a question without buckets"
-        return own_list(*asked.used, asked.limits, case.workload, **shares)
-    question, ask = asked.question, ask_of(case, seconds_per_graph)
-    if case.workload is None:
-        return planned(question, ask, case.cost)
-    return plan_for_engine(question, case.workload, ask, **shares)
+        longest = asked.limits.input_max
+        return own_list(*asked.used, asked.limits, case.workload, longest=longest, cost=case.cost)
+    question, ask = asked.question, ask_of(case)
+    try:
+        if case.workload is None:
+            return planned(question, ask, case.cost)
+        return plan_for_engine(question, case.workload, ask, cost=case.cost)
+    except LaunchError as error:
+        scripted = asked.request.tuning == "reference" and not case.goal.count
+        if error.id != "warmup.no_parameters" or not scripted or asked.used is None:
+            raise
+    longest = asked.limits.max_model_len
+    return own_list(*asked.used, asked.limits, case.workload, longest=longest, cost=case.cost)
 
 
 def _chosen(case: WarmupCase, delivered: Delivered) -> tuple[Delivered, Judged]:
@@ -343,55 +265,3 @@ def _chosen(case: WarmupCase, delivered: Delivered) -> tuple[Delivered, Judged]:
     expected = delivered.aim.expectation.shapes
     theirs = judged(f"{used[0]} (plan)", used[1], case.asked.limits, expected, case.cost)
     return replace(delivered, comparison=[*rows, theirs]), theirs
-
-
-def _compiled(log: Path | None) -> list[Compiled]:
-    from gaudi_launch.buckets.runtime_compiles import compiled_at_run_time
-
-    if log is None:
-        return []
-    try:
-        with log.open(encoding="utf-8", errors="replace") as lines:
-            return compiled_at_run_time(lines)
-    except OSError as error:
-        raise LaunchError(
-            "warmup.trace_unreadable",
-            ExitCode.USAGE,
-            path=str(log),
-            error=error.strerror or str(error),
-        ) from None
-
-
-def _asked(case: WarmupCase, delivered: Delivered, chosen: Judged) -> Message:
-    """Return whether the installed engine builds the same list from the settings."""
-    import tempfile
-
-    from gaudi_launch.buckets.strategies import arguments_of
-    from gaudi_launch.engines.introspect import ask_engine
-    from gaudi_launch.planning.engine import BucketQuestion
-
-    arguments = arguments_of(case.asked.limits) | {
-        "max_num_prefill_seqs": delivered.max_prefill_seqs
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        env = dict(delivered.settings)
-        if delivered.file is not None:
-            path = Path(folder) / "buckets.txt"
-            path.write_text(delivered.file, encoding="utf-8")
-            env["VLLM_BUCKETING_FROM_FILE"] = str(path)
-            arguments["bucket_file"] = delivered.file
-        question = case.asked.question
-        asked = BucketQuestion(question.family, question.package, chosen.name, env, arguments)
-        if chosen is not delivered.comparison[0] and case.asked.ask is not None:
-            asked = case.asked.ask
-        python = case.asked.request.python or "python3"
-        answer = ask_engine(python, asked.package, asked.environment, asked.arguments)
-    ours = chosen.buckets or delivered.buckets
-    if answer.buckets is None:
-        return message("warmup.no_answer", why=rendered(answer.why) or "-")
-    same = answer.buckets == ours
-    return message(
-        "warmup.engine_agrees" if same else "warmup.engine_differs",
-        graphs=answer.buckets.graphs,
-        ours=ours.graphs,
-    )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gaudi_launch.models.model import Model
     from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
     from gaudi_launch.performance.step_time import StepTime
-    from gaudi_launch.planning.engine import BucketQuestion, Engine
+    from gaudi_launch.planning.engine import Engine
     from gaudi_launch.planning.planner import Draft
     from gaudi_launch.planning.request import Request
 
@@ -25,8 +25,7 @@ class AskedEngine:
     """An engine with its question to the warm-up planner.
 
     ``identity`` is the name under which warm-ups are recorded; ``used`` the strategy and the
-    buckets that a plan with the same options uses, None where its bucket file was not read; ``ask``
-    the inputs of `engines.introspect.ask_engine` (None: this engine cannot be queried);
+    buckets that a plan with the same options uses, None where its bucket file was not read;
     ``assumptions`` what no option states; ``notes`` the warnings of the plan. ``chooses_prompts``:
     the plan chose the prompts of one step.
     """
@@ -37,7 +36,6 @@ class AskedEngine:
     cards: int
     question: CoverageQuestion
     used: tuple[str, Buckets] | None
-    ask: BucketQuestion | None
     assumptions: tuple[Message, ...]
     notes: tuple[Message, ...]
     step_time: StepTime
@@ -53,14 +51,15 @@ class AskedEngine:
         return not self.question.family
 
 
-def asked_engine(request: Request, model: Model, machine: str | None, blocks: int) -> AskedEngine:
+def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEngine:
     """Return the engine of these options.
 
-    Where the machine has cards, settings and KV blocks are those of its plan; ``blocks`` (0: not
-    given) wins over both. Raises LaunchError for an impossible one.
+    Where the machine has cards, settings and KV blocks are those of its plan. Raises
+    LaunchError for an impossible one.
     """
     from gaudi_launch.app.machine import load
     from gaudi_launch.engines import registry
+    from gaudi_launch.engines.introspect import InstalledBuckets
     from gaudi_launch.planning.planner import buckets_of
     from gaudi_launch.planning.speed import step_time_in
     from gaudi_launch.planning.support_answer import check_support
@@ -69,6 +68,8 @@ def asked_engine(request: Request, model: Model, machine: str | None, blocks: in
     host = load(machine)
     word = registry.name_for(request, installed, model, lambda: host)
     engine = registry.find(word, installed, request.python)
+    if installed is not None:
+        engine = engine.asking(InstalledBuckets(installed.python))
     if engine.inner is not None:
         # Ray Serve has no warm-up: the inner engine does, in each replica
         engine.refuse(request, host, model)
@@ -82,28 +83,27 @@ def asked_engine(request: Request, model: Model, machine: str | None, blocks: in
     request = _as_planned(request, host, model, engine)
     cards = request.cards or len(request.modules or ()) or engine.cards(request) or 1
     drawn = _draft(request, host, model, engine, cards)
-    physical = blocks or drawn.memory.num_blocks
+    physical = drawn.memory.num_blocks
     question = _question(engine, drawn, physical)
     assumptions: list[Message] = []
     if request.engine == "auto" and installed is None:
         assumptions.append(message("warmup.assume_engine", engine=name))
     if request.chosen_because is not None:
         assumptions.append(request.chosen_because)
-    assumptions += _assumed_blocks(question, blocks, drawn.memory.num_blocks, host)
+    if physical:
+        assumptions.append(message("warmup.machine_blocks", blocks=physical, machine=host.origin))
+    else:
+        assumptions.append(message("warmup.assume_blocks", blocks=question.limits.num_blocks))
     supported = engine.support(model, request.args, request.environment)
     notes = [*check_support(supported, force=request.force), *drawn.warnings]
     used = buckets_of(engine, drawn.settings, drawn.context, notes, physical)
-    ask = None
-    if used is not None:
-        ask = engine.bucket_question(drawn.settings, drawn.context, physical)
     return AskedEngine(
         name=name,
         identity=engine.identity.exact,
-        request=request,
+        request=drawn.context.request,
         cards=cards,
         question=question,
         used=used,
-        ask=ask,
         assumptions=tuple(assumptions),
         notes=tuple(notes),
         step_time=step_time_in(drawn.context, engine),
@@ -136,17 +136,6 @@ def _installed(request: Request) -> Installed | None:
     return detect(request.python)
 
 
-def _assumed_blocks(
-    question: CoverageQuestion, given: int, planned: int | None, host: Host
-) -> list[Message]:
-    """Return the assumption about the KV blocks, where the user gave none."""
-    if given:
-        return []
-    if planned:
-        return [message("warmup.machine_blocks", blocks=planned, machine=host.origin)]
-    return [message("warmup.assume_blocks", blocks=question.limits.num_blocks)]
-
-
 def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuestion:
     """Return this engine's question to the planner.
 
@@ -177,9 +166,9 @@ def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: in
     """
     from gaudi_launch.planning.placement import check_named
     from gaudi_launch.planning.plan import Placement
-    from gaudi_launch.planning.planner import draft, place
+    from gaudi_launch.planning.planner import draft, place, refuse_options
 
-    engine.refuse(request, host, model)
+    refuse_options(request, host, model, engine)
     if request.modules is not None:
         check_named(request.modules, cards)
     modules = host.modules or tuple(range(cards))

@@ -7,18 +7,20 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from gaudi_launch.doctor.installer import commands, software_release
+from gaudi_launch.doctor.releases import releases
+from gaudi_launch.engines.detect import Installed, detect
+from gaudi_launch.engines.pins import Deviation, compare_pins
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import mapping
-
-if TYPE_CHECKING:
-    from gaudi_launch.engines.detect import Installed
-    from gaudi_launch.engines.pins import Deviation
-    from gaudi_launch.services.diagnosis.diagnose import Cause
-    from gaudi_launch.services.diagnosis.drift import DriftError
-    from gaudi_launch.services.diagnosis.explain import Explanation
-    from gaudi_launch.services.state.registry import ServiceRecord
+from gaudi_launch.messages import message
+from gaudi_launch.services.diagnosis import explain
+from gaudi_launch.services.diagnosis.diagnose import Cause
+from gaudi_launch.services.diagnosis.drift import DriftError, drift_errors
+from gaudi_launch.services.diagnosis.explain import Explanation
+from gaudi_launch.services.state import registry, store
+from gaudi_launch.services.state.registry import ServiceRecord
 
 _log = logging.getLogger(__name__)
 
@@ -28,9 +30,6 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
 
     Without either, explain what failed last. Raises LaunchError.
     """
-    from gaudi_launch.services.diagnosis import explain
-    from gaudi_launch.services.state import registry
-
     if log == "-":
         return _with_drift(explain.explain_log(None, exit_status))
     if log is None:
@@ -58,8 +57,6 @@ def _with_drift(explained: Explanation, service: ServiceRecord | None = None) ->
     replace an exception without a known cause. A log of another environment than the installed
     engine's is not changed.
     """
-    from gaudi_launch.services.diagnosis.drift import drift_errors
-
     errors = drift_errors(explained.content.text) if explained.found.failed else ()
     installed = _installed(service) if errors else None
     if installed is None or not (service or _is_from(installed, explained.content.text)):
@@ -68,14 +65,12 @@ def _with_drift(explained: Explanation, service: ServiceRecord | None = None) ->
     if cause is None:
         return explained
     found = explained.found
-    known = tuple(each for each in found.causes if each.id != "exception")
+    known = tuple(each for each in found.causes if each.id not in ("exception", "pair_mismatch"))
     return replace(explained, found=replace(found, causes=(*known, cause)))
 
 
 def _installed(service: ServiceRecord | None) -> Installed | None:
     """Return the engine of a service's record, else the installed one."""
-    from gaudi_launch.engines.detect import detect
-    from gaudi_launch.services.state import store
 
     plan = (store.read(service.folder, "plan.json") or {}) if service else {}
     engine = plan.get("engine")
@@ -101,10 +96,6 @@ def _is_from(installed: Installed, text: str) -> bool:
 
 def _absent(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
     """Return an absent package of Gaudi whose module an error could not import."""
-    from gaudi_launch.doctor.installer import commands, software_release
-    from gaudi_launch.doctor.releases import releases
-    from gaudi_launch.messages import message
-    from gaudi_launch.services.diagnosis.diagnose import Cause
 
     absent = [
         row for row in releases().python_packages if not set(row.names) & set(installed.packages)
@@ -127,7 +118,6 @@ def _absent(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
 
 
 def _drift(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
-    from gaudi_launch.engines.pins import compare_pins
 
     compared = compare_pins(installed)
     if compared is None:
@@ -140,8 +130,6 @@ def _drift(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
 
 
 def _cause(error: DriftError, blamed: Sequence[Deviation], python: str, file: str) -> Cause:
-    from gaudi_launch.messages import message
-    from gaudi_launch.services.diagnosis.diagnose import Cause
 
     found = ", ".join(f"{each.package} {each.installed}" for each in blamed)
     expected = ", ".join(f"{each.package} {' / '.join(each.pinned)}" for each in blamed)

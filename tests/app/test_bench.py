@@ -31,7 +31,8 @@ from gaudi_launch.messages import text
 from gaudi_launch.performance.prediction import Load
 from gaudi_launch.services.endpoint import Target
 from tests.support.plots import needs_matplotlib, texts
-from tests.support.refusals import refused
+from tests.support.refusals import failing, refused
+from tests.support.reporters import Lines
 from tests.support.service_record import service
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -48,24 +49,11 @@ RUN = BenchRun(
 SAMPLE = Sample(0.0, 0.0, 8, 4, first=0.1, last=0.2, output=4)
 
 
-class Watcher:
+class Watcher(Lines):
     """Keeps the lines of a measurement."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
     def going(self, state: object) -> None:
         """Receive progress, which these tests do not look at."""
-
-
-@pytest.fixture
-def no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no other tool be found."""
-    monkeypatch.setattr(external_tools, "find_guidellm", lambda: None)
-    monkeypatch.setattr(external_tools, "has_vllm_client", lambda python: False)
 
 
 @pytest.fixture
@@ -95,7 +83,7 @@ def case(tool: str = "builtin", **changes: Any) -> BenchCase:
 # --- options -------------------------------------------------------------------------------------
 
 
-def test_the_load_is_read_from_the_options(no_tools: None) -> None:
+def test_the_load_is_read_from_the_options() -> None:
     options = BenchOptions(
         rate="2.5",
         concurrency="3",
@@ -115,7 +103,7 @@ def test_the_load_is_read_from_the_options(no_tools: None) -> None:
 
 
 def test_without_options_texts_are_new_and_the_workload_is_not(
-    no_tools: None, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "new_seed", lambda: 77)
     found = prepare(("127.0.0.1:9/v1",), BenchOptions())
@@ -151,9 +139,9 @@ def test_without_options_texts_are_new_and_the_workload_is_not(
         ((URL,), BenchOptions(tool="vllm", input="1,2"), "measure.tool_plain", {"tool": "vllm"}),
         (
             (URL,),
-            BenchOptions(tool="guidellm", rate="1", concurrency="2"),
+            BenchOptions(tool="vllm", rate="1", concurrency="2"),
             "measure.tool_plain",
-            {"tool": "guidellm"},
+            {"tool": "vllm"},
         ),
         ((URL,), BenchOptions(tool="vllm", form="chat"), "measure.tool_plain", {"tool": "vllm"}),
         (
@@ -162,8 +150,7 @@ def test_without_options_texts_are_new_and_the_workload_is_not(
             "measure.tool_plain",
             {"tool": "vllm"},
         ),
-        ((URL,), BenchOptions(plot=Path("a.pdf")), "measure.plot_name", {"found": "a.pdf"}),
-        ((URL,), BenchOptions(save=Path("/proc/a")), "measure.not_writable", {"path": "/proc/a"}),
+        ((URL,), BenchOptions(save="/proc/a"), "measure.not_writable", {"path": "/proc/a"}),
     ],
 )
 def test_options_that_cannot_be_are_refused(
@@ -171,26 +158,25 @@ def test_options_that_cannot_be_are_refused(
     options: BenchOptions,
     id: str,
     values: dict[str, Any],
-    no_tools: None,
     tmp_path: Path,
 ) -> None:
     if options.save is not None:
         # a file has no folder
         (tmp_path / "file").write_text("")
-        options = replace(options, save=tmp_path / "file" / "a")
+        options = replace(options, save=str(tmp_path / "file" / "a"))
         values = {"path": str(options.save)}
     with refused(id, ExitCode.USAGE, **values):
         prepare(words, options)
 
 
 @pytest.mark.parametrize("given", [{"concurrency": "0"}, {"requests": "0"}, {"seed": "-1"}])
-def test_numbers_have_limits(given: dict[str, str], no_tools: None) -> None:
+def test_numbers_have_limits(given: dict[str, str]) -> None:
     with pytest.raises(LaunchError) as raised:
         prepare((URL,), replace(OURS, **given))  # type: ignore[arg-type]
     assert raised.value.exit_code is ExitCode.USAGE
 
 
-def test_a_trace_may_be_cut_by_seconds(no_tools: None) -> None:
+def test_a_trace_may_be_cut_by_seconds() -> None:
     found = prepare((URL,), replace(OURS, trace="t.csv", seconds="1.5"))
     assert (found.numbers.seconds, found.tool) == (1.5, "builtin")
     # no other tool replays one
@@ -200,15 +186,12 @@ def test_a_trace_may_be_cut_by_seconds(no_tools: None) -> None:
 # --- the tool ------------------------------------------------------------------------------------
 
 
-def test_auto_prefers_guidellm_then_the_engines_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_prefers_the_engines_client(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Target(URL, plan={"engine": {"python": "/engine/python"}})
     monkeypatch.setattr(
         external_tools, "has_vllm_client", lambda python: python == "/engine/python"
     )
-    monkeypatch.setattr(external_tools, "find_guidellm", lambda: "/bin/guidellm")
     choose = bench._choose
-    assert choose(BenchOptions(), found, NUMBERS) == ("guidellm", "/bin/guidellm")
-    monkeypatch.setattr(external_tools, "find_guidellm", lambda: None)
     assert choose(BenchOptions(), found, NUMBERS) == ("vllm", "/engine/python")
     assert choose(BenchOptions(), Target(URL), NUMBERS) == ("builtin", "")
     # only our client draws lengths from a range
@@ -221,12 +204,12 @@ def test_auto_prefers_guidellm_then_the_engines_client(monkeypatch: pytest.Monke
     )
 
 
-def test_a_tool_that_is_not_here_is_an_error(no_tools: None) -> None:
-    found = Target(URL, plan={"engine": {"python": "/engine/python"}})
-    with refused("measure.no_vllm", ExitCode.FAILED, python="/engine/python"):
+@pytest.mark.parametrize("python", ["/no/python", None])
+def test_a_client_that_is_not_here_is_an_error(python: str | None) -> None:
+    found = Target(URL, plan={"engine": {"python": python}})
+    assert bench._choose(BenchOptions(), found, NUMBERS) == ("builtin", "")
+    with refused("measure.no_vllm", ExitCode.FAILED, python=python or "-"):
         bench._choose(BenchOptions(tool="vllm"), found, NUMBERS)
-    with refused("measure.no_guidellm", ExitCode.FAILED, python="-"):
-        bench._choose(BenchOptions(tool="guidellm"), Target(URL), NUMBERS)
 
 
 def test_another_tool_gets_the_names_of_the_plan(looked: list[Any]) -> None:
@@ -257,9 +240,8 @@ def test_a_server_that_cannot_be_asked_is_named(
         lambda: bench.tool_load(case()),
         lambda: bench._check_server(Target(URL), ToolLoad(URL, "m", "m", 1, 1, 1, None, 1), None),
     ):
-        with pytest.raises(LaunchError) as raised:
+        with failing("measure.no_server", ExitCode.ENGINE) as raised:
             work()
-        assert (raised.value.id, raised.value.exit_code) == ("measure.no_server", ExitCode.ENGINE)
         assert raised.value.text.values["url"] == URL
 
 
@@ -271,9 +253,8 @@ def test_lengths_that_the_server_refuses_are_not_sent_by_another_tool(looked: li
         bench._check_server(Target(URL), replace(load, output=101), None)
 
 
-@pytest.mark.parametrize("tool", ["guidellm", "vllm"])
 def test_a_run_of_another_tool_is_kept_as_one_of_ours(
-    tool: str, looked: list[Any], monkeypatch: pytest.MonkeyPatch
+    looked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[tuple[Any, ...]] = []
 
@@ -281,28 +262,25 @@ def test_a_run_of_another_tool_is_kept_as_one_of_ours(
         called.append(words)
         return {"raw": 1}
 
-    monkeypatch.setattr(external_tools, f"run_{tool}", run)
-    monkeypatch.setattr(
-        external_tools, f"{tool}_summary", lambda report: {"completed": report["raw"]}
-    )
+    monkeypatch.setattr(external_tools, "run_vllm", run)
+    monkeypatch.setattr(external_tools, "vllm_summary", lambda report: {"completed": report["raw"]})
     monkeypatch.setattr(bench_run, "child_environment", lambda url, key: {"URL": url, "KEY": key})
     monkeypatch.setattr(time, "time", lambda: 12.0)
     monkeypatch.setenv("VLLM_API_KEY", "secret")
-    one = replace(case(tool, seed=4, requests=3), program="/bin/tool")
+    one = replace(case("vllm", seed=4, requests=3), program="/bin/tool")
     watcher = Watcher()
     outcome = bench.measure(one, watcher)
     load = ToolLoad(URL, "served", "served", 256, 64, 3, None, 4, 7)
     environment = {"URL": URL, "KEY": "secret"}
-    key = ("secret",) if tool == "guidellm" else ()
-    assert called == [("/bin/tool", load, environment, *key)]
-    assert watcher.lines == [text("measure.tool_runs", tool=tool, program="/bin/tool")]
+    assert called == [("/bin/tool", load, environment)]
+    assert watcher.lines == [text("measure.tool_runs", tool="vllm", program="/bin/tool")]
     planned = made_up(
         requests=3, input=(256, 256), output=(64, 64), rate=None, concurrency=4, seed=4
     )
     assert outcome == BenchOutcome(
         BenchRun(
             {
-                "tool": tool,
+                "tool": "vllm",
                 "url": URL,
                 "service": None,
                 "model": "served",
@@ -310,7 +288,7 @@ def test_a_run_of_another_tool_is_kept_as_one_of_ours(
                 "modules": None,
                 "simulated": False,
                 "plan": None,
-                "form": "chat" if tool == "guidellm" else "completions",
+                "form": "completions",
                 "began": 12.0,
                 "interrupted": False,
             },
@@ -399,9 +377,9 @@ def test_a_run_is_written_and_predicted(tmp_path: Path, monkeypatch: pytest.Monk
         bench_run, "default_file", lambda label, began: tmp_path / f"{label}-{began}"
     )
     default = tmp_path / "127.0.0.1-9-1700000000.0"
-    assert bench.kept(case(), BenchOutcome(RUN)) == BenchReport(RUN, default, None, "speed")  # type: ignore[arg-type]
+    assert bench.kept(case(), BenchOutcome(RUN)) == BenchReport(RUN, default, "speed")  # type: ignore[arg-type]
     assert run_file.load(default).summary == RUN.summary
-    named = replace(case(), options=BenchOptions(save=tmp_path / "a" / "b"))
+    named = replace(case(), options=BenchOptions(save=str(tmp_path / "a" / "b")))
     report = bench.kept(named, BenchOutcome(RUN))
     assert (report.path, run_file.load(tmp_path / "a" / "b").facts["model"]) == (
         tmp_path / "a" / "b",
@@ -412,7 +390,7 @@ def test_a_run_is_written_and_predicted(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_run_whose_file_cannot_be_written_is_shown_with_the_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     report = bench.kept(
-        replace(case(), options=BenchOptions(save=tmp_path / "file" / "a")), BenchOutcome(RUN)
+        replace(case(), options=BenchOptions(save=str(tmp_path / "file" / "a"))), BenchOutcome(RUN)
     )
     assert (report.run, report.path, report.predicted) == (RUN, None, None)
     assert report.problem is not None and report.problem.exit_code is ExitCode.FAILED
@@ -482,18 +460,10 @@ def test_a_picture_of_two_runs_names_both(tmp_path: Path) -> None:
     assert "A: old" in shown and "B: new" in shown
     folder = tmp_path / "folder.svg"
     folder.mkdir()
-    with refused("measure.save", ExitCode.FAILED, path=str(folder), why="Is a directory"):
-        bench.draw(folder, [("A", RUN)])
+    with refused("plot.not_written", ExitCode.USAGE, path=str(folder), why="Is a directory"):
+        bench.comparison(files, folder)
 
 
-def test_the_library_for_pictures_is_checked_before_anything_else(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    calls: list[str] = []
-    monkeypatch.setattr("gaudi_launch.plotting.check_library", lambda: calls.append("library"))
-    bench.check_picture(None)
-    assert calls == []
-    bench.check_picture(tmp_path / "a.PNG")
-    assert calls == ["library"]
-    with refused("measure.plot_name", ExitCode.USAGE, found="a.jpg"):
-        bench.check_picture(Path("a.jpg"))
+def test_the_name_of_a_picture_is_checked_before_the_runs_are_read() -> None:
+    with refused("plot.ending", ExitCode.USAGE, path="a.jpg"):
+        bench.comparison(["none", "none"], Path("a.jpg"))

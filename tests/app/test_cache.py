@@ -11,7 +11,7 @@ import pytest
 
 from gaudi_launch import interrupt
 from gaudi_launch.app import cache, machine
-from gaudi_launch.app.cache import KeyVerdict, PruneLimits
+from gaudi_launch.app.cache import PruneLimits
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -88,67 +88,30 @@ def test_a_key_without_an_index_is_an_error(
         cache.indexed(root, key)
 
 
-def test_a_damaged_file_is_found_and_removed_on_request(root: Path, here: Any) -> None:
+def test_a_damaged_file_is_found(root: Path, here: Any) -> None:
     key = own(here).key
-    [sound] = cache.verify(root, key, quick=False, repair=True)
-    assert (sound.sound, sound.removed) == (True, ())
+    [sound] = cache.verify(root, key, quick=False)
+    assert sound.findings.sound
     file = cache_root.find(root, key).folder / "recipe_2.recipe"
     content = file.read_bytes()
     file.write_bytes(b"x" * len(content))
     # sizes alone do not show it
-    assert cache.verify(root, key, quick=True, repair=False)[0].sound
-    [bad] = cache.verify(root, key, quick=False, repair=False)
-    assert (bad.sound, bad.removed, bad.findings.sound) == (False, (), False)
-    assert file.exists()
-    [mended] = cache.verify(root, key, quick=False, repair=True)
-    assert (mended.sound, mended.removed) == (True, mended.findings.bad)
-    assert not file.exists()
-    assert len(cache.verify(root, None, quick=True, repair=False)) == 3
+    assert cache.verify(root, key, quick=True)[0].findings.sound
+    [bad] = cache.verify(root, key, quick=False)
+    assert bad.findings == Findings(wrong_content=(file.name,))
+    assert len(cache.verify(root, None, quick=True)) == 3
 
 
-def test_a_verdict_is_sound_when_nothing_bad_is_left(root: Path, here: Any) -> None:
-    entry = cache_root.find(root, own(here).key)
-    [found] = cache.verify(root, entry.key, quick=False, repair=False)
-    file = entry.folder / "recipe_1.recipe"
-    file.write_bytes(b"x")
-    [bad] = cache.verify(root, entry.key, quick=True, repair=False)
-    findings: Findings = bad.findings
-    assert findings.bad
-    assert KeyVerdict(entry, findings, findings.bad).sound
-    assert not KeyVerdict(entry, findings, ()).sound
-    assert not KeyVerdict(entry, findings, (*findings.bad, "more")).sound
-    assert KeyVerdict(entry, found.findings, ()).sound
-
-
-def test_keys_beyond_the_limits_are_removed_on_request(
-    root: Path, here: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_beyond_the_limits_are_removed_on_request(root: Path, here: Any) -> None:
     with refused("cache.prune_nothing_asked", ExitCode.USAGE):
-        cache.prune(root, PruneLimits(), MACHINE, remove=True)
-    stale = cache.prune(root, PruneLimits(stale=True), MACHINE, remove=False)
-    other = replace(own(here), product="other").key
-    assert (stale.root, [each.entry.key for each in stale.doomed], stale.removed) == (
-        root,
-        [other],
-        (),
-    )
+        cache.prune(root, PruneLimits(), remove=True)
+    filled = {each.key for each in cache_root.entries(root) if each.bytes}
+    shown = cache.prune(root, PruneLimits(max_size="0"), remove=False)
+    assert ({each.entry.key for each in shown.doomed}, shown.removed) == (filled, ())
     assert len(cache_root.entries(root)) == 3
-    done = cache.prune(root, PruneLimits(stale=True), MACHINE, remove=True)
-    assert done.removed == (other,)
-    assert other not in {each.key for each in cache_root.entries(root)}
-    asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(
-        cache,
-        "to_prune",
-        lambda found, **words: asked.append({**words, "count": len(found)}) or [],  # type: ignore[func-returns-value]
-    )
-    monkeypatch.setattr(cache.time, "time", lambda: 5.0)  # type: ignore[attr-defined]
-    limits = PruneLimits(max_size="1G", older="2d")
-    cache.prune(root, limits, MACHINE, remove=True)
-    assert asked == [
-        {"now": 5.0, "max_bytes": 1 << 30, "older_seconds": 172800.0, "here": None, "count": 2}
-    ]
-    assert len(cache_root.entries(root)) == 2
+    done = cache.prune(root, PruneLimits(max_size="0"), remove=True)
+    assert {*done.removed} == filled
+    assert not any(each.bytes for each in cache_root.entries(root))
 
 
 def test_a_copy_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,8 +197,7 @@ def test_code_of_a_model_needs_consent(model: Path) -> None:
     with pytest.raises(LaunchError) as raised:
         cases._known(str(model.parent / "gone"), True)
     assert raised.value.exit_code is ExitCode.MODEL
-    # one of a hub is known by its name
-    assert cases._known("Qwen/Qwen3-8B", False).source == "name"
+    assert cases._known("Qwen/Qwen3-8B", False).source == "profile"
 
 
 Fetches = list[Wanted]

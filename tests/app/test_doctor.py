@@ -104,7 +104,7 @@ def test_this_machine_is_read_with_engine_and_gateway(
     engine, gateway = EngineFacts("/p"), GatewayFacts("/g", "1", "2")
     monkeypatch.setattr("gaudi_launch.host.machine.load", lambda name: make("hls2"))
     monkeypatch.setattr(hl_smi, "find", lambda: ask)
-    monkeypatch.setattr(cases, "_engine", lambda python, live: engine if live else None)
+    monkeypatch.setattr(cases, "_engine", lambda request, serves: engine if serves else None)
     monkeypatch.setattr(cases, "_gateway", lambda: gateway)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
     facts = cases.collect(DoctorRequest())
@@ -129,19 +129,21 @@ def test_an_interpreter_counts_where_it_is_named_or_has_an_engine(
     deviations = (SimpleNamespace(package="torch", installed="2", pinned=("1", "3")),)
     monkeypatch.setattr(detection, "detect", lambda python=None: found[python])
     monkeypatch.setattr(pins, "compare_pins", lambda installed: None)
-    engine = cases._engine
-    assert engine(None, live=False) is None
-    assert engine(None, live=True) is None
-    named = engine("/p", live=False)
+    engine, here = cases._engine, DoctorRequest()
+    assert engine(DoctorRequest(MACHINE), serves=False) is None
+    assert engine(here, serves=False) is None
+    # serve would stop there
+    assert engine(here, serves=True) == EngineFacts("/path/python", packages=frozenset())
+    named = engine(DoctorRequest(MACHINE, "/p"), serves=False)
     assert named is not None and (named.python, named.name, named.pins) == ("/p", None, None)
     found[None] = Installed("/path/python", "vllm-gaudi")
     compared: Any = SimpleNamespace(file="/pins.txt", deviations=deviations)
     monkeypatch.setattr(pins, "compare_pins", lambda installed: compared)
-    own = engine(None, live=True)
+    own = engine(here, serves=False)
     assert own is not None
     assert (own.name, own.pins) == ("vllm-gaudi", Pins("/pins.txt", (("torch", "2", "1 / 3"),)))
     found["/p"] = None
-    assert engine("/p", live=True) is None
+    assert engine(DoctorRequest(python="/p"), serves=True) is None
 
 
 def test_an_interpreter_that_cannot_be_read_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,12 +153,13 @@ def test_an_interpreter_that_cannot_be_read_is_a_finding(monkeypatch: pytest.Mon
         raise error
 
     monkeypatch.setattr(detection, "detect", detect)
-    assert cases._engine(None, live=True) is None
-    assert cases._engine("/p", live=True) == EngineFacts("/p", problem=str(error))
+    here, named = DoctorRequest(), DoctorRequest(python="/p")
+    assert cases._engine(here, serves=True) is None
+    assert cases._engine(named, serves=True) == EngineFacts("/p", problem=str(error))
     error = LaunchError("engines.no_python", ExitCode.USAGE, path="/p")
     with refused("engines.no_python", ExitCode.USAGE, path="/p"):
-        cases._engine("/p", live=True)
-    assert cases._engine(None, live=True) is None
+        cases._engine(named, serves=True)
+    assert cases._engine(here, serves=True) is None
 
 
 def test_slow_checks_run_and_deep_ones_on_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.estimate import EstimateOptions, of_record, read, solve_each
+from gaudi_launch.app.estimate import EstimateOptions, of_record, read
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.models.sizing import weight_bytes_per_card
@@ -155,7 +155,8 @@ def test_what_is_extrapolated_is_noted() -> None:
     assert ids(cards="16") == ["estimate.several_servers"]
     assert ids(software="1.10") == ["estimate.old"] and ids(software="v1.24.1-9") == []
     assert read(LLAMA, replace(GAUDI2, software="1.10")).old
-    assert ids(MIXTRAL, cards="8", moe="unfused") == ["estimate.unfused"]
+    known = "engines.known_problem"
+    assert ids(MIXTRAL, cards="8", moe="unfused") == ["estimate.unfused", known]
     assert not read(MIXTRAL, replace(GAUDI2, cards="8", moe="unfused")).setup.fused
     assert read(MIXTRAL, replace(GAUDI2, cards="8", moe="fused")).setup.fused
 
@@ -185,19 +186,6 @@ def test_a_batch_is_limited_by_the_memory_of_the_cards() -> None:
         "weights": f"{weights / (1 << 30):.0f}",
         "usable": f"{product.usable_bytes / (1 << 30):.0f}",
     }
-
-
-def test_each_batch_of_a_picture_is_predicted() -> None:
-    case = read(LLAMA, replace(GAUDI2, rate="1/s"))
-    found = solve_each(case, [1, 8])
-    assert [(each.case.load.kind, each.case.load.most) for each in found] == [
-        ("concurrency", 1),
-        ("concurrency", 8),
-    ]
-    static = solve_each(read(LLAMA, replace(GAUDI2, static=True)), [2])
-    assert [(each.case.load.kind, each.case.load.most) for each in static] == [("static", 2)]
-    slow, fast = (each.prediction.throughput.expected for each in found)
-    assert fast > 2 * slow
 
 
 def test_a_simulated_service_is_not_predicted() -> None:

@@ -20,7 +20,6 @@ from gaudi_launch.host.accelerators import accelerators, instances
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.host.simulated import make
 from gaudi_launch.models import sizing
-from gaudi_launch.models.hub import remote
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import WEIGHT_BYTES
 from gaudi_launch.paths import cache_dir
@@ -94,7 +93,7 @@ def test_an_instance_has_numbers_of_cores_and_weights_only() -> None:
 def test_a_table_of_a_product_names_what_is_assumed() -> None:
     found = fit(FitOptions(SMALL, cards="1", accelerator="gaudi2", engine="vllm-gaudi"))
     product = accelerators()["gaudi2"]
-    assert (found.usable_bytes, found.cores, found.unknown) == (product.usable_bytes, None, None)
+    assert (found.usable_bytes, found.cores, found.unknown) == (product.usable_bytes, None, ())
     assert [(row.n, row.dtype) for row in found.table.rows] == [(1, "bfloat16"), (1, "fp8")]
     assert (found.profile, found.assumed) == ("llama-3.1-8b", ("llama-3.1-8b.architecture",))
     fork = fit(FitOptions(SMALL, cards="1", accelerator="gaudi2", engine="vllm-fork@1.22"))
@@ -195,12 +194,10 @@ def test_numbers_of_cards_have_limits(cards: str) -> None:
 
 
 def test_a_model_without_sizes_is_refused_with_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert cases.sized_model(SMALL) == SIZED
-    monkeypatch.setattr(remote, "read_remote", lambda name: replace(SIZED, path=name))
-    assert cases.sized_model("acme/never-heard-of").path == "acme/never-heard-of"
-    with refused("fit.no_facts", ExitCode.MODEL, model="./gone"):
+    with refused("models.sizes_unknown", ExitCode.MODEL, model="./gone"):
         cases.sized_model("./gone")
     monkeypatch.setattr(sizing, "weight_bytes", lambda *words: None)
     with refused("fit.no_weights", ExitCode.MODEL, model=SMALL):

@@ -51,8 +51,7 @@ def test_each_option_is_kept() -> None:
         namespace="ml",
         replicas="2..5",
         requests="7",
-        autoscale="keda",
-        prometheus="http://prom:9090/x",
+        autoscale="hpa",
         weights_claim="weights",
         storage_class="fast.io",
         access_mode="ReadWriteMany",
@@ -72,9 +71,8 @@ def test_each_option_is_kept() -> None:
         namespace="ml",
         replicas=2,
         max_replicas=5,
-        autoscale="keda",
+        autoscale="hpa",
         requests=7,
-        prometheus="http://prom:9090/x",
         weights_claim="weights",
         storage_class="fast.io",
         access_mode="ReadWriteMany",
@@ -144,7 +142,7 @@ RANGE = {"replicas": "1..2"}
         (
             {"autoscale": "vpa"},
             "kubernetes.one_of",
-            {"option": "--autoscale", "found": "vpa", "known": "hpa, keda"},
+            {"option": "--autoscale", "found": "vpa", "known": "hpa"},
         ),
         (
             {"access_mode": "Many"},
@@ -178,11 +176,6 @@ RANGE = {"replicas": "1..2"}
         ),
         ({"autoscale": "hpa"}, "kubernetes.needs", {"one": "--autoscale", "other": MANY}),
         (RANGE, "kubernetes.needs", {"one": "--autoscale", "other": MANY}),
-        (
-            {**RANGE, "autoscale": "keda"},
-            "kubernetes.needs",
-            {"one": "--autoscale keda", "other": "--prometheus"},
-        ),
         ({"requests": "3"}, "kubernetes.only_with", {"one": "--ongoing", "other": MANY}),
         (
             {"nodes": "2"},
@@ -198,11 +191,6 @@ RANGE = {"replicas": "1..2"}
             {"ray_version": "2.1.0"},
             "kubernetes.only_with",
             {"one": "--ray-version", "other": "--kind rayservice"},
-        ),
-        (
-            {"prometheus": "http://p"},
-            "kubernetes.only_with",
-            {"one": "--prometheus", "other": "--autoscale keda"},
         ),
         (
             {"webui_image": "i"},
@@ -243,11 +231,6 @@ RANGE = {"replicas": "1..2"}
             {"namespace": "a" * 64},
             "kubernetes.namespace",
             {"option": "--namespace", "found": "a" * 64},
-        ),
-        (
-            {**RANGE, "autoscale": "keda", "prometheus": "prom:9090"},
-            "kubernetes.url",
-            {"option": "--prometheus", "found": "prom:9090"},
         ),
         (
             {"kind": "rayservice", "image": "i", "ray_version": "2"},

@@ -345,7 +345,7 @@ def test_the_errors_of_serve_come_before_hours_of_fetching(
             refuse_early(asked, HLS2, FORK, HERE, found)
         assert raised.value is error
     # a config.json that is not here may still show that it is fp8 already
-    unknown = replace(ready, lacks=lacks, known=replace(sized, layers=None))
+    unknown = replace(ready, lacks=lacks, known=replace(sized, source="name", layers=None))
     refuse_early(asked, HLS2, FORK, HERE, unknown)
     with pytest.raises(LaunchError) as raised:
         refuse_early(asked, HLS2, FORK, None, ready)

@@ -31,7 +31,6 @@ __all__ = ["free_port", "machine", "pids", "trivial_python"]
 R1, MEASURED = "deepseek-ai/DeepSeek-R1-0528", "Yi30/ds-r1-0528-default-pile-g2-0529"
 
 
-INDEX = {"weight_map": {f"t{n}": name for n, name in enumerate(SHARDS)}}
 MEASUREMENTS = {
     f"inc_measure_output_hooks_maxabs_{rank}_8{end}": b"numbers"
     for rank in range(8)
@@ -193,7 +192,7 @@ def test_the_disk_is_asked_before_anything_is_fetched(user: User, hub: Hub, tmp_
             "1.21",
             ("-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8"),
             5,
-            "gaudi-launch calibrate Qwen/Qwen3-8B -n 1",
+            "gaudi-launch fp8 calibrate Qwen/Qwen3-8B -n 1",
         ),
     ],
 )
@@ -237,7 +236,7 @@ def test_fp8_finds_what_was_calibrated_here(
     user.use(hub, "1.21")
     words = ("-w", "Qwen/Qwen3-8B", "-n", "1", "-d", "fp8", "--engine", engine)
     missing = plan_of(user, *words)
-    assert "quant.none" in [warning["id"] for warning in missing["warnings"]]
+    assert "quant.none" in [each["id"] for each in missing["todo"]]
     assert "QUANT_CONFIG" not in missing["env"]
     root = tmp_path / "data" / "gaudi-launch" / "measurements" / "calibrated" / "qwen3-8b"
     folder = root / other
@@ -258,7 +257,7 @@ def test_fp8_finds_what_was_calibrated_here(
     found = plan_of(user, *words)
     assert found["env"]["QUANT_CONFIG"] == str(folder / "maxabs_quant_g2.json")
     assert found["argv"][found["argv"].index("--kv-cache-dtype") + 1] == "auto"
-    assert "quant.none" not in [warning["id"] for warning in found["warnings"]]
+    assert "quant.none" not in [each["id"] for each in found["todo"]]
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

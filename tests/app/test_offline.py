@@ -43,6 +43,7 @@ from gaudi_launch.recipe_cache import cache_root
 from tests.support.packs import stand_in_index
 from tests.support.recipes import PARTS, fill
 from tests.support.refusals import refused
+from tests.support.reporters import Lines
 
 CONFIG = json.dumps({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"})
 REPO = "Qwen/Qwen2-72B-Instruct"
@@ -264,14 +265,6 @@ SMALL = Manifest(
 )
 
 
-class Said(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-
 @pytest.mark.parametrize(
     ("engine", "model", "python", "command"),
     [
@@ -362,7 +355,7 @@ def test_an_image_is_loaded_or_its_file_placed(
         return subprocess.CompletedProcess(words, status["code"], "", " no space \n")
 
     monkeypatch.setattr(interrupt, "run", run)
-    said = Said()
+    said = Lines()
     load = offline._load_image
     assert load(SMALL, tmp_path, said) is None
     saved = replace(SMALL, engine=replace(GAUDI, image="org/i", image_file="image/image.tar"))

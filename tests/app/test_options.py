@@ -9,6 +9,7 @@ import pytest
 from gaudi_launch.app.options import LaunchOptions, read_request
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.request import Request
+from tests.support.refusals import failing
 
 TYPED = LaunchOptions(
     model="/m/Small",
@@ -107,9 +108,8 @@ def test_one_number_of_reduce_is_both_only_where_the_scripts_read_it_so() -> Non
     ],
 )
 def test_a_value_that_cannot_be_is_a_usage_error(options: LaunchOptions, id: str) -> None:
-    with pytest.raises(LaunchError) as refused:
+    with failing(id, ExitCode.USAGE):
         read(options)
-    assert (refused.value.id, refused.value.exit_code) == (id, ExitCode.USAGE)
 
 
 def test_the_options_given_are_named_as_typed() -> None:

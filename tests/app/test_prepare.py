@@ -119,7 +119,7 @@ def test_the_doctor_checks_what_the_plan_uses(monkeypatch: pytest.MonkeyPatch) -
     one.findings(plan)
     cards = plan.placement.modules
     wants = Wants(cards=2, modules=cards, gaudi=True, container=False, engine=plan.engine.label)
-    assert asked == [(HLS2, wants, engine_facts(installed))]
+    assert asked == [(HLS2, wants, None)], "the interpreter of this machine is not of that one"
     tgi = find("tgi")
     housed = prepared(
         request=Request("meta-llama/Llama-3.1-8B-Instruct", cards=1, engine="tgi"),
@@ -149,7 +149,7 @@ def test_failed_checks_are_warnings_at_the_end_of_a_plan(monkeypatch: pytest.Mon
     monkeypatch.setattr(Prepared, "findings", lambda self, plan: [ok, bad])
     monkeypatch.setattr(cases, "prepare", lambda options, **more: prepared())
     found = checked_plan(LaunchOptions())
-    assert found.failed == (bad.message,)
+    assert found.failed == (bad,)
     assert found.plan.warnings[-1] == bad.message and ok.message not in found.plan.warnings
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from gaudi_launch.app.capacity import CapacityOptions
 from gaudi_launch.app.capacity import read as read_capacity
+from gaudi_launch.app.command_line import serve_command
 from gaudi_launch.app.fit import FitOptions, ServedLengths, fit
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.recommend import (
@@ -22,7 +23,6 @@ from gaudi_launch.app.recommend import (
     RecommendOptions,
     launch_options,
     read,
-    serve_command,
     solve,
 )
 from gaudi_launch.capacity import cards as capacity
@@ -35,6 +35,7 @@ from gaudi_launch.recommend.compared import compared
 from gaudi_launch.recommend.space import samples
 from tests.support.capacity import few_requests
 from tests.support.recommend import SMALL
+from tests.support.refusals import failing
 
 __all__ = ["few_requests"]
 
@@ -70,15 +71,13 @@ def test_the_goal_follows_from_load_and_targets(given: dict[str, str], name: str
     ],
 )
 def test_impossible_options_are_refused(given: dict[str, str], id: str) -> None:
-    with pytest.raises(LaunchError) as error:
+    with failing(id, ExitCode.USAGE):
         case_of(None, **given)
-    assert (error.value.id, error.value.exit_code) == (id, ExitCode.USAGE)
 
 
 def test_a_length_that_the_model_lacks_is_refused() -> None:
-    with pytest.raises(LaunchError) as error:
+    with failing("plan.too_long", ExitCode.MODEL):
         case_of({"max_model_len": "1M"})
-    assert (error.value.id, error.value.exit_code) == ("plan.too_long", ExitCode.MODEL)
 
 
 def test_a_machine_gives_its_free_cards() -> None:
@@ -165,9 +164,7 @@ def test_fit_accepts_the_answer_and_capacity_needs_no_fewer_cards() -> None:
         accelerator="gaudi2",
         **LOAD,  # type: ignore[arg-type]
     )
-    fleet = capacity.solve(
-        read_capacity(SMALL, replace(words, cards=str(candidate.cards)), None)
-    ).chosen
+    fleet = capacity.solve(read_capacity(SMALL, replace(words, cards=str(candidate.cards)))).chosen
     assert fleet is not None and fleet.fleet is not None
     assert winner.served.cards <= fleet.fleet.cards
 
@@ -321,9 +318,8 @@ def test_one_server_stays_the_answer_where_the_model_fits_it() -> None:
 def test_what_no_servers_can_run_is_refused(
     nodes: str, launch: dict[str, str], id: str, code: ExitCode
 ) -> None:
-    with pytest.raises(LaunchError) as error:
+    with failing(id, code):
         large_case({"nodes": nodes}, **launch)
-    assert (error.value.id, error.value.exit_code) == (id, code)
 
 
 def _trace_of(folder: Path, inputs: list[int]) -> str:
@@ -344,16 +340,14 @@ def test_a_trace_without_a_prompt_that_fits_is_refused(
     launch: dict[str, str], tmp_path: Path
 ) -> None:
     shortest = 500 if launch else 200_000
-    with pytest.raises(LaunchError) as error:
+    with failing("recommend.all_too_long", ExitCode.MODEL):
         case_of(launch, trace=_trace_of(tmp_path, [shortest, 300_000]))
-    assert (error.value.id, error.value.exit_code) == ("recommend.all_too_long", ExitCode.MODEL)
 
 
 def test_cards_and_modules_that_differ_are_refused() -> None:
     options = {"machine": "simulated:hls2", "modules": "0,1", "cards": "4"}
-    with pytest.raises(LaunchError) as error:
+    with failing("placement.count_differs", ExitCode.USAGE):
         case_of(options, accelerator="")
-    assert (error.value.id, error.value.exit_code) == ("placement.count_differs", ExitCode.USAGE)
 
 
 def test_given_options_that_contradict_are_an_error() -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from gaudi_launch.app import machine, prepare, recommend, saved_plan
+from gaudi_launch.app.command_line import serve_command
 from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.prepare import Prepared
 from gaudi_launch.app.recommend import (
     Recommended,
     RecommendOptions,
     cluster_command,
     save,
-    serve_command,
     solve,
 )
 from gaudi_launch.app.saved_plan import SavedTraffic
@@ -36,7 +37,7 @@ from gaudi_launch.recommend import finder
 from gaudi_launch.recommend.goal import GOALS, Goal
 from gaudi_launch.recommend.space import Candidate, CardPool
 from tests.support.recommend import NO_TARGETS
-from tests.support.refusals import refused
+from tests.support.refusals import failing, refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -112,12 +113,10 @@ def test_cards_are_free_ones_or_those_of_servers(monkeypatch: pytest.MonkeyPatch
     busy = make("hls2+busy=0,1")
 
     def pool(options: LaunchOptions = LAUNCH, goal: Goal = BALANCED, **given: Any) -> CardPool:
-        shared = given.pop("shared", None)
-        return recommend._pool(busy, options, replace(GIVEN, **given), goal, shared)
+        return recommend._pool(busy, options, replace(GIVEN, **given), goal)
 
     assert pool() == CardPool(product, 6, 1)
     assert pool(nodes="3") == CardPool(product, 6, 3)
-    assert pool(shared=5) == CardPool(product, 5, 1)
     assert pool(accelerator="gaudi2") == CardPool(product, 8, 1)
     assert pool(goal=replace(BALANCED, rate=1.0), accelerator="gaudi2") == CardPool(
         product, 8, None
@@ -228,7 +227,7 @@ def test_plans_are_prepared_with_the_fewest_cards(monkeypatch: pytest.MonkeyPatc
         asked.append((options.cards, options.machine))
         if options.cards in refusing:
             raise LaunchError("services.drain", ExitCode.MACHINE, found=options.cards)
-        return SimpleNamespace(engine=find(engine["name"]))
+        return Prepared(Request("m"), Host(), MODEL, find(engine["name"]), None)
 
     monkeypatch.setattr(prepare, "prepare", made)
     recommend._prepared(LAUNCH, "simulated:x")
@@ -242,9 +241,8 @@ def test_plans_are_prepared_with_the_fewest_cards(monkeypatch: pytest.MonkeyPatc
     with refused("services.drain", ExitCode.MACHINE, found="1"):
         recommend._prepared(plain, None)
     engine["name"] = "cpu"
-    with pytest.raises(LaunchError) as raised:
+    with failing("fit.engine", ExitCode.USAGE) as raised:
         recommend._prepared(LAUNCH, None)
-    assert (raised.value.id, raised.value.exit_code) == ("fit.engine", ExitCode.USAGE)
     assert raised.value.text.values["found"] == "cpu"
 
 
@@ -302,7 +300,7 @@ def test_the_best_answer_that_has_a_plan_is_taken(monkeypatch: pytest.MonkeyPatc
     def cluster(case: Any, launch: Any, candidate: Candidate) -> None:
         raise error
 
-    monkeypatch.setattr(finder, "find", lambda *words, two: found())
+    monkeypatch.setattr(finder, "find", lambda *words: found())
     monkeypatch.setattr(finder, "without", without)
     monkeypatch.setattr(recommend, "launch_options", lambda case, candidate: LAUNCH)
     monkeypatch.setattr(recommend, "_planned_cluster", cluster)
@@ -333,7 +331,7 @@ def test_the_saved_load_is_that_of_one_replica(monkeypatch: pytest.MonkeyPatch) 
     file = Path("/x.yaml")
 
     def answer(goal: Goal, **changes: Any) -> Recommended:
-        case: Any = SimpleNamespace(goal=goal)
+        case: Any = SimpleNamespace(goal=goal, options=LAUNCH)
         found: Any = SimpleNamespace(winner=trial(ONE))
         return replace(Recommended(case, found, LAUNCH, plan()), **changes)
 

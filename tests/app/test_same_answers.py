@@ -95,7 +95,7 @@ def of_capacity(case: Case) -> CardsChoice:
         requests=CLIENTS,
         percentile="50",
     )
-    return solve(capacity.read(case.model, words, None)).choices[0]
+    return solve(capacity.read(case.model, words)).choices[0]
 
 
 def of_estimate(case: Case) -> estimate.SpeedEstimate:
@@ -195,7 +195,7 @@ def test_the_length_without_an_option_is_the_same(
         dtype="bf16",
         requests=CLIENTS,
     )
-    case = capacity.read(LLAMA_70B, words, None)
+    case = capacity.read(LLAMA_70B, words)
     launch = LaunchOptions(
         model=LLAMA_70B,
         cards="8",
@@ -227,5 +227,5 @@ def test_the_fewest_cards_are_the_same(model: str) -> None:
         accelerator="gaudi2",
         requests=CLIENTS,
     )
-    chosen = solve(capacity.read(model, words, None)).chosen
+    chosen = solve(capacity.read(model, words)).chosen
     assert (chosen.cards if chosen is not None else None) == found

@@ -30,11 +30,11 @@ from gaudi_launch.services import containers, service
 from gaudi_launch.services.log.follow import LaunchProgress
 from gaudi_launch.services.process import detach
 from gaudi_launch.services.process.supervise import LIMITS, EngineOutcome
-from gaudi_launch.services.process.watchers import Once
 from gaudi_launch.services.state import orphans, registry, store
 from gaudi_launch.services.state.job import ServiceJob
 from tests.support.plans import planned
-from tests.support.refusals import refused
+from tests.support.refusals import failing, refused
+from tests.support.reporters import Lines
 from tests.support.serve import model
 from tests.support.waiting import unused_port
 
@@ -46,15 +46,12 @@ SIMULATED = next(name for name in engines.ENGINES if engines.simulated_machine(n
 OUTCOME = EngineOutcome("stopped", 0, LaunchProgress())
 
 
-class Screen(Silent):
+class Screen(Lines):
     """Keeps what is said and shown."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        super().__init__()
         self.shown: list[tuple[Any, ...]] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
     def screen(self, plan: Any, log: Path, *, quiet: bool) -> Any:
         self.shown.append(("screen", log.name, quiet))
@@ -75,7 +72,7 @@ class Launcher:
         self.plans: list[Mapping[str, Any]] = []
         self.environments: list[Mapping[str, str]] = []
         self.handles: list[int] = []
-        self.watchers: list[tuple[type, bool]] = []
+        self.watchers: list[type] = []
 
     def spawn(
         self, job: ServiceJob, plan: Mapping[str, Any], environment: Mapping[str, str], held: Any
@@ -90,14 +87,14 @@ class Launcher:
         return 1
 
     def run(
-        self, job: ServiceJob, watcher: Any, environment: Mapping[str, str], say: Any, *, once: bool
+        self, job: ServiceJob, watcher: Any, environment: Mapping[str, str], say: Any
     ) -> EngineOutcome:
         folder = store.service_dir(job.name)
         assert ServiceJob.from_json(store.read(folder, "job.json"), folder) == job
         self.plans.append(store.read(folder, "plan.json") or {})
         self.jobs.append(job)
         self.environments.append(environment)
-        self.watchers.append((type(watcher), once))
+        self.watchers.append(type(watcher))
         return OUTCOME
 
 
@@ -168,18 +165,17 @@ def test_a_detached_service_gets_its_job_its_plan_and_the_locks(
         pass
 
 
-@pytest.mark.parametrize("once", [False, True])
 def test_a_service_in_the_foreground_is_recorded_and_watched(
-    once: bool, launcher: Launcher, model: Path
+    launcher: Launcher, model: Path
 ) -> None:
     screen = Screen()
-    started = start(options(model), ServeMode(no_doctor=True, once=once), screen)
+    started = start(options(model), ServeMode(no_doctor=True), screen)
     [job] = launcher.jobs
     assert started.outcome == OUTCOME
     assert started.name == job.name == store.default_name("Small", job.url.rpartition(":")[2])
     assert launcher.plans == [started.plan.to_json()]
     assert job.limits == dict(LIMITS)
-    assert launcher.watchers == [(Once if once else Screen, once)]
+    assert launcher.watchers == [Screen]
     assert screen.shown == [("screen", service.LOG, False), ("begin",), ("close",)]
 
 
@@ -240,9 +236,8 @@ def test_a_missing_engine_and_incomplete_weights_are_refused(
     launcher: Launcher, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detection, "detect", lambda python=None: Installed("/p", ""))
-    with pytest.raises(LaunchError) as raised:
+    with failing("serve.no_engine", ExitCode.MACHINE):
         start(options(model), DETACHED, Silent())
-    assert (raised.value.id, raised.value.exit_code) == ("serve.no_engine", ExitCode.MACHINE)
     monkeypatch.setattr(detection, "detect", lambda python=None: Installed("/p", "vllm-fork@1.21"))
     (model / "pytorch_model.bin").unlink()
     with pytest.raises(LaunchError) as raised:

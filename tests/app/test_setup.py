@@ -150,7 +150,7 @@ def test_without_an_earlier_version_nothing_is_rolled_back(
     with refused("setup.no_version_before", ExitCode.USAGE, engine="ray"):
         setup.roll_back("ray")
     (first / "bin" / "python").unlink()
-    broken = {"path": str(first), "python": str(first / "bin/python")}
+    broken = {"path": str(first), "python": str(first / "bin/python"), "engine": "cpu"}
     with refused("setup.version_broken", ExitCode.FAILED, **broken):
         setup.roll_back("cpu")
     assert cpu_install.environment_dir() == second

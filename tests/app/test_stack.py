@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
-from gaudi_launch.app import stack, stack_change, stack_goals, stack_init, stack_plan
+from gaudi_launch.app import stack, stack_change, stack_init, stack_plan
 from gaudi_launch.app.report import Silent
 from gaudi_launch.app.stack_change import ChangedStack, ChangeOptions
 from gaudi_launch.app.stack_plan import StackChanges
@@ -28,27 +33,17 @@ from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.services.probe import port_free
 from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.registry import find, services
-from gaudi_launch.stack.stack_file import GoalChoice, ModelOption
-from gaudi_launch.stack.stack_record import goal_hash
-from tests.support.gateways import call, chat, gateway_engines, keys_file
+from tests.support.gateways import call, chat, gateway_engines, keys_file, members_of
 from tests.support.places import TOP
 from tests.support.processes import TRIVIAL, living, pids, write_engine_python
+from tests.support.refusals import failing
+from tests.support.reporters import Lines
 from tests.support.serve import write_model
 from tests.support.waiting import GENEROUS, until, unused_port
 
 __all__ = ["gateway_engines", "pids"]
 
 pytestmark = pytest.mark.usefixtures("plain_english")
-
-
-class Lines(Silent):
-    """Keeps the lines that are said."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
 
 Write = Callable[[str], Path]
@@ -364,6 +359,164 @@ def test_replicas_change_one_by_one_and_gateway_settings_without_a_restart(
     assert apply(path)[0] == ChangedStack((), ("stack-a.v3",), "renewed")
 
 
+def statuses(port: int, *keys: str) -> list[int]:
+    return [call(port, chat("a", stream=False), key=key).status for key in keys]
+
+
+def test_keys_count_by_content_and_broken_ones_leave_the_earlier_in_force(
+    write: Write, tmp_path: Path
+) -> None:
+    keys = keys_file(tmp_path)
+    path = write(ONE.replace("port: PORT", "port: PORT, keys-file: keys"))
+    up(path)
+    port, engine, gateway = port_of(path), begun("stack-a"), begun("stack-gateway")
+    assert statuses(port, "sk-alice", "sk-bob") == [200, 200]
+    keys_file(tmp_path, "bob sk-bob\n")
+    assert stack.ps()[0].current is False
+    assert apply(path)[0] == ChangedStack((), (), "renewed")
+    # refused from the end of the command on
+    assert statuses(port, "sk-alice", "sk-bob") == [401, 200]
+    keys_file(tmp_path, "bob sk-bob\nalice sk-new\n")
+    assert stack.up(path, Silent(), no_doctor=True).gateway == "renewed"
+    assert statuses(port, "sk-alice", "sk-bob", "sk-new") == [401, 200, 200]
+    assert (apply(path)[0], up(path)[0], stack.ps()[0].current) == (ChangedStack(), (), True)
+
+    for content, mode in (("bob sk-bob\nbroken\n", 0o600), ("bob sk-bob\n", 0o644), ("", 0o600)):
+        keys.write_text(content, encoding="utf-8")
+        keys.chmod(mode)
+        for change in (apply, up):
+            with pytest.raises(LaunchError) as raised:
+                change(path)
+            assert (raised.value.id, raised.value.exit_code) == (
+                "stack.access_kept",
+                ExitCode.USAGE,
+            )
+            assert f"{path}, line 2: " in str(raised.value)
+        assert statuses(port, "sk-new", "sk-bob") == [200, 200]
+    # also after a crash
+    members_of("stack-gateway")["process"].kill()
+    until(lambda: statuses(port, "sk-new", "sk-bob", "sk-alice") == [200, 200, 401], "its keys")
+    assert begun("stack-a") == engine
+    assert begun("stack-gateway") != gateway
+
+
+def test_no_stream_of_an_engine_without_metrics_is_cut(write: Write) -> None:
+    path = write(ONE)
+    up(path)
+    port = port_of(path)
+    # longer than a launch, and at the end than what a gateway that is stopped gives its requests
+    for command, tokens in (("apply", 350), ("restart", 350), ("down", 600)):
+        with ThreadPoolExecutor(6) as pool:
+            streams = [pool.submit(call, port, chat("a", tokens=tokens)) for _ in range(6)]
+            until(lambda: stack.ps()[0].routed[engine_of()].requests == 6, "6 requests")
+            reporter = Lines()
+            if command == "apply":
+                write(ONE.replace("name: a", "name: a\n  aliases: [n]"))
+                stack.apply(path, reporter, ChangeOptions(no_doctor=True), lambda changes: False)
+            elif command == "restart":
+                stack.restart(stack.target("a"), 30, reporter)
+            else:
+                stack.down(str(path), reporter, 30)
+            assert [each.result().complete for each in streams] == [True] * 6
+        waited = [
+            line for line in reporter.lines if line.endswith("waiting for 6 running requests")
+        ]
+        assert len(waited) == 1
+
+
+def engine_of() -> str:
+    """Return the only engine of the only stack."""
+    [name] = [name for name, model in stack.ps()[0].record.models.items() if model]
+    return name
+
+
+def test_streams_that_run_longer_than_the_drain_are_reported(write: Write) -> None:
+    path = write(ONE)
+    up(path)
+    port = port_of(path)
+    with ThreadPoolExecutor(2) as pool:
+        streams = [pool.submit(call, port, chat("a", tokens=1000)) for _ in range(2)]
+        until(lambda: stack.ps()[0].routed["stack-a"].requests == 2, "2 requests")
+        reporter = Lines()
+        stack.restart(stack.target("a"), 0.5, reporter)
+        assert [each.result().complete for each in streams] == [False] * 2
+    cut = "stack-a: 2 requests still ran when the time of --drain was over, and were cut"
+    assert cut in reporter.lines
+
+
+VICTIMS = (
+    *("launcher", "process", "haproxy", "haproxy worker", "large", "large worker"),
+    *("engine", "launcher of the engine", "command"),
+)
+
+
+def victim_of(kind: str, command: subprocess.Popen[bytes]) -> psutil.Process:
+    """Return a process of the stack, or the command that changes it."""
+    if kind == "command":
+        return psutil.Process(command.pid)
+    if kind in ("engine", "launcher of the engine"):
+        field = "engine_process" if kind == "engine" else "launcher"
+        return psutil.Process(find(engine_of()).state[field]["pid"])
+    return members_of("stack-gateway")[kind]
+
+
+def listed(port: int, key: str) -> list[tuple[str, str]]:
+    """Return the models of a gateway, with their states."""
+    data = call(port, path="/v1/models", key=key).document["data"]
+    return [(each["id"], each["state"]) for each in data]
+
+
+def test_whatever_is_killed_around_a_change_the_next_one_completes_it(
+    write: Write, tmp_path: Path
+) -> None:
+    # by hand more of them: STACK_SEED=7 STACK_KILLS=90
+    drawn = random.Random(int(os.environ.get("STACK_SEED", "1")))
+    base = ONE.replace("port: PORT", "port: PORT, keys-file: keys")
+    keys_file(tmp_path, "alice sk-0\n")
+    path = write(base)
+    up(path)
+    port = port_of(path)
+    rounds = int(os.environ.get("STACK_KILLS", str(len(VICTIMS))))
+    for number in range(1, rounds + 1):
+        kind = VICTIMS[number % len(VICTIMS)]
+        # every second change starts a new version of the engine, all of them change the keys
+        alias = f"n{number // 2}"
+        write(base.replace("name: a", f"name: a\n  aliases: [{alias}]"))
+        keys_file(tmp_path, f"alice sk-{number}\n")
+        with ThreadPoolExecutor(4) as pool:
+            streams = [
+                pool.submit(call, port, chat("a", tokens=100), key=f"sk-{number - 1}")
+                for _ in range(4)
+            ]
+            before = drawn.random() < 0.2
+            words = ["stack", "apply", str(path), "--no-doctor", "--yes", "--drain", "5"]
+            with subprocess.Popen(
+                [sys.executable, "-m", "gaudi_launch", *words],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            ) as command:
+                time.sleep(0 if before else drawn.uniform(0.5, 5))
+                with contextlib.suppress(psutil.Error, KeyError, ValueError):
+                    victim = victim_of(kind, command)
+                    victim.kill()
+                    if kind != "command":
+                        victim.wait(GENEROUS)
+                command.wait(GENEROUS)
+            apply(path, agree=True)
+            cut = [each.result() for each in streams if not each.result().complete]
+        where = f"round {number}: {kind}"
+        if kind == "command":
+            assert cut == [], where
+        assert {each.status for each in cut} <= {0, 200, 401, 502, 503}, where
+        keys = (f"sk-{number}", f"sk-{number - 1}")
+        until(lambda keys=keys: statuses(port, *keys) == [200, 401], where)  # type: ignore[misc]
+        assert stack.ps()[0].current, where
+        # what the gateway found out about an engine is used for a second
+        wanted = [("a", "ready"), (alias, "ready")]
+        until(lambda keys=keys, wanted=wanted: listed(port, keys[0]) == wanted, where)  # type: ignore[misc]
+        assert len(services()) == 2, where
+
+
 def test_a_gateway_moves_to_another_address_and_the_engines_stay(write: Write) -> None:
     path = write(ONE)
     up(path)
@@ -517,9 +670,8 @@ def test_keys_of_engines_and_taken_names_are_refused(
     with pytest.raises(LaunchError) as raised:
         up(path)
     assert raised.value.id == "stack.api_key"
-    with pytest.raises(LaunchError) as raised:
+    with failing("stack.unknown", ExitCode.USAGE):
         stack.down("other", Silent(), 0)
-    assert (raised.value.id, raised.value.exit_code) == ("stack.unknown", ExitCode.USAGE)
 
 
 def test_init_writes_a_file_that_is_planned_alike(tmp_path: Path, own_folders: Path) -> None:
@@ -539,9 +691,8 @@ def test_init_writes_a_file_that_is_planned_alike(tmp_path: Path, own_folders: P
     first = path.read_text(encoding="utf-8").splitlines()[0]
     schema = Path(first.removeprefix("# yaml-language-server: $schema="))
     assert json.loads(schema.read_text(encoding="utf-8"))["title"].startswith("A stack")
-    with pytest.raises(LaunchError) as raised:
+    with failing("stack.exists", ExitCode.USAGE):
         stack_init.init(models, stack_init.InitOptions(path))
-    assert (raised.value.id, raised.value.exit_code) == ("stack.exists", ExitCode.USAGE)
 
 
 def test_more_cards_than_there_are_write_nothing(tmp_path: Path, own_folders: Path) -> None:
@@ -585,28 +736,3 @@ def test_the_short_form_of_the_acceptance_keeps_every_promise(write: Write, tmp_
     assert (load["requests"], load["failed_before_stream"]) == (60, 0)
     # at most those that the killed engine had
     assert load["cut_in_stream"] <= 8
-
-
-def test_the_choice_for_a_goal_stays_until_the_goal_changes(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(HEAD + MODEL.replace("./Small", "./Small\n  for: throughput"))
-    cards = {"throughput": "1", "latency": "2"}
-    searched: list[str] = []
-
-    def chosen(search: stack_goals._Search) -> dict[str, GoalChoice]:
-        [model] = search._models
-        assert model.goal is not None
-        searched.append(model.goal.goal)
-        option = ModelOption("cards", cards[model.goal.goal])
-        return {"a": GoalChoice(goal_hash(model), model.goal.goal, 2, (option,))}
-
-    monkeypatch.setattr(stack_goals._Search, "choices", chosen)
-    assert up(path)[0] == ("stack-gateway", "stack-a", "stack-a-2")
-    assert (up(path)[0], apply(path)[0]) == ((), ChangedStack())
-    assert searched == ["throughput"]
-    path.write_text(path.read_text().replace("throughput", "latency"))
-    done = apply(path)[0]
-    assert done == ChangedStack(("stack-a.v2", "stack-a.v3"), ("stack-a", "stack-a-2"), "renewed")
-    assert searched == ["throughput", "latency"]
-    assert [len(find(name).modules) for name in ("stack-a.v2", "stack-a.v3")] == [2, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from gaudi_launch.app.stack_change import ChangedStack, ChangeOptions, carry_out
 from gaudi_launch.app.stack_plan import StackChanges, StackPlan, StackService
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway import gateway_job, program
+from gaudi_launch.gateway import running as running_gateway
 from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica
 from gaudi_launch.messages import text
 from gaudi_launch.services import preflight
@@ -28,6 +30,7 @@ from gaudi_launch.stack.changes import ChangeStep
 from gaudi_launch.stack.stack_file import StackFile, parse_stack
 from gaudi_launch.stack.stack_record import StackRecord
 from tests.support.refusals import refused
+from tests.support.reporters import Lines
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -44,18 +47,15 @@ ONE = "schema: 1\nname: s\ngateway: {port: 9000}\nmodels:\n- {name: a, model: or
 PORTS = {"s-a": 1001, "s-b": 1002, "s-a.v2": 1003}
 
 
-class Site:
+class Site(Lines):
     """Services without processes: every change of them is an event, in order."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.events: list[tuple[Any, ...]] = []
-        self.lines: list[str] = []
         self.failing: dict[str, LaunchError] = {}
         self.modes: dict[str, ServeMode] = {}
         self.hashes: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
     def start(self, options: LaunchOptions, how: ServeMode, reporter: Any) -> None:
         name = str(how.name)
@@ -72,7 +72,8 @@ class Site:
         return running(name, served=f"{name} model")
 
     def end_all(self, services: Sequence[ServiceRecord], drain: float, reporter: Any) -> Any:
-        self.events.append(("end", drain, *(each.name for each in services)))
+        # the wait for requests takes a moment of the drain
+        self.events.append(("end", math.ceil(drain), *(each.name for each in services)))
         return tuple(services)
 
     def begin_gateway(self, name: str, backends: Sequence[Backend], settings: Any) -> None:
@@ -111,6 +112,8 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(stack_record, "write_record", made.write)
     monkeypatch.setattr(registry, "find", running)
     monkeypatch.setattr(registry, "read", lambda name: None)
+    monkeypatch.setattr(running_gateway, "set_routed", lambda name, engines, *, routed: None)
+    monkeypatch.setattr(running_gateway, "routed_engines", lambda name: {})
     monkeypatch.setattr(gateway_job, "routed_names", lambda name: {"a": ("x", "z")})
     return made
 
@@ -154,7 +157,7 @@ ALL_ROUTES = {"a": ("s-a",), "x": ("s-a",), "y": ("s-a",), "b": ("s-b",)}
 
 
 def test_a_first_start_records_routes_and_waits_group_by_group(site: Site) -> None:
-    done = carry_out(two(stack_of(TWO)), site, ChangeOptions(no_doctor=True))  # type: ignore[arg-type]
+    done = carry_out(two(stack_of(TWO)), site, ChangeOptions(no_doctor=True))
     assert done == ChangedStack(("s-b", "s-a"), (), "started")
     assert site.events == [
         BOTH,
@@ -182,7 +185,7 @@ def test_a_first_start_records_routes_and_waits_group_by_group(site: Site) -> No
 
 
 def test_without_wait_only_the_last_group_is_not_waited_for(site: Site) -> None:
-    carry_out(two(stack_of(TWO)), site, ChangeOptions(wait=False))  # type: ignore[arg-type]
+    carry_out(two(stack_of(TWO)), site, ChangeOptions(wait=False))
     assert [event for event in site.events if event[0] == "wait"] == [
         ("wait", GATEWAY),
         ("wait", "s-b"),
@@ -200,7 +203,7 @@ def test_an_engine_that_cannot_start_is_named_with_its_line_and_the_record_stays
         line=5,
         why=str(site.failing["s-a"]),
     ):
-        carry_out(two(stack_of(TWO)), site, ChangeOptions())  # type: ignore[arg-type]
+        carry_out(two(stack_of(TWO)), site, ChangeOptions())
     assert site.events[-1] == ("wait", "s-b")
 
 
@@ -220,7 +223,7 @@ def test_a_new_version_is_routed_to_when_it_answers_and_then_the_old_one_ends(si
         ChangeStep(("b",), starts=("s-b",)),
     )
     case = changes(stack, services, steps, before=before, alive=alive)
-    done = carry_out(case, site, ChangeOptions(drain=7))  # type: ignore[arg-type]
+    done = carry_out(case, site, ChangeOptions(drain=7))
     assert done == ChangedStack(("s-a.v2", "s-b"), ("s-a",), "renewed")
     # until the end the record has the gateway that was there before
     new = stack_record.gateway_hash(stack)
@@ -257,7 +260,7 @@ def test_an_old_engine_ends_first_where_the_new_one_needs_its_cards(site: Site) 
     before, alive = replaced(stack)
     step = ChangeStep(("a",), ends_first=("s-a",), starts=("s-a.v2",))
     case = changes(stack, (service(stack, "s-a.v2", "a"),), (step,), before=before, alive=alive)
-    carry_out(case, site, ChangeOptions())  # type: ignore[arg-type]
+    carry_out(case, site, ChangeOptions())
     assert site.events[1:-1] == [
         ("renew", GATEWAY, 9000, {"a": ("s-a",)}),
         ("renew", GATEWAY, 9000, {"a": ("s-a.v2",)}),
@@ -290,7 +293,7 @@ def test_a_gateway_that_moves_is_started_again_and_engines_stay(site: Site) -> N
     )
     assert case.moved_from == "http://127.0.0.1:9000"
     assert case.interrupts
-    done = carry_out(case, site, ChangeOptions())  # type: ignore[arg-type]
+    done = carry_out(case, site, ChangeOptions())
     assert done == ChangedStack((GATEWAY,), (GATEWAY,), "moved")
     assert site.events == [
         ("record", (GATEWAY, "s-a"), ("", "a")),
@@ -326,7 +329,7 @@ def test_all_are_waited_for_before_a_failure_is_raised(site: Site) -> None:
         "s-b": LaunchError("services.failed", ExitCode.FAILED, name="s-b", why="second"),
     }
     with refused("services.failed", ExitCode.FAILED, name="s-a", why="first"):
-        stack_change.wait_for(("s-a", "s-b", "c"), site)  # type: ignore[arg-type]
+        stack_change.wait_for(("s-a", "s-b", "c"), site)
     assert site.events == [("wait", "s-a"), ("wait", "s-b"), ("wait", "c")]
     assert site.lines == [
         text("stack.failed", name="s-a"),
@@ -339,7 +342,7 @@ def test_a_service_without_a_model_is_ready_without_a_line(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "until_ready", lambda name: running(name))
-    stack_change.wait_for((GATEWAY,), site)  # type: ignore[arg-type]
+    stack_change.wait_for((GATEWAY,), site)
     assert site.lines == []
 
 
@@ -420,7 +423,7 @@ def test_each_check_names_its_line(
 
 @pytest.mark.parametrize(
     ("id", "line"),
-    [("gateway.keys_none", 4), ("gateway.tls_not_pem", 5), ("gateway.unknown_user", 6)],
+    [("gateway.keys_none", 4), ("gateway.tls_unusable", 5), ("gateway.unknown_user", 6)],
 )
 def test_an_error_of_access_names_the_entry(
     id: str, line: int, monkeypatch: pytest.MonkeyPatch
@@ -429,7 +432,7 @@ def test_an_error_of_access_names_the_entry(
         "schema: 1\nname: s\ngateway:\n  keys-file: keys\n  tls: {certificate: c, key: k}\n"
         "  users: {alice: {concurrent: 1}}\nmodels:\n- {name: a, model: org/a}\n"
     )
-    error = LaunchError(id, ExitCode.USAGE, path="/p", wanted="w", user="u", known="k")
+    error = LaunchError(id, ExitCode.USAGE, path="/p", key="k", why="w", user="u", known="k")
 
     def fail(settings: Any) -> None:
         raise error
@@ -437,7 +440,7 @@ def test_an_error_of_access_names_the_entry(
     monkeypatch.setattr("gaudi_launch.gateway.keys_file.check_access", fail)
     path = "/stacks/s.yaml"
     with refused("stack.at_line", ExitCode.USAGE, path=path, line=line, why=str(error)):
-        stack_change._check_access(stack_of(content))
+        stack_change.check_access(stack_of(content))
 
 
 @pytest.mark.parametrize("simulated", [False, True])

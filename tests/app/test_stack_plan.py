@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ from gaudi_launch.app.stack_plan import Downtime, StackChanges, StackPlan, Stack
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.host.simulated import make
-from gaudi_launch.services.state import registry, reservation
+from gaudi_launch.services.state import registry
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.stack.changes import ChangeCase, ChangeStep, NewEngine, RunningEngine
 from gaudi_launch.stack.division import CardShare
@@ -191,18 +193,16 @@ def test_the_first_model_without_cards_is_named() -> None:
     assert (raised.value.text.values["line"], raised.value.text.values["free"]) == (5, "-")
 
 
-def test_ports_follow_each_other_and_leave_the_gateways_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[tuple[str, int]] = []
-
-    def free_port(host: str, after: int, root: Path) -> int:
-        asked.append((host, after))
-        return after + 1
-
-    monkeypatch.setattr(reservation, "free_port", free_port)
-    assert stack_plan._ports(("x", "y", "z"), 30102) == {"x": 30101, "y": 30103, "z": 30104}
-    assert asked == [("127.0.0.1", at) for at in (30100, 30101, 30102, 30103)]
+def test_ports_follow_each_other_and_leave_the_gateways_out() -> None:
+    with socket.socket() as held:
+        with suppress(OSError):  # another process has it
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(("127.0.0.1", 30101))
+            held.listen()
+        elsewhere = stack_plan._ports(("x", "y", "z"), 30102, here=False)
+        first = stack_plan._ports(("x",), 8000, here=True)["x"]
+    assert elsewhere == {"x": 30101, "y": 30103, "z": 30104}, "not the ports of this machine"
+    assert first > 30101
 
 
 def test_services_of_file_and_record_that_run_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,10 +220,6 @@ def test_services_of_file_and_record_that_run_are_found(monkeypatch: pytest.Monk
     found = stack_plan.alive_services(stack, before)
     assert asked == ["s-gateway", "s-a", "s-b", "s-b-2", "s-a.v2"]
     assert list(found) == ["s-gateway", "s-a", "s-a.v2"]
-    assert stack_plan.own_modules(stack, None) == ()
-    asked.clear()
-    # those of the record only
-    assert stack_plan.own_modules(stack, before) == (1, 5)
 
 
 def test_an_error_gets_its_line_once() -> None:

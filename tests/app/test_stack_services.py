@@ -26,7 +26,8 @@ from gaudi_launch.app.stack import (
 )
 from gaudi_launch.app.stack_change import ChangedStack, ChangeOptions
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.gateway import gateway_job
+from gaudi_launch.gateway import gateway_job, running
+from gaudi_launch.gateway.running import RoutedEngine
 from gaudi_launch.messages import text
 from gaudi_launch.services.state import registry
 from gaudi_launch.services.state.registry import ServiceRecord
@@ -39,6 +40,7 @@ from gaudi_launch.stack.stack_record import (
     write_record,
 )
 from tests.support.refusals import refused
+from tests.support.reporters import Lines
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -54,18 +56,17 @@ ENGINES = {"a": ("s-a", "s-a-2"), "b": ("s-b",)}
 NAMES = ("s-gateway", "s-a", "s-a-2", "s-b")
 
 
-class Site:
+class Site(Lines):
     """Services that exist, which of them run, and what is done to them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.alive: dict[str, bool] = {}
         self.done: list[tuple[Any, ...]] = []
-        self.lines: list[str] = []
         self.interrupts = False
+        self.current = True
+        self.requests: list[int] = []
         self.fails: BaseException | None = None
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
     def read(self, name: str) -> ServiceRecord | None:
         if name not in self.alive:
@@ -82,10 +83,14 @@ class Site:
         self.done.append(("carry out", options))
         if self.fails is not None:
             raise self.fails
-        return ChangedStack(("s-a",))
+        return ChangedStack(("s-a",), (), "renewed")
 
     def wait_for(self, names: Sequence[str], reporter: Any) -> None:
         self.done.append(("wait", *names))
+
+    def routed_engines(self, name: str) -> dict[str, RoutedEngine]:
+        count = self.requests.pop(0) if self.requests else 0
+        return {"s-a": RoutedEngine("UP", count)}
 
     def end_all(self, services: Sequence[ServiceRecord], drain: float, reporter: Any) -> Any:
         self.done.append(("end", drain, *(each.name for each in services)))
@@ -110,8 +115,12 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
         lambda changes, *, no_doctor: made.done.append(("check", no_doctor)),
     )
     monkeypatch.setattr(
-        gateway_job, "drain", lambda name, engines: made.done.append(("drain", name, engines))
+        running,
+        "set_routed",
+        lambda name, engines, *, routed: made.done.append(("routed", name, (*engines,), routed)),
     )
+    monkeypatch.setattr(running, "routed_engines", made.routed_engines)
+    monkeypatch.setattr(gateway_job, "is_current", lambda name: made.current)
     monkeypatch.setattr(gateway_job, "routed_names", lambda name: {"a": ("x", "y")})
     monkeypatch.setattr(
         stop, "restart", lambda name, drain, reporter: made.done.append(("restart", name, drain))
@@ -238,7 +247,7 @@ def test_an_interruption_needs_consent(site: Site, path: Path) -> None:
     assert found == AppliedStack(stack, None)
     assert (len(asked), site.done) == (1, [("check", True)])
     agreed = apply(path, Silent(), options, lambda changes: True)
-    assert agreed == AppliedStack(stack, ChangedStack(("s-a",)))
+    assert agreed == AppliedStack(stack, ChangedStack(("s-a",), (), "renewed"))
     site.interrupts = False
     apply(path, Silent(), options, lambda changes: pytest.fail("a question"))
     assert site.done[1:] == [("check", True), ("carry out", options)] * 2
@@ -253,7 +262,12 @@ def test_the_gateway_ends_before_the_engines_and_the_record_goes(site: Site, pat
     started(path, site)
     del site.alive["s-a-2"]
     assert down("s", Silent(), 4) == EndedStack("s", ("s-gateway", "s-a", "s-b"))  # type: ignore[arg-type]
-    assert site.done == [("end", 4, "s-gateway"), ("end", 4, "s-a", "s-b")]
+    assert site.done[0] == ("routed", "s-gateway", ("s-a", "s-b"), False)
+    assert [(row[0], *row[2:]) for row in site.done[1:]] == [
+        ("end", "s-gateway"),
+        ("end", "s-a", "s-b"),
+    ]
+    assert all(3.5 < row[1] <= 4 for row in site.done[1:])
     assert (read_record("s"), ps()) == (None, ())
 
 
@@ -326,18 +340,17 @@ def test_engines_restart_one_by_one_without_new_requests(site: Site, path: Path)
     steps: list[tuple[Any, ...]] = []
     for name in ("s-a", "s-a-2", "s-b"):
         steps += [
-            ("drain", "s-gateway", (name,)),
-            ("restart", name, 5),
+            ("routed", "s-gateway", (name,), False),
+            ("restart", name),
             ("wait", name),
-            ("drain", "s-gateway", ()),
+            ("routed", "s-gateway", (name,), True),
         ]
-    assert site.done == [*steps, ("restart", "s-gateway", 5), ("wait", "s-gateway")]
+    # the time that the requests took is not waited for again
+    done = [row[:2] if row[0] == "restart" else row for row in site.done]
+    assert done == [*steps, ("restart", "s-gateway"), ("wait", "s-gateway")]
+    assert [4.5 < row[2] <= 5 for row in site.done if row[0] == "restart"] == [True] * 4
     assert site.lines == [text("stack.gateway_ready", url="http://127.0.0.1:9000")]
     site.done.clear()
-    # a gateway that does not run has no requests to send
-    site.alive["s-gateway"] = False
-    restart(target("b"), 5, reporter)
-    assert site.done == [("restart", "s-b", 5), ("wait", "s-b")]
     with refused("services.drain", ExitCode.USAGE, found=-1):
         restart(target("b"), -1, reporter)
 
@@ -353,4 +366,32 @@ def test_an_engine_that_does_not_come_back_gets_requests_again(
     monkeypatch.setattr(cases, "wait_for", fail)
     with refused("services.drain", ExitCode.FAILED, found=1):
         restart(target("b"), 5, Silent())
-    assert site.done[-1] == ("drain", "s-gateway", ())
+    assert site.done[-1] == ("routed", "s-gateway", ("s-b",), True)
+
+
+def test_requests_of_an_engine_are_waited_for_and_those_that_are_cut_are_reported(
+    site: Site, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(path, site)
+    reporter: Any = site
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    site.requests = [2, 1, 0]
+    restart(target("s-a"), 5, reporter)
+    assert site.lines == [text("services.stop_drain", name="s-a", count=2)]
+    site.lines.clear()
+    site.requests = [3]
+    restart(target("s-a"), 0, reporter)
+    assert site.lines == [text("stack.cut", names="s-a", count=3)]
+
+
+def test_a_gateway_that_serves_something_else_is_given_what_was_applied(
+    site: Site, path: Path
+) -> None:
+    started(path, site)
+    site.current = False
+    stack = parse_stack(CONTENT, path)
+    assert up(path, Silent()) == StartedStack(stack, (), "renewed")
+    apply(path, Silent(), ChangeOptions(), lambda changes: pytest.fail("a question"))
+    assert [row[0] for row in site.done] == ["check", "carry out"] * 2
+    [state] = ps()
+    assert (state.current, state.routed) == (False, {"s-a": RoutedEngine("UP", 0)})

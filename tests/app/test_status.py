@@ -13,6 +13,7 @@ from gaudi_launch.app.status import ServiceStatus, status
 from gaudi_launch.host.simulated import make
 from gaudi_launch.services import history, metrics, run_record
 from gaudi_launch.services.metrics import EngineLoad
+from gaudi_launch.services.ray_status import RayStatus
 from gaudi_launch.services.state import registry, store
 from gaudi_launch.services.state.registry import ServiceRecord
 
@@ -59,6 +60,15 @@ def test_one_that_does_not_answer_is_not_asked(
     found(monkeypatch, alive=alive, phase=phase)
     shown = status("chat")
     assert (shown.load, len(shown.cards)) == (None, 2 if alive else 0)
+
+
+def test_the_state_in_ray_is_read_while_the_service_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"ray_dashboard": "http://127.0.0.1:1", "ray_token": "/none"}
+    silent = RayStatus("http://127.0.0.1:1", trouble="/none: No such file or directory")
+    found(monkeypatch, facts=facts)
+    assert status("chat").ray == silent
+    found(monkeypatch, alive=False, facts=facts)
+    assert status("chat").ray is None
 
 
 def test_one_without_cards_and_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:

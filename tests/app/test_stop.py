@@ -23,6 +23,7 @@ from gaudi_launch.services.state.orphans import Orphan
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.services.stop import Stopped
 from tests.support.refusals import refused
+from tests.support.reporters import Lines
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -40,14 +41,6 @@ JOB = ServiceJob(
 
 def orphan(pid: int, folder: str = "/x", *, elsewhere: bool = False) -> Orphan:
     return Orphan(Identity(pid, 1, "boot"), "engine", folder, elsewhere=elsewhere)
-
-
-class Lines(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
 
 @pytest.fixture

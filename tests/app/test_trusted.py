@@ -1,5 +1,4 @@
-"""serve believes the installed engine's own bucket list over our arithmetic, and says when they
-differ."""
+"""A plan has the installed engine's own bucket list, and says when our arithmetic differs."""
 
 from __future__ import annotations
 
@@ -20,11 +19,13 @@ from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
 
 INSTALLED = Installed("/engine/python", "vllm-fork@1.21", {}, {"extension_kind": "1.21"})
 REQUEST = Request(
     model="/m/x", cards=2, engine="vllm-fork@1.21", max_num_seqs=8, max_model_len=4096
 )
+PLAIN = Model("/m/x", "x")
 OTHER = Buckets([[1, 128, 0]], [[1, 1, 128]])
 
 
@@ -53,15 +54,17 @@ def answering(
 
 
 def test_the_same_list_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = prepared(None).plan()
     asked = answering(monkeypatch, None)
     plan = prepared().plan()
-    assert prepared().trusted(plan) == plan
-    assert asked == [("/engine/python", "vllm_hpu_extension")]
+    assert (plan.settings, plan.buckets) == (alone.settings, alone.buckets)
+    assert "plan.engine_buckets" not in [warning.id for warning in plan.warnings]
+    assert {*asked} == {("/engine/python", "vllm_hpu_extension")}
 
 
 def test_another_list_is_believed_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, introspect.IntrospectedBuckets(OTHER, "linear"))
-    plan = prepared().trusted(prepared().plan())
+    plan = prepared().plan()
     assert plan.buckets == OTHER and plan.warnings[-1].id == "plan.engine_buckets"
 
 
@@ -71,21 +74,26 @@ def test_an_engine_that_would_stop_is_refused_before_the_start(
     why = message("warmup_engine.ask_refused", error="ValueError: math domain error")
     answering(monkeypatch, introspect.IntrospectedBuckets(None, why=why, failed=True))
     with pytest.raises(LaunchError) as refused:
-        prepared().trusted(prepared().plan())
+        prepared().plan()
     assert refused.value.id == "plan.buckets_fail"
 
 
-def test_no_answer_and_no_extension_leave_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_without_an_answer_is_planned_by_our_arithmetic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = answering(
         monkeypatch, introspect.IntrospectedBuckets(None, why=message("common.interrupted"))
     )
-    plan = prepared().plan()
-    assert prepared().trusted(plan) == plan
-    assert prepared(None).trusted(plan) == plan and len(asked) == 1
+    assert prepared().plan().buckets == prepared(None).plan().buckets
+    # each question once
+    assert len(asked) == 1
 
 
 def of_plugin(
-    monkeypatch: pytest.MonkeyPatch, answer: introspect.IntrospectedBuckets | None, **wishes: Any
+    monkeypatch: pytest.MonkeyPatch,
+    answer: introspect.IntrospectedBuckets | None,
+    model: Model = PLAIN,
+    **wishes: Any,
 ) -> tuple[Prepared, list[Any]]:
     """A plan for an installed plugin that answers so; None: as our arithmetic does, for the file
     it was given."""
@@ -109,9 +117,7 @@ def of_plugin(
         files_dir="/c",
         **wishes,
     )
-    return Prepared(
-        request, make("hls2"), Model("/m/x", "x"), find("auto", installed), installed
-    ), asked
+    return Prepared(request, make("hls2"), model, find("auto", installed), installed), asked
 
 
 def test_the_plugin_is_asked_with_the_file_that_goes_with_the_plan(
@@ -119,11 +125,22 @@ def test_the_plugin_is_asked_with_the_file_that_goes_with_the_plan(
 ) -> None:
     prepared_, asked = of_plugin(monkeypatch, None)
     plan = prepared_.plan()
-    assert prepared_.trusted(plan) == plan and asked == list(plan.command.files.values())
+    assert asked[-1:] == list(plan.command.files.values())
     prepared_, _ = of_plugin(monkeypatch, introspect.IntrospectedBuckets(OTHER, "file"))
-    assert prepared_.trusted(prepared_.plan()).buckets == OTHER
+    assert prepared_.plan().buckets == OTHER
+
+
+def test_the_graphs_of_the_installed_plugin_are_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = Buckets([[1, 128 * n, 0] for n in range(1, 17)], [[1, 1, n] for n in range(1, 3001)])
+    model = known_model("Llama-3.1-8B-Instruct", must_exist=False)
+    ours, _ = of_plugin(monkeypatch, None, model, cards=1)
+    reserved = ours.plan().command.env["VLLM_GRAPH_RESERVED_MEM"]
+    theirs, _ = of_plugin(monkeypatch, introspect.IntrospectedBuckets(many, "file"), model, cards=1)
+    plan = theirs.plan()
+    assert float(plan.command.env["VLLM_GRAPH_RESERVED_MEM"]) > float(reserved)
+    assert plan.warnings[-1].values["theirs"] == 3016
 
 
 def test_a_plugin_that_warms_nothing_up_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared_, asked = of_plugin(monkeypatch, None, extra=("--enforce-eager",))
-    assert prepared_.trusted(prepared_.plan()).buckets is None and asked == []
+    assert prepared_.plan().buckets is None and asked == []

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import bench, tune, tune_state
+from gaudi_launch.app import bench, tune
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.saved_plan import SavedTraffic
 from gaudi_launch.app.serve import ServeMode
@@ -29,6 +29,7 @@ from gaudi_launch.performance.balance import balanced
 from tests.support.capacity import few_requests
 from tests.support.processes import timed_python
 from tests.support.refusals import refused
+from tests.support.reporters import Lines
 from tests.support.serve import machine, write_model
 from tests.support.waiting import GENEROUS, until
 
@@ -89,7 +90,7 @@ def test_the_better_half_is_measured_with_twice_the_requests(tmp_path: Path) -> 
     assert bench.trials == [*first, *second, (0, 2, 64, 3, True), (4, 2, 64, 3, True)]
     best, given, noise = tune.decide(done.state)
     assert (best.candidate, given and given.candidate, noise) == (4, 0, 0.03)
-    assert done.in_time and done.state.done
+    assert done.in_time
 
 
 @pytest.mark.parametrize(("other", "winner"), [(10.25, 0), (10.35, 1), (9.0, 0)])
@@ -126,35 +127,10 @@ def test_nothing_that_starts_is_an_error_with_the_reason(tmp_path: Path) -> None
 def test_short_time_measures_other_candidates_rather_than_the_last_round(tmp_path: Path) -> None:
     bench = Bench(SPEEDS)
     done = tune.search(state(tmp_path), bench.measure, 35.0, bench.clock)
-    assert not done.in_time and not done.state.done
+    assert not done.in_time
     assert bench.now <= 35.0
     assert [trial[0] for trial in bench.trials] == [0, 1, 2]
     assert tune.decide(done.state)[0].candidate == 1
-
-
-def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
-    first = Bench(SPEEDS)
-    part = tune.search(state(tmp_path), first.measure, 55.0, first.clock)
-    again = Bench(SPEEDS)
-    done = tune.search(tune_state.read(tmp_path / "tune.json"), again.measure, 1e6, again.clock)
-    once = Bench(SPEEDS)
-    (tmp_path / "once").mkdir()
-    complete = tune.search(state(tmp_path / "once"), once.measure, 1e6, once.clock)
-    assert len(part.state.starts) == len(first.trials) > 0
-    assert sorted([*first.trials, *again.trials]) == sorted(once.trials)
-    assert tune.decide(done.state)[0].candidate == tune.decide(complete.state)[0].candidate
-    finished = Bench(SPEEDS)
-    assert (
-        tune.search(done.state, finished.measure, 1e6, finished.clock).state.starts
-        == done.state.starts
-    )
-    assert finished.trials == []
-
-
-def test_the_state_is_read_as_it_was_written(tmp_path: Path) -> None:
-    bench = Bench([10.0, 20.0])
-    done = tune.search(state(tmp_path, 2), bench.measure, 1e6, bench.clock)
-    assert tune_state.read(tmp_path / "tune.json") == done.state
 
 
 @pytest.mark.usefixtures("few_requests")
@@ -197,16 +173,6 @@ def test_options_before_the_dashes_stay() -> None:
         "--seed",
         "1",
     )
-
-
-class Said:
-    """Keeps the lines of a reporter or watcher."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
 
 class Stage:
@@ -258,15 +224,14 @@ def begun(tmp_path: Path) -> TuneState:
 
 
 def case_of(requests: int, file: Path | None) -> Any:
-    return (NAME,), bench.BenchOptions(
-        concurrency="8", requests=str(requests), input="256", output="64", tool="builtin", save=file
-    )
+    load = bench.BenchOptions(concurrency="8", requests=str(requests), input="256", output="64")
+    return (NAME,), replace(load, tool="builtin", save=str(file) if file is not None else None)
 
 
 def test_a_trial_is_served_warmed_measured_learned_from_and_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, said, search = Stage(monkeypatch), Said(), begun(tmp_path)
+    stage, said, search = Stage(monkeypatch), Lines(), begun(tmp_path)
     tools = tune.TuneTools(said, said, no_doctor=True)  # type: ignore[arg-type]
     found = tune.start_and_measure(search, SMALL_STEP, 50.0, tools)
     files = [search.folder / "1-last-1-1.json", search.folder / "1-last-1-2.json"]
@@ -296,7 +261,7 @@ def test_a_trial_is_served_warmed_measured_learned_from_and_stopped(
 def test_a_trial_that_fails_is_stopped_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, said, search = Stage(monkeypatch), Said(), begun(tmp_path)
+    stage, said, search = Stage(monkeypatch), Lines(), begun(tmp_path)
     tools = tune.TuneTools(said, said)  # type: ignore[arg-type]
     stage.ready = LaunchError("services.failed", ExitCode.FAILED, name=NAME, why="no card")
     found = tune.start_and_measure(search, SMALL_STEP, 50.0, tools)
@@ -313,7 +278,7 @@ def test_a_trial_that_fails_is_stopped_and_says_why(
 
 
 def test_ctrl_c_stops_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage, said = Stage(monkeypatch), Said()
+    stage, said = Stage(monkeypatch), Lines()
     stage.interrupted = True
     tools = tune.TuneTools(said, said)  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
@@ -423,9 +388,6 @@ def test_a_search_begins_with_a_load_that_the_engine_serves(
     made = tune.begin(options, tune.TuneOptions(candidates="3", **given))  # type: ignore[arg-type]
     assert asked == [(clients, 3)]
     assert made == TuneState(made.folder, "balanced", traffic, requests, (one,))
-    assert tune.begin(options, tune.TuneOptions(resume=True, **given)) == made  # type: ignore[arg-type]
-    with refused("tune.nothing_to_resume", ExitCode.USAGE):
-        tune.begin(options, tune.TuneOptions(resume=True, goal="latency", **given))  # type: ignore[arg-type]
 
 
 def test_minutes_are_counted_in_seconds() -> None:
@@ -497,12 +459,9 @@ def test_a_bad_plan_is_replaced_and_the_comparison_proves_it(user: User, tmp_pat
         assert start["runs"] and all(Path(run["file"]).is_file() for run in start["runs"])
     planned = user.json("plan", "--plan", str(best), "--python", str(user.words[3]), "--json")
     assert "--max-num-seqs" in planned["argv"]
-    # a finished search answers at once, with the same
-    again = user.json(*user.words, *words, "--resume", "--", "--max-num-seqs", "1")
-    assert (again["best"], again["starts"]) == (found["best"], found["starts"])
 
 
-def test_ctrl_c_leaves_nothing_running_and_resume_continues(user: User) -> None:
+def test_ctrl_c_leaves_nothing_running(user: User) -> None:
     process = user.start(*user.words, "--minutes", "20", "--", "--max-num-seqs", "1")
     until(lambda: len(user.alive()) > 0, "an engine that runs")
     process.send_signal(signal.SIGINT)
@@ -510,13 +469,3 @@ def test_ctrl_c_leaves_nothing_running_and_resume_continues(user: User) -> None:
     assert process.returncode == 130, out + err
     assert user.alive() == []
     assert user.json("ps", "--json")["services"] == []
-    found = user.json(
-        *user.words, "--minutes", "20", "--resume", "--json", "--", "--max-num-seqs", "1"
-    )
-    assert found["complete"] and user.alive() == []
-
-
-def test_a_search_that_never_was_cannot_be_resumed(user: User) -> None:
-    process = user.start(*user.words, "--resume", "--json")
-    out, _ = process.communicate(timeout=GENEROUS)
-    assert (process.returncode, json.loads(out)["error"]["id"]) == (2, "tune.nothing_to_resume")
