@@ -7,7 +7,6 @@ token.text, generated_text and details).
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from gaudi_launch.bench.server_sent_events import Events, TooLong
 from gaudi_launch.host.files import printable
 from gaudi_launch.json_values import array, mapping
 from gaudi_launch.optional import value_or
+from gaudi_launch.reader import parse_json
 
 Form = Literal["chat", "completions", "generate"]
 FORMS: tuple[Form, ...] = ("chat", "completions", "generate")
@@ -174,8 +174,8 @@ class _Taken:
                 self.done = True
                 return
             try:
-                document = json.loads(data)
-            except (ValueError, RecursionError):
+                document = parse_json(data)
+            except ValueError:
                 raise ServerError("protocol", shown(data.encode())) from None
             event = _read(self._form, document, piece=True)
             if event is None:

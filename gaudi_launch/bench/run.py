@@ -23,6 +23,7 @@ from gaudi_launch.bench.workload import within
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import mapping
+from gaudi_launch.messages import text
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services.endpoint import Target
 
@@ -37,13 +38,8 @@ def problem(error: ServerError, url: str) -> LaunchError:
         code = ExitCode.ENGINE
     else:
         code = ExitCode.FAILED
-    return LaunchError("measure.no_server", code, url=url, words=_sentence(error.sentence, error))
-
-
-def _sentence(id: str, error: ServerError) -> str:
-    from gaudi_launch.messages import text
-
-    return text(id, why=error.detail, status=error.status)
+    words = text(error.sentence, why=error.detail, status=error.status)
+    return LaunchError("measure.no_server", code, url=url, words=words)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.reader import read_json
 
 SCHEMA = 1
 # the setting of a saved plan by which the prompts of one step are counted
@@ -158,14 +159,12 @@ def save(run: BenchRun, path: Path) -> None:
 def load(path: Path) -> BenchRun:
     """Return a saved run. Raises LaunchError (USAGE) for another file."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise LaunchError("measure.not_a_run", ExitCode.USAGE, path=str(path))
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, _MOST_BYTES)
     except OSError as error:
         raise LaunchError(
             "measure.unreadable", ExitCode.USAGE, path=str(path), why=error.strerror or str(error)
         ) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         document = None
     try:
         return from_json(document)

@@ -17,9 +17,10 @@ from gaudi_launch.bench import plot, run_file, statistics
 from gaudi_launch.bench.compare import ComparedFigure, compare, doubts
 from gaudi_launch.bench.run_file import BenchRun, BenchWorkload, Sample, WorkloadRequest
 from gaudi_launch.bench.workload import from_trace, made_up, within
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import set_language
 from tests.support.plots import needs_matplotlib, size_of, texts
+from tests.support.refusals import failing
 
 # two answers of three and two tokens, one failure; the second was sent 0.5 s late
 SAMPLES = (
@@ -141,17 +142,15 @@ def test_files_that_are_no_runs(tmp_path: Path) -> None:
     texts += [json.dumps(whole | {"samples": [], "summary": {"ttft": "fast"}}), "[" * 10_000]
     for text in texts:
         (tmp_path / "x.json").write_text(text)
-        with pytest.raises(LaunchError) as caught:
+        with failing("measure.not_a_run", ExitCode.USAGE):
             run_file.load(tmp_path / "x.json")
-        assert (caught.value.id, caught.value.exit_code) == ("measure.not_a_run", 2)
     for path in (tmp_path / "missing", tmp_path):
         with pytest.raises(LaunchError) as caught:
             run_file.load(path)
         assert caught.value.id == "measure.unreadable"
     (tmp_path / "file").write_text("")
-    with pytest.raises(LaunchError) as caught:
+    with failing("measure.save", ExitCode.FAILED):
         run_file.save(run_of(SAMPLES), tmp_path / "file" / "run.json")
-    assert (caught.value.id, caught.value.exit_code) == ("measure.save", 1)
 
 
 def many(scale: float, seed: int, count: int = 60) -> tuple[Sample, ...]:

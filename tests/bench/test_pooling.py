@@ -122,7 +122,7 @@ def test_who_wants_words_hears_that_there_are_none(
             {"data": [{"index": 1, "embedding": [3]}, {"index": 0, "embedding": [1, 2]}]},
             ((1, 2), (3,)),
         ),
-        ("rerank", {"results": [{"index": 0, "relevance_score": 10**400}]}, ((math.inf,),)),
+        ("rerank", {"results": [{"index": 0, "relevance_score": math.inf}]}, ((math.inf,),)),
         (
             "pool",
             {"data": [{"index": 0, "data": [[1, 2], [3, 4]]}, {"index": 0.0, "data": 5}]},

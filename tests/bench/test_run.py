@@ -17,9 +17,10 @@ from gaudi_launch.bench import replay, run, server, statistics
 from gaudi_launch.bench.client import Client, ServerError
 from gaudi_launch.bench.run import RequestManner, builtin, child_environment, problem, server_facts
 from gaudi_launch.bench.run_file import BenchRun, BenchWorkload, Sample, WorkloadRequest
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.messages import text
 from gaudi_launch.services.endpoint import Target
+from tests.support.refusals import failing
 
 PLAN = {
     "engine": {"name": "vllm-gaudi", "version": "0.11", "python": "/p", "simulated": True},
@@ -186,9 +187,8 @@ def test_a_server_without_an_answer_is_not_measured(
         raise ServerError("cut", "closed")
 
     monkeypatch.setattr(server, "look", look)
-    with pytest.raises(LaunchError) as caught:
+    with failing("measure.no_server", ExitCode.ENGINE):
         asyncio.run(builtin(CLIENT, Target("http://a:1"), WORKLOAD, ignore, RequestManner()))
-    assert (caught.value.id, caught.value.exit_code) == ("measure.no_server", ExitCode.ENGINE)
     assert measured["replay"] == []
 
 

@@ -18,6 +18,7 @@ from gaudi_launch.bench.run_file import (
     save,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
+from tests.support.refusals import failing
 
 REQUESTS = (WorkloadRequest(0.0, 10, 5), WorkloadRequest(0.123456, 20, 6))
 WORKLOAD = BenchWorkload(REQUESTS, "rate", 4, "trace.csv", 3, 2.5)
@@ -91,12 +92,8 @@ def test_a_file_that_cannot_be_written_is_named_before(tmp_path: Path) -> None:
     check_writable(tmp_path / "new" / "run.json")
     (tmp_path / "file").write_text("")
     for path in (tmp_path, tmp_path / "file" / "run.json"):
-        with pytest.raises(LaunchError) as caught:
+        with failing("measure.not_writable", ExitCode.USAGE) as caught:
             check_writable(path)
-        assert (caught.value.id, caught.value.exit_code) == (
-            "measure.not_writable",
-            ExitCode.USAGE,
-        )
         assert caught.value.text.values == {"path": str(path)}
 
 
@@ -108,9 +105,8 @@ def test_the_reason_of_a_file_that_is_no_run(tmp_path: Path) -> None:
         "path": str(tmp_path / "file" / "run.json"),
         "why": "File exists",
     }
-    with pytest.raises(LaunchError) as caught:
+    with failing("measure.unreadable", ExitCode.USAGE) as caught:
         load(tmp_path / "none")
-    assert (caught.value.id, caught.value.exit_code) == ("measure.unreadable", ExitCode.USAGE)
     assert caught.value.text.values == {
         "path": str(tmp_path / "none"),
         "why": "No such file or directory",
@@ -142,9 +138,8 @@ def test_a_file_of_another_form_is_refused(changes: dict[str, object], tmp_path:
     path.write_text(json.dumps(good))
     assert load(path) == BenchRun({}, {}, {}, (Sample(0, 0, 1, 1),))
     path.write_text(json.dumps({**good, **changes}))
-    with pytest.raises(LaunchError) as caught:
+    with failing("measure.not_a_run", ExitCode.USAGE) as caught:
         load(path)
-    assert (caught.value.id, caught.value.exit_code) == ("measure.not_a_run", ExitCode.USAGE)
     assert caught.value.text.values == {"path": str(path)}
 
 
@@ -156,7 +151,6 @@ def test_a_file_that_is_too_large_is_not_read(
     monkeypatch.setattr(run_file, "_MOST_BYTES", path.stat().st_size)
     assert load(path).samples[0].at == 0.123457
     monkeypatch.setattr(run_file, "_MOST_BYTES", path.stat().st_size - 1)
-    with pytest.raises(LaunchError) as caught:
+    with failing("measure.not_a_run", ExitCode.USAGE) as caught:
         load(path)
-    assert (caught.value.id, caught.value.exit_code) == ("measure.not_a_run", ExitCode.USAGE)
     assert caught.value.text.values == {"path": str(path)}

@@ -8,7 +8,8 @@ import pytest
 
 from gaudi_launch.bench.run_file import BenchWorkload, WorkloadRequest
 from gaudi_launch.bench.workload import from_trace, made_up, within
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
+from tests.support.refusals import failing
 
 
 def test_a_trace_is_stretched_to_a_rate(tmp_path: Path) -> None:
@@ -47,10 +48,6 @@ def test_requests_that_a_server_would_refuse_are_left_out() -> None:
     kept = (WorkloadRequest(0.0, 10, 90), WorkloadRequest(2.0, 60, 30))
     assert (found.requests, found.left_out) == (kept, 2)
     for longest, longest_input, shown in ((5, None, 5), (None, 4, 4)):
-        with pytest.raises(LaunchError) as caught:
+        with failing("measure.all_too_long", ExitCode.USAGE) as caught:
             within(BenchWorkload(rows, "own", None, "t"), longest, longest_input, 1)
-        assert (caught.value.id, caught.value.exit_code) == (
-            "measure.all_too_long",
-            ExitCode.USAGE,
-        )
         assert caught.value.text.values == {"longest": shown}
