@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, FAMILIES
+from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, family_named
+from gaudi_launch.buckets.ladder_rules import LadderRules, split_name
 from gaudi_launch.buckets.optimiser.bucket_planner import (
     Aim,
     BucketGoal,
@@ -19,7 +20,7 @@ from gaudi_launch.buckets.optimiser.bucket_planner import (
 from gaudi_launch.buckets.optimiser.full_load import padding
 from gaudi_launch.buckets.optimiser.padding_cost import Score
 from gaudi_launch.buckets.optimiser.parameters import search
-from gaudi_launch.buckets.optimiser.workload_mix import TRACE_SHARE, Requests
+from gaudi_launch.buckets.optimiser.workload_mix import Requests
 from gaudi_launch.buckets.strategies import Judged, arguments_of, judge, judged, strategies
 from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
 from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
@@ -28,6 +29,7 @@ from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
 # strategy on the trace
 TRACE_MARGIN = 0.8
 _FINER = 1.5
+_NEWEST = LadderRules()
 
 
 # our own list in a comparison
@@ -72,13 +74,12 @@ def plan_for_engine(
     ask: BucketGoal | None = None,
     *,
     cost: StepTime = ONE_CARD_8B,
-    trace_share: float = TRACE_SHARE,
 ) -> Delivered:
     """Return the best plan for an engine of this family. Pure."""
     ask = ask or BucketGoal()
     family, limits = question.family, question.limits
-    rules = FAMILIES[family]
-    aim = aim_for(limits, workload, ask, cost=cost, trace_share=trace_share)
+    rules = family_named(family)
+    aim = aim_for(limits, workload, ask, cost=cost)
     shapes = aim.expectation.shapes
     file = None
     others = [
@@ -88,7 +89,7 @@ def plan_for_engine(
     if rules.reads_file:
         planned = _solve_for_file(limits, aim, ask, cost, others)
         price = planned.price
-        file = bucket_file(planned.buckets, limits)
+        file = bucket_file(planned.buckets, limits, split_name(family)[1])
         settings = {"VLLM_CONTIGUOUS_PA": "true"} if limits.contiguous_pa else {}
         arguments = {**arguments_of(limits), "bucket_file": file}
         found = engine_buckets(family, "file", settings, arguments)
@@ -148,30 +149,31 @@ def own_list(
     limits: EngineLimits,
     workload: Requests | None = None,
     *,
+    longest: int,
     cost: StepTime = ONE_CARD_8B,
-    trace_share: float = TRACE_SHARE,
 ) -> Delivered:
-    """Return the list of an engine that builds it itself and reads none (TGI).
+    """Return a list that the planner does not make: TGI's own, or a start script's.
 
-    It is counted and scored; there is nothing to set. The router combines as many prompts as
-    ``limits`` allow, none of them over ``input_max``.
+    It is counted and scored; there is nothing to set. No prompt is over ``longest`` tokens.
     """
-    aim = aim_for(limits, workload, BucketGoal(), cost=cost, trace_share=trace_share)
-    promised = replace(limits, max_model_len=limits.input_max)
+    aim = aim_for(limits, workload, BucketGoal(), cost=cost)
+    promised = replace(limits, max_model_len=longest)
     mine = judged(strategy, found, promised, aim.expectation.shapes, cost)
     return Delivered({}, limits.max_num_prefill_seqs, found, [mine], aim, 0.0)
 
 
-def bucket_file(buckets: Buckets, limits: EngineLimits) -> str:
+def bucket_file(buckets: Buckets, limits: EngineLimits, rules: LadderRules = _NEWEST) -> str:
     """Return the text for VLLM_BUCKETING_FROM_FILE, one bucket per line.
 
     A line is ``(batch, query, context)``. Query is cut to max_model_len, because the engine drops
     longer ones, and blocks to the most that the batch can use, as the engine does.
-    vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/file_strategy.py.
+    vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/file_strategy.py. Up to v0.17.1
+    it drops a query that does not fit with its context, too (common.py not_over_max_model_len).
     """
-    prompt = sorted(
-        {(b, min(query, limits.max_model_len), context) for b, query, context in buckets.prompt}
-    )
+    longest, block = limits.max_model_len, limits.block_size
+    prompt = sorted({(b, min(query, longest), context) for b, query, context in buckets.prompt})
+    if rules.prompt_fits == "sum":
+        prompt = sorted({(b, query, min(c, (longest - query) // block)) for b, query, c in prompt})
     decode = sorted(
         {(b, query, min(blocks, limits.block_top(b))) for b, query, blocks in buckets.decode}
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from gaudi_launch.buckets.bucket_list import Bucket, BucketError, Buckets
+from gaudi_launch.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.buckets.engine_env import arguments
 from gaudi_launch.buckets.engine_model import EngineModel
-from gaudi_launch.buckets.families import FAMILIES
+from gaudi_launch.buckets.families import FAMILIES, family_named
 from gaudi_launch.buckets.lookup import Lookups
 from gaudi_launch.errors import ExitCode, LaunchError
 
@@ -20,19 +21,21 @@ def engine_model(
 ) -> EngineModel:
     """Return the result of the engine's bucketing with these variables and arguments.
 
-    ``family``: a name of `families.FAMILIES`. ``env``: the variables of the engine's process
-    (others are ignored). ``args``: the generator's arguments by name (`engine_env.Arguments`).
+    ``family``: a name for `families.family_named`. ``env``: the variables of the engine's process
+    (others are ignored). ``args``: the generator's arguments by name (`engine_env.Arguments`), and
+    ``decode_block_size`` where decode buckets count other blocks.
     Decode buckets are computed on demand. Raises LaunchError for an unknown family, algorithm or a
     missing argument, BucketError where the engine would fail on its prompt buckets.
     """
-    known = FAMILIES.get(family)
-    if known is None:
+    try:
+        known = family_named(family)
+    except (KeyError, ValueError):
         raise LaunchError(
             "warmup_engine.unknown_engine",
             ExitCode.USAGE,
             engine=family,
             known=", ".join(sorted(FAMILIES)),
-        )
+        ) from None
     make = known.models.get(algorithm)
     if make is None:
         raise LaunchError(
@@ -42,8 +45,12 @@ def engine_model(
             algorithm=algorithm,
             known=", ".join(sorted(known.models)),
         )
-    read = arguments(args)
-    return _in_words(lambda: make({name: str(value) for name, value in env.items()}, read))
+    texts, read = {name: str(value) for name, value in env.items()}, arguments(args)
+    model = _in_words(lambda: make(texts, read))
+    if args.get("decode_block_size"):
+        decode = replace(read, block_size=args["decode_block_size"])
+        return replace(model, make_decode=make(texts, decode).make_decode)
+    return model
 
 
 def engine_buckets(
@@ -55,13 +62,6 @@ def engine_buckets(
     """
     model = engine_model(family, algorithm, env, args)
     return _in_words(lambda: model.buckets)
-
-
-def prompt_buckets(
-    family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]
-) -> list[Bucket]:
-    """Return the prompt buckets alone: they need no KV cache size."""
-    return engine_model(family, algorithm, env, args).prompt.buckets()
 
 
 def count(
@@ -99,7 +99,7 @@ def algorithm_of(family: str, env: Mapping[str, str], *, with_limit: bool) -> st
     bucketing/common.py of each branch, vllm_gaudi/extension/bucketing/common.py
     ``get_bucketing_strategy``.
     """
-    return FAMILIES[family].chosen(env, with_limit)
+    return family_named(family).chosen(env, with_limit)
 
 
 def _in_words(compute: Callable[[], T]) -> T:

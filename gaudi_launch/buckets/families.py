@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 
 from gaudi_launch.buckets import file_format
 from gaudi_launch.buckets.algorithms import context_ladder, every_context, fixed_lengths, plain_grid
 from gaudi_launch.buckets.engine_env import Arguments, Env, boolean, is_true
 from gaudi_launch.buckets.engine_model import EngineModel
+from gaudi_launch.buckets.ladder_rules import LadderRules, split_name
 from gaudi_launch.buckets.script_ranges import RangesOf, from_requests, to_model_length
 
 ModelOf = Callable[[Env, Arguments], EngineModel]
@@ -80,15 +82,32 @@ def _linear_only(env: Env, with_limit: bool) -> str:
 _STRATEGIES = {"lin": "linear", "pad": "pad"}
 
 
-def _by_strategy(env: Env, with_limit: bool) -> str:
+def _by_strategy(env: Env, with_limit: bool, *, pad: bool = True) -> str:
     if env.get("VLLM_BUCKETING_FROM_FILE"):
         return "file"
     switch = env.get(EXPONENTIAL_SWITCH)
+    if switch is None and not pad:
+        return "exponential"
     if switch is None:
         return _STRATEGIES.get(env.get("VLLM_BUCKETING_STRATEGY", "exp"), "exponential")
     if boolean(switch):
         return "exponential"
     return "linear"
+
+
+def _ladder_family(rules: LadderRules) -> BucketFamily:
+    """Return context ladders with the rules of one release."""
+    models = {
+        "exponential": partial(context_ladder.exponential_model, rules=rules),
+        "pad": partial(context_ladder.padded_model, rules=rules),
+        "linear": partial(context_ladder.linear_model, rules=rules),
+        "file": partial(file_format.file_model, rules=rules),
+    }
+    if not rules.pad:
+        del models["pad"]
+    return BucketFamily(
+        models, partial(_by_strategy, pad=rules.pad), linear_default=False, reads_file=True
+    )
 
 
 FAMILIES: Mapping[str, BucketFamily] = {
@@ -115,17 +134,23 @@ FAMILIES: Mapping[str, BucketFamily] = {
         _linear_only,
         script=to_model_length(batch_step=8),
     ),
-    CONTEXT_LADDER: BucketFamily(
-        {
-            "exponential": context_ladder.exponential_model,
-            "pad": context_ladder.padded_model,
-            "linear": context_ladder.linear_model,
-            "file": file_format.file_model,
-        },
-        _by_strategy,
-        linear_default=False,
-        reads_file=True,
-    ),
+    CONTEXT_LADDER: _ladder_family(LadderRules()),
 }
 """Family by name; an engine names its own (`Engine.bucket_family`). A new algorithm is a file
 and a line here."""
+
+
+def ladder_name(rules: LadderRules) -> str:
+    """Return the name of the family of context ladders with these rules."""
+    return CONTEXT_LADDER + rules.suffix
+
+
+@cache
+def family_named(name: str) -> BucketFamily:
+    """Return the family of this name, which may end in rules. Raises KeyError."""
+    if name in FAMILIES:
+        return FAMILIES[name]
+    family, rules = split_name(name)
+    if family != CONTEXT_LADDER:
+        raise KeyError(name)
+    return _ladder_family(rules)

@@ -1,10 +1,9 @@
 """Read and write vllm-gaudi's bucket file (VLLM_BUCKETING_FROM_FILE).
 
-It is read as the engine reads it. Source:
-vllm-project/vllm-gaudi@main:vllm_gaudi/extension/bucketing/file_strategy.py and common.py. One
-Python tuple ``(batch, query, context)`` per line, each element a number, a list or ``range(a, b[,
-step])``; query 1 marks a decode bucket. A line that the engine cannot read stops it: its warning
-calls a method that does not exist.
+It is read as the engine reads it. Source: vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/
+bucketing/file_strategy.py and common.py. One Python tuple ``(batch, query, context)`` per line,
+each element a number, a list or ``range(a, b[, step])``; query 1 marks a decode bucket. A line that
+the engine cannot read stops it: its warning calls a method that does not exist.
 """
 
 from __future__ import annotations
@@ -21,29 +20,30 @@ from gaudi_launch.buckets.algorithms.context_ladder import (
     prompt_kept,
     rows_of,
 )
-from gaudi_launch.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.buckets.engine_env import Arguments, Env
 from gaudi_launch.buckets.engine_model import EngineModel
 from gaudi_launch.buckets.grid import Row
+from gaudi_launch.buckets.ladder_rules import LadderRules
 from gaudi_launch.buckets.ladders import broken
 
 RANGE_LIMIT = 10_000
 """A range of more elements is left as text, which the engine then cannot read."""
 
+_NEWEST = LadderRules()
 _RANGE = re.compile(r"range\(\s*(-?\d+)\s*,\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
 
 Entry = tuple[int, int, int]
 
 
-def file_model(env: Env, args: Arguments) -> EngineModel:
+def file_model(env: Env, args: Arguments, rules: LadderRules = _NEWEST) -> EngineModel:
     """Return the buckets of ``args.bucket_file`` after the engine's filters.
 
     ``args.bucket_file`` is the file's text.
     """
-    flags = PluginFlags(env, args)
+    flags = PluginFlags(env, args, rules)
     if args.bucket_file is None:
         raise broken("FileNotFoundError", "VLLM_BUCKETING_FROM_FILE names no file that can be read")
-    prompts, decodes = read(args.bucket_file)
+    prompts, decodes = read(args.bucket_file, skips=rules.skips_lines)
     if not prompts:
         # An empty list counts as "no file" in the engine, which then has no ladders either.
         raise broken("ValueError", "max() arg is an empty sequence")
@@ -61,7 +61,7 @@ def file_model(env: Env, args: Arguments) -> EngineModel:
         if flags.contiguous:
             return rows_of(decodes)
         return rows_of(
-            (batch, query, min(blocks, most_blocks(args, batch)))
+            (batch, query, min(blocks, most_blocks(flags, args, batch)))
             for batch, query, blocks in decodes
             if batch <= blocks
         )
@@ -69,10 +69,10 @@ def file_model(env: Env, args: Arguments) -> EngineModel:
     return assemble(flags, args, rows_of(kept), decode_rows)
 
 
-def read(text: str) -> tuple[list[Entry], list[Entry]]:
+def read(text: str, *, skips: bool = False) -> tuple[list[Entry], list[Entry]]:
     """Return (prompt, decode) entries of a bucket file, products written out.
 
-    Raises BucketError on an unreadable line.
+    Raises BucketError on an unreadable line, unless the release ``skips`` those.
     """
     prompts: list[Entry] = []
     decodes: list[Entry] = []
@@ -80,17 +80,20 @@ def read(text: str) -> tuple[list[Entry], list[Entry]]:
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        for batch, query, context in _entries(line):
+        for batch, query, context in _entries(line, skips=skips):
             (decodes if query == 1 else prompts).append((batch, query, context))
     return sorted(prompts), sorted(decodes)
 
 
-def _entries(line: str) -> Iterable[Entry]:
+def _entries(line: str, *, skips: bool) -> Iterable[Entry]:
     try:
         value = ast.literal_eval(_RANGE.sub(_written_out, line))
     except (ValueError, SyntaxError):
         value = None
-    if not isinstance(value, tuple) or len(value) != 3:
+    is_read = isinstance(value, tuple) and len(value) == 3
+    if skips and not is_read:
+        return []
+    if not is_read:
         raise broken(
             "AttributeError", "'functools._lru_cache_wrapper' object has no attribute 'warning'"
         )
@@ -109,15 +112,3 @@ def _written_out(match: re.Match[str]) -> str:
     if len(numbers) > RANGE_LIMIT:
         return match[0]
     return repr(list(numbers))
-
-
-def write(buckets: Buckets) -> str:
-    """Return a bucket file of exactly these buckets, decode after prompt.
-
-    There is one bucket per line.
-    """
-
-    def lines(some: Iterable[Bucket]) -> str:
-        return "".join(f"({batch}, {query}, {context})\n" for batch, query, context in some)
-
-    return "# prompt\n" + lines(buckets.prompt) + "# decode\n" + lines(buckets.decode)

@@ -42,13 +42,6 @@ class Grid:
             found.sort()
         return found
 
-    def max_query(self, default: int) -> int:
-        """Return the longest query with a bucket; ``default`` without buckets."""
-        return max(
-            (query for _, queries in self.rows for query, contexts in queries if len(contexts)),
-            default=default,
-        )
-
 
 def _length(bucket: Bucket) -> int:
     return bucket[2] or bucket[1]

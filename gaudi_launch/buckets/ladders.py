@@ -220,19 +220,20 @@ def _nearest(free: set[int], exact: float) -> int | None:
 
 
 def spaced_once(
-    minimum: int, step: int, maximum: int, number: int, *, last_exact: bool
+    minimum: int, step: int, maximum: int, number: int, *, last_exact: bool, form: str = "exact"
 ) -> list[int]:
     """Return ``number`` values at equal ratios, rounded up to ``step``, once each.
 
     vllm-gaudi ``exp``. A minimum of 0 or 1 is kept as a separate value while the ratios start at
-    ``step``; the largest value is cut to ``maximum``.
+    ``step``; the largest value is cut to ``maximum``. ``form``: a `LadderRules.ladder`; the older
+    ones cut nothing, and ``plain`` keeps a minimum of 0 only.
     """
     if number <= 0:
         raise broken("AssertionError", "num_buckets must be a positive integer")
     if number == 1:
         return [maximum]
     start, values = minimum, set()
-    if minimum in (0, 1):
+    if minimum == 0 or (minimum == 1 and form != "plain"):
         start, values = step, {minimum}
     for i in range(number):
         exact = start * (maximum / start) ** ((1.0 / float(number - 1)) * i)
@@ -241,7 +242,8 @@ def spaced_once(
             value = maximum
         values.add(value)
     ladder = sorted(values)
-    ladder[-1] = min(ladder[-1], maximum)
+    if form == "exact":
+        ladder[-1] = min(ladder[-1], maximum)
     return sorted(ladder)
 
 

@@ -2,8 +2,7 @@
 
 Three rules cover the engines: by configuration or ladder, each dimension separately (1.21,
 deepseek_r1), and by the sorted list, first entry large enough in every dimension (1.22,
-vllm-gaudi). Each rule answers one shape or many; answers are remembered, so a planner may query
-millions.
+vllm-gaudi).
 """
 
 from __future__ import annotations
@@ -58,24 +57,6 @@ class Lookups(Protocol):
 
     def decode(self, batch: int, blocks: int) -> Lookup:
         """Return the bucket of a decode step: requests and KV blocks."""
-
-
-def prompts(rule: Lookups, shapes: Iterable[Shape]) -> list[Lookup]:
-    """Return every shape through ``rule.prompt``.
-
-    Equal shapes are looked up once (for rules without memory).
-    """
-    known: dict[Shape, Lookup] = {}
-    return [known.get(shape) or known.setdefault(shape, rule.prompt(*shape)) for shape in shapes]
-
-
-def decodes(rule: Lookups, shapes: Iterable[tuple[int, int]]) -> list[Lookup]:
-    """Return every (batch, blocks) through ``rule.decode``.
-
-    Equal shapes are looked up once (for rules without memory).
-    """
-    known: dict[tuple[int, int], Lookup] = {}
-    return [known.get(shape) or known.setdefault(shape, rule.decode(*shape)) for shape in shapes]
 
 
 class BucketTable:

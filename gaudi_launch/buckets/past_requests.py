@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import math
 import random
 import re
@@ -30,6 +29,7 @@ from gaudi_launch.buckets.shared_prefixes import (
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import mapping
 from gaudi_launch.metrics_page import samples
+from gaudi_launch.reader import parse_json
 
 RequestLengths = tuple[float, int, int]
 
@@ -116,7 +116,7 @@ def read_past(source: str) -> PastRequests:
         text = fetch_metrics(source)
     else:
         text = _text(Path(source))
-    found = _parse(text)
+    found = parse(text)
     if not found.requests:
         raise LaunchError("warmup.trace_empty", ExitCode.USAGE, source=source)
     return found
@@ -156,25 +156,12 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def parse_workload(text: str) -> list[RequestLengths]:
-    """Return requests from text of any of the forms; empty for other text."""
-    return _parse(text).requests
-
-
-def _parse(text: str) -> PastRequests:
+def parse(text: str) -> PastRequests:
+    """Return requests from text of any of the forms; none for other text."""
     if "vllm:request_prompt_tokens_bucket" in text:
         return PastRequests(parse_metrics(text))
     if text.lstrip()[:1] in ("{", "["):
         return _requests(_json_rows(text))
-    return _of_csv(text)
-
-
-def parse_csv(text: str) -> list[RequestLengths]:
-    """Return requests from CSV with a header line that names the columns."""
-    return _of_csv(text).requests
-
-
-def _of_csv(text: str) -> PastRequests:
     try:
         return _requests(csv.DictReader(io.StringIO(text)))
     except csv.Error:
@@ -188,15 +175,15 @@ def _json_rows(text: str) -> list[Mapping[str, Any]]:
     """
     rows: list[Mapping[str, Any]] = []
     try:
-        lines = json.loads(text)
+        lines = parse_json(text)
         if not isinstance(lines, list):
             lines = [lines]
-    except (ValueError, RecursionError):
+    except ValueError:
         lines = []
         for line in text.splitlines():
             try:
-                lines.append(json.loads(line))
-            except (ValueError, RecursionError):
+                lines.append(parse_json(line))
+            except ValueError:
                 continue
     for line in lines:
         if isinstance(line, dict):
@@ -243,7 +230,7 @@ def _seconds(values: Mapping[str, Any]) -> float | None:
             number = float(value)
             if name == "timestamp" and (mooncake or number > 1e11):
                 number /= 1000
-            return _plausible(number)
+            return number if -1e12 < number < 1e12 else None
         except (TypeError, ValueError):
             pass
         try:
@@ -254,10 +241,6 @@ def _seconds(values: Mapping[str, Any]) -> float | None:
         except (ValueError, OverflowError):
             continue
     return None
-
-
-def _plausible(number: float) -> float | None:
-    return number if -1e12 < number < 1e12 else None
 
 
 def parse_metrics(page: str) -> list[RequestLengths]:

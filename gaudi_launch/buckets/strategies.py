@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gaudi_launch.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.buckets.captured import captured
+from gaudi_launch.buckets.bucket_list import BucketError, Buckets, captured
 from gaudi_launch.buckets.coverage import Holes, uncovered
 from gaudi_launch.buckets.engine_buckets import count, engine_buckets
-from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, FAMILIES
+from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, family_named
 from gaudi_launch.buckets.optimiser.padding_cost import Score, score
 from gaudi_launch.buckets.script_ranges import reduced, variables
 from gaudi_launch.performance.limits import EngineLimits
@@ -73,7 +72,7 @@ def script_ranges(
 
     ``reduce`` is the scripts' -r.
     """
-    rule = FAMILIES[family].script
+    rule = family_named(family).script
     if rule is None:
         return {}
     ranges = rule(limits)
@@ -95,7 +94,7 @@ def strategies(
     family: str, limits: EngineLimits, reduce: tuple[int, int] | None = None
 ) -> list[Strategy]:
     """Return each algorithm of the family, that of its start script first."""
-    rules = FAMILIES[family]
+    rules = family_named(family)
     found = [
         Strategy(name, name, _script_environment(family, name, limits)) for name in rules.compared
     ]
@@ -110,7 +109,7 @@ def strategies(
 
 def _script_environment(family: str, algorithm: str, limits: EngineLimits) -> dict[str, str]:
     """Return what the start script exports for this algorithm."""
-    rules = FAMILIES[family]
+    rules = family_named(family)
     if rules.script is None:
         if not limits.contiguous_pa:
             return {}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.messages import Message, message
+from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ def read_measured(path: Path) -> list[Measured]:
     A missing or broken file gives none.
     """
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["warmups"]
+        entries = read_json(path)["warmups"]
         return [found for entry in entries if (found := _entry(entry)) is not None]
     except (OSError, ValueError, TypeError, KeyError) as error:
         _log.debug("measured warm-ups are not read: %s", error)

@@ -12,7 +12,6 @@ from gaudi_launch.buckets.lookup import BucketTable
 from gaudi_launch.buckets.optimiser.bucket_planner import (
     BucketGoal,
     plan,
-    plan_buckets,
     script_grid,
 )
 from gaudi_launch.buckets.strategies import Judged, Strategy, arguments_of, judge, script_ranges
@@ -33,7 +32,7 @@ def test_the_plugin_keeps_every_line(prompts: int, length: int, contiguous: bool
         num_blocks=900,
         mixed_steps=True,
     )
-    text = bucket_file(plan_buckets(bounds, None), bounds)
+    text = bucket_file(plan(bounds, None).buckets, bounds)
     env = {"VLLM_CONTIGUOUS_PA": str(contiguous).lower()}
     kept = engine_buckets(
         CONTEXT_LADDER, "file", env, {**arguments_of(bounds), "bucket_file": text}
@@ -54,7 +53,7 @@ def test_every_context_has_a_bucket(prompts: int, budget: int, length: int) -> N
         output_max=1000,
         mixed_steps=True,
     )
-    table = BucketTable(plan_buckets(bounds, None).prompt)
+    table = BucketTable(plan(bounds, None).buckets.prompt)
     most = -(-(length - 1) // 128)
     for batch in range(1, prompts + 1):
         # prompts with a context have a forward of their own

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import CONTEXT_LADDER
-from gaudi_launch.buckets.file_format import read, write
+from gaudi_launch.buckets.file_format import read
 
 ARGS = {
     "max_num_seqs": 16,
@@ -51,4 +51,5 @@ def test_a_producible_list_comes_through_whole(env: dict[str, str]) -> None:
     plan = Buckets(
         [[1, 256, 0], [1, 256, 31], [1, 2048, 8]], [[1, 1, 32], [4, 1, 128], [16, 1, 512]]
     )
-    assert engine_buckets(CONTEXT_LADDER, "file", env, {**ARGS, "bucket_file": write(plan)}) == plan
+    text = "".join(f"{tuple(bucket)}\n" for bucket in (*plan.prompt, *plan.decode))
+    assert engine_buckets(CONTEXT_LADDER, "file", env, {**ARGS, "bucket_file": text}) == plan

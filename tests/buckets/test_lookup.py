@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +11,7 @@ from gaudi_launch.buckets.bucket_list import Bucket
 from gaudi_launch.buckets.engine_buckets import lookups
 from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.buckets.ladders import fallback, limited
-from gaudi_launch.buckets.lookup import BucketTable, Lookup, decodes, holds, prompts
+from gaudi_launch.buckets.lookup import BucketTable, Lookup, holds
 
 SIZES = st.integers(0, 12)
 BUCKETS = st.lists(st.tuples(SIZES, SIZES, SIZES).map(list), max_size=30)
@@ -105,29 +103,3 @@ def test_fallback_too_small_for_the_shape_is_an_error() -> None:
     assert rule.prompt(17, 128).outcome == "error"
     assert rule.prompt(1, 4097).outcome == "error"
     assert rule.decode(16, 9000).outcome == "error"
-
-
-def test_many_at_once() -> None:
-    rule = lookups(CONTEXT_LADDER, "pad", {}, ARGS)
-    shapes = [(1, 77, 0), (4, 1000, 3), (1, 77, 0)]
-    assert prompts(rule, shapes) == [rule.prompt(*shape) for shape in shapes]
-    assert decodes(rule, [(3, 40), (3, 40)]) == [rule.decode(3, 40)] * 2
-
-
-def test_equal_shapes_are_looked_up_once() -> None:
-    asked: list[tuple[int, ...]] = []
-
-    class Noted:
-        def prompt(self, batch: int, query: int, context: int) -> Lookup:
-            asked.append((batch, query, context))
-            return Lookup([batch, query, context], "warmed")
-
-        def decode(self, batch: int, blocks: int) -> Lookup:
-            asked.append((batch, blocks))
-            return Lookup([batch, 1, blocks], "warmed")
-
-    rule: Any = Noted()
-    shapes = [(1, 128, 0), (2, 128, 0), (1, 128, 0)]
-    assert [found.bucket for found in prompts(rule, shapes)] == [list(each) for each in shapes]
-    assert [found.bucket for found in decodes(rule, [(1, 5), (1, 5)])] == [[1, 1, 5], [1, 1, 5]]
-    assert asked == [(1, 128, 0), (2, 128, 0), (1, 5)]

@@ -17,12 +17,13 @@ from gaudi_launch.buckets.past_requests import (
     INPUT_COLUMNS,
     OUTPUT_COLUMNS,
     TIME_COLUMNS,
+    parse,
     parse_metrics,
-    parse_workload,
     read_workload,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
 from tests.support.places import TOP
+from tests.support.refusals import failing
 
 CSV = "t_seconds,input_tokens,output_tokens\n2.5,10,3\n1.5,20,4\n3.0,0,4\n4.0,7,x\n"
 PAGE = """\
@@ -47,7 +48,7 @@ def test_csv_sorted_and_from_zero(tmp_path: Path) -> None:
 def test_azure_names_and_times() -> None:
     header = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
     text = header + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
-    found = parse_workload(text)
+    found = parse(text).requests
     assert [(tokens, output) for _, tokens, output in found] == [(374, 44), (396, 109)]
     assert abs(found[1][0] - 4.314579) < 1e-5
 
@@ -63,7 +64,7 @@ def test_json_lines_and_arrays(joint: str | None) -> None:
     text = (
         joint.join(json.dumps(row) for row in [*rows]) + "\nbroken {" if joint else json.dumps(rows)
     )
-    assert parse_workload(text) == [(0.0, 5, 6), (1.0, 8, 2)]
+    assert parse(text).requests == [(0.0, 5, 6), (1.0, 8, 2)]
 
 
 def test_mooncakes_milliseconds() -> None:
@@ -71,7 +72,7 @@ def test_mooncakes_milliseconds() -> None:
         {"timestamp": at, "input_length": 10, "output_length": 2, "hash_ids": [0, 1]}
         for at in (27_000, 30_500)
     ]
-    found = parse_workload("\n".join(map(json.dumps, rows)))
+    found = parse("\n".join(map(json.dumps, rows))).requests
     assert found == [(0.0, 10, 2), (3.5, 10, 2)]
 
 
@@ -115,12 +116,8 @@ def test_a_running_server() -> None:
     finally:
         server.shutdown()
         server.server_close()
-    with pytest.raises(LaunchError) as caught:
+    with failing("warmup.metrics_unreachable", ExitCode.FAILED):
         read_workload(f"http://127.0.0.1:{server.server_port}")
-    assert (caught.value.id, caught.value.exit_code) == (
-        "warmup.metrics_unreachable",
-        ExitCode.FAILED,
-    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +154,7 @@ def test_the_reason_why_a_trace_is_not_read(tmp_path: Path, content: bytes, erro
     | st.builds(lambda t: CSV + t, st.text())
 )
 def test_any_text(text: str) -> None:
-    found = parse_workload(text)
+    found = parse(text).requests
     assert found == sorted(found, key=lambda request: request[0])
     assert all(time >= 0 and tokens > 0 and output > 0 for time, tokens, output in found)
 
@@ -177,5 +174,5 @@ def test_the_examples_of_the_documentation_are_read() -> None:
         if line.count("|") == 3
     ]
     table, lines, answers = (re.findall(r"`(.+?)`", row) for row in rows[1:4])
-    assert parse_workload("\n".join(table)) == [(0.0, 812, 120)]
-    assert [parse_workload(each) for each in (*lines, *answers)] == [[(0.0, 812, 120)]] * 2
+    assert parse("\n".join(table)).requests == [(0.0, 812, 120)]
+    assert [parse(each).requests for each in (*lines, *answers)] == [[(0.0, 812, 120)]] * 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.buckets import strategies as module
-from gaudi_launch.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.buckets.bucket_list import BucketError, Buckets, captured
 from gaudi_launch.buckets.coverage import Holes
 from gaudi_launch.buckets.families import (
     CONTEXT_LADDER,
@@ -158,3 +158,11 @@ def test_the_short_warm_up_of_the_scripts_is_one_more(
     assert changed == {
         *("VLLM_PROMPT_SEQ_BUCKET_MAX", "VLLM_DECODE_BS_BUCKET_MAX", "VLLM_DECODE_BLOCK_BUCKET_MAX")
     }
+
+
+def test_prompts_count_all_their_tokens_and_sequences_one_each() -> None:
+    every = Buckets(
+        [[1, 128, 9], [2, 64, 0], [2, 65, 0], [1, 256, 0]], [[1, 1, 999], [128, 1, 9], [129, 1, 1]]
+    )
+    assert captured(every, 128) == Buckets([[1, 128, 9], [2, 64, 0]], [[1, 1, 999], [128, 1, 9]])
+    assert captured(every, 0) == Buckets([], [])

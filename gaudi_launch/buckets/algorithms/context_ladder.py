@@ -1,9 +1,10 @@
 """Make prompt buckets whose contexts have a separate ladder.
 
-Exponential, linear and padding-aware, as in vllm-gaudi (the plugin, main). Source:
-vllm-project/vllm-gaudi@main (091bbadd):vllm_gaudi/extension/bucketing/{common,exponential,linear,
-padding_aware}.py, features.py, environment.py, config.py. A prompt bucket has a context dimension:
-the KV blocks that prefix caching or earlier chunks have filled.
+Exponential, linear and padding-aware, as in vllm-gaudi. Source: vllm-project/vllm-gaudi, tags
+v0.11.2 to v0.26.0 and 091bbadd:vllm_gaudi/extension/bucketing/{common,exponential,linear,
+padding_aware}.py, features.py, environment.py, config.py; what differs between them is in
+`LadderRules`. A prompt bucket has a context dimension: the KV blocks that prefix caching or earlier
+chunks have filled.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gaudi_launch.buckets.bucket_list import Bucket
 from gaudi_launch.buckets.engine_env import Arguments, Env, SlicedAttention, boolean, flag, settings
 from gaudi_launch.buckets.engine_model import EngineModel
 from gaudi_launch.buckets.grid import Grid, Row
+from gaudi_launch.buckets.ladder_rules import LadderRules
 from gaudi_launch.buckets.ladders import broken, linear_from_zero, log2_ceiling, padded, spaced_once
 from gaudi_launch.buckets.lookup import ByList, FallbackRule, Raw
 
@@ -25,15 +27,14 @@ LONG_CONTEXT = 8192
 """From this model length on, the largest prompt context follows the query: query + context fill
 the model."""
 
-_PADDED = ("MIN", "STEP", "MAX", "PAD_MAX", "PAD_PERCENT")
+_LINEAR = ("MIN", "STEP", "MAX")
+_PADDED = (*_LINEAR, "PAD_MAX", "PAD_PERCENT")
 _DIMENSIONS = ("PROMPT_BS", "PROMPT_QUERY", "PROMPT_SEQ", "PROMPT_CTX", "DECODE_BS", "DECODE_BLOCK")
-_WHOLE = (
-    *(f"VLLM_{dimension}_BUCKET_{name}" for dimension in _DIMENSIONS for name in _PADDED),
-    "PT_HPU_SDPA_BC_FACTOR",
-    "VLLM_FUSEDSDPA_SLIDE_THLD",
-)
+_SLICED = ("PT_HPU_SDPA_BC_FACTOR", "VLLM_FUSEDSDPA_SLIDE_THLD")
 _WHOLE_SAYS = "{name}: failed to process environment variable"
 _STRATEGY_SAYS = "bucketing_strategy: {value} is not in allowed options: [exp, lin, pad]!"
+
+_NEWEST = LadderRules()
 
 Ladders = tuple[list[int], list[int], list[int]]
 """Batches, queries and contexts of the prompt phase, ascending."""
@@ -45,12 +46,17 @@ class PluginFlags:
     Source: the extension's ``get_config``.
     """
 
-    def __init__(self, env: Env, args: Arguments) -> None:
-        engine_env.check_types(env, _WHOLE, int, _WHOLE_SAYS)
-        engine_env.check_choice(
-            env, "VLLM_BUCKETING_STRATEGY", ("exp", "lin", "pad"), _STRATEGY_SAYS
-        )
-        if args.mamba_chunk_size > 0 and args.max_num_batched_tokens % args.mamba_chunk_size != 0:
+    def __init__(self, env: Env, args: Arguments, rules: LadderRules) -> None:
+        self.rules = rules
+        names: tuple[str, ...] = _LINEAR
+        if rules.pad:
+            names = _PADDED
+            strategies = ("exp", "lin", "pad")
+            engine_env.check_choice(env, "VLLM_BUCKETING_STRATEGY", strategies, _STRATEGY_SAYS)
+        whole = [f"VLLM_{dimension}_BUCKET_{name}" for dimension in _DIMENSIONS for name in names]
+        engine_env.check_types(env, (*whole, *_SLICED), int, _WHOLE_SAYS)
+        checked = rules.chunks in ("stated", "checked") and args.mamba_chunk_size > 0
+        if checked and args.max_num_batched_tokens % args.mamba_chunk_size != 0:
             raise broken(
                 "ValueError",
                 f"max_num_batched_tokens ({args.max_num_batched_tokens}) must be divisible by "
@@ -69,25 +75,25 @@ class PluginFlags:
             self.context_max = int(env["VLLM_PROMPT_CTX_BUCKET_MAX"])
 
 
-def exponential_model(env: Env, args: Arguments) -> EngineModel:
+def exponential_model(env: Env, args: Arguments, rules: LadderRules = _NEWEST) -> EngineModel:
     """Return ``exp``, the default: a logarithmic number of buckets.
 
     MIN, STEP and MAX are overwritten, except VLLM_PROMPT_QUERY_BUCKET_MIN=1.
     """
-    flags = PluginFlags(env, args)
-    ladder = partial(spaced_once, last_exact=flags.contiguous)
+    flags = PluginFlags(env, args, rules)
+    ladder = partial(spaced_once, last_exact=flags.contiguous, form=rules.ladder)
     prefills, budget, block = (
         args.max_num_prefill_seqs,
         args.max_num_batched_tokens,
         args.block_size,
     )
     query_min = block
-    if int(env.get("VLLM_PROMPT_QUERY_BUCKET_MIN", 0)) == 1:
+    if rules.one_token and int(env.get("VLLM_PROMPT_QUERY_BUCKET_MIN", 0)) == 1:
         query_min = 1
     prompt_bs = (1, 2, prefills, log2_ceiling(prefills) + 1)
     query = (query_min, block, budget, log2_ceiling(budget))
     reserved = query_min
-    if args.max_model_len >= LONG_CONTEXT:
+    if rules.long_contexts != "none" and args.max_model_len >= LONG_CONTEXT:
         reserved = budget
     most_context = max(1, (args.max_model_len - reserved) // block)
     # no context and the longest one at least
@@ -98,23 +104,42 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
         context = (0, 4, most_context * prefills, context[3])
 
     def decode() -> tuple[list[int], list[int]]:
-        most = math.ceil(args.max_model_len / block) * args.max_num_seqs
-        if flags.contiguous:
-            most = min(args.blocks, most)
-        elif not args.skip_decode_block_clamp:
-            most = min(most, args.blocks * 3)
-        number = log2_ceiling(most) + 1
-        if not flags.contiguous and 0 < args.blocks * 3 < most:
-            number += log2_ceiling(most / (args.blocks * 3)) + 1
+        most = _decode_top(flags, args)
+        cut = args.blocks * rules.cut
+        number = log2_ceiling(args.blocks if rules.decode_steps == "cache" else most) + 1
+        if rules.decode_steps == "dense" and not flags.contiguous and 0 < cut < most:
+            number += log2_ceiling(most / cut) + 1
         batches = ladder(1, 2, args.max_num_seqs, log2_ceiling(args.max_num_seqs) + 1)
         return batches, ladder(1, args.max_num_seqs, most, number)
 
     return _model(flags, args, (ladder(*prompt_bs), ladder(*query), ladder(*context)), decode)
 
 
-def linear_model(env: Env, args: Arguments) -> EngineModel:
+def _decode_top(flags: PluginFlags, args: Arguments) -> int:
+    """Return the largest count of decode blocks of ``exp``.
+
+    Source: exponential.py ``get_decode_cfgs`` of each release.
+    """
+    top, blocks, seqs = flags.rules.decode_top, args.blocks, args.max_num_seqs
+    worst = math.ceil(args.max_model_len / args.block_size) * seqs
+    shortened = args.max_model_len // args.block_size * seqs
+    cut = blocks * flags.rules.cut
+    if flags.contiguous:
+        return min(blocks, worst) if top in ("cut", "sequences") else blocks
+    if top == "cut" and not args.skip_decode_block_clamp:
+        return min(worst, cut)
+    if top in ("cut", "sequences"):
+        return worst
+    if top == "share":
+        return max(min(worst, blocks * seqs // 3), cut)
+    if top == "cache":
+        return cut
+    return min(shortened, blocks * seqs // 4 if top == "quarter" else blocks)
+
+
+def linear_model(env: Env, args: Arguments, rules: LadderRules = _NEWEST) -> EngineModel:
     """Return ``lin``: doubling to a step, then multiples of the step, per dimension."""
-    flags = PluginFlags(env, args)
+    flags = PluginFlags(env, args, rules)
     prefills, budget, block = (
         args.max_num_prefill_seqs,
         args.max_num_batched_tokens,
@@ -133,9 +158,12 @@ def linear_model(env: Env, args: Arguments) -> EngineModel:
         if flags.contiguous:
             most = args.blocks
         blocks = settings(env, "DECODE", "BLOCK", (1, block, most))
-        if flags.contiguous:
+        cut = flags.contiguous or rules.linear_cache
+        # older code looks at the minimum only where it has cut the maximum
+        looks = not rules.linear_cache or blocks[2] > args.blocks
+        if cut:
             blocks[2] = min(blocks[2], args.blocks)
-        if blocks[0] > blocks[2]:
+        if looks and blocks[0] > blocks[2]:
             blocks[0] = max(1, blocks[2] - blocks[1])
         batches = settings(env, "DECODE", "BS", (1, 32, args.max_num_seqs))
         return linear_from_zero(*batches), linear_from_zero(*blocks)
@@ -144,12 +172,12 @@ def linear_model(env: Env, args: Arguments) -> EngineModel:
     return _model(flags, args, ladders, decode)
 
 
-def padded_model(env: Env, args: Arguments) -> EngineModel:
+def padded_model(env: Env, args: Arguments, rules: LadderRules = _NEWEST) -> EngineModel:
     """Return ``pad``: linear steps, thinned under two padding limits.
 
     The limits are a fraction and an absolute number.
     """
-    flags = PluginFlags(env, args)
+    flags = PluginFlags(env, args, rules)
     prefills, budget, block = (
         args.max_num_prefill_seqs,
         args.max_num_batched_tokens,
@@ -215,18 +243,22 @@ def _prompt_rows(
     """
     if not batches or not contexts:
         raise broken("ValueError", "max() arg is an empty sequence")
-    chunk = args.mamba_chunk_size
-    if chunk > 0 and args.mamba_chunk_size_is_explicit:
+    chunk, rules = args.mamba_chunk_size, flags.rules
+    rounds = rules.chunks in ("any", "checked")
+    if rules.chunks == "stated":
+        rounds = args.mamba_chunk_size_is_explicit
+    if chunk > 0 and rounds:
         queries = [math.ceil(query / chunk) * chunk for query in queries]
     largest = contexts[-1]
     cells: list[tuple[int, Sequence[int]]] = []
-    follows = args.max_model_len >= LONG_CONTEXT
+    follows = rules.long_contexts != "none" and args.max_model_len >= LONG_CONTEXT
+    bound = flags.context_max if rules.long_contexts == "bounded" else None
     for query in queries:
         if follows:
             # A refused replacement keeps the one of the query before: the engine overwrites its
             # loop variable.
             filling = (args.max_model_len - query) // args.block_size
-            if filling >= 0 and (flags.context_max is None or filling < flags.context_max):
+            if filling >= 0 and (bound is None or filling < bound):
                 largest = filling
         found = {*contexts[:-1], largest}
         kept = sorted(context for context in found if prompt_kept(flags, args, query, context))
@@ -258,15 +290,23 @@ def prompt_kept(flags: PluginFlags, args: Arguments, query: int, context: int) -
         return context <= prefills * (
             (args.max_model_len - math.floor(query / prefills)) // args.block_size
         )
+    if flags.rules.prompt_fits == "sum":
+        return query + context * args.block_size <= args.max_model_len
     return (
         context <= math.ceil((args.max_model_len - 1) / args.block_size)
         and query <= args.max_model_len
     )
 
 
-def most_blocks(args: Arguments, batch: int) -> int:
+def most_blocks(flags: PluginFlags, args: Arguments, batch: int) -> int:
     """Return the KV blocks that ``batch`` requests of the model's length fill."""
+    if _rounds_down(flags, args):
+        return batch * (args.max_model_len // args.block_size)
     return batch * math.ceil(args.max_model_len / args.block_size)
+
+
+def _rounds_down(flags: PluginFlags, args: Arguments) -> bool:
+    return flags.rules.chunks in ("any", "checked") and args.mamba_chunk_size > 0
 
 
 def _decode_rows(
@@ -274,14 +314,16 @@ def _decode_rows(
 ) -> list[Row]:
     """Return every batch and block count.
 
-    Without contiguous attention, blocks range from the batch to the most that it can fill.
+    Without contiguous attention, blocks range from the batch to the most that it can fill. Releases
+    that round for states cut there with it, too (v0.17.1: common.py get_corrector).
     """
-    if flags.contiguous:
+    if flags.contiguous and not _rounds_down(flags, args):
         return [(batch, [(1, blocks)]) for batch in batches]
     rows: list[Row] = []
     for batch in batches:
-        cap = most_blocks(args, batch)
-        start, end = bisect_left(blocks, batch), bisect_left(blocks, cap)
+        cap = most_blocks(flags, args, batch)
+        start = 0 if flags.contiguous else bisect_left(blocks, batch)
+        end = bisect_left(blocks, cap)
         row = list(blocks[start:end])
         if max(start, end) < len(blocks):
             row.append(cap)
@@ -308,14 +350,9 @@ def assemble(
     With sliced attention, speculative decoding and look-up. A phase without buckets is the engine's
     error.
     """
-    resolved = {
-        "use_contiguous_pa": flags.contiguous,
-        "merged_prefill": flags.merged_prefill,
-        "prefix_caching": flags.prefix_caching,
-    }
     if not flags.bucketing:
         none = Grid([])
-        return EngineModel(none, lambda: none, resolved, (0, args.max_model_len), lambda *_: Raw())
+        return EngineModel(none, lambda: none, lambda *_: Raw())
     prompt = Grid(prompt_rows)
     if not prompt.count():
         raise _zero("prompt")
@@ -326,15 +363,13 @@ def assemble(
         grid = Grid(decode_rows())
         if not grid.count():
             raise _zero("decode")
-        if args.num_speculative_tokens:
+        if args.num_speculative_tokens and flags.rules.speculation:
             return _with_speculation(flags, args, grid)
         return grid
 
     return EngineModel(
         prompt=prompt,
         make_decode=decode,
-        resolved=resolved,
-        max_prompt_shape=(0, prompt.max_query(args.max_model_len)),
         make_lookups=lambda prompts, decodes, remember: _lookups(
             flags, args, prompts, decodes, remember
         ),
@@ -373,7 +408,7 @@ def _with_speculation(flags: PluginFlags, args: Arguments, seeds: Grid) -> Grid:
         wide = batch * tokens
         cap = math.inf
         if not flags.contiguous:
-            cap = most_blocks(args, wide)
+            cap = wide * math.ceil(args.max_model_len / args.block_size)
         for query, contexts in queries:
             for blocks in contexts:
                 found.add((batch, query, blocks))
@@ -391,7 +426,12 @@ def _lookups(
     remember: bool,
 ) -> ByList:
     largest = max((bucket[2] for bucket in decodes), default=0)
-    slices = flags.slices
+    slices, added = flags.slices, flags.rules.added
+    prompt_cap = decode_cap = args.num_hpu_blocks or 0
+    if added != "cache":
+        prompt_cap = decode_cap = largest
+    if added == "model":
+        prompt_cap = math.ceil((args.max_model_len - 1) / args.block_size)
 
     def slice_query(query: int) -> int | None:
         if slices is None or query < slices.threshold:
@@ -399,12 +439,13 @@ def _lookups(
         return math.ceil(query / slices.size) * slices.size
 
     rule = FallbackRule(
-        query_step=max(32, args.mamba_chunk_size),
+        query_step=max(32, args.mamba_chunk_size) if added != "cache" else 32,
         query_cap=args.max_num_batched_tokens,
-        batch_cap=args.max_num_seqs,
-        prompt_context_cap=math.ceil((args.max_model_len - 1) / args.block_size),
-        decode_context_cap=largest,
+        batch_cap=args.max_num_seqs if flags.rules.ladder == "exact" else None,
+        prompt_context_cap=prompt_cap,
+        decode_context_cap=decode_cap,
         slice_query=slice_query,
-        append_twice=False,
+        append_twice=added != "model",
     )
-    return ByList(prompts, decodes, rule, decode_clip=largest, remember=remember)
+    clip = largest if added == "model" else 0
+    return ByList(prompts, decodes, rule, decode_clip=clip, remember=remember)

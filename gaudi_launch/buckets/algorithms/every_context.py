@@ -205,8 +205,6 @@ class _Config:
         return EngineModel(
             prompt=prompt,
             make_decode=decode,
-            resolved={"use_contiguous_pa": self.contiguous, "merged_prefill": self.merged_prefill},
-            max_prompt_shape=(0, prompt.max_query(args.max_model_len)),
             make_lookups=lambda prompts, decodes, remember: ByList(
                 prompts, decodes, rule(), remember=remember
             ),

@@ -13,7 +13,7 @@ from typing import Any
 
 from gaudi_launch.buckets.algorithms.plain_grid import prompt_rows
 from gaudi_launch.buckets.engine_env import Arguments, Env, contiguous_p1, limit_settings, settings
-from gaudi_launch.buckets.engine_model import EngineModel, dimension_configs
+from gaudi_launch.buckets.engine_model import EngineModel
 from gaudi_launch.buckets.grid import Grid, decode_rows
 from gaudi_launch.buckets.ladders import by_step, limited, linear, nothing_left
 from gaudi_launch.buckets.lookup import ByDimension, Sizer, next_of
@@ -76,8 +76,6 @@ def _model(
     return EngineModel(
         prompt=prompt,
         make_decode=decode,
-        resolved=dimension_configs(prompt_bs, prompt_seq, decode_bs, decode_block),
-        max_prompt_shape=(prompt_bs[2], prompt_seq[2]),
         make_lookups=lambda prompts, decodes, remember: ByDimension(
             prompt_batch=sizer(prompt_bs),
             prompt_query=sizer(prompt_seq),

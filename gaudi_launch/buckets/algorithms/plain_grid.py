@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from gaudi_launch.buckets.engine_env import Arguments, Env, contiguous_p1, settings
-from gaudi_launch.buckets.engine_model import EngineModel, dimension_configs
+from gaudi_launch.buckets.engine_model import EngineModel
 from gaudi_launch.buckets.grid import Grid, Row, decode_rows
 from gaudi_launch.buckets.ladders import by_step, linear, log2_ceiling, nothing_left, spaced
 from gaudi_launch.buckets.lookup import ByDimension, next_of
@@ -46,8 +46,6 @@ def linear_model(env: Env, args: Arguments) -> EngineModel:
     return EngineModel(
         prompt=prompt,
         make_decode=decode,
-        resolved=dimension_configs(prompt_bs, prompt_seq, decode_bs, decode_block),
-        max_prompt_shape=(prompt_bs[-1], prompt_seq[-1]),
         make_lookups=lambda prompts, decodes, remember: ByDimension(
             prompt_batch=lambda value: by_step(value, prompt_bs),
             prompt_query=lambda value: by_step(value, prompt_seq),
@@ -99,8 +97,6 @@ def exponential_model(env: Env, args: Arguments) -> EngineModel:
     return EngineModel(
         prompt=prompt,
         make_decode=decode,
-        resolved=dimension_configs(prompt_bs, prompt_seq, decode_bs, decode_block),
-        max_prompt_shape=(prompt_bs[2], prompt_seq[2]),
         make_lookups=lambda prompts, decodes, remember: ByDimension(
             prompt_batch=next_of((b[0] for b in prompts), above="hang"),
             prompt_query=next_of((b[1] for b in prompts), above="hang"),

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_launch.buckets.ladders import log2_ceiling
-from gaudi_launch.buckets.lookup import ByDimension, Lookups, next_of
 from gaudi_launch.errors import ExitCode, LaunchError
 
 BLOCK = 128
@@ -95,13 +94,12 @@ def _aligned_total(limits: TgiLimits) -> int:
 
 @dataclass(frozen=True)
 class _Ladders:
-    """The four dimensions of 3.3.x and its KV cache in blocks."""
+    """The four dimensions of 3.3.x."""
 
     prompt_bs: list[int]
     prompt_seq: list[int]
     decode_bs: list[int]
     blocks: list[int]
-    cache: int
 
 
 def _ladders(limits: TgiLimits, env: Mapping[str, str], kv_blocks: int | None) -> _Ladders:
@@ -122,7 +120,6 @@ def _ladders(limits: TgiLimits, env: Mapping[str, str], kv_blocks: int | None) -
         prompt_seq=ladder("PROMPT_SEQ", BLOCK, tokens, tokens),
         decode_bs=ladder("DECODE_BS", 1, batch, batch),
         blocks=ladder("DECODE_BLOCK", BLOCK, cache, most),
-        cache=cache,
     )
 
 
@@ -146,27 +143,6 @@ def _paged(
         prefill.sort(key=lambda shape: (shape[0] * shape[1], shape[1], shape[0]))
     decode = [[b, k] for b in reversed(ladders.decode_bs) for k in ladders.blocks if b <= k]
     return TgiShapes(prefill, decode, RUNS_PER_SHAPE)
-
-
-def tgi_lookups(
-    limits: TgiLimits, env: Mapping[str, str], shapes: TgiShapes, kv_blocks: int | None = None
-) -> Lookups:
-    """Return the padding of 3.3.x: each dimension up to its next bucket.
-
-    Blocks are cut to the cache. A prompt batch of many requests can select a pair that was over the
-    prefill budget and therefore was not warmed up: it compiles at run time. Above the largest
-    bucket the extension's ladder has no answer (a debugger in its 1.21 text).
-    """
-    ladders = _ladders(limits, env, kv_blocks)
-    return ByDimension(
-        prompt_batch=next_of(ladders.prompt_bs, above="hang"),
-        prompt_query=next_of(ladders.prompt_seq, above="hang"),
-        decode_batch=next_of(ladders.decode_bs, above="hang"),
-        decode_blocks=next_of(ladders.blocks, above="hang"),
-        cache=ladders.cache,
-        prompt_buckets=[[batch, tokens, 0] for batch, tokens in shapes.prefill],
-        decode_buckets=[[batch, 1, blocks] for batch, blocks in shapes.decode],
-    )
 
 
 def _spaced(low: int, high: int, number: int, *, last_exact: bool) -> list[int]:

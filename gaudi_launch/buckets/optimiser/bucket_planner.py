@@ -15,9 +15,9 @@ from gaudi_launch.buckets.optimiser import contexts
 from gaudi_launch.buckets.optimiser import workload_mix as expecting
 from gaudi_launch.buckets.optimiser.candidates import OptimiserPhase, corners, plan_phase
 from gaudi_launch.buckets.optimiser.padding_cost import Score, score
-from gaudi_launch.buckets.optimiser.workload_mix import TRACE_SHARE, Expectation, Requests
+from gaudi_launch.buckets.optimiser.workload_mix import Expectation, Requests
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.performance.limits import EngineLimits, as_limits
+from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import Shapes, Weighted
 from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
 
@@ -90,35 +90,12 @@ class PlannedBuckets:
     aim: Aim
 
 
-def plan_buckets(
-    limits: Any,
-    workload: Requests | None,
-    price: float | None = None,
-    *,
-    cost: StepTime = ONE_CARD_8B,
-    trace_share: float = TRACE_SHARE,
-) -> Buckets:
-    """Return the buckets to warm up, sorted as the engine sorts them.
-
-    ``limits``: max_num_seqs, max_num_prefill_seqs, max_num_batched_tokens, max_model_len,
-    block_size, num_blocks and the input and output ranges, as a mapping, an object or
-    `EngineLimits` (`as_limits` lists the names). ``workload``: (t_seconds, input_tokens,
-    output_tokens) of past requests, or None for the ranges alone. ``price``: the share of all step
-    time that a graph must save (larger: fewer graphs). Raises LaunchError (USAGE) for inconsistent
-    limits.
-    """
-    return plan(
-        as_limits(limits), workload, BucketGoal(price=price), cost=cost, trace_share=trace_share
-    ).buckets
-
-
 def aim_for(
     limits: EngineLimits,
     workload: Requests | None,
     ask: BucketGoal,
     *,
     cost: StepTime = ONE_CARD_8B,
-    trace_share: float = TRACE_SHARE,
 ) -> Aim:
     """Return the aim of a plan for this workload and goal.
 
@@ -130,7 +107,7 @@ def aim_for(
         workload = sorted(
             (float(time), int(tokens), int(output)) for time, tokens, output in workload
         )
-    expected = _expect(workload, limits, cost, trace_share)
+    expected = _expect(workload, limits, cost)
     if ask.reduce:
         shapes = _heat(expected.shapes, limits, ask.reduce)
     else:
@@ -144,13 +121,10 @@ def plan(
     ask: BucketGoal | None = None,
     *,
     cost: StepTime = ONE_CARD_8B,
-    trace_share: float = TRACE_SHARE,
 ) -> PlannedBuckets:
     """Return a plan for a goal, with its score on the expected workload."""
     ask = ask or BucketGoal()
-    return solve(
-        limits, aim_for(limits, workload, ask, cost=cost, trace_share=trace_share), ask, cost
-    )
+    return solve(limits, aim_for(limits, workload, ask, cost=cost), ask, cost)
 
 
 def solve(limits: EngineLimits, aim: Aim, ask: BucketGoal, cost: StepTime) -> PlannedBuckets:
@@ -341,13 +315,11 @@ _kept: OrderedDict[tuple[Any, ...], Expectation] = OrderedDict()
 _MOST_KEPT = 8
 
 
-def _expect(
-    workload: Requests | None, limits: EngineLimits, cost: StepTime, trace_share: float
-) -> Expectation:
+def _expect(workload: Requests | None, limits: EngineLimits, cost: StepTime) -> Expectation:
     """Return `expect`, cached: goals differ, but the simulation does not."""
-    key = (limits, cost, trace_share, None if workload is None else hash(tuple(workload)))
+    key = (limits, cost, None if workload is None else hash(tuple(workload)))
     if key not in _kept:
-        _kept[key] = expecting.expect(workload, limits, cost, trace_share)
+        _kept[key] = expecting.expect(workload, limits, cost)
         while len(_kept) > _MOST_KEPT:
             _kept.popitem(last=False)
     _kept.move_to_end(key)

@@ -7,6 +7,7 @@ separately and joined to meet the goal.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -16,7 +17,7 @@ from gaudi_launch.buckets import ladders
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, FAMILIES
+from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, family_named
 from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
 from gaudi_launch.buckets.optimiser.candidates import corners
 from gaudi_launch.buckets.script_ranges import variables
@@ -67,7 +68,7 @@ def search(
     neither graphs nor overhead. Raises LaunchError (USAGE) when no setting meets the goal, or none
     covers every shape.
     """
-    rules = FAMILIES[family]
+    rules = family_named(family)
     limited = algorithm == "linear-limit"
     deep = rules.contexts_by_length and limits.prefix_caching
     prompts = _prompts(limits, shapes.prompt, cost, limited, deep)
@@ -160,13 +161,12 @@ def _prompts(
         batches: Range = (1, batch_step, batch_ladder[-1], *((0.0,) if limited else ()))
         for minimum, step in product((block, 4 * block, 16 * block), _steps(block, top)):
             for lengths, ladder in _ladders(minimum, step, top, limited):
-                sizes = [size for size in ladder if size <= limits.max_num_batched_tokens]
-                if not sizes or sizes[-1] < top or len(batch_ladder) * len(sizes) > _MOST_PLACES:
+                sizes = [size for size in ladder if size <= budget]
+                if not sizes or sizes[-1] < top:
                     continue
-                grid = [
-                    [b for b in sizes if b * row <= limits.max_num_batched_tokens]
-                    for row in batch_ladder
-                ]
+                grid = [sizes[: bisect_right(sizes, budget // row)] for row in batch_ladder]
+                if sum(map(len, grid)) > _MOST_PLACES:
+                    continue
                 if not _holds_corners(batch_ladder, grid, limits):
                     continue
                 longest = int(lengths[2])
@@ -236,7 +236,7 @@ def _decodes(
 
     seqs = limits.max_num_seqs
     reach = max(limits.num_blocks, seqs * limits.blocks_per_sequence)
-    coarse = _coarser(shapes, 8)
+    coarse = weighted(shapes.batch, -(-shapes.size // 8) * 8, shapes.weight)
     found = []
     for batch_low, batch_step in [*((1, step) for step in _steps(1, seqs)), (seqs, seqs)]:
         high = -(-seqs // batch_step) * batch_step
@@ -303,11 +303,6 @@ def _reachable(rows: list[int], sizes: list[int]) -> bool:
             return False
         below = row
     return True
-
-
-def _coarser(shapes: Weighted, unit: int) -> Weighted:
-    """Return sizes rounded up to ``unit``: enough for a search over many grids."""
-    return weighted(shapes.batch, -(-shapes.size // unit) * unit, shapes.weight)
 
 
 def _time(rows: list[int], grid: list[list[int]], shapes: Weighted, time: Any) -> float:

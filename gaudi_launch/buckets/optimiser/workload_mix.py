@@ -63,15 +63,10 @@ class Expectation:
     distance: float | None = None
 
 
-def expect(
-    requests: Requests | None,
-    limits: EngineLimits,
-    cost: StepTime,
-    trace_share: float = TRACE_SHARE,
-) -> Expectation:
+def expect(requests: Requests | None, limits: EngineLimits, cost: StepTime) -> Expectation:
     """Return the shapes to plan for, of the trace and of the prior.
 
-    Their times have the ratio ``trace_share`` : 1 - ``trace_share``.
+    Their times have the ratio `TRACE_SHARE` : 1 - `TRACE_SHARE`.
     """
     ranges = prior(limits, cost)
     if not requests:
@@ -79,7 +74,7 @@ def expect(
     seen = replay(requests, limits, cost)
     if not len(seen.prompt):
         return Expectation(ranges)
-    mixed = merge([(trace_share, seen), (1 - trace_share, ranges)], cost)
+    mixed = merge([(TRACE_SHARE, seen), (1 - TRACE_SHARE, ranges)], cost)
     return Expectation(mixed, distance(seen, ranges, limits, cost))
 
 

@@ -9,10 +9,8 @@ from gaudi_launch.buckets.algorithms.tgi import (
     POWERS,
     TgiLimits,
     TgiShapes,
-    tgi_lookups,
     tgi_shapes,
 )
-from gaudi_launch.buckets.lookup import Lookup
 from gaudi_launch.errors import LaunchError
 
 EIGHT_B = TgiLimits(1024, 2048, 32, 2048)
@@ -53,13 +51,6 @@ def test_paged(
 def test_vision_model_warms_only_decode() -> None:
     shapes = tgi_shapes(PAGED, TgiLimits(4096, 8192, 4, 16384), {}, vision=True)
     assert shapes == TgiShapes([], [[b, k] for b in (4, 2, 1) for k in (128, 256, 384)], 3)
-
-
-def test_padding() -> None:
-    rule = tgi_lookups(EIGHT_B, {}, tgi_shapes(PAGED, EIGHT_B, {}))
-    assert rule.prompt(3, 300) == Lookup([4, 384, 0], "warmed")
-    assert rule.prompt(5, 300) == Lookup([9, 384, 0], "recompile")
-    assert rule.decode(5, 130) == Lookup([9, 1, 256], "warmed")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import Continued, Shapes, Weighted
 from gaudi_launch.performance.step_time import ONE_CARD_8B
 from tests.support.records import near
+from tests.support.refusals import failing
 from tests.support.traces import limits
 
 
@@ -182,18 +183,16 @@ def test_the_finest_plan_with_so_many_graphs(solver: module._Solver) -> None:
     assert solver.made[price].prompt == [[1, 128, 0]]
     assert solver.made[price].decode[0] == [1, 1, 1]
     assert solver.for_graphs(5000, finest=1e-4) == 1e-4
-    with pytest.raises(LaunchError) as error:
+    with failing("warmup.too_few_graphs", ExitCode.USAGE) as error:
         solver.for_graphs(4)
-    assert (error.value.id, error.value.exit_code) == ("warmup.too_few_graphs", ExitCode.USAGE)
     assert error.value.text.values == {"found": 4, "floor": 5}
 
 
 def test_the_fewest_graphs_within_an_overhead(solver: module._Solver) -> None:
     price = solver.for_overhead(0.0101)
     assert 99 < solver.made[price].graphs < 111
-    with pytest.raises(LaunchError) as error:
+    with failing("warmup.overhead_too_low", ExitCode.USAGE) as error:
         solver.for_overhead(0.0005)
-    assert (error.value.id, error.value.exit_code) == ("warmup.overhead_too_low", ExitCode.USAGE)
     assert error.value.text.values == {"found": "0.05", "best": "0.10"}
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.lookup import BucketTable
-from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, plan, plan_buckets
+from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, plan
 from gaudi_launch.buckets.optimiser.candidates import (
     OptimiserPhase,
     candidates,
@@ -22,18 +22,18 @@ from gaudi_launch.buckets.optimiser.candidates import (
 )
 from gaudi_launch.buckets.optimiser.padding_cost import score
 from gaudi_launch.buckets.optimiser.workload_mix import expect
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.performance.limits import EngineLimits, as_limits
 from gaudi_launch.performance.simulator import Weighted, simulate
 from gaudi_launch.performance.step_time import EIGHT_CARDS_32B, ONE_CARD_8B
+from tests.support.refusals import failing
 from tests.support.traces import limits, made_up
 
 
 @contextmanager
 def refused(id: str) -> Iterator[None]:
-    with pytest.raises(LaunchError) as caught:
+    with failing(id, ExitCode.USAGE):
         yield
-    assert (caught.value.id, caught.value.exit_code) == (id, ExitCode.USAGE)
 
 
 def cost_of(
@@ -100,7 +100,7 @@ def engines() -> st.SearchStrategy[EngineLimits]:
 def test_every_shape_the_engine_forms_has_a_bucket(
     bounds: EngineLimits, price: float | None
 ) -> None:
-    found = plan_buckets(bounds, None, price)
+    found = plan(bounds, None, BucketGoal(price=price)).buckets
     assert found.prompt == sorted(found.prompt) and found.decode == sorted(found.decode)
     assert all(batch * query <= bounds.max_num_batched_tokens for batch, query, _ in found.prompt)
     block = bounds.block_size
@@ -121,7 +121,7 @@ def test_every_shape_the_engine_forms_has_a_bucket(
 
 
 def test_holes_are_found() -> None:
-    found = plan_buckets(limits(), None)
+    found = plan(limits(), None).buckets
     assert uncovered(type(found)(found.prompt[:-1], found.decode), limits()).prompt > 0
     assert uncovered(type(found)(found.prompt, found.decode[:-1]), limits()).decode > 0
 
@@ -144,8 +144,8 @@ def test_later_traffic_is_served_better_than_by_ranges(prompts: int) -> None:
     seen, later = requests[:900], [(t - requests[900][0], i, o) for t, i, o in requests[900:]]
     shapes = simulate(later, bounds, ONE_CARD_8B)
     price = 4e-4
-    traced = score(plan_buckets(bounds, seen, price), shapes, ONE_CARD_8B)
-    ranged = score(plan_buckets(bounds, None, price), shapes, ONE_CARD_8B)
+    traced = score(plan(bounds, seen, BucketGoal(price=price)).buckets, shapes, ONE_CARD_8B)
+    ranged = score(plan(bounds, None, BucketGoal(price=price)).buckets, shapes, ONE_CARD_8B)
     assert traced.outside == ranged.outside == 0
     assert traced.overhead < ranged.overhead
 

@@ -11,7 +11,7 @@ from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import CONTEXT_LADDER, PLAIN_GRID
-from gaudi_launch.buckets.optimiser.bucket_planner import plan_buckets
+from gaudi_launch.buckets.optimiser.bucket_planner import plan
 from gaudi_launch.buckets.optimiser.padding_cost import score
 from gaudi_launch.buckets.past_requests import read_workload
 from gaudi_launch.buckets.strategies import arguments_of, script_ranges
@@ -60,14 +60,14 @@ def test_promises(name: str) -> None:
 
     # the default cost model and the trace's own: the user may know neither
     for given in (ONE_CARD_8B, cost):
-        ours, theirs = plan_buckets(one, seen, cost=given), pad(one)
+        ours, theirs = plan(one, seen, cost=given).buckets, pad(one)
         assert uncovered(ours, one).shapes == 0
         assert ours.graphs <= theirs.graphs / 3
         share = 1 / 2 if given is cost else 2 / 3
         assert score(ours, singly, cost).overhead <= score(theirs, singly, cost).overhead * share
 
     with within(5):
-        ours = plan_buckets(many, seen)
+        ours = plan(many, seen).buckets
     theirs = engine_buckets(
         PLAIN_GRID, "linear", script_ranges(PLAIN_GRID, many), arguments_of(many)
     )
@@ -76,7 +76,7 @@ def test_promises(name: str) -> None:
     assert score(ours, together, cost).overhead <= score(theirs, together, cost).overhead + 0.0025
 
     for bounds, shapes in ((one, singly), (many, together)):
-        ours, theirs = plan_buckets(bounds, None), pad(bounds)
+        ours, theirs = plan(bounds, None).buckets, pad(bounds)
         assert uncovered(ours, bounds).shapes == 0
         assert ours.graphs <= theirs.graphs
         assert score(ours, shapes, cost).overhead <= score(theirs, shapes, cost).overhead
