@@ -493,12 +493,6 @@ def _within(curve: Curve, targets: Targets) -> float | None:
     return min(known)
 
 
-def latency_at(curve: Curve, amount: float) -> tuple[float, float]:
-    """Return (time to first token, time per token) of one replica at this load."""
-    ttft, tpot, _ = latencies_at(curve, amount)
-    return ttft, tpot
-
-
 def latencies_at(curve: Curve, amount: float) -> tuple[float, float, float]:
     """Return (time to first token, time per token, E2E latency) at this load."""
     amounts = curve.amounts
