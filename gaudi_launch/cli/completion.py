@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.reader import read_json
+
 _VARIABLE = "_GAUDI_LAUNCH_COMPLETE"
 _KEPT = "_GAUDI_LAUNCH_KEPT"
 _CHOICES = re.compile(r"[a-z0-9_-]+(\|[a-z0-9_-]+)+")
@@ -79,14 +81,13 @@ def _choices(metavar: str) -> Iterable[Completion]:
 
 def services() -> Iterable[Completion]:
     """Return the services of this user with their phase as it was written last."""
-    import json
 
     from gaudi_launch.services.state.store import services_dir
 
     found: list[Completion] = []
     for state in sorted(services_dir().glob("*/state.json")):
         try:
-            phase = str(json.loads(state.read_text(encoding="utf-8")).get("phase") or "")
+            phase = str(read_json(state).get("phase") or "")
         except (OSError, ValueError, AttributeError):
             phase = ""
         found.append(Completion(state.parent.name, phase))

@@ -30,13 +30,12 @@ _FIRST: dict[str, tuple[str, ...]] = {
         "-o",
         "--model",
         "--save",
-        "--plot",
         "--json",
     ),
     "render script": (*_RENDER, "--to"),
-    "render env": (*_RENDER, "--to"),
     "render docker": (*_RENDER, "--image", "--to"),
     "render compose": (*_RENDER, "--image", "--to"),
+    "render ray-serve": (*_SHAPE, "--replicas", "--machine", "--stack", "--check", "--to"),
     "render quadlet": (*_RENDER, "--image", "--to"),
     "render systemd": (*_RENDER, "--user", "--to"),
     "render kubernetes": (
@@ -53,7 +52,6 @@ _FIRST: dict[str, tuple[str, ...]] = {
     ),
     "cluster plan": ("--hosts", "--inventory", "--name", *_SHAPE, "--enter", "--json"),
     "cluster up": ("--hosts", "--inventory", "--name", *_SHAPE, "--enter", "--dry-run"),
-    "ray config": (*_SHAPE, "--replicas", "--machine", "-p", "--out"),
     "cache adopt": ("-c", *_SHAPE, "-b", "--engine", "--machine", "--json"),
 }
 

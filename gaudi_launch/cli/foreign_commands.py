@@ -35,6 +35,7 @@ _OURS = {
     "describe": "status",
     "info": "inspect",
     "metrics": "exporter",
+    "monitor": "top",
     "hl-smi": "devices",
     "smi": "devices",
     "cards": "devices",

@@ -48,6 +48,17 @@ _OURS: dict[str, tuple[str, ...]] = {
     "--tail": ("-n",),
     "--no-stream": ("--once",),
     "--dry-run": ("gaudi-launch plan",),
+    # of `vllm bench serve` (vllm-project/vllm:vllm/benchmarks/serve.py)
+    "--request-rate": ("--rate",),
+    "--num-prompts": ("--requests",),
+    "--max-concurrency": ("--concurrency",),
+    "--random-input-len": ("-i",),
+    "--random-output-len": ("-o",),
+    "-n": ("-N",),
+    # of other commands here
+    "--accelerator": ("--machine",),
+    "--machine": ("--accelerator",),
+    "--goal": ("--for",),
 }
 # click reads them as -t with the value p, and so on
 _SHORT_WITH_TWO_LETTERS = ("-tp",)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gaudi_launch.cli.colour import BOLD, NAME, is_coloured, painted
-from gaudi_launch.cli.examples import Example, examples_of
+from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.first_options import first_options
 from gaudi_launch.cli.translated import translated
 from gaudi_launch.cli.wrapping import cells, padded, wrapped
@@ -47,7 +47,7 @@ class HelpPage:
     usage: str
     paragraphs: tuple[str, ...]
     sections: tuple[HelpSection, ...]
-    examples: tuple[Example, ...] = ()
+    examples: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -137,12 +137,12 @@ def _name_column(entries: Sequence[HelpEntry], width: int) -> int | None:
     )
 
 
-def _example_lines(examples: Iterable[Example], width: int, coloured: bool) -> list[str]:
+def _example_lines(shown: Mapping[str, str], width: int, coloured: bool) -> list[str]:
     lines: list[str] = []
-    for example in examples:
-        lines += [f"  # {line}" for line in wrapped(example.text, width - 4)]
+    for command, meaning in shown.items():
+        lines += [f"  # {line}" for line in wrapped(meaning, width - 4)]
         # on one line however long it is, so that it can be copied
-        lines.append(f"  {painted(example.command, NAME, coloured=coloured)}")
+        lines.append(f"  {painted(command, NAME, coloured=coloured)}")
     return lines
 
 
@@ -174,7 +174,7 @@ def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:
         usage=_usage(command, context, params),
         paragraphs=paragraphs_of(command.help),
         sections=tuple(sections),
-        examples=tuple(Example(each.command, translated(each.text)) for each in examples_of(path)),
+        examples={line: translated(what) for line, what in examples().get(path, {}).items()},
     )
 
 
@@ -213,15 +213,11 @@ def _command_sections(command: Any, context: Any) -> list[HelpSection]:
         return []
     return [
         HelpSection(
-            translated(title), tuple(HelpEntry(name, _short(text)) for name, text in commands)
+            translated(title),
+            tuple(HelpEntry(name, next(iter(paragraphs_of(text)), "")) for name, text in commands),
         )
         for title, commands in command.command_sections(context)
     ]
-
-
-def _short(text: str) -> str:
-    """Return the first paragraph of a command's help in the reader's language."""
-    return next(iter(paragraphs_of(text)), "")
 
 
 def _usage(command: Any, context: Any, params: Sequence[Any]) -> str:

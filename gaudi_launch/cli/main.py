@@ -16,6 +16,7 @@ import typer.core
 import typer.main
 
 from gaudi_launch.cli.command_app import HelpGroup
+from gaudi_launch.cli.gone import refuse_gone
 
 if TYPE_CHECKING:
     from gaudi_launch.errors import LaunchError
@@ -48,22 +49,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recommend": ("recommend", "Find the best configuration of a model for a goal."),
     "tune": ("tune", "Start and measure the best few plans; keep the fastest."),
     "capacity": ("capacity", "Estimate replicas, cards and nodes for a request rate."),
-    "migrate": ("migrate", "Convert a start-script command and show the differences."),
+    "migrate": ("migrate", "Convert a start script's or an engine's command."),
     "doctor": ("doctor", "Check BIOS, OS, driver and cards; --fix repairs what it can."),
-    "devices": ("devices", "Show the cards and their users; 'devices pick' selects some."),
-    "snapshot": ("snapshot", "Write this machine as JSON, for planning on another one."),
-    "power": ("power", "Show W, joules per token and daily energy; set power limits."),
+    "devices": ("devices", "Show cards, power and users; select cards, set power limits."),
     "exporter": ("exporter", "Export services and cards as Prometheus metrics."),
     "pull": ("pull", "Download a model from Hugging Face or ModelScope; resumable."),
     "inspect": ("inspect", "Read a model folder: size, heads, experts, missing files."),
     "fit": ("fit", "Compute the cards and the context that a model fits."),
     "support": ("support", "Show which engine versions support a model."),
-    "convert": ("convert", "Convert an fp8 checkpoint for Gaudi2; resumable."),
-    "calibrate": ("calibrate", "Calibrate a model for fp8 with the engine's own scripts."),
+    "fp8": ("fp8", "Convert an fp8 checkpoint for Gaudi2; calibrate a model."),
     "render": ("render", "Write the plan as a script, container, unit or K8s objects."),
     "kube": ("kube", "Show, log and delete Kubernetes deployments."),
     "cluster": ("cluster", "Run one engine on several hosts: plan, up, status, down."),
-    "ray": ("ray", "Print or check a Ray Serve config, or read its state."),
     "setup": ("setup", "Prepare an engine environment; 'setup cpu' needs no card."),
     "offline": ("offline", "Pack an engine and a model for a host without a network."),
     "engines": ("engines", "List engines: installed ones, features, unsupported options."),
@@ -79,13 +76,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("check", "chat", "webui", "bench"),
     ),
     "Plan": ("plan", "warmup", "recommend", "estimate", "learn", "tune", "capacity", "migrate"),
-    "Machine": ("doctor", "devices", "snapshot", "power", "exporter"),
-    "Models": ("pull", "inspect", "fit", "support", "convert", "calibrate"),
-    "More machines": ("render", "kube", "cluster", "ray"),
+    "Machine": ("doctor", "devices", "exporter"),
+    "Models": ("pull", "inspect", "fit", "support", "fp8"),
+    "More machines": ("render", "kube", "cluster"),
     "Maintain": ("setup", "offline", "engines", "cache", "profiles", "docs", "help"),
 }
-
-_loaded: dict[str, typer.core.TyperGroup | typer.core.TyperCommand] = {}
 
 
 def _load(name: str) -> Any:
@@ -132,6 +127,7 @@ class LazyGroup(HelpGroup):
         ]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        refuse_gone(args)
         name, command, rest = super().resolve_command(ctx, args)
         return name, (_load(name) if name in COMMANDS else command), rest
 
@@ -389,7 +385,10 @@ def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
         return _interrupted(as_json)
     if show is not None:
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(show())
+            try:
+                print(show(), flush=True)
+            except BrokenPipeError:
+                _drop_output()
             return int(ExitCode.USAGE)
         from gaudi_launch.cli.usage_errors import usage_sentence
 

@@ -45,8 +45,10 @@ _MODEL_OF = {
     "models.no_folder": "path",
     "models.not_on_hub": "model",
     "models.offline": "model",
+    "models.sizes_unknown": "model",
     "fp8.no_folder": "path",
     "pull.no_repo": "repo",
+    "support.unknown_model": "found",
 }
 
 
@@ -70,9 +72,8 @@ def suggestion(error: LaunchError) -> str:
 
 def _nearest_models(asked: str) -> Sequence[str]:
     """Return the folders and hub IDs that a missing model may be meant to be."""
-    from gaudi_launch.app.unknown_model import near_folders
     from gaudi_launch.cli.completion import models
-    from gaudi_launch.planning.model_name import KnownNames, nearest_names
+    from gaudi_launch.planning.model_name import KnownNames, near_folders, nearest_names
 
     hub_ids = tuple(each.value for each in models() if "/" in each.value)
     if asked in hub_ids:

@@ -23,6 +23,7 @@ from gaudi_launch.app.fields import Option, option_of
 from gaudi_launch.cli.command_app import HelpCommand
 from gaudi_launch.cli.foreign_options import refuse_two_letters
 from gaudi_launch.cli.positional import only_model, options_end
+from gaudi_launch.messages import message
 from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class RecordCommand(HelpCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options before the first ``--``.
 
+        An engine's command in place of the model is read as our options.
+
         What follows it fills the field without names. click drops the ``--`` and would mix both.
         One positional argument before it fills the ``bare`` option.
         """
@@ -74,6 +77,11 @@ class RecordCommand(HelpCommand):
         strays = tuple(ctx.params.get(rest) or ())
         ctx.params[rest] = args[end + 1 :]
         bare = self._field(lambda option: option.bare)
+        if len(strays) == 1 and " " in strays[0].strip():
+            converted = _of_engine(strays[0])
+            if converted is not None:
+                options = [word for word in args[:end] if word != strays[0]]
+                return self.parse_args(ctx, [*options, *converted, *args[end + 1 :]])
         if strays:
             given = mapped(ctx.params.get, bare)
             named = only_model(strays, given=given, typed=args[:end], options=self._options())
@@ -163,3 +171,28 @@ def _filled(kind: type[DataclassInstance], values: dict[str, Any]) -> DataclassI
         value = values.pop(field.name)
         taken[field.name] = tuple(value or ()) if option.many else value
     return kind(**taken)
+
+
+def _of_engine(text: str) -> list[str] | None:
+    """Return an engine's command as our arguments.
+
+    Its variables are set, its notes printed.
+    """
+    import os
+    import sys
+    from pathlib import Path
+
+    from gaudi_launch.app.migrate import serve_words
+
+    found = None if Path(text).exists() else serve_words(text)
+    if found is None:
+        return None
+    words, converted = found
+    os.environ.update(converted.variables)
+    notes = converted.notes
+    if converted.variables:
+        names = " ".join(f"{name}={value}" for name, value in converted.variables.items())
+        notes = (*notes, message("migrate.variables", names=names))
+    for note in notes:
+        print(note.render(), file=sys.stderr)
+    return words

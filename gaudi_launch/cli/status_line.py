@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gaudi_launch.background import in_background
 from gaudi_launch.messages import Message
 
 # short steps are never shown; nothing is silent for longer than a second
@@ -54,8 +55,7 @@ class StatusLine:
             self._steps.append(sentence)
             if self._thread is None:
                 self._wake.clear()
-                self._thread = threading.Thread(target=self._draw, daemon=True)
-                self._thread.start()
+                self._thread = in_background(self._draw)
 
     def _end(self) -> None:
         with self._lock:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
+from functools import partial
 
 from gaudi_launch.app import top
 from gaudi_launch.app.top import WatchRequest
+from gaudi_launch.background import in_background
 from gaudi_launch.cli.colour import is_coloured
 from gaudi_launch.cli.live_screen import LiveScreen, opened
 from gaudi_launch.cli.streams import shows
@@ -50,7 +51,7 @@ class ServiceActions:
 
     def stop(self, service: str) -> None:
         """Stop it in the background: the view continues and shows how it ends."""
-        threading.Thread(target=self._stop, args=(service,), daemon=True).start()
+        in_background(partial(self._stop, service))
 
     def _stop(self, service: str) -> None:
         try:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gaudi_launch.cli.foreign_commands import foreign_command
 from gaudi_launch.cli.foreign_options import foreign_names, foreign_option
+from gaudi_launch.cli.gone import GONE, gone
 from gaudi_launch.cli.help import path_of
 from gaudi_launch.cli.nearest import nearest
 from gaudi_launch.messages import Message, message, text
@@ -88,6 +89,9 @@ def _no_option(found: str, context: Any) -> str:
 
     ``--`` is for engine options.
     """
+    whole = f"{path_of(context)} {found}"
+    if whole in GONE:
+        return gone(whole).text.render()
     known = _known(context)
     foreign = foreign_option(found, known)
     if foreign is not None:

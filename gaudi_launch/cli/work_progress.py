@@ -13,22 +13,18 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
 
-def _columns() -> Sequence[ProgressColumn]:
+def work_columns() -> Sequence[ProgressColumn]:
+    """Return the columns of a bar that counts steps."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    return [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    ]
+    return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
 
 
 @contextmanager
 def work_progress(id: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show how many steps of the work named by ``id`` are done while the block runs."""
     what = text(id)
-    display = ProgressDisplay(_columns, quiet=quiet)
+    display = ProgressDisplay(work_columns, quiet=quiet)
     display.open(what)
     display.postpone()
 

@@ -1,4 +1,4 @@
-"""Each help ends with two or three examples, and every one of them runs.
+"""Each help ends with two or three examples; they run, and so does each command of a message.
 
 They run in this process, in a folder with what they name: models, logs, a trace, recorded services
 and caches, on a simulated machine. What would start an engine ends where the engine would start.
@@ -10,6 +10,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ import typer
 
 from gaudi_launch.app import prepare
 from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.cli.examples import _EXAMPLES, examples_of
+from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.locks import try_ofd
@@ -43,12 +44,98 @@ from tests.support.waiting import GENEROUS
 __all__ = ["few_requests"]
 
 PATHS = [found.path for found in all_commands()]
-LINES = sorted({example.command for examples in _EXAMPLES.values() for example in examples})
+LINES = sorted({line for lines in examples().values() for line in lines})
+# a command to copy: in quotes, or after a colon up to the end of its sentence
+QUOTED = re.compile(r"'(?:sudo )?(gaudi-launch [^']+)'")
+AFTER_COLON = re.compile(
+    r"(?:: |Run |by |with )(gaudi-launch [a-z][^;(\n]*?)(?=\.? *$|\. |[;(\n]|, or |\.?$)"
+)
+# what a message has in place of a value, by the words before it where they decide
+VALUES = {
+    "plan MODEL --save FILE": "plan Qwen/Qwen3-8B --save made.json",
+    "stack up FILE": "stack up stack.yaml",
+    "bench NAME --plan FILE": "bench demo --plan saved.json --requests 4",
+    "serve --plan {path}": "serve --plan saved.json --machine simulated:hls2",
+    "stack ps {name}": "stack ps",
+    "apply {path}": "apply stack.yaml",
+    "down {path}": "down stack.yaml",
+    "snapshot FILE": "snapshot made.json",
+    "FILE.tar.gz": "made.tar.gz",
+    "--plot FILE.png": "",
+    "compare A.json B.json": "compare before.json after.json",
+    "compare {files}": "compare before.json after.json",
+    "convert DIR OUT": "convert models/DeepSeek-R1 made",
+    "--to DIR": "--to made Qwen/Qwen3-8B --machine simulated:hls2",
+    "{first}": "cpu",
+    "{how}": "",
+    "{ids}": "cards",
+    "{service}": "demo",
+    "{name}": "demo",
+    "NAME": "demo",
+    "{model}": "Qwen/Qwen3-8B",
+    "{pull}": "pull Qwen/Qwen3-8B",
+    "MODEL": "Qwen/Qwen3-8B",
+    "{cards}": "1",
+    "{engine}": "vllm-gaudi",
+    "ENGINE": "cpu",
+    "{program}": "docker",
+    "{image}": "an/image:1",
+    "IMAGE": "vault.habana.ai/gaudi-docker/1.22.1/ubuntu22.04/habanalabs/"
+    "pytorch-installer-2.7.1:latest",
+    "{python}": sys.executable,
+    "PACK": "demo.tar",
+    "ADDRESS": "127.0.0.1",
+}
+
+
+def shown() -> dict[str, str]:
+    """Return the command lines of the messages and signatures, with values, and where they are."""
+    found: dict[str, str] = {}
+    for path in sorted((TOP / "gaudi_launch/locale/en").glob("*.json")):
+        for id, said in json.loads(path.read_text(encoding="utf-8")).items():
+            for line in (*QUOTED.findall(said), *AFTER_COLON.findall(QUOTED.sub("", said))):
+                found.setdefault(line.strip(), id)
+    text = (TOP / "profiles/signatures.yaml").read_text(encoding="utf-8")
+    for line in re.findall(r"- '(gaudi-launch [^']+)'", text):
+        found.setdefault(line, "signatures")
+    return {valued(line): id for line, id in found.items()}
+
+
+def valued(line: str) -> str:
+    """Return a line with values where a message has placeholders."""
+    line = re.sub(r" \.\.\.?(?= |$)|(?<=--engine tgi)$", " MODEL", line)
+    for part, value in VALUES.items():
+        line = line.replace(part, value)
+    # what it would install: tests/cli/commands/test_setup.py runs setup against stand-ins
+    if line.startswith("gaudi-launch setup ") and "--rollback" not in line:
+        line += " --dry-run"
+    return line.strip()
+
+
+SHOWN = {
+    line: id
+    for line, id in shown().items()
+    if line not in LINES and line.split()[1] in {path.split()[0] for path in PATHS if path}
+}
+# other tests run these: with a cluster, hosts, an engine, or what lasts until it is stopped
+BY_OTHERS = {
+    "gaudi-launch setup --rollback": "tests/cli/commands/test_setup.py",
+    "gaudi-launch setup cpu --rollback": "tests/cli/commands/test_setup.py",
+    "gaudi-launch exporter": "tests/watch/test_exporter_server.py",
+    "gaudi-launch exporter -u 127.0.0.1": "tests/watch/test_exporter_server.py",
+    "gaudi-launch top": "tests/cli/test_top_screen.py",
+    "gaudi-launch cluster down": "tests/e2e/test_cluster.py",
+    "gaudi-launch kube logs demo --previous | gaudi-launch why -": "test_kube.py",
+    "gaudi-launch fp8 calibrate Qwen/Qwen3-8B -n 1": "tests/app/test_calibrate.py",
+    "gaudi-launch stack init Qwen/Qwen3-8B BAAI/bge-m3": "tests/app/test_stack_init.py",
+}
+# what cannot run here, by its only reason: root, a reboot, a card, a network
+CANNOT: dict[str, str] = {}
 
 # what is not on the machine of these tests: the documented exit code says so
 NO_MACHINE = {
     # no engine is installed, so its calibration scripts are missing
-    "gaudi-launch calibrate": 3,
+    "gaudi-launch fp8 calibrate": 3,
     # no cluster answers: tests/cli/commands/test_kube.py has one
     "gaudi-launch kube": 3,
     # the two hosts of the inventory do not answer
@@ -56,12 +143,8 @@ NO_MACHINE = {
     "gaudi-launch cluster up deepseek-ai/DeepSeek-R1 --inventory": 3,
     # it says so of the hosts of the cluster, which do not answer
     "gaudi-launch cluster status": 1,
-    # no Ray runs here: tests/e2e/test_ray_serve.py has one
-    "gaudi-launch ray status": 2,
     # the stand-in server's run names no model and engine: tests/app/test_learn.py has one that does
     "gaudi-launch learn run.json": 2,
-    # no search was begun: tests/app/test_tune.py has one
-    "gaudi-launch tune Qwen/Qwen3-8B --minutes 60 --concurrency 64 -i 1024 -o 256 --resume": 2,
     # the gateway's program is not installed: tests/app/test_stack.py has it
     "gaudi-launch stack up": 3,
     # no stack runs; the gateway is not installed: tests/app/test_stack.py has both
@@ -74,18 +157,17 @@ NO_MACHINE = {
 
 
 def test_each_help_ends_with_two_or_three_examples() -> None:
-    assert {
-        path: len(examples_of(path)) for path in PATHS if len(examples_of(path)) not in (2, 3)
-    } == {}
-    assert sorted(_EXAMPLES.keys() - set(PATHS)) == []
+    found = {path: len(examples().get(path, ())) for path in PATHS}
+    assert {path: count for path, count in found.items() if count not in (2, 3)} == {}
+    assert sorted(examples().keys() - set(PATHS)) == []
 
 
 def test_an_example_is_one_of_its_command() -> None:
     wrong = [
-        (path, example.command)
-        for path, examples in _EXAMPLES.items()
-        for example in examples
-        if f"gaudi-launch {path}".strip() not in example.command
+        (path, line)
+        for path, lines in examples().items()
+        for line in lines
+        if f"gaudi-launch {path}".strip() not in line
     ]
     assert wrong == []
 
@@ -172,9 +254,8 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # tune starts services by this module, which has the function under its own name
     monkeypatch.setattr("gaudi_launch.app.service.start", planned)
     monkeypatch.setattr("gaudi_launch.app.stop.restart", lambda name, *_: None)
-    # gradio takes seconds to import: tests/bench/test_webui.py has the page
-    page = SimpleNamespace(serve=lambda *_: None)
-    monkeypatch.setattr("gaudi_launch.bench.webui", page, raising=False)
+    # gradio takes seconds to import: tests/cli/commands/test_webui.py has the page
+    monkeypatch.setattr("gaudi_launch.kubernetes.pods.chat_page.serve", lambda *_: None)
     packs = "gaudi_launch.app.offline_pack"
     monkeypatch.setattr(f"{packs}._collect_engine", lambda order, reporter: None)
     monkeypatch.setattr(f"{packs}._collect_launcher", lambda order, reporter: None)
@@ -192,7 +273,7 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         }
         (failed / "state.json").write_text(json.dumps(facts))
         shutil.copy(place / "engine.log", failed / "engine.log")
-    if " stop " in line or line.endswith("logs demo -f"):
+    if " stop " in line or line.endswith(("logs demo -f", "logs -f demo")):
         # a service that has ended: one that runs would be this test's own process
         state = place / "state/gaudi-launch/services"
         (state / "old").rename(state / "ended")
@@ -206,8 +287,11 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "stack down": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "stack apply": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "--stack stack.yaml": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
-        "ray check": "ray config Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --out serve.yaml",
-        "hls2.json,": "snapshot hls2.json --machine simulated:hls2",
+        "--check serve.yaml": "render ray-serve Qwen/Qwen3-8B --machine simulated:hls2 --to "
+        "serve.yaml",
+        "hls2.json,": "devices snapshot hls2.json --machine simulated:hls2",
+        "saved.json": "plan Qwen/Qwen3-8B --machine simulated:hls2 -i 16,32 -o 4,8 "
+        "--save saved.json",
         "cache import": "cache export ffd155d6 key.tar.zst -c recipes",
         "learn run.json": "bench demo --requests 4 -i 16 -o 4 --save run.json",
         "bench compare": "bench demo --requests 4 -i 16 -o 4 --save before.json",
@@ -247,6 +331,33 @@ def ran(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
     return done.returncode, done.stdout + done.stderr
 
 
+def test_what_cannot_run_has_one_of_four_reasons() -> None:
+    assert {*CANNOT.values()} <= {"root", "a reboot", "a card", "a network"}
+    assert len(CANNOT) <= 25
+    assert [line for line in (*CANNOT, *BY_OTHERS) if line not in SHOWN] == []
+
+
+@pytest.mark.usefixtures("few_requests")
+@pytest.mark.parametrize("line", [line for line in SHOWN if line not in BY_OTHERS])
+def test_each_command_of_a_message_runs(
+    line: str,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prepared(line, place, monkeypatch)
+    commands, _ = split(line)
+    words = commands[0]
+    code, said = ran(words, capsys)
+    if code == 2 and " ".join(words) in PATHS:
+        # the sentence names a command, which needs a model or a file
+        code, said = ran([*words, "--help"], capsys)
+    # this machine has cards, and no engine for them
+    engine = line.startswith("gaudi-launch doctor") and "failures: engine.present\n" in said
+    assert code == (3 if engine else 0) or line in CANNOT, f"{SHOWN[line]}: {said}"
+    assert "Traceback" not in said
+
+
 @pytest.mark.usefixtures("few_requests")
 @pytest.mark.parametrize("line", LINES)
 def test_each_example_runs(
@@ -262,9 +373,12 @@ def test_each_example_runs(
     repositories = {"Qwen/Qwen3-8B": FILES}
     with Hub(FILES, repo="Qwen/Qwen3-8B", others=repositories) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
         monkeypatch.setenv("MODELSCOPE_DOMAIN", hub.url.removeprefix("http://"))
         for words in commands:
             code, said = ran(words, capsys)
             expected = next((code for part, code in NO_MACHINE.items() if line.startswith(part)), 0)
+            if line == "gaudi-launch doctor":
+                expected = 3  # cards, and no engine for them
             assert code == expected, said
             assert "Traceback" not in said

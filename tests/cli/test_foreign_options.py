@@ -25,13 +25,18 @@ pytestmark = pytest.mark.usefixtures("plain_english")
             "--memory-utilization",
         ),
         (("logs", "x", "--tail", "5"), "--tail", "-n"),
+        (("plan", "x", "--accelerator", "gaudi2"), "--accelerator", "--machine"),
+        (("recommend", "x", "--goal", "latency"), "--goal", "--for"),
+        (("bench", "x", "--request-rate", "4"), "--request-rate", "--rate"),
+        (("bench", "x", "--num-prompts", "4"), "--num-prompts", "--requests"),
+        (("kube", "status", "-n", "ns"), "-n", "-N"),
     ],
 )
 def test_another_tools_option_is_named_as_ours(
     arguments: tuple[str, ...], found: str, ours: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*arguments]) == 2
-    assert f"{found} is an option of another tool. Use {ours} here." in capsys.readouterr().err
+    assert f"There is no option {found} here. Use {ours}." in capsys.readouterr().err
 
 
 def test_an_option_of_the_engine_belongs_after_two_dashes(

@@ -45,12 +45,14 @@ def test_the_engines_own_options_stay_last() -> None:
 
 
 def test_another_command_is_offered_only_setup() -> None:
-    assert next_commands(NO_ENGINE, ["calibrate", "x"]) == ["gaudi-launch setup vllm-fork@1.22"]
+    assert next_commands(NO_ENGINE, ["fp8", "calibrate", "x"]) == [
+        "gaudi-launch setup vllm-fork@1.22"
+    ]
     assert next_commands(LaunchError("plan.no_model", ExitCode.USAGE), ["serve"]) == []
 
 
 def test_programs_get_the_commands_as_a_list(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _launch_error(NO_ENGINE, ["calibrate", "x"], True) == 3
+    assert _launch_error(NO_ENGINE, ["fp8", "calibrate", "x"], True) == 3
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["id"], error["commands"]) == (
         "serve.no_engine",

@@ -49,12 +49,10 @@ ERRORS = {
         "--mdoel (gaudi-launch plan --help)"
     ),
     "serve --dry-run": (
-        "--dry-run is an option of another tool. Use gaudi-launch plan here. (gaudi-launch serve "
-        "--help)"
+        "There is no option --dry-run here. Use gaudi-launch plan. (gaudi-launch serve --help)"
     ),
     "plan --tensor_parallel_size 4": (
-        "--tensor_parallel_size is an option of another tool. Use -n here. (gaudi-launch plan "
-        "--help)"
+        "There is no option --tensor_parallel_size here. Use -n. (gaudi-launch plan --help)"
     ),
     "serve -w": "The option -w needs a value. (gaudi-launch serve --help)",
     "serve -w -n 4": "The option -w needs a value. (gaudi-launch serve --help)",
@@ -131,7 +129,7 @@ def test_a_wrong_name_is_answered_with_the_nearest(
     [
         ("inspect models/Qwen3-8", "models/Qwen3-8B"),
         ("inspect Qwen2-72B-Instrct", "Qwen/Qwen2-72B-Instruct, Qwen/Qwen2-7B-Instruct"),
-        ("convert models/Qwen3-8 out", "models/Qwen3-8B"),
+        ("fp8 convert models/Qwen3-8 out", "models/Qwen3-8B"),
     ],
 )
 def test_a_missing_model_is_answered_with_the_nearest(

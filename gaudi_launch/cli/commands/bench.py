@@ -6,125 +6,28 @@ from pathlib import Path
 
 import typer
 
+from gaudi_launch.app.bench import BenchOptions
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.record_options import RecordCommand, record
+from gaudi_launch.errors import ExitCode, LaunchError
 
 app = CommandApp()
 
-_LOAD, _HOW, _SHOW = "Load", "How to ask", "Output"
+_SHOW = "Output"
+_Bench = record(BenchOptions())
 
 
-@app.command()
+@app.command(cls=RecordCommand)
 def bench(
-    ctx: typer.Context,
     words: list[str] = typer.Argument(
         None, metavar="URL|NAME | compare A B", help="A server, or two saved runs to compare."
     ),
-    trace: str = typer.Option(
-        "",
-        "--trace",
-        metavar="FILE",
-        help="Replay past requests at their recorded times: CSV or JSON lines.",
-        rich_help_panel=_LOAD,
-    ),
-    rate: str | None = typer.Option(
-        None,
-        "--rate",
-        metavar="R",
-        help="Requests per second, independent of answers.",
-        rich_help_panel=_LOAD,
-    ),
-    concurrency: str | None = typer.Option(
-        None,
-        "--concurrency",
-        metavar="N",
-        help="Maximum concurrent requests (default 4).",
-        rich_help_panel=_LOAD,
-    ),
-    requests: str | None = typer.Option(
-        None,
-        "--requests",
-        metavar="N",
-        help="Number of requests (default 40; a trace: all).",
-        rich_help_panel=_LOAD,
-    ),
-    seconds: str | None = typer.Option(
-        None,
-        "--seconds",
-        metavar="TIME",
-        help="Use only this first part of the trace: 90, 5m.",
-        rich_help_panel=_LOAD,
-    ),
-    input: str = typer.Option(
-        "256",
-        "-i",
-        "--input",
-        metavar="N[,N]",
-        help="Input tokens: one length or MIN,MAX.",
-        rich_help_panel=_LOAD,
-    ),
-    output: str = typer.Option(
-        "64",
-        "-o",
-        "--output",
-        metavar="N[,N]",
-        help="Output tokens: one length or MIN,MAX.",
-        rich_help_panel=_LOAD,
-    ),
-    seed: str | None = typer.Option(
-        None,
-        "--seed",
-        metavar="N",
-        help="Random seed of lengths and texts (default: new texts).",
-        rich_help_panel=_LOAD,
-    ),
-    plan_file: Path | None = typer.Option(
-        None,
-        "--plan",
-        metavar="FILE",
-        help="The load and the address of a plan that --save wrote.",
-        rich_help_panel=_LOAD,
-    ),
-    tool: str = typer.Option(
-        "auto",
-        "--tool",
-        help="auto, builtin, guidellm, vllm or inference-benchmarker (prints its docker command).",
-        rich_help_panel=_HOW,
-    ),
-    form: str = typer.Option(
-        "auto", "--form", help="auto, chat, completions or generate (TGI).", rich_help_panel=_HOW
-    ),
-    model: str | None = typer.Option(
-        None, "--model", help="The model's name in requests.", rich_help_panel=_HOW
-    ),
-    tokenizer: str | None = typer.Option(
-        None,
-        "--tokenizer",
-        metavar="MODEL",
-        help="For other tools: folder or hub ID.",
-        rich_help_panel=_HOW,
-    ),
-    stop_early: bool = typer.Option(
-        False, "--stop-early", help="Let the model end answers early.", rich_help_panel=_HOW
-    ),
-    timeout: str = typer.Option(
-        "600",
-        "--patience",
-        metavar="TIME",
-        help="Timeout without data of a request: 90, 5m.",
-        rich_help_panel=_HOW,
-    ),
-    save: Path | None = typer.Option(
-        None,
-        "--save",
-        metavar="FILE",
-        help="File for the run (default: state folder).",
-        rich_help_panel=_SHOW,
-    ),
+    given: BenchOptions = _Bench,
     plot: Path | None = typer.Option(
         None,
         "--plot",
         metavar="FILE.png|.svg",
-        help="Draw a chart to this file.",
+        help="With compare: draw both runs to this file.",
         rich_help_panel=_SHOW,
     ),
     as_json: bool = typer.Option(
@@ -148,26 +51,9 @@ def bench(
     if words and words[0] == "compare" and len(words) > 1:
         view.show_comparison(*use_case.comparison(words[1:], plot), as_json)
         return
-    options = use_case.BenchOptions(
-        trace=trace,
-        rate=rate,
-        concurrency=concurrency,
-        requests=requests,
-        seconds=seconds,
-        input=input if _typed(ctx, "input") else "",
-        output=output if _typed(ctx, "output") else "",
-        seed=seed,
-        tool=tool,
-        form=form,
-        model=model,
-        tokenizer=tokenizer,
-        stop_early=stop_early,
-        timeout=timeout,
-        save=save,
-        plot=plot,
-        plan_file=plan_file,
-    )
-    case = use_case.prepare(words, options)
+    if plot is not None:
+        raise LaunchError("measure.plot_compare", ExitCode.USAGE)
+    case = use_case.prepare(words, given)
     view.show_differences(case.differences)
     if case.tool == use_case.PRINTED_ONLY:
         view.show_benchmarker(use_case.benchmarker_command(case), as_json)
@@ -176,9 +62,3 @@ def bench(
         outcome = use_case.measure(case, watching)
     view.show_report(use_case.kept(case, outcome), as_json)
     raise typer.Exit(int(outcome.exit_code))
-
-
-def _typed(ctx: typer.Context, name: str) -> bool:
-    """Return True for an option that is given, False where its default applies."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"

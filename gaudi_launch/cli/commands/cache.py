@@ -47,7 +47,6 @@ def verify(
     quick: bool = typer.Option(
         False, "--quick", help="Names and sizes only; contents are not read."
     ),
-    repair: bool = typer.Option(False, "--repair", help="Remove only damaged files."),
     cache: Path | None = Root,
     as_json: bool = Json,
 ) -> None:
@@ -57,9 +56,9 @@ def verify(
     from gaudi_launch.cli.views.cache import show_verdicts
 
     root = use_case.root_of(cache)
-    verdicts = use_case.verify(root, key, quick=quick, repair=repair)
+    verdicts = use_case.verify(root, key, quick=quick)
     show_verdicts(root, verdicts, as_json)
-    raise typer.Exit(0 if all(verdict.sound for verdict in verdicts) else 1)
+    raise typer.Exit(0 if all(verdict.findings.sound for verdict in verdicts) else 1)
 
 
 @app.command()
@@ -70,18 +69,16 @@ def prune(
     older: str | None = typer.Option(
         None, "--older", metavar="30d", help="Remove keys not used for this long."
     ),
-    stale: bool = typer.Option(False, "--stale", help="Remove keys of another product or driver."),
     yes: bool = typer.Option(False, "--yes", help="Remove; without it keys are only shown."),
     cache: Path | None = Root,
     as_json: bool = Json,
-    machine: str | None = Machine,
 ) -> None:
-    """Remove keys by size, age or use. Only shows them without --yes; keeps keys in use."""
+    """Remove keys by size or age. Only shows them without --yes; keeps keys in use."""
     from gaudi_launch.app import cache as use_case
     from gaudi_launch.cli.views.cache import show_pruned
 
-    limits = use_case.PruneLimits(max_size, older, stale)
-    show_pruned(use_case.prune(use_case.root_of(cache), limits, machine, remove=yes), yes, as_json)
+    limits = use_case.PruneLimits(max_size, older)
+    show_pruned(use_case.prune(use_case.root_of(cache), limits, remove=yes), yes, as_json)
 
 
 @app.command()

@@ -5,8 +5,6 @@ They serve it within latency targets.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
 from gaudi_launch.app.capacity import CapacityOptions
@@ -25,9 +23,6 @@ def capacity(
         ..., metavar="MODEL", help="A folder, a hub ID, or a model with a profile."
     ),
     options: CapacityOptions = _Options,
-    plot: Path | None = typer.Option(
-        None, help="Draw latency against load.", metavar="FILE.png|.svg", rich_help_panel=_SHOW
-    ),
     as_json: bool = typer.Option(
         False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
     ),
@@ -41,18 +36,16 @@ def capacity(
     from gaudi_launch.app import capacity as cases
     from gaudi_launch.capacity.cards import solve
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.views.capacity import draw, show, to_json
+    from gaudi_launch.cli.views.capacity import show, to_json
     from gaudi_launch.cli.work_progress import work_progress
 
-    case = cases.read(model, options, plot)
+    case = cases.read(model, options)
     with work_progress("capacity.working", quiet=as_json) as progress:
         result = solve(case, progress)
-    if plot is not None:
-        draw(plot, result)
     if as_json:
         emit_json(to_json(result))
     else:
-        show(result, plot)
+        show(result)
     # the page shows the answer, also when no fleet is possible
     if result.chosen is None:
         raise typer.Exit(1)

@@ -5,8 +5,6 @@ Plan, up, status, down.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import typer
 
 from gaudi_launch.app.cluster import ClusterOptions, HostOptions
@@ -27,9 +25,6 @@ Json = typer.Option(False, "--json", help="One JSON object on stdout.")
 @app.command(cls=RecordCommand)
 def plan(
     cluster: ClusterOptions = _Cluster,
-    ask: bool = typer.Option(
-        False, "--ask", help="Also connect to hosts with a snapshot.", rich_help_panel=_PANEL
-    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands to run yourself."),
     as_json: bool = Json,
     options: LaunchOptions = Launch,
@@ -42,7 +37,8 @@ def plan(
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.cluster import dry, show, to_json
 
-    case = cases.read(options, cluster, ask=ask or _some_unknown(cluster, options))
+    unknown = any(each.snapshot is None for each in cases.members(cluster, options.python))
+    case = cases.read(options, cluster, ask=unknown)
     if as_json:
         emit_json(to_json(case))
     elif dry_run:
@@ -51,18 +47,9 @@ def plan(
         show(case)
 
 
-def _some_unknown(cluster: ClusterOptions, options: LaunchOptions) -> bool:
-    from gaudi_launch.app.cluster import members
-
-    return any(member.snapshot is None for member in members(cluster, options.python))
-
-
 @app.command(cls=RecordCommand)
 def up(
     cluster: ClusterOptions = _Cluster,
-    no_copy: bool = typer.Option(
-        False, "--no-copy", help="Copy no model and no recipes.", rich_help_panel=_PANEL
-    ),
     ready_seconds: str = typer.Option(
         "", "--wait", metavar="TIME", help="Timeout: 90, 5m, 1h (default: none)."
     ),
@@ -81,7 +68,7 @@ def up(
     from gaudi_launch.planning.parse import seconds
 
     limit = if_given(seconds, "--wait", ready_seconds)
-    case = cases.read(options, replace(cluster, copy=not no_copy), ask=True)
+    case = cases.read(options, cluster, ask=True)
     if dry_run:
         if as_json:
             return emit_json(to_json(case))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
 from gaudi_launch.app.estimate import EstimateOptions
@@ -22,12 +20,6 @@ def estimate(
         ..., metavar="MODEL", help="A folder with config.json, a hub ID, or a model with a profile."
     ),
     options: EstimateOptions = _Options,
-    plot: Path | None = typer.Option(
-        None,
-        help="Draw tokens/s against concurrent sequences.",
-        metavar="FILE.png|.svg",
-        rich_help_panel=_SHOW,
-    ),
     as_json: bool = typer.Option(
         False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
     ),
@@ -41,17 +33,10 @@ def estimate(
     """
     from gaudi_launch.app import estimate as cases
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.views.estimate import draw, show, to_json
+    from gaudi_launch.cli.views.estimate import show, to_json
 
-    if plot is not None:
-        from gaudi_launch.plotting import check_picture
-
-        check_picture(plot)
-    case = cases.read(model, options)
-    found = cases.solve(case)
-    if plot is not None:
-        draw(plot, found)
+    found = cases.solve(cases.read(model, options))
     if as_json:
         emit_json(to_json(found))
     else:
-        show(found, plot)
+        show(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from gaudi_launch.background import in_background
 from gaudi_launch.cli.command_app import CommandApp
 
 app = CommandApp()
@@ -72,7 +73,7 @@ def exporter(
             file=sys.stderr,
             flush=True,
         )
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        in_background(server.serve_forever)
         with until_ctrl_c():
             threading.Event().wait()
     finally:

@@ -27,7 +27,6 @@ def logs(
         False, "-f", "--follow", help="Follow the log until the service ends."
     ),
     launcher: bool = typer.Option(False, "--launcher", help="The launcher's log."),
-    engine: bool = typer.Option(False, "--engine", help="The engine's log (default)."),
     previous: bool = typer.Option(
         False,
         "-p",
@@ -44,12 +43,10 @@ def logs(
     With --follow --json each line of the log is one JSON object as soon as it is complete:
     {"schema": 1, "line": ...}.
     """
-    from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.errors import ExitCode, LaunchError, file_error
     from gaudi_launch.services.log.tail import start_of_last
     from gaudi_launch.services.state.registry import find
 
-    if launcher and engine:
-        raise LaunchError("services.one_log", ExitCode.USAGE)
     if previous and (launcher or follow):
         raise LaunchError("services.previous", ExitCode.USAGE)
     found = find(name)
@@ -68,8 +65,7 @@ def logs(
     except BrokenPipeError:
         raise
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("services.no_log", ExitCode.FAILED, path=str(path), why=why) from None
+        raise file_error("services.no_log", error, path) from None
 
 
 def _show_not_begun(name: str, path: Path, as_json: bool) -> None:
@@ -133,6 +129,7 @@ def _follow(file: BinaryIO, path: Path, service: ServiceRecord, target: Sink) ->
 
     A log that was truncated, or renamed for a new run, is read from its new beginning.
     """
+    import os
     import time
 
     from gaudi_launch.services.state.registry import runs
@@ -146,7 +143,7 @@ def _follow(file: BinaryIO, path: Path, service: ServiceRecord, target: Sink) ->
             now = path.stat()
         except OSError:
             return
-        if now.st_ino != _inode(file):
+        if now.st_ino != os.fstat(file.fileno()).st_ino:
             with path.open("rb") as newer:
                 return _follow(newer, path, service, target)
         if now.st_size < file.tell():
@@ -154,12 +151,6 @@ def _follow(file: BinaryIO, path: Path, service: ServiceRecord, target: Sink) ->
         if alive:
             time.sleep(_POLL_SECONDS)
     return None
-
-
-def _inode(file: BinaryIO) -> int:
-    import os
-
-    return os.fstat(file.fileno()).st_ino
 
 
 def _path(service: ServiceRecord, *, launcher: bool, previous: bool) -> Path:

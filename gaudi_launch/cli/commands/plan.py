@@ -38,6 +38,7 @@ def plan(
     from gaudi_launch.app.estimate import of_plan
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.estimate import speed_json
+    from gaudi_launch.errors import ExitCode
     from gaudi_launch.messages import text
     from gaudi_launch.performance.balance import BALANCED
 
@@ -51,15 +52,18 @@ def plan(
         )
     if as_json:
         steps = [step.to_json() for step in prepared.steps]
-        emit_json({**made.to_json(), "steps": steps, "speed": speed_json(speed)})
+        left = {"verdict": checked.verdict, "todo": [each.to_json() for each in checked.todo]}
+        emit_json({**made.to_json(), **left, "steps": steps, "speed": speed_json(speed)})
     elif show_everything or verbose:
         from gaudi_launch.cli.views.plan_all import show_all
 
-        show_all(made, prepared, speed, verbose=verbose)
+        show_all(checked, speed, verbose=verbose)
     else:
-        from gaudi_launch.cli.command_line import serve_command
+        from gaudi_launch.app.command_line import serve_command
         from gaudi_launch.cli.views.plan import show
 
         show(checked, speed, serve_command(options))
     if save is not None and not as_json:
         print(text("saved.written", path=str(save)), file=sys.stderr)
+    if checked.failed and prepared.machine is None:
+        raise typer.Exit(int(ExitCode.MACHINE))

@@ -58,8 +58,9 @@ def pull(
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.messages import text
-    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.models.config import looks_like_hub_id, refuse_address
 
+    refuse_address(repo)
     if not looks_like_hub_id(repo):
         raise LaunchError("pull.name", ExitCode.USAGE, found=repo)
     if source not in ("hf", "modelscope", "auto"):
@@ -82,8 +83,10 @@ def pull(
                 "files": len(done.files),
                 "bytes": size,
                 "fetched": done.fetched,
+                "unread": done.unread,
             }
         )
-    return print(
-        text("pull.done", folder=str(done.folder), count=len(done.files), size=size_text(size))
-    )
+    print(text("pull.done", folder=str(done.folder), count=len(done.files), size=size_text(size)))
+    if done.unread:
+        print(text("pull.unread", count=done.unread))
+    return None

@@ -33,13 +33,6 @@ def recommend(
         help="Write options and plan to a file for --plan FILE.",
         rich_help_panel=_SHOW,
     ),
-    stack: Path | None = typer.Option(
-        None,
-        "--stack",
-        metavar="FILE",
-        help="Divide this machine's cards among the models of a stack by their goals.",
-        rich_help_panel="Cards",
-    ),
     as_json: bool = typer.Option(
         False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
     ),
@@ -59,10 +52,6 @@ def recommend(
     from gaudi_launch.cli.work_progress import work_progress
     from gaudi_launch.messages import text
 
-    if stack is not None:
-        _check_alone(given, options)
-        _show_stack(stack, options.machine, as_json=as_json)
-        return
     if plot is not None:
         from gaudi_launch.plotting import check_picture
 
@@ -71,7 +60,7 @@ def recommend(
         check_path(save)
     case = cases.read(options, given, over_servers=True)
     with work_progress("recommend.working", quiet=as_json) as progress:
-        found = cases.solve(case, progress, two=True)
+        found = cases.solve(case, progress)
     if plot is not None:
         draw(plot, found)
     saved = save is not None and cases.save(found, given, save)
@@ -86,31 +75,3 @@ def recommend(
     # the page shows what would be possible
     if found.plan is None:
         raise typer.Exit(cases.UNMET)
-
-
-def _check_alone(given: RecommendOptions, options: LaunchOptions) -> None:
-    """Raise LaunchError (USAGE) where options of one model are given with a stack."""
-    from dataclasses import replace
-
-    from gaudi_launch.errors import ExitCode, LaunchError
-
-    words = [name for _field, name in replace(options, machine=None).given()]
-    if options.model:
-        words.insert(0, options.model)
-    if given != RecommendOptions():
-        words.append("--for")
-    if words:
-        raise LaunchError("stack.recommend_alone", ExitCode.USAGE, found=words[0])
-
-
-def _show_stack(path: Path, machine: str | None, *, as_json: bool) -> None:
-    from gaudi_launch.app.stack_goals import recommend as divide
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.cli.views.stack import show_plan, to_json
-
-    planned = divide(path, machine, Terminal())
-    if as_json:
-        emit_json(to_json(planned))
-    else:
-        show_plan(planned)

@@ -31,6 +31,13 @@ _Files = record(FileOptions())
 _ContainerFiles = record(ContainerFileOptions())
 _OUTPUT_PANEL = "Output"
 _Cluster = record(KubernetesOptions())
+_TO = typer.Option(
+    "",
+    "--to",
+    metavar="DIR|FILE",
+    help="Target folder or file (default: stdout).",
+    rich_help_panel=_OUTPUT_PANEL,
+)
 _STACK = typer.Option(
     "",
     "--stack",
@@ -42,16 +49,7 @@ _STACK = typer.Option(
 
 @app.command(cls=RecordCommand)
 def kubernetes(
-    out: str = typer.Option(
-        "",
-        "--to",
-        metavar="DIR|FILE",
-        help="Target folder or file (default: stdout).",
-        rich_help_panel=_OUTPUT_PANEL,
-    ),
-    kustomize: bool = typer.Option(
-        False, "--kustomize", help="Also write a kustomization.yaml.", rich_help_panel=_OUTPUT_PANEL
-    ),
+    out: str = _TO,
     helm: str = typer.Option(
         "", "--helm", metavar="DIR", help="Write a Helm chart.", rich_help_panel=_OUTPUT_PANEL
     ),
@@ -75,9 +73,7 @@ def kubernetes(
 
     if helm and out:
         raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--to")
-    if helm and kustomize:
-        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--kustomize")
-    form = KubernetesForm(read_with, kustomize=kustomize, helm=bool(helm))
+    form = KubernetesForm(read_with, helm=bool(helm))
     if stack:
         rendered, release = stack_render.kubernetes(Path(stack), options, cluster, form)
     else:
@@ -96,16 +92,6 @@ def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None
     from gaudi_launch.cli.terminal import Terminal
 
     _show(render.script(options, files.destination, Terminal()), files.as_json)
-
-
-@app.command(cls=RecordCommand)
-def env(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None:
-    """Write env.sh with the variables, and config.yml with the options for 'vllm serve
-    --config'."""
-    from gaudi_launch.app import render
-    from gaudi_launch.cli.terminal import Terminal
-
-    _show(render.env(options, files.destination, Terminal()), files.as_json)
 
 
 @app.command(cls=RecordCommand)
@@ -170,21 +156,43 @@ def systemd(
     _show(made, files.as_json)
 
 
-@app.command(name="ray-serve")
+@app.command(name="ray-serve", cls=RecordCommand)
 def ray_serve(
-    stack: str = typer.Option(..., "--stack", metavar="FILE", help="The stack's YAML file."),
-    out: str = typer.Option("", "--to", metavar="DIR", help="Target folder."),
-    machine: str = typer.Option(
-        "", "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
+    out: str = _TO,
+    check: str = typer.Option(
+        "",
+        "--check",
+        metavar="FILE",
+        help="Check this Serve config for settings that Ray silently ignores; write nothing.",
+        rich_help_panel=_OUTPUT_PANEL,
     ),
-    force: bool = typer.Option(False, "--force", help="Replace existing files."),
-    as_json: bool = typer.Option(False, "--json", help="The files as one JSON object."),
+    as_json: bool = typer.Option(
+        False, "--json", help="The files as one JSON object.", rich_help_panel=_OUTPUT_PANEL
+    ),
+    stack: str = _STACK,
+    options: LaunchOptions = Launch,
 ) -> None:
-    """Write a stack as one Ray Serve application: a deployment for each model, and their router."""
-    from gaudi_launch.app import stack_render
+    """Write a Serve config for a running Ray: replicas of a model, or a stack with its router."""
+    from gaudi_launch.app import render, stack_render
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.cli.views.render import show_problems
+    from gaudi_launch.errors import ExitCode, LaunchError
 
-    to = Destination(f"{out.rstrip('/')}/" if out else None, several=as_json)
-    made = stack_render.ray_serve(Path(stack), machine or None, to, force=force)
+    if check:
+        for name, given in (("--stack", stack), ("--to", out)):
+            if given:
+                raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one=name, other="--check")
+        stack_render.refuse_beside(options, "--check")
+        problems = render.check_ray_serve(Path(check))
+        show_problems(check, problems, as_json=as_json)
+        if problems:
+            raise typer.Exit(int(ExitCode.FAILED))
+        return
+    to = Destination(out or None, several=as_json)
+    if stack:
+        made = stack_render.ray_serve(Path(stack), options, to)
+    else:
+        made = render.ray_serve(options, to, Terminal())
     _show(made, as_json)
 
 

@@ -82,10 +82,9 @@ def plan(
     """Show cards, memory and start time of all models; start nothing."""
     from gaudi_launch.app import stack_plan as cases
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.cli.views.stack import show_plan, to_json
 
-    planned = cases.plan(file, machine or None, Terminal())
+    planned = cases.plan(file, machine or None)
     if as_json:
         emit_json(to_json(planned))
     else:

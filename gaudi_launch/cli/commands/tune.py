@@ -35,8 +35,7 @@ def tune(
 
     Options stay as given; concurrent requests and tokens per step after -- are where the search
     starts. Each round measures the better half with twice the requests; the last one measures the
-    best and the given plan three times. Each launch and run is kept. Ctrl-C stops the server;
-    --resume continues.
+    best and the given plan three times. Each launch and run is kept. Ctrl-C stops the server.
     """
     from gaudi_launch.app import tune as use_case
     from gaudi_launch.cli.terminal import Terminal

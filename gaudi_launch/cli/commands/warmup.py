@@ -28,40 +28,11 @@ def warmup(
     overhead: str = typer.Option(
         "", help="Maximum padding overhead.", metavar="P%", rich_help_panel=_PLAN
     ),
-    budget: str = typer.Option(
-        "", help="Maximum warm-up time: 90s, 3m, 1h.", rich_help_panel=_PLAN
-    ),
-    price: float = typer.Option(
-        0.0,
-        show_default=False,
-        help="Fraction of step time that a graph must save.",
-        rich_help_panel=_PLAN,
-    ),
-    trace_share: float = typer.Option(
-        0.92, help="Weight of the trace relative to the ranges.", rich_help_panel=_PLAN
-    ),
-    blocks: int = typer.Option(
-        0,
-        show_default=False,
-        help="KV cache blocks of the engine.",
-        metavar="N",
-        rich_help_panel=_PLAN,
-    ),
     constant: list[str] | None = typer.Option(
         None,
         help="A constant of the step-time model, in ms.",
         metavar="NAME=MS",
         rich_help_panel=_PLAN,
-    ),
-    run: bool = typer.Option(
-        False, "--run", help="Start the engine to fill the recipe cache, then stop it."
-    ),
-    watch: str = typer.Option(
-        "", help="Read a running server; plan its next launch.", metavar="URL"
-    ),
-    log: Path | None = typer.Option(None, help="With --watch: the server's log."),
-    ask_engine: bool = typer.Option(
-        False, "--ask-engine", help="Compare with the installed engine's own list."
     ),
     plot: Path | None = typer.Option(
         None,
@@ -88,20 +59,16 @@ def warmup(
     from gaudi_launch.cli.views import warmup as view
     from gaudi_launch.plotting import check_picture
 
-    if run:
-        return _run(options, as_json)
     if plot is not None:
         check_picture(plot)
     with step("screen.step_warmup"):
         case = cases.read(
             options,
-            trace=watch or trace,
-            goal=cases.WarmupRequest(graphs, overhead, budget, price),
-            trace_share=trace_share,
-            blocks=blocks,
+            trace=trace,
+            goal=cases.WarmupRequest(graphs, overhead),
             constants=constant or [],
         )
-        result = cases.solve(case, log=log, ask=ask_engine)
+        result = cases.solve(case)
     if plot is not None:
         with step("screen.step_draw"):
             view.draw(plot, case, result)
@@ -109,25 +76,3 @@ def warmup(
         emit_json(view.to_json(case, result))
     else:
         view.show(case, result, plot, listing=list_)
-
-
-def _run(options: LaunchOptions, as_json: bool) -> None:
-    """Fill the recipe cache of these options' serve, and show the result."""
-    import contextlib
-    import sys
-
-    from gaudi_launch.app.warmup import fill_cache
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.cli.views import warmup as view
-    from gaudi_launch.errors import ExitCode
-
-    # the lines that serve prints for its user are progress here
-    with contextlib.redirect_stdout(sys.stderr):
-        filled = fill_cache(options, Terminal())
-    if filled is None:
-        raise typer.Exit(int(ExitCode.INTERRUPTED))
-    if as_json:
-        emit_json(view.filled_to_json(filled))
-    else:
-        view.show_filled(filled)

@@ -35,18 +35,14 @@ def webui(
 
     from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.errors import ExitCode, LaunchError
+    from gaudi_launch.kubernetes.pods import chat_page
     from gaudi_launch.messages import text
     from gaudi_launch.planning.parse import port as read_port
+    from gaudi_launch.services.endpoint import api_key
     from gaudi_launch.services.probe import port_free
 
     listening = read_port("-p", port)
     asked = read(server, model, system, tokens, temperature, timeout)
-    try:
-        from gaudi_launch.bench import webui as pages
-    except ImportError:
-        raise LaunchError(
-            "measure.no_package", ExitCode.MACHINE, name="gradio", extra="[webui]"
-        ) from None
     try:
         why = "" if port_free(host, listening) else text("measure.in_use")
     except (OSError, UnicodeError) as error:
@@ -54,22 +50,38 @@ def webui(
         why = getattr(error, "strerror", None) or str(error)
     if why:
         raise LaunchError("measure.listen", ExitCode.MACHINE, host=host, port=listening, why=why)
-    template = asked.begin()
+    opened = asked.begin()
+    chat = chat_page.Chat(
+        opened.client.url,
+        style=opened.form,
+        title=title,
+        model=opened.served.model,
+        system=opened.system,
+        tokens=opened.tokens,
+        temperature=opened.temperature,
+        seconds=asked.timeout,
+        key=api_key() or "",
+        hosts=(host,),
+        thought=text("measure.webui_thought"),
+        failed=text("measure.webui_error"),
+    )
     shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{listening}"
-
-    def ready() -> None:
-        print(
-            text("measure.webui_up", url=url, model=template.served.model),
-            file=sys.stderr,
-            flush=True,
-        )
-
     try:
         own = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         own = False
-    if not own:
-        print(text("measure.webui_open", host=host), file=sys.stderr, flush=True)
-    with until_ctrl_c():
-        pages.serve(template, title, host, listening, ready)
+
+    def ready() -> None:
+        if not own:
+            print(text("measure.webui_open", host=host), file=sys.stderr)
+        url = f"http://{shown}:{listening}"
+        up = text("measure.webui_up", url=url, model=chat.model)
+        print(up, file=sys.stderr, flush=True)
+
+    try:
+        with until_ctrl_c():
+            chat_page.serve(chat, host, listening, ready)
+    except ImportError:
+        raise LaunchError(
+            "measure.no_package", ExitCode.MACHINE, name="gradio", extra="[webui]"
+        ) from None

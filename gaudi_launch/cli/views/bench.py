@@ -1,4 +1,4 @@
-"""Views of bench: progress of a run, its figures and plots, and a comparison."""
+"""Views of bench: progress of a run, its figures and histogram, and a comparison."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
-    from rich.progress import ProgressColumn
-
     from gaudi_launch.app.bench import BenchReport
     from gaudi_launch.app.estimate import SpeedEstimate
     from gaudi_launch.bench.replay import Going
@@ -32,8 +30,9 @@ class Watching:
 
     def __init__(self, quiet: bool) -> None:
         from gaudi_launch.cli.progress import ProgressDisplay
+        from gaudi_launch.cli.work_progress import work_columns
 
-        self._display = ProgressDisplay(_columns, quiet=quiet)
+        self._display = ProgressDisplay(work_columns, quiet=quiet)
         self._quiet = quiet
 
     def __enter__(self) -> Watching:
@@ -68,9 +67,9 @@ class Watching:
 def show_report(report: BenchReport, as_json: bool) -> None:
     """Print a run's figures; a disk that filled up costs the file, not the figures."""
     if report.problem is not None:
-        show(report.run, None, None, False)
+        show(report.run, None, False)
         raise report.problem
-    show(report.run, report.path, report.plot, as_json, report.predicted)
+    show(report.run, report.path, as_json, report.predicted)
 
 
 def show_benchmarker(argv: Sequence[str], as_json: bool) -> None:
@@ -88,16 +87,9 @@ def show_benchmarker(argv: Sequence[str], as_json: bool) -> None:
     print(shlex.join(argv))
 
 
-def _columns() -> Sequence[ProgressColumn]:
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-    return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-
-
 def show(
     run: BenchRun,
     path: Path | None,
-    plot: Path | None,
     as_json: bool,
     predicted: SpeedEstimate | None = None,
 ) -> None:
@@ -135,8 +127,6 @@ def show(
         say(line)
     if path is not None:
         say(text("measure.kept", path=path))
-    if plot is not None:
-        say(text("measure.drawn", path=plot))
 
 
 def _headline(run: BenchRun) -> str:
@@ -261,7 +251,7 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
                 "before": before.to_json(),
                 "after": after.to_json(),
                 "rows": [row.to_json() for row in rows],
-                "doubts": [{"id": remark.id, "message": remark.render()} for remark in remarks],
+                "doubts": [remark.to_json() for remark in remarks],
             }
         )
         return
@@ -271,7 +261,8 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
     lines = []
     for row in rows:
         timed = bool(row.part)
-        name = text(f"measure.name_{row.name}") + (f" {_part(row.part)}" if timed else "")
+        part = text("measure.part_mean") if row.part == "mean" else row.part
+        name = f"{text(f'measure.name_{row.name}')} {part}".rstrip()
         shown = [
             milliseconds(v) if timed else f"{v:,.2f}"
             for v in (row.before, row.after, row.difference)
@@ -284,9 +275,3 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
     columns = [text(f"measure.column_{id}") for id in ids]
     out.print(table(text("measure.compare_title"), columns, lines, right=(1, 2, 3, 4)))
     out.print(text("measure.compare_basis"), markup=False, soft_wrap=True)
-
-
-def _part(name: str) -> str:
-    if name == "mean":
-        return text("measure.part_mean")
-    return name

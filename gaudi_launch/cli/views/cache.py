@@ -142,9 +142,9 @@ def show_key(entry: CacheEntry, ledger: Ledger, as_json: bool) -> None:
 
 
 def show_verdicts(root: Path, verdicts: Sequence[KeyVerdict], as_json: bool) -> None:
-    """Print what was found of each key, and what was removed."""
+    """Print what was found of each key."""
     if as_json:
-        sound = all(verdict.sound for verdict in verdicts)
+        sound = all(verdict.findings.sound for verdict in verdicts)
         keys = [verdict_json(verdict) for verdict in verdicts]
         emit_json({"schema": 1, "root": str(root), "sound": sound, "keys": keys})
         return
@@ -163,7 +163,6 @@ def verdict_json(verdict: KeyVerdict) -> dict[str, Any]:
         "complete": ledger.complete if ledger is not None else False,
         "trouble": verdict.entry.trouble,
         **asdict(verdict.findings),
-        "removed": verdict.removed,
     }
 
 
@@ -182,8 +181,6 @@ def _show_verdict(verdict: KeyVerdict) -> None:
                 "common.pair", label=text(f"cache.word_{word}"), value=f"{len(names)} ({shown})"
             )
             out.print(f"  {line}", markup=False)
-    if verdict.removed:
-        out.print("  " + text("cache.repaired", count=len(verdict.removed)), markup=False)
 
 
 def show_pruned(found: PruneResult, removes: bool, as_json: bool) -> None:

@@ -1,29 +1,19 @@
-"""The output of ``gaudi-launch capacity``: table, chart, JSON, picture.
-
-The chart is for the terminal.
-"""
+"""The output of ``gaudi-launch capacity``: table and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import rendered
 from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from gaudi_launch.capacity.cards import CapacityCase, CapacityResult, CardsChoice
-    from gaudi_launch.capacity.latency_chart import Panel
     from gaudi_launch.capacity.search import Curve, Fleet
 
 _COLUMNS = ("n", "replicas", "cards", "nodes", "each", "ttft", "tpot", "why")
 _SIZES = (1, 10, 100, 1000, 10_000)
-_ROWS, _WIDTH = 8, 60
 
 
 def to_json(result: CapacityResult) -> dict[str, Any]:
@@ -52,7 +42,7 @@ def to_json(result: CapacityResult) -> dict[str, Any]:
             {"nodes": nodes, "replicas": replicas, "rate": rate, "output_tokens": tokens}
             for nodes, replicas, rate, tokens in carried(result)
         ],
-        "assumptions": [{"id": said.id, "message": said.render()} for said in result.assumptions],
+        "assumptions": [said.to_json() for said in result.assumptions],
     }
 
 
@@ -171,7 +161,7 @@ def _most_rate(choice: CardsChoice) -> float:
     return max(within, default=choice.curve.loads[0].rate)
 
 
-def show(result: CapacityResult, plot: Path | None) -> None:
+def show(result: CapacityResult) -> None:
     """Print the page for people."""
     from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
@@ -187,20 +177,11 @@ def show(result: CapacityResult, plot: Path | None) -> None:
     out.print(_answer(result), markup=False, soft_wrap=True)
     if result.chosen is not None and result.chosen.fleet is not None:
         _show_carried(result, result.chosen)
-    drawn = _drawn(result)
-    if drawn is not None and drawn.curve is not None:
-        rate = _marked(result, drawn)
-        curve = replace(drawn.curve, clients=False)
-        out.print(_chart(curve, case.targets.ttft, case.targets.tpot, rate, drawn.cards))
-    lines = [text("capacity.assumed", what=said.render()) for said in result.assumptions]
-    if plot is not None:
-        lines.append(text("capacity.drawn", path=str(plot)))
-    for line in lines:
-        out.print(line, markup=False, soft_wrap=True)
+    for said in result.assumptions:
+        out.print(text("capacity.assumed", what=said.render()), markup=False, soft_wrap=True)
 
 
 def _heading(case: CapacityCase) -> str:
-    from gaudi_launch.capacity.latency_chart import number
     from gaudi_launch.messages import text
 
     targets = case.targets
@@ -212,7 +193,7 @@ def _heading(case: CapacityCase) -> str:
         model=case.model.path,
         accelerator=case.accelerator.id,
         dtype=case.dtype,
-        demand=number(case.demand),
+        demand=_number(case.demand),
         ttft=_target(targets.ttft, 1, "s"),
         tpot=_target(targets.tpot, 1000, "ms"),
         e2e=_target(targets.e2e, 1, "s"),
@@ -258,12 +239,11 @@ def _fleet_sentence(chosen: CardsChoice, fleet: Fleet) -> str:
 
 def _show_carried(result: CapacityResult, chosen: CardsChoice) -> None:
     """Print the loads that fleets of some sizes carry."""
-    from gaudi_launch.capacity.latency_chart import number
     from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
 
     sizes = [
-        (str(n), str(r), number(rate), number(tokens)) for n, r, rate, tokens in carried(result)
+        (str(n), str(r), _number(rate), _number(tokens)) for n, r, rate, tokens in carried(result)
     ]
     names = [text(f"capacity.column_{name}") for name in ("nodes", "replicas", "rate", "tokens")]
     out = console()
@@ -271,28 +251,7 @@ def _show_carried(result: CapacityResult, chosen: CardsChoice) -> None:
     out.print(table("", names, sizes, right=range(4)))
 
 
-def _drawn(result: CapacityResult) -> CardsChoice | None:
-    """Return the choice to draw: the chosen one, else the largest that was simulated."""
-    if result.chosen is not None:
-        return result.chosen
-    return next((choice for choice in reversed(result.choices) if choice.curve), None)
-
-
-def _marked(result: CapacityResult, choice: CardsChoice) -> float | None:
-    """Return the requests per second of one replica of the fleet, for the chart."""
-    if choice.fleet is None or choice.curve is None:
-        return None
-    amount = result.case.demand / choice.fleet.replicas
-    if not choice.curve.clients:
-        return amount
-    return next(
-        (load.rate for load in choice.curve.loads if load.inside >= amount),
-        choice.curve.loads[-1].rate,
-    )
-
-
 def _row(choice: CardsChoice, chosen: bool) -> list[str]:
-    from gaudi_launch.capacity.latency_chart import number
 
     name = f"{choice.cards}{' *' * chosen}"
     fleet = choice.fleet
@@ -302,75 +261,14 @@ def _row(choice: CardsChoice, chosen: bool) -> list[str]:
     return [
         name,
         *map(str, figures),
-        number(fleet.rate),
-        f"{number(fleet.ttft)} s",
-        f"{number(1000 * fleet.tpot)} ms",
+        _number(fleet.rate),
+        f"{_number(fleet.ttft)} s",
+        f"{_number(1000 * fleet.tpot)} ms",
         "",
     ]
 
 
-def _chart(
-    curve: Curve, ttft: float | None, tpot: float | None, chosen: float | None, cards: int
-) -> Text:
-    """Return both latencies against the load of one replica, as text."""
-    from rich.text import Text
-
-    from gaudi_launch.capacity.latency_chart import column_of, number, panels
-    from gaudi_launch.messages import text
-
-    drawn = Text(text("capacity.chart", n=cards) + "\n", no_wrap=True)
-    mark = mapped(lambda rate: column_of(curve, rate, _WIDTH), chosen)
-    for panel in panels(curve, ttft, tpot, _WIDTH):
-        drawn.append(f"{panel.name} ({panel.unit.lower()})\n")
-        _draw_panel(drawn, panel, mark)
-    left, right = number(curve.loads[0].rate), number(curve.loads[-1].rate)
-    drawn.append(" " * 10 + left + " " * max(1, _WIDTH - len(left) - len(right)) + right + "\n")
-    return drawn
-
-
-def _draw_panel(drawn: Text, panel: Panel, mark: int | None) -> None:
-    """Append one latency: its values, its target and the column of the chosen load."""
-    from gaudi_launch.capacity.latency_chart import number
-
-    lines = [_line(panel, value) for value in panel.values]
-    goal = mapped(lambda target: _line(panel, target), panel.target)
-    labels = {_ROWS - 1: number(panel.high * panel.factor), 0: number(panel.low * panel.factor)}
-    for row in range(_ROWS - 1, -1, -1):
-        drawn.append(f"{labels.get(row, ''):>8} |")
-        for column, line in enumerate(lines):
-            if line == row:
-                drawn.append("*", style="blue")
-            elif row == goal:
-                drawn.append("-", style="red")
-            elif column == mark:
-                drawn.append(":", style="green")
-            else:
-                drawn.append(" ", style="green")
-        drawn.append("\n")
-
-
-def _line(panel: Panel, value: float) -> int:
-    return min(_ROWS - 1, max(0, round(panel.height(value) * (_ROWS - 1))))
-
-
-def draw(path: Path, result: CapacityResult) -> None:
-    """Write the picture of the chosen replica, else of the first that was simulated.
-
-    Raises LaunchError (USAGE).
-    """
-    from gaudi_launch.capacity import latency_chart
-    from gaudi_launch.plotting import label
-
-    choice = _drawn(result)
-    if choice is None or choice.curve is None:
-        raise LaunchError("capacity.nothing_to_draw", ExitCode.USAGE)
-    targets = result.case.targets
-    rate = _marked(result, choice)
-    curve = replace(choice.curve, clients=False)
-    title = label("plot.replica_title", model=result.case.model.name, cards=choice.cards)
-    drawn = latency_chart.picture(curve, targets, rate, title, path.suffix.lower())
-    try:
-        path.write_bytes(drawn)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("warmup.not_written", ExitCode.USAGE, path=str(path), error=why) from None
+def _number(value: float) -> str:
+    if value >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.3g}"

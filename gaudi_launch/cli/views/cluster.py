@@ -71,26 +71,12 @@ def to_json(case: ClusterCase) -> dict[str, Any]:
             }
             for engine in cluster.engines
         ],
-        "settings": [
-            {
-                "name": setting.name,
-                "value": setting.value,
-                "kind": setting.kind,
-                "source": setting.source,
-                "reason": setting.reason.render(),
-                "origin": setting.origin,
-                "beaten": [{"value": each.value, "source": each.source} for each in setting.beaten],
-            }
-            for setting in cluster.settings
-        ],
+        "settings": [setting.to_json() for setting in cluster.settings],
         "memory": dict(cluster.plan.memory),
         "commands": [render(step, cluster.name) for step in steps],
         "stop": render_stop([node.member for node in cluster.nodes], cluster.name),
-        "blockers": [{"id": blocker.id, "message": blocker.render()} for blocker in case.blockers],
-        "warnings": [
-            {"id": warning.id, "message": warning.render()}
-            for warning in (*cluster.plan.warnings, *cluster.warnings)
-        ],
+        "blockers": [blocker.to_json() for blocker in case.blockers],
+        "warnings": [warning.to_json() for warning in (*cluster.plan.warnings, *cluster.warnings)],
     }
 
 

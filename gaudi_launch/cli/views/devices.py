@@ -1,24 +1,45 @@
-"""The cards of a machine and a choice of them."""
+"""The cards of a machine, a choice of them, and changes of their power limits."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, known, table
+from gaudi_launch.cli.console import console, emit_json, known, table
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.hardware import Holder
 from gaudi_launch.messages import text
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
+    from gaudi_launch.doctor.power_limit import CapChange, CapOutcome
     from gaudi_launch.host.hardware import Card, Host
     from gaudi_launch.planning.plan import Placement
+    from gaudi_launch.services.history import DayEnergy
     from gaudi_launch.services.state.orphans import Orphan
 
 
-def to_json(host: Host, lost: Sequence[Orphan]) -> dict[str, Any]:
-    """Return a machine's cards and the processes of dead launchers, for programs."""
+@dataclass(frozen=True)
+class DeviceUse:
+    """The energy of services today by module ID, and the processes of dead launchers."""
+
+    energy: Mapping[int, DayEnergy] = field(default_factory=dict)
+    lost: Sequence[Orphan] = ()
+
+    def joules_per_token(self, card: Card) -> float | None:
+        return mapped(lambda energy: energy.joules_per_token, self._of(card))
+
+    def kwh(self, card: Card) -> float | None:
+        return mapped(lambda energy: energy.kwh, self._of(card))
+
+    def _of(self, card: Card) -> DayEnergy | None:
+        return mapped(self.energy.get, card.module)
+
+
+def to_json(host: Host, use: DeviceUse) -> dict[str, Any]:
+    """Return a machine's cards and their use, for programs."""
     return {
         "schema": 1,
         "machine": {
@@ -45,6 +66,9 @@ def to_json(host: Host, lost: Sequence[Orphan]) -> dict[str, Any]:
                 "status": card.status,
                 "temperature_c": card.temperature_c,
                 "power_w": card.power_w,
+                "power_cap_w": card.power_cap_w,
+                "joules_per_token": use.joules_per_token(card),
+                "kwh_today": use.kwh(card),
                 "utilization_percent": card.utilization_percent,
                 "uncorrectable_events": card.uncorrectable_events,
                 "driver": card.driver,
@@ -61,12 +85,12 @@ def to_json(host: Host, lost: Sequence[Orphan]) -> dict[str, Any]:
         "free": list(host.free_modules),
         "unsure": _unsure(host),
         "notes": dict(host.notes),
-        "orphans": [orphan.to_json() for orphan in lost],
+        "orphans": [orphan.to_json() for orphan in use.lost],
     }
 
 
-def show(host: Host, lost: Sequence[Orphan], *, sources: bool) -> None:
-    """Print a row for each card; ``sources``: also where each fact came from."""
+def show(host: Host, use: DeviceUse) -> None:
+    """Print a row for each card."""
     from rich.markup import escape
 
     out = console()
@@ -80,13 +104,16 @@ def show(host: Host, lost: Sequence[Orphan], *, sources: bool) -> None:
             known(card.numa_node),
             format_cpus(card.cpus) or "-",
             _memory(card),
+            f"{known(card.power_w)} / {known(card.power_cap_w)}",
+            known(use.joules_per_token(card), "{:.2f}"),
+            known(use.kwh(card), "{:.2f}"),
             card.status or "-",
             _use(card),
         )
         for card in host.cards
     ]
     if rows:
-        out.print(table("", columns, rows, right=(0, 1, 4)))
+        out.print(table("", columns, rows, right=(0, 1, 4, 7, 8, 9)))
         groups = "; ".join(",".join(map(str, group)) for group in host.groups) or "-"
         unsure = _unsure(host)
         free = ",".join(str(module) for module in host.free_modules if module not in unsure) or "-"
@@ -101,12 +128,8 @@ def show(host: Host, lost: Sequence[Orphan], *, sources: bool) -> None:
         out.print(escape(text("host.devices_none")))
     for name, note in host.notes.items():
         out.print(escape(text("host.devices_note", name=name, text=note)), style="yellow")
-    if sources:
-        for card in host.cards:
-            facts = "; ".join(f"{name}: {source}" for name, source in card.sources.items())
-            out.print(escape(text("host.devices_sources", index=known(card.index), facts=facts)))
-    if lost:
-        print(text("services.orphans_there", count=len(lost)), file=sys.stderr)
+    if use.lost:
+        print(text("services.orphans_there", count=len(use.lost)), file=sys.stderr)
 
 
 def _unsure(host: Host) -> list[int]:
@@ -156,10 +179,8 @@ def pick_to_json(host: Host, placement: Placement) -> dict[str, Any]:
         },
         "numa_nodes": list(placement.numa_nodes),
         "memory_node": placement.memory_node,
-        "reasons": [{"id": reason.id, "message": reason.render()} for reason in placement.reasons],
-        "warnings": [
-            {"id": warning.id, "message": warning.render()} for warning in placement.warnings
-        ],
+        "reasons": [reason.to_json() for reason in placement.reasons],
+        "warnings": [warning.to_json() for warning in placement.warnings],
     }
 
 
@@ -176,3 +197,40 @@ def show_pick(placement: Placement) -> None:
         out.print(f"  {escape(reason.render())}")
     for warning in placement.warnings:
         out.print(escape(text("host.devices_warning", text=warning.render())), style="yellow")
+
+
+def show_commands(changes: Sequence[CapChange], as_json: bool) -> None:
+    """Print the hl-smi commands of the changes."""
+    lines = [" ".join(["hl-smi", *change.arguments]) for change in changes]
+    if as_json:
+        emit_json({"schema": 1, "commands": lines})
+    else:
+        print("\n".join(lines))
+
+
+def show_outcomes(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
+    """Print the result of each change."""
+    if as_json:
+        return emit_json({"schema": 1, "cards": [_outcome_json(each) for each in outcomes]})
+    if not outcomes:
+        print(text("power.nothing_to_undo"))
+    for each in outcomes:
+        change = each.change
+        id = f"power.cap_{each.status}"
+        print(
+            text(
+                id, bus=change.bus, before=change.before_w, after=change.after_w, reason=each.reason
+            )
+        )
+
+
+def _outcome_json(outcome: CapOutcome) -> dict[str, Any]:
+    return {
+        "module": outcome.change.module,
+        "bus": outcome.change.bus,
+        "status": outcome.status,
+        "before_w": outcome.change.before_w,
+        "requested_w": outcome.change.after_w,
+        "now_w": outcome.now_w,
+        "reason": outcome.reason,
+    }

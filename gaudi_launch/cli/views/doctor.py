@@ -289,12 +289,12 @@ def _show_remedy(out: Console, finding: Finding) -> None:
         _detail(out, text("doctor.show.remedy_host", text=words))
     else:
         _detail(out, text("doctor.show.remedy", text=words))
-    for number, step in enumerate(remedy.steps, 1):
-        _detail(out, f"  {number}. {step.render()}")
     for command in remedy.commands:
         _command(out, "  " + text("doctor.show.now", command=command))
     for command in remedy.persist:
         _command(out, "  " + text("doctor.show.persist", command=command))
+    for number, step in enumerate(remedy.steps, 1):
+        _detail(out, f"  {number}. {step.render()}")
     if remedy.reboot and not remedy.steps:
         _detail(out, "  " + text("doctor.show.reboot"))
     if remedy.fix and not finding.on_host:

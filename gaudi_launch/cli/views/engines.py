@@ -44,14 +44,24 @@ def show(found: EngineListing, as_json: bool) -> None:
 
 
 def _facts(version: Version) -> dict[str, Any]:
-    return {"engine": version.label, "date": version.date, "ended": ended(version.label)}
+    return {
+        "engine": version.label,
+        "date": version.date,
+        "ended": ended(version.label),
+        "executed": version.executed,
+    }
 
 
 def _show_facts(versions: tuple[Version, ...]) -> None:
     """Print the month of each version's facts, one line per engine."""
     by_engine: dict[str, list[str]] = {}
+    executed = {each.engine for each in versions if each.executed}
     for each in versions:
-        row = text("engines.facts_version", version=each.version, month=each.date[:7])
+        id = "engines.facts_version"
+        if each.engine in executed and not each.executed:
+            # no plan is made for it without an installation
+            id = "engines.facts_only_read"
+        row = text(id, version=each.version, month=each.date[:7])
         by_engine.setdefault(each.engine, []).append(row)
     out = console()
     out.print(text("engines.facts_title"), markup=False)

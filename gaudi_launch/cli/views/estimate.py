@@ -1,12 +1,9 @@
-"""The output of ``gaudi-launch estimate``: table, JSON, picture."""
+"""The output of ``gaudi-launch estimate``: table and JSON."""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from gaudi_launch.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
     from gaudi_launch.app.estimate import SpeedEstimate
@@ -65,7 +62,7 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
             "near": made.evidence.near,
             "figures": [_neighbour(one) for one in made.evidence.neighbours],
         },
-        "notes": [{"id": note.id, "message": note.render()} for note in case.notes],
+        "notes": [note.to_json() for note in case.notes],
     }
 
 
@@ -132,7 +129,7 @@ def _number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def show(found: SpeedEstimate, plot: Path | None) -> None:
+def show(found: SpeedEstimate) -> None:
     """Print a prediction for people."""
     from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
@@ -177,8 +174,6 @@ def show(found: SpeedEstimate, plot: Path | None) -> None:
         say("estimate.note", what=text("estimate.learned", version=made.evidence.learned))
     for note in case.notes:
         say("estimate.note", what=note.render())
-    if plot is not None:
-        say("capacity.drawn", path=str(plot))
 
 
 def _row(name: str, band: Band, factor: float = 1.0) -> list[str]:
@@ -230,26 +225,3 @@ def _show_evidence(found: SpeedEstimate) -> None:
         else:
             value = f"{figure.measure.upper()} {1000 * figure.value:,.1f} ms"
         out.print(f"  - {figure.title}: {value} [{figure.source}]", markup=False, soft_wrap=True)
-
-
-def draw(path: Path, found: SpeedEstimate) -> None:
-    """Write the picture of tokens per second against concurrent sequences.
-
-    Raises LaunchError (USAGE).
-    """
-    from gaudi_launch.app.estimate import solve_each
-    from gaudi_launch.performance import throughput_chart
-
-    batches = throughput_chart.batches(max(found.case.load.most, throughput_chart.LEAST))
-    points = [
-        throughput_chart.Point(batch, each.prediction.throughput)
-        for batch, each in zip(batches, solve_each(found.case, batches), strict=True)
-    ]
-    case = found.case
-    title = f"{case.model.path}, {case.dtype}, {case.setup.cards} x {case.hardware}"
-    drawn = throughput_chart.picture(points, title, path.suffix.lower())
-    try:
-        path.write_bytes(drawn)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("warmup.not_written", ExitCode.USAGE, path=str(path), error=why) from None

@@ -10,7 +10,6 @@ from gaudi_launch.models.sizing import GIB
 
 if TYPE_CHECKING:
     from gaudi_launch.app.fit import FitResult
-    from gaudi_launch.messages import Message
     from gaudi_launch.models.card_memory import FitRow
 
 _UNEVEN = ("fit.heads", "fit.kv_heads")
@@ -26,7 +25,7 @@ def to_json(result: FitResult) -> dict[str, Any]:
         "max_model_len": result.max_model_len,
         "smallest_n": result.table.smallest_n,
         "assumed": list(result.assumed),
-        "warnings": [{"id": each.id, "message": each.render()} for each in _warnings(result)],
+        "warnings": [each.to_json() for each in result.unknown],
         "rows": [_row_to_json(row) for row in result.table.rows],
     }
 
@@ -62,12 +61,12 @@ def show(result: FitResult) -> None:
     rows = [_cells(row) for row in result.table.rows]
     out.print(table(_title(result), columns, rows, right=(0, 3, 4, 5, 6, 7)))
     out.print(_verdict(result), markup=False)
-    if result.profile is not None and result.unknown is None:
+    if result.profile is not None and not result.unknown:
         print(text("fit.from_profile", profile=result.profile))
     if result.assumed:
         what = text("common.between").join(_assumption(name) for name in result.assumed)
         print(text("fit.assumed", what=what))
-    for warning in _warnings(result):
+    for warning in result.unknown:
         print(text("plan.warning", what=warning.render()))
 
 
@@ -79,12 +78,6 @@ def _assumption(name: str) -> str:
     if part == "architecture":
         return text("fit.assumed_architecture", profile=owner)
     return text("fit.assumed_activations")
-
-
-def _warnings(result: FitResult) -> tuple[Message, ...]:
-    if result.unknown is None:
-        return ()
-    return (result.unknown,)
 
 
 def _title(result: FitResult) -> str:

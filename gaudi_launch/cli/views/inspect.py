@@ -60,6 +60,7 @@ def _lines(found: InspectedModel) -> list[tuple[str, object]]:
         kv = text("models.kv", bytes=kv_bytes, block=f"{kv_bytes * 128 / 2**20:.3g}")
     return [
         ("model", model.path),
+        ("source", _source(found)),
         (
             "architecture",
             " / ".join(word for word in (model.architecture, model.model_type) if word),
@@ -80,6 +81,13 @@ def _lines(found: InspectedModel) -> list[tuple[str, object]]:
         ("profile", found.profile),
         *(("missing", name) for name in model.files_missing),
     ]
+
+
+def _source(found: InspectedModel) -> str | None:
+    """Return where the facts are from, if that is not the model's folder."""
+    if found.model.source == "profile":
+        return text("models.from_profile", profile=found.profile)
+    return text("models.from_hub") if found.model.source == "hub" else None
 
 
 def _heads(model: Model) -> object:

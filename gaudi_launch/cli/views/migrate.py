@@ -17,27 +17,30 @@ _COLUMNS = ("name", "reference", "ours", "reason")
 
 def to_json(found: Migration) -> dict[str, Any]:
     """Return the migration for programs."""
-    explained = found.reference.reference_differences
+    explained = found.plan.reference_differences
     return {
         "schema": 1,
         "release": found.release,
         "command": list(found.command),
-        "plan": found.reference.to_json(),
+        "plan": found.plan.to_json(),
         "differences": [asdict(difference) for difference in found.differences],
-        "reference_differences": [{"id": each.id, "message": each.render()} for each in explained],
+        "reference_differences": [each.to_json() for each in explained],
         "machine": found.host.origin,
-        "notes": [{"id": each.id, "message": each.render()} for each in found.notes],
+        "notes": [each.to_json() for each in found.notes],
     }
 
 
 def show(found: Migration) -> None:
-    """Print our command in both tunings, what differs between them, and the notes."""
+    """Print our command (of a script in both tunings), what differs, and the notes."""
     out = console()
-    out.print(text("migrate.is", release=found.release), markup=False)
-    at = found.command.index("serve") + 1
-    reference = [*found.command[:at], "--tuning", "reference", *found.command[at:]]
-    out.print("  " + shlex.join(reference), markup=False)
-    out.print(text("migrate.better"), markup=False)
+    if found.scripted:
+        out.print(text("migrate.is", release=found.release), markup=False)
+        at = found.command.index("serve") + 1
+        reference = [*found.command[:at], "--tuning", "reference", *found.command[at:]]
+        out.print("  " + shlex.join(reference), markup=False)
+        out.print(text("migrate.better"), markup=False)
+    else:
+        out.print(text("migrate.engine", engine=found.release), markup=False)
     out.print("  " + shlex.join(found.command), markup=False)
     if found.differences:
         columns = [text(f"migrate.column_{name}") for name in _COLUMNS]
@@ -45,10 +48,11 @@ def show(found: Migration) -> None:
         for each in found.differences:
             rows.append((each.name, _cell(each.reference), _cell(each.ours), each.reason))
         out.print(table(text("migrate.title"), columns, rows))
-    out.print(text("reference.title"), markup=False)
-    for difference in found.reference.reference_differences:
+    if found.scripted:
+        out.print(text("reference.title"), markup=False)
+    for difference in found.plan.reference_differences:
         out.print(f"  - {difference.render()}", markup=False)
-    for warning in found.reference.warnings:
+    for warning in found.plan.warnings:
         out.print(text("plan.warning", what=warning.render()), markup=False)
     for note in found.notes:
         print(note.render())

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 # the smallest usual terminal; its last line is the prompt's
 _LEAST_LINES = 24
 _LONG_SECONDS = 120
+# short forms of the sentences of buckets/warmup_time.py
+_EVIDENCE = {
+    "warmup.basis_published": "plan.start_published",
+    "warmup.basis_measured": "plan.start_measured",
+    "warmup.basis_similar": "plan.start_similar",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,8 @@ def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Seque
     # a program reads complete lines
     as_it_is = not out.is_terminal
     for line in head:
-        out.print(line, soft_wrap=as_it_is)
+        # commands are to be copied: never broken by us
+        out.print(line, soft_wrap=as_it_is or line.plain.lstrip().startswith("$ "))
     taken = _height(Group(*head), out) + _height(end, out) + 2
     warnings = _warnings(checked, out, _lines_of(out) - taken)
     if warnings:
@@ -57,7 +64,6 @@ def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Seque
         for line in warnings:
             out.print(line, soft_wrap=as_it_is)
     out.print()
-    # commands are to be copied: never broken by us
     out.print(end, soft_wrap=True)
 
 
@@ -80,10 +86,15 @@ def _verdict(checked: CheckedPlan) -> _Verdict:
     else:
         cards = text("plan.many_cards", count=count)
     values = {"model": made.model["name"] or made.model["path"], "cards": cards}
+    if checked.incomplete is not None:
+        return _Verdict(text("plan.verdict_incomplete", **values), "bold red")
     if checked.failed and checked.prepared.host.origin == "live":
-        return _Verdict(text("plan.verdict_stops", count=len(checked.failed), **values), "bold red")
+        why = " ".join(finding.message.render() for finding in checked.failed)
+        return _Verdict(text("plan.verdict_stops", why=why), "bold red")
     if not made.placement.modules:
         return _Verdict(text("plan.verdict_cpu", **values), "bold green")
+    if checked.prepared.model.is_only_a_name:
+        return _Verdict(text("plan.verdict_unknown", **values), "bold yellow")
     if not made.memory:
         return _Verdict(text("plan.verdict_unchecked", **values), "bold yellow")
     if made.num_blocks is None and made.memory["free"] <= 0:
@@ -104,7 +115,7 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
         label = "" if id is None else text(id)
         lines.extend(labelled(label, Text(value) if isinstance(value, str) else value, out))
 
-    row("plan.word_engine", made.engine.exact)
+    row("plan.word_engine", engine_line(made))
     row("plan.word_model", model_line(made))
     if made.placement.modules:
         choice = made.placement.choice
@@ -121,11 +132,21 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
         row("plan.word_start", _start_time(made))
     if speed is not None:
         row("plan.word_speed", summary(speed))
-    for step in checked.prepared.steps:
-        # the download names the size, too
-        if not step.done and not step.what.id.startswith("prepare.room"):
-            row("plan.word_first", step.what.render())
+    for number, each in enumerate(checked.todo):
+        # without a command the sentences say what to do
+        what = _first_sentence(each.what) if each.command else each.what.render()
+        row(None if number else "plan.word_todo", what)
+        if each.command and not each.by_serve:
+            lines.append(Text(f"{' ' * LABEL_WIDTH} $ {shlex.join(each.command)}"))
     return lines
+
+
+def engine_line(made: Plan) -> str:
+    """Return the engine with the month of its facts."""
+    if not made.engine.facts_date:
+        return made.engine.exact
+    facts = text("engines.as_of", month=made.engine.facts_date[:7])
+    return f"{made.engine.exact}, {facts}"
 
 
 def model_line(made: Plan) -> str:
@@ -152,13 +173,15 @@ def _start_time(made: Plan) -> str:
         return text("plan.start_skipped")
     if made.estimate is None:
         return text("plan.start_unknown")
-    basis = made.estimate.basis.id.rpartition(".")[2]
+    evidence = text(_EVIDENCE[made.estimate.basis.id])
+    if made.estimate.cached:
+        evidence = text("plan.start_cached", graphs=made.estimate.cached, evidence=evidence)
     return text(
         "plan.start_warmup",
         low=_seconds(made.estimate.low_seconds),
         high=_seconds(made.estimate.high_seconds),
         graphs=made.buckets.graphs if made.buckets is not None else 0,
-        evidence=text(f"plan.start_{basis}"),
+        evidence=evidence,
     )
 
 
@@ -196,12 +219,12 @@ def _warnings(checked: CheckedPlan, out: Console, room: int) -> list[Text]:
 
 def _by_weight(checked: CheckedPlan) -> list[tuple[Message, str]]:
     """Return the warnings with styles: failed checks, memory, then the others."""
-    others = [each for each in checked.plan.warnings if each not in checked.failed]
+    failed = [finding.message for finding in checked.failed]
+    others = [each for each in checked.plan.warnings if each not in failed]
     others.sort(key=lambda each: not each.id.startswith("fit."))
-    return [
-        *((each, "bold red") for each in checked.failed),
-        *((each, "yellow") for each in others),
-    ]
+    if checked.prepared.host.origin == "live":
+        failed = []  # the first line
+    return [*((each, "bold red") for each in failed), *((each, "yellow") for each in others)]
 
 
 def _warning(sentence: str, style: str) -> Text:
@@ -232,8 +255,12 @@ def _end(checked: CheckedPlan, serve_command: Sequence[str]) -> Text:
     if made.reference_differences:
         lines.append(text("reference.count", count=len(made.reference_differences)))
     lines.append(text("plan.more", count=len(made.settings)))
-    command = shlex.join(serve_command)
+    left = [each.command for each in checked.todo if not each.by_serve] or [tuple(serve_command)]
     if checked.failed and host.origin == "live":
-        command = "gaudi-launch doctor"
-    end = Text("\n".join(lines) + "\n")
-    return end.append(text("plan.next", command=command), style="bold")
+        checks = ",".join(finding.id for finding in checked.failed)
+        left = [("gaudi-launch", "doctor", "--only", checks)]
+    command = next(filter(None, left), None)
+    end = Text("\n".join(lines))
+    if command is not None:
+        end.append("\n" + text("plan.next", command=shlex.join(command)), style="bold")
+    return end

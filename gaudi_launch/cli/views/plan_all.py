@@ -12,7 +12,7 @@ from rich.text import Text
 from gaudi_launch.cli.console import console, labelled
 from gaudi_launch.cli.views.estimate import summary
 from gaudi_launch.cli.views.memory_bar import memory_words
-from gaudi_launch.cli.views.plan import model_line
+from gaudi_launch.cli.views.plan import engine_line, model_line
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.messages import text
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gaudi_launch.app.estimate import SpeedEstimate
-    from gaudi_launch.app.prepare import Prepared
+    from gaudi_launch.app.prepare import CheckedPlan
     from gaudi_launch.planning.plan import Placement, Plan, Setting
 
 
-def show_all(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, verbose: bool) -> None:
+def show_all(checked: CheckedPlan, speed: SpeedEstimate | None, *, verbose: bool) -> None:
     """Print everything that a plan has; ``verbose``: also the source of each rule."""
     out = console()
-    for id, value in _facts(made, prepared, speed):
+    made, prepared = checked.plan, checked.prepared
+    for id, value in _facts(checked, speed):
         for line in labelled(text(id) if id else "", Text(value), out):
             out.print(line)
     for kind in ("env", "option"):
@@ -44,12 +45,11 @@ def show_all(made: Plan, prepared: Prepared, speed: SpeedEstimate | None, *, ver
         out.print(text("plan.for_machine", machine=prepared.host.origin), markup=False)
 
 
-def _facts(
-    made: Plan, prepared: Prepared, speed: SpeedEstimate | None
-) -> Iterator[tuple[str, str]]:
+def _facts(checked: CheckedPlan, speed: SpeedEstimate | None) -> Iterator[tuple[str, str]]:
     """Yield the id of each line's label, empty for a line without one, and its text."""
+    made = checked.plan
     python = f", {made.engine.python}" if made.engine.python else ""
-    yield "plan.word_engine", f"{made.engine.exact}{python}"
+    yield "plan.word_engine", f"{engine_line(made)}{python}"
     yield "plan.word_model", model_line(made)
     if made.placement.modules:
         yield from _placement_facts(made.placement)
@@ -65,9 +65,14 @@ def _facts(
         yield "plan.word_memory", memory_words(made.memory)
     if made.kv_cache is not None:
         yield "plan.word_kv", made.kv_cache.render()
-    for step in prepared.steps:
-        state = text("prepare.done" if step.done else "prepare.to_do")
-        yield "prepare.title", text("common.pair", label=state, value=step.what.render())
+    for step in checked.prepared.steps:
+        if step.done:
+            value = text("common.pair", label=text("prepare.done"), value=step.what.render())
+            yield "prepare.title", value
+    for each in checked.todo:
+        yield "plan.word_todo", each.what.render()
+        if each.command:
+            yield "", f"$ {shlex.join(each.command)}"
 
 
 def _placement_facts(placement: Placement) -> Iterator[tuple[str, str]]:
@@ -86,7 +91,7 @@ def _warmup_facts(made: Plan) -> Iterator[tuple[str, str]]:
         yield "plan.word_buckets", text("common.pair", label=made.bucket_strategy, value=counts)
     if made.estimate is not None:
         low, high = round(made.estimate.low_seconds), round(made.estimate.high_seconds)
-        yield "plan.word_warmup", f"{low} - {high} s  ({made.estimate.basis.render()})"
+        yield "plan.word_warmup", f"{low} - {high} s  ({made.estimate.reason.render()})"
 
 
 def _show_notes(out: Console, made: Plan) -> None:

@@ -42,9 +42,8 @@ def to_json(answer: Recommended) -> dict[str, Any]:
     from gaudi_launch.recommend.compared import compared
     from gaudi_launch.recommend.front import cards_for_rates
 
-    found, case = answer.found, answer.case
+    found = answer.found
     search, goal = found.case, found.goal
-    trials = found.trials[: case.top or _JSON_TRIALS]
     return {
         "schema": 1,
         "model": search.model.path,
@@ -67,13 +66,14 @@ def to_json(answer: Recommended) -> dict[str, Any]:
         },
         "winner": mapped(_trial_json, found.winner),
         "command": list(answer.command) or None,
+        "stack_entry": answer.stack_entry,
         "plan": mapped(lambda plan: plan.to_json(), answer.plan),
         "cluster": _cluster_json(answer),
         "compared": _compared_json(compared(search)),
         "band": _bands(answer),
         "limit": mapped(_limit_json, found.limit),
         "runner_up": _runner_json(answer),
-        "top": [_trial_json(trial) for trial in trials],
+        "top": [_trial_json(trial) for trial in found.trials[:_JSON_TRIALS]],
         "front": [_trial_json(trial) for trial in found.front],
         "cards_for_rates": [
             {"rate": _rounded(each.rate), "cards": each.cards}
@@ -95,7 +95,7 @@ def to_json(answer: Recommended) -> dict[str, Any]:
         "searched": found.searched,
         "simulated": found.simulated,
         "evidence": _evidence_json(found.evidence),
-        "notes": [{"id": note.id, "message": note.render()} for note in search.notes],
+        "notes": [note.to_json() for note in search.notes],
     }
 
 
@@ -129,7 +129,7 @@ def _compared_json(sizes: ComparedSizes) -> dict[str, Any]:
         "tensor_parallel": list(sizes.tensor),
         "pipeline_parallel": list(sizes.stages),
         "expert_parallel": list(sizes.experts),
-        "notes": [{"id": note.id, "message": note.render()} for note in sizes.notes],
+        "notes": [note.to_json() for note in sizes.notes],
     }
 
 
@@ -274,14 +274,6 @@ def show(answer: Recommended, plot: Path | None) -> None:
         out.print(table("", columns, rows, right=range(len(columns))))
     if found.winner is not None:
         _show_others(answer, say)
-    if answer.case.top:
-        say("recommend.top")
-        best = [
-            _row(trial, trial is found.winner)
-            for trial in found.trials[: answer.case.top]
-            if trial.served
-        ]
-        out.print(table("", columns, best, right=range(len(columns))))
     if found.evidence is not None:
         evidence = found.evidence
         id = "recommend.evidence_near" if evidence.near else "recommend.evidence_far"
@@ -295,7 +287,8 @@ def show(answer: Recommended, plot: Path | None) -> None:
     for note in dict.fromkeys(notes):
         say("recommend.note", what=note)
     if plot is not None:
-        say("capacity.drawn", path=str(plot))
+        say("plot.drawn", path=str(plot))
+    _show_stack_entry(answer, say)
 
 
 def _heading(answer: Recommended, say: Callable[..., None]) -> None:
@@ -376,6 +369,16 @@ def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:
             blocks=blocks,
         )
     _show_limit(answer, say)
+
+
+def _show_stack_entry(answer: Recommended, say: Callable[..., None]) -> None:
+    """Print the answer as a stack.yaml with one model."""
+    from gaudi_launch.render.yaml_text import dump
+
+    entry = answer.stack_entry
+    if entry is not None:
+        say("recommend.stack_entry")
+        print(dump({"schema": 1, "models": [entry]}), end="")
 
 
 def wrapped(words: Sequence[str]) -> list[str]:
@@ -576,16 +579,11 @@ def _number(value: float) -> str:
 
 def draw(path: Path, answer: Recommended) -> None:
     """Write the picture of the front. Raises LaunchError (USAGE)."""
-    from gaudi_launch.plotting import label
+    from gaudi_launch.plotting import label, write_picture
     from gaudi_launch.recommend import front_chart
 
     found = answer.found
     if not any(trial.served is not None for trial in found.trials):
         raise LaunchError("recommend.nothing_to_draw", ExitCode.USAGE)
     title = label("plot.front_title", model=found.case.model.name)
-    drawn = front_chart.picture(found, title, path.suffix.lower())
-    try:
-        path.write_bytes(drawn)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("warmup.not_written", ExitCode.USAGE, path=str(path), error=why) from None
+    write_picture(path, front_chart.picture(found, title, path.suffix.lower()))

@@ -9,7 +9,10 @@ from gaudi_launch.cli.console import emit_json
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gaudi_launch.app.render import RenderedFiles
+    from gaudi_launch.messages import Message
 
 
 def show(files: RenderedFiles, *, as_json: bool) -> None:
@@ -29,6 +32,18 @@ def show(files: RenderedFiles, *, as_json: bool) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
+def show_problems(path: str, problems: Sequence[Message], *, as_json: bool) -> None:
+    """Print what was found in a Serve config, or that nothing was."""
+    if as_json:
+        found = [{"id": m.id, "message": m.render(), "values": dict(m.values)} for m in problems]
+        emit_json({"schema": 1, "file": path, "problems": found})
+        return
+    for problem in problems:
+        print(problem.render())
+    if not problems:
+        print(text("ray.sound", path=path))
+
+
 def to_json(files: RenderedFiles) -> dict[str, Any]:
     """Return the files with their text, paths and notes for programs."""
     rendered = files.rendered
@@ -41,5 +56,5 @@ def to_json(files: RenderedFiles) -> dict[str, Any]:
             for name, content in rendered.files.items()
         ],
         "written": [str(path) for path in files.written],
-        "notes": [{"id": note.id, "message": note.render()} for note in rendered.notes],
+        "notes": [note.to_json() for note in rendered.notes],
     }

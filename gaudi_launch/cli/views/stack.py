@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.waiting import phase
@@ -20,7 +21,7 @@ from gaudi_launch.optional import mapped
 if TYPE_CHECKING:
     from gaudi_launch.app.stack import AppliedStack, EndedStack, StackState, StartedStack
     from gaudi_launch.app.stack_plan import Downtime, StackChanges, StackPlan, StackService
-    from gaudi_launch.stack.stack_file import GoalChoice
+    from gaudi_launch.services.state.registry import ServiceRecord
 
 
 def to_json(planned: StackPlan) -> dict[str, Any]:
@@ -42,60 +43,7 @@ def to_json(planned: StackPlan) -> dict[str, Any]:
         "groups": [list(group) for group in planned.groups],
         "start_seconds": mapped(lambda both: _seconds_json(*both), seconds),
         "services": [_service_to_json(service) for service in planned.services],
-        "goals": [_goal_to_json(planned, name) for name in stack.choices],
     }
-
-
-def _goal_to_json(planned: StackPlan, name: str) -> dict[str, Any]:
-    """Return what was chosen for the goal of a model, with predicted times."""
-    choice = planned.stack.choices[name]
-    engines = [each for each in planned.services if each.model.name == name]
-    return {
-        "model": name,
-        "goal": choice.goal,
-        "replicas": choice.replicas,
-        "cards": sum(len(each.plan.placement.modules) for each in engines),
-        "options": {each.key: each.value for each in choice.options},
-        "engine_arguments": list(choice.engine_arguments),
-        "ttft_seconds": choice.ttft,
-        "tpot_seconds": choice.tpot,
-        "e2e_seconds": choice.e2e,
-        "tokens_per_second": choice.tokens,
-    }
-
-
-def show_goals(planned: StackPlan) -> None:
-    """Print what was chosen for each goal, and its options below."""
-    stack = planned.stack
-    rows = []
-    for name, choice in stack.choices.items():
-        engines = [each for each in planned.services if each.model.name == name]
-        rows.append(
-            (
-                name,
-                choice.goal,
-                str(choice.replicas),
-                str(sum(len(each.plan.placement.modules) for each in engines)),
-                f"{choice.tokens:,.0f}",
-                f"{choice.ttft:.3g}",
-                f"{1000 * choice.tpot:.3g}",
-                f"{choice.e2e:.3g}",
-            )
-        )
-    columns = text("stack.goal_columns").split("|")
-    console().print(table("", columns, rows, right=(2, 3, 4, 5, 6, 7)))
-    for name, choice in stack.choices.items():
-        print(text("stack.goal_options", name=name, options=_options(choice)))
-    print(text("stack.goal_basis"))
-
-
-def _options(choice: GoalChoice) -> str:
-    words = []
-    for each in choice.options:
-        words.append(f"--{each.key}" if each.value is True else f"--{each.key} {each.value}")
-    if choice.engine_arguments:
-        words += ["--", *choice.engine_arguments]
-    return " ".join(words)
 
 
 def _service_to_json(service: StackService) -> dict[str, Any]:
@@ -115,14 +63,12 @@ def _service_to_json(service: StackService) -> dict[str, Any]:
         ),
         "url": plan.url,
         "running": service.running,
-        "warnings": [{"id": each.id, "message": each.render()} for each in plan.warnings],
+        "warnings": [each.to_json() for each in plan.warnings],
     }
 
 
 def show_plan(planned: StackPlan) -> None:
     """Print a row for each engine, the gateway, what is left, and the start time."""
-    if planned.stack.choices:
-        show_goals(planned)
     rows = [_row(service) for service in planned.services]
     out = console()
     out.print(table("", text("stack.columns").split("|"), rows, right=(4, 5, 6)))
@@ -202,13 +148,14 @@ def started_to_json(started: StartedStack) -> dict[str, Any]:
         "url": stack.gateway.url,
         "models": [model.name for model in stack.models],
         "started": list(started.started),
+        "gateway": started.gateway,
     }
 
 
 def show_started(started: StartedStack, *, waited: bool) -> None:
     """Print the address, and whether anything was started."""
     stack = started.stack
-    if not started.started:
+    if not started.started and started.gateway == "same":
         print(text("stack.nothing_changed", name=stack.name, url=stack.gateway.url))
         return
     names = text("common.between").join(model.name for model in stack.models)
@@ -295,10 +242,12 @@ def states_to_json(states: Sequence[StackState]) -> dict[str, Any]:
                     {
                         **service_to_json(service, None, now),
                         "stack_model": state.record.models.get(service.name),
+                        "routed": mapped(asdict, state.routed.get(service.name)),
                     }
                     for service in state.services
                 ],
                 "missing": _missing(state),
+                "current": state.current,
             }
             for state in states
         ],
@@ -325,9 +274,10 @@ def show_states(states: Sequence[StackState]) -> None:
                     state.record.models.get(service.name) or text("stack.gateway"),
                     service.name,
                     phase(service),
+                    _requests(state, service.name),
                     ",".join(map(str, service.modules)) or "-",
                     service.url,
-                    last_error(service) or "",
+                    _problem(state, service),
                 )
             )
         rows += [
@@ -338,11 +288,25 @@ def show_states(states: Sequence[StackState]) -> None:
                 "-",
                 "-",
                 "-",
+                "-",
                 "",
             )
             for name in _missing(state)
         ]
     console().print(table("", text("stack.ps_columns").split("|"), rows))
+
+
+def _requests(state: StackState, name: str) -> str:
+    """Return the requests of an engine from the gateway; "-" where it gets none."""
+    routed = state.routed.get(name)
+    return str(routed.requests) if routed is not None and routed.status else "-"
+
+
+def _problem(state: StackState, service: ServiceRecord) -> str:
+    """Return what is wrong with a service, "" for nothing."""
+    if not state.current and not state.record.models.get(service.name):
+        return text("stack.not_current", path=state.record.path)
+    return last_error(service) or ""
 
 
 def _seconds_json(low: float, high: float) -> dict[str, float]:

@@ -47,6 +47,7 @@ def to_json(status: ServiceStatus) -> dict[str, Any]:
         },
         "simulated": service.state.get("simulated") is True,
         "simulated_run": mapped(lambda run: run.to_json(), status.run),
+        "ray": mapped(asdict, status.ray),
         "folder": str(service.folder),
         **found,
     }
@@ -113,7 +114,26 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
     if document["cards"]:
         cards = list(map(_card_row, document["cards"]))
         out.print(table("", text("services.card_columns").split("|"), cards, right=(0, 1, 2, 3)))
+    if document["ray"]:
+        say("ray", document["ray"]["dashboard"])
+        _show_ray(document["ray"])
     say("log", document["log"])
+
+
+def _show_ray(ray: Mapping[str, Any]) -> None:
+    """Print the state of the deployments in Ray Serve, or why it is unknown."""
+    out = console()
+    if ray["trouble"]:
+        out.print(text("services.no_ray", why=ray["trouble"]), markup=False, soft_wrap=True)
+        return
+    rows = [
+        (each["name"], each["status"], f"{each['running']}/{each['wanted']}", each["message"])
+        for each in ray["deployments"]
+    ]
+    title = f"{ray['application']}: {ray['status']}"
+    out.print(table(title, text("services.ray_columns").split("|"), rows))
+    if ray["message"]:
+        out.print(ray["message"], markup=False)
 
 
 def _warmup_line(warmup: dict[str, Any], *, simulated: bool) -> str:

@@ -39,9 +39,7 @@ def _row_to_json(row: SupportRow) -> dict[str, Any]:
         "engine": row.label,
         "status": row.support.status.value,
         "refused": row.support.refused,
-        "reasons": [
-            {"id": reason.id, "message": reason.render()} for reason in row.support.reasons
-        ],
+        "reasons": [reason.to_json() for reason in row.support.reasons],
         "fewest_cards": row.fewest_cards,
         "validated": validated,
         "evidence": row.support.evidence,
@@ -52,7 +50,6 @@ def _row_to_json(row: SupportRow) -> dict[str, Any]:
                 "allocates": each.allocates,
                 "message": each.meaning.render(),
                 "source": each.source or None,
-                "read_by": list(each.read_by),
             }
             for each in row.support.caches
         ],

@@ -312,7 +312,8 @@ def plain_lines(hosts: Sequence[HostSample]) -> list[str]:
         found.append(_joined(at, host.host, "host", _host_parts(host)))
         cards = sorted(host.cards, key=lambda card: (card.module is None, card.module or 0))
         found += [
-            _joined(at, host.host, f"card {_name(card)}", _card_parts(card)) for card in cards
+            _joined(at, host.host, f"card {card_name(card.module, card.index)}", _card_parts(card))
+            for card in cards
         ]
         found += [
             _joined(at, host.host, f"service {each.name}", _service_parts(each))
@@ -336,10 +337,6 @@ def _plain(value: str) -> str:
     if not value:
         return "-"
     return printable(value).replace(" ", "_")
-
-
-def _name(card: CardSample) -> str:
-    return card_name(card.module, card.index)
 
 
 def _host_parts(host: HostSample) -> Iterable[tuple[str, str]]:

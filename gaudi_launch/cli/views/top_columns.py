@@ -346,6 +346,12 @@ SERVICES: tuple[Column[ServiceSample], ...] = (
         lambda row, look, width: Cell(number(row.item.joules_per_token, "{:.2f}")),
         from_width=110,
     ),
+    Column(
+        "kwh",
+        6,
+        lambda row, look, width: Cell(number(row.item.kwh_today, "{:.2f}")),
+        from_width=130,
+    ),
 )
 
 

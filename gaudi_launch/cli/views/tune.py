@@ -29,7 +29,7 @@ def to_json(outcome: TuneOutcome) -> dict[str, Any]:
             "noise": round(outcome.noise, 4),
             "plan": str(outcome.file),
         },
-        "complete": state.done,
+        "complete": outcome.in_time,
         "simulated": outcome.simulated,
         "compare": _compared(outcome),
         "folder": str(state.folder),
@@ -61,12 +61,8 @@ def _compared(outcome: TuneOutcome) -> list[str]:
     """Return the files of the given plan and of the best one, for 'bench compare'."""
     if outcome.given is None or outcome.is_given:
         return []
-    return [str(outcome.state.folder / _middle(start)) for start in (outcome.given, outcome.best)]
-
-
-def _middle(start: TuneStart) -> str:
-    ranked = sorted(start.figures, key=lambda figure: figure.score)
-    return ranked[len(ranked) // 2].file
+    runs = (outcome.given.middle, outcome.best.middle)
+    return [str(outcome.state.folder / run.file) for run in runs if run is not None]
 
 
 def show(outcome: TuneOutcome, as_json: bool) -> None:
@@ -104,9 +100,9 @@ def show(outcome: TuneOutcome, as_json: bool) -> None:
 def _row(outcome: TuneOutcome, start: TuneStart) -> list[str]:
     name = outcome.state.candidates[start.candidate].name
     round = text("tune.last") if start.last else str(start.round + 1)
-    if not start.figures:
+    middle = start.middle
+    if middle is None:
         return [round, name, text("tune.row_failed"), "-", "-", "-"]
-    middle = sorted(start.figures, key=lambda figure: figure.score)[len(start.figures) // 2]
     return [
         round,
         name,

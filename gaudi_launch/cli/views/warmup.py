@@ -11,7 +11,7 @@ from gaudi_launch.messages import text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gaudi_launch.app.warmup import FilledCache, WarmupCase, WarmupResult
+    from gaudi_launch.app.warmup import WarmupCase, WarmupResult
     from gaudi_launch.buckets.bucket_file import Delivered
     from gaudi_launch.buckets.bucket_list import Buckets
     from gaudi_launch.buckets.strategies import Judged
@@ -90,11 +90,8 @@ def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:
         },
         "step_time": case.cost.constants(),
         "estimate_basis": result.per_graph.basis.render(),
-        "assumptions": [{"id": a.id, "message": a.render()} for a in case.assumptions],
-        "notes": [{"id": n.id, "message": n.render()} for n in result.notes],
-        "compiled_at_run_time": [
-            {"phase": c.phase, "shape": list(c.shape), "times": c.times} for c in result.compiled
-        ],
+        "assumptions": [a.to_json() for a in case.assumptions],
+        "notes": [n.to_json() for n in result.notes],
         "plans": [
             _plan_json(judged, judged is result.chosen, result) for judged in delivered.comparison
         ],
@@ -139,13 +136,11 @@ def _plan_json(judged: Judged, chosen: bool, result: WarmupResult) -> dict[str, 
 def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
     """Write the picture.
 
-    Raises LaunchError: USAGE for another ending or a folder that cannot be written, FAILED without
-    the library.
+    Raises LaunchError: USAGE for a folder that cannot be written, FAILED without the library.
     """
     from gaudi_launch.buckets.picture import picture
-    from gaudi_launch.plotting import check_picture
+    from gaudi_launch.plotting import write_picture
 
-    check_picture(path)
     if result.chosen.buckets is None:
         raise LaunchError("warmup.nothing_to_draw", ExitCode.USAGE, strategy=result.chosen.name)
     if case.model.name:
@@ -154,12 +149,7 @@ def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
         names = [case.asked.name]
     title = f"{', '.join(names)}: {result.chosen.name}"
     drawn = picture(result.chosen.buckets, result.shapes, case.cost, title, path.suffix.lower())
-    try:
-        path.write_bytes(drawn)
-    except OSError as error:
-        raise LaunchError(
-            "warmup.not_written", ExitCode.USAGE, path=str(path), error=error.strerror or str(error)
-        ) from None
+    write_picture(path, drawn)
 
 
 def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: bool) -> None:
@@ -188,12 +178,12 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
     if chosen.buckets is not None:
         _show_maps(out, case, result, chosen.buckets)
     delivers = chosen is delivered.comparison[0]
-    if delivers and not asked.own:
+    if delivers and (delivered.settings or delivered.file):
         _show_settings(out, delivered)
     if listing and chosen.buckets is not None:
         _say(out, _settings_json(result)["bucket_file"] or _listed(chosen.buckets))
     if plot is not None:
-        _say(out, text("warmup.drawn", path=str(plot)))
+        _say(out, text("plot.drawn", path=str(plot)))
 
 
 def _say(out: Console, line: str) -> None:
@@ -223,24 +213,3 @@ def _show_settings(out: Console, delivered: Delivered) -> None:
 
 def _listed(buckets: Buckets) -> str:
     return "\n".join(str(tuple(bucket)) for bucket in (*buckets.prompt, *buckets.decode))
-
-
-def filled_to_json(filled: FilledCache) -> dict[str, Any]:
-    """Return what a run compiled for programs."""
-    cache = {"key": filled.key, "folder": filled.folder, "before": filled.before}
-    return {
-        "schema": 1,
-        "graphs": filled.graphs,
-        "seconds": filled.seconds,
-        "cache": cache,
-        "log": str(filled.log),
-    }
-
-
-def show_filled(filled: FilledCache) -> None:
-    """Print what a run compiled."""
-    print(
-        text(
-            "warmup.ran", graphs=filled.graphs, seconds=filled.seconds, folder=filled.folder or "-"
-        )
-    )

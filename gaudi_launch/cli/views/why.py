@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console
@@ -27,7 +26,7 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
         "causes": _documents(found.causes, explanation.content),
         "findings": _documents(found.findings, explanation.content),
         "simulated": explanation.simulated,
-        "history": [{"id": event.id, "message": event.render()} for event in explanation.history],
+        "history": [event.to_json() for event in explanation.history],
     }
 
 
@@ -41,50 +40,34 @@ def _documents(causes: tuple[Cause, ...], content: Excerpt) -> list[dict[str, An
 
 
 def lines_of(explanation: Explanation) -> list[str]:
-    """Return the text of an explanation, as `show` prints it."""
-    found: list[str] = []
-    _put(explanation, found.append)
-    _put_history(explanation, found.append)
-    return [part for line in found for part in line.split("\n")]
+    """Return the text of an explanation: the causes with their evidence and remedies."""
+    found, content = explanation.found, explanation.content
+    lines = []
+    if explanation.simulated:
+        lines.append(text("diagnose.simulated"))
+    if explanation.note is not None:
+        lines.append(explanation.note.render())
+    outcome = _outcome(explanation)
+    if outcome:
+        lines.append(outcome)
+    lines += _unexplained(explanation)
+    lines += _lines(found.causes, content, text("diagnose.word_cause"))
+    if found.permanent:
+        lines.append("\n" + text("diagnose.permanent"))
+    if found.findings:
+        lines.append("\n" + text("diagnose.findings"))
+    lines += _lines(found.findings, content, text("diagnose.word_finding"))
+    if explanation.history:
+        lines.append("\n" + text("diagnose.history"))
+    lines += [f"  {event.render()}" for event in explanation.history]
+    return [part for line in lines for part in line.split("\n")]
 
 
 def show(explanation: Explanation) -> None:
-    """Print the causes with their evidence and remedies."""
+    """Print the text of an explanation."""
     out = console()
-
-    def say(line: str) -> None:
+    for line in lines_of(explanation):
         out.print(line, markup=False, soft_wrap=True)
-
-    _put(explanation, say)
-    _put_history(explanation, say)
-
-
-def _put_history(explanation: Explanation, say: Callable[[str], None]) -> None:
-    if explanation.history:
-        say("\n" + text("diagnose.history"))
-    for event in explanation.history:
-        say(f"  {event.render()}")
-
-
-def _put(explanation: Explanation, say: Callable[[str], None]) -> None:
-    found, content = explanation.found, explanation.content
-    if explanation.simulated:
-        say(text("diagnose.simulated"))
-    if explanation.note is not None:
-        say(explanation.note.render())
-    outcome = _outcome(explanation)
-    if outcome:
-        say(outcome)
-    for line in _unexplained(explanation):
-        say(line)
-    for line in _lines(found.causes, content, text("diagnose.word_cause")):
-        say(line)
-    if found.permanent:
-        say("\n" + text("diagnose.permanent"))
-    if found.findings:
-        say("\n" + text("diagnose.findings"))
-    for line in _lines(found.findings, content, text("diagnose.word_finding")):
-        say(line)
 
 
 def _outcome(explanation: Explanation) -> str:
@@ -121,10 +104,10 @@ def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str) -> list[str]:
         for line, words in cause.evidence:
             at = content.line_in_file(line)
             lines.append("  " + text("diagnose.line_at", line=at, words=words))
-        remedy = text(
-            "common.pair", label=text("diagnose.word_remedy"), value=cause.remedy.render()
-        )
-        lines.append(f"  {remedy}")
+        remedy, *notes = cause.remedies
+        label = text("diagnose.word_remedy")
+        lines.append("  " + text("common.pair", label=label, value=remedy))
+        lines += [f"    {note}" for note in notes]
         lines += [f"    $ {command}" for command in cause.commands]
         source = text("common.pair", label=text("diagnose.word_source"), value=cause.source)
         lines.append(f"  {source}")

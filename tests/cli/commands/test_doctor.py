@@ -93,7 +93,7 @@ def test_only_skip_and_strict(home: dict[str, str]) -> None:
     assert run(home, *bad, "--only", "cpu").returncode == 0
     assert run(home, *bad, "--only", "cpu", "--strict").returncode == 3
     named = document(home, *bad, "--only", "engine,weights,deep")["findings"]
-    assert {f["status"] for f in named} == {"skip"} and len(named) == 11
+    assert {f["status"] for f in named} == {"skip"} and len(named) == 12
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,7 @@ def test_a_snapshot_is_judged_like_its_machine(home: dict[str, str], tmp_path: P
         sys.executable,
         "-m",
         "gaudi_launch",
+        "devices",
         "snapshot",
         str(file),
         "--machine",
@@ -186,7 +187,7 @@ def test_chinese_tables_and_lists(home: dict[str, str]) -> None:
     )
     assert "警告" in done.stdout and "处理方法：" in done.stdout and "what to do" not in done.stdout
     listed = json.loads(run(home, "--list", "--json").stdout)
-    assert len(listed["checks"]) == 66
+    assert len(listed["checks"]) == 67
     assert all(check["why"] and check["source"] for check in listed["checks"])
 
 

@@ -76,7 +76,9 @@ def test_where_it_is_installed_it_is_planned_for(
         *MACHINE,
         "--all",
     )
-    assert code == 0 and out.startswith(f"engine     vllm-gaudi@0.26.0, {python}\n")
+    assert code == 0 and out.startswith(
+        f"engine     vllm-gaudi@0.26.0, facts of 2026-08, {python}\n"
+    )
 
 
 def test_the_plan_holds_the_bucket_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -124,7 +126,11 @@ def test_a_bucket_file_of_the_users(
     code, out, _ = output(capsys, *PLAN, *MACHINE, "--json")
     document = json.loads(out)
     assert code == 0 and document["buckets"]["graphs"] == 3 and "files" not in document
-    assert [w["id"] for w in document["warnings"]] == ["plan.name_assumed_near", "plan.own_buckets"]
+    assert [w["id"] for w in document["warnings"]] == [
+        "plan.name_listed",
+        "plan.own_buckets",
+        "engines.known_problem",
+    ]
     # another engine does not read it
     monkeypatch.setenv("VLLM_BUCKETING_FROM_FILE", str(tmp_path / "none.txt"))
     code, _, _ = output(

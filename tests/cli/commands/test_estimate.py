@@ -10,7 +10,6 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from tests.support.cli import reading
-from tests.support.plots import needs_matplotlib, size_of, texts
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -160,7 +159,6 @@ def test_nothing_is_known_of_deepseek_r1_and_the_range_says_so(
         (("-o", "1"), "estimate.short"),
         (("-d", "int3"), "fit.dtype"),
         (("--rate", "many"), "capacity.bad_rate"),
-        (("--plot", "x.gif"), "warmup.plot_ending"),
     ],
 )
 def test_wrong_usage_is_refused(
@@ -176,21 +174,6 @@ def test_people_see_the_evidence_and_the_largest_part(capsys: pytest.CaptureFixt
     shown = capsys.readouterr().out
     assert "Largest part: arithmetic." in shown
     assert "Nearest published figures:" in shown
-
-
-@needs_matplotlib
-@pytest.mark.parametrize("ending", ["svg", "png"])
-def test_the_plot_is_written(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str
-) -> None:
-    path = tmp_path / f"speed.{ending}"
-    assert run(["estimate", LLAMA, *SETUP, *LENGTHS, "--plot", str(path)]) == 0
-    drawn = path.read_bytes()
-    if ending == "png":
-        assert size_of(drawn) == (1350, 750)
-        return
-    labels = {"predicted range", "expected", "concurrent sequences", "output tokens per second"}
-    assert labels - set(texts(drawn)) == set()
 
 
 def test_a_batch_without_room_is_noted(capsys: pytest.CaptureFixture[str]) -> None:

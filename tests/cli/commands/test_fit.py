@@ -177,8 +177,8 @@ def test_a_folder_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "code", "id"),
     [
-        (("nothing",), 5, "fit.no_facts"),
-        (("/no/where",), 5, "fit.no_facts"),
+        (("nothing",), 5, "models.sizes_unknown"),
+        (("/no/where",), 5, "models.sizes_unknown"),
         (("Qwen/QwQ-32B", "--accelerator", "gaudi9"), 2, "fit.accelerator"),
         (("Qwen/QwQ-32B", "-d", "int3"), 2, "fit.dtype"),
         (("Qwen/QwQ-32B", "-n", "0"), 2, "plan.number"),

@@ -1,4 +1,7 @@
-"""Every option of a command reaches its use case, and what is not given has its default."""
+"""Every option of a command reaches its use case, and what is not given has its default.
+
+Options that are fields of a record are in test_record_options.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.bench import BenchOptions
 from gaudi_launch.app.cache import PruneLimits
 from gaudi_launch.app.calibrate import CalibrateOptions
-from gaudi_launch.app.capacity import CapacityOptions
 from gaudi_launch.app.cluster import ClusterOptions, HostOptions
 from gaudi_launch.app.doctor import DoctorRequest
-from gaudi_launch.app.estimate import EstimateOptions
 from gaudi_launch.app.fit import FitOptions, ServedLengths
 from gaudi_launch.app.kube import KubeAccess, LogOptions
 from gaudi_launch.app.kubernetes import KubernetesForm
@@ -33,7 +33,6 @@ from gaudi_launch.app.stack_change import ChangeOptions
 from gaudi_launch.app.stack_init import InitOptions
 from gaudi_launch.app.support import SupportOptions
 from gaudi_launch.app.top import WatchRequest
-from gaudi_launch.app.tune import TuneOptions
 from gaudi_launch.app.warmup import WarmupRequest
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.terminal import Terminal
@@ -74,72 +73,29 @@ CASES = (
         "cache verify key --quick -c /c",
         "app.cache:verify",
         (_C, "key"),
-        {"quick": True, "repair": False},
+        {"quick": True},
     ),
+    Case("cache verify -c /c", "app.cache:verify", (_C, None), {"quick": False}),
     Case(
-        "cache verify --repair -c /c",
-        "app.cache:verify",
-        (_C, None),
-        {"quick": False, "repair": True},
-    ),
-    Case(
-        "cache prune --max-size 1G --older 2d --stale --yes -c /c --machine m",
+        "cache prune --max-size 1G --older 2d --yes -c /c",
         "app.cache:prune",
-        (_C, PruneLimits("1G", "2d", True), "m"),
+        (_C, PruneLimits("1G", "2d")),
         {"remove": True},
     ),
-    Case("cache prune -c /c", "app.cache:prune", (_C, PruneLimits(), None), {"remove": False}),
+    Case("cache prune -c /c", "app.cache:prune", (_C, PruneLimits()), {"remove": False}),
     Case("cache sync key me@host:/d -c /c", "app.cache:sync_command", (_C, "key", "me@host:/d")),
     Case(f"cache adopt -c /c {LAUNCH}", "app.cache:adopt", (replace(LAUNCHED, cache_dir="/c"),)),
     Case(
-        "calibrate /m -n 2 --dataset d -m 0,1 --python p --batch 3 --samples 4 --eager --scripts s"
-        " --trust-remote-code --force",
+        "fp8 calibrate /m -n 2 --dataset d -m 0,1 --python p --batch 3 --samples 4 --eager "
+        "--scripts s --trust-remote-code --force",
         "app.calibrate:calibrate",
         (CalibrateOptions("/m", "2", "d", "0,1", "p", "3", "4", True, Path("s"), True, True),),
     ),
-    Case("calibrate /m", "app.calibrate:calibrate", (CalibrateOptions("/m"),)),
-    Case(
-        "bench --trace t --rate 1 --concurrency 2 --requests 3 --seconds 4 -i 5 -o 6 --seed 7"
-        " --tool vllm --form chat --model m --tokenizer k --stop-early --patience 8 --save s"
-        " --plot p.svg --plan f http://h",
-        "app.bench:prepare",
-        (
-            ["http://h"],
-            BenchOptions(
-                *("t", "1", "2", "3", "4", "5", "6", "7", "vllm", "chat", "m", "k", True, "8"),
-                *(Path("s"), Path("p.svg"), Path("f")),
-            ),
-        ),
-    ),
-    Case("bench http://h", "app.bench:prepare", (["http://h"], BenchOptions())),
+    Case("fp8 calibrate /m", "app.calibrate:calibrate", (CalibrateOptions("/m"),)),
     Case("bench compare a b --plot p.svg", "app.bench:comparison", (["a", "b"], Path("p.svg"))),
     Case(
-        "capacity /m -i 1 -o 2 -n 4 --cards-per-node 8 --accelerator gaudi3 --engine e -d fp8"
-        " -l 9 -b 10 --constant a=1 --constant b=2 --nodes 3 --force --plot p.svg",
-        "app.capacity:read",
-        (
-            "/m",
-            CapacityOptions(
-                inputs="1",
-                outputs="2",
-                cards="4",
-                cards_per_node="8",
-                accelerator="gaudi3",
-                engine="e",
-                dtype="fp8",
-                length="9",
-                requests="10",
-                constant=("a=1", "b=2"),
-                nodes="3",
-                force=True,
-            ),
-            Path("p.svg"),
-        ),
-    ),
-    Case("capacity /m", "app.capacity:read", ("/m", CapacityOptions(), None)),
-    Case(
         f"cluster plan {LAUNCH} --hosts a,b --name n --tensor-parallel 2 --pipeline-parallel 3"
-        " --data-parallel 4 --ray-port 5 --interface eth0 --enter x --ask",
+        " --data-parallel 4 --ray-port 5 --interface eth0 --enter x",
         "app.cluster:read",
         (LAUNCHED, ClusterOptions("a,b", None, "n", "x", "2", "3", "4", "5", "eth0")),
         {"ask": True},
@@ -158,15 +114,15 @@ CASES = (
         {"ask": True},
     ),
     Case(
-        "cluster up /m --inventory i --no-copy",
+        "cluster up /m --inventory i",
         "app.cluster:read",
-        (MODEL, ClusterOptions(inventory="i", copy=False)),
+        (MODEL, ClusterOptions(inventory="i")),
         {"ask": True},
     ),
     Case(
         "cluster up /m --hosts a",
         "app.cluster:read",
-        (MODEL, ClusterOptions("a", copy=True)),
+        (MODEL, ClusterOptions("a")),
         {"ask": True},
     ),
     Case("cluster status --name n", "app.cluster:status", ("n",)),
@@ -190,28 +146,6 @@ CASES = (
     ),
     Case("doctor", "app.doctor:check", (DoctorRequest(None, None, None, (), (), False, Wants()),)),
     Case("doctor --undo", "app.doctor:undo", ()),
-    Case(
-        "estimate /m -n 2 -d fp8 --accelerator gaudi3 --engine e --software 1.21 --moe x -i 1 -o 2"
-        " --max-num-seqs 3 --static --rate 4 --concurrency 5",
-        "app.estimate:read",
-        (
-            "/m",
-            EstimateOptions(
-                cards="2",
-                dtype="fp8",
-                accelerator="gaudi3",
-                engine="e",
-                software="1.21",
-                moe="x",
-                inputs="1",
-                outputs="2",
-                batch="3",
-                static=True,
-                rate="4",
-                concurrency="5",
-            ),
-        ),
-    ),
     Case(
         "fit /m -n 1,2 --accelerator gaudi3 -l 8k -b 9 -i 1 -o 2 -d fp8 --engine e --force",
         "app.fit:fit",
@@ -254,15 +188,6 @@ CASES = (
         (InstallOptions(Path("/p"), "p", _C, True),),
     ),
     Case("offline install /p", "app.offline:install", (InstallOptions(Path("/p")),)),
-    Case("power --machine m --days 3", "app.power:report", ("m", 3)),
-    Case("power", "app.power:report", (None, 7)),
-    Case(
-        "power --cap 500 -m 0,1 --dry-run --machine m",
-        "app.power:planned_cap",
-        (500, (0, 1), "m"),
-    ),
-    Case("power --cap 500 --yes", "app.power:planned_cap", (500, None, None)),
-    Case("power --undo", "app.power:undo_caps", ()),
     Case(
         "pull me/m --from hf --to /t --revision r --repo-type dataset --all --trust-remote-code"
         " --verify",
@@ -303,17 +228,15 @@ CASES = (
         (Path("s"), LaunchOptions(), "i", STDOUT),
     ),
     Case(
-        "render ray-serve --stack s --to /o --machine m --force --json",
+        "render ray-serve --stack s --to /o/ --machine m --force --json",
         "app.stack_render:ray_serve",
-        (Path("s"), "m", Destination("/o/", several=True)),
-        {"force": True},
+        (
+            Path("s"),
+            LaunchOptions(machine="m", force=True),
+            Destination("/o/", several=True),
+        ),
     ),
-    Case(
-        "render ray-serve --stack s",
-        "app.stack_render:ray_serve",
-        (Path("s"), None, STDOUT),
-        {"force": False},
-    ),
+    Case(f"render ray-serve {LAUNCH}", "app.render:ray_serve", (LAUNCHED, STDOUT)),
     Case(
         "render monitoring --to /o/ --target h:1 --force --json",
         "app.monitoring:render_monitoring",
@@ -321,12 +244,12 @@ CASES = (
         {"force": True},
     ),
     Case(
-        f"render kubernetes {LAUNCH} --image i --name n --webui --kustomize",
+        f"render kubernetes {LAUNCH} --image i --name n --webui",
         "app.kubernetes:render_kubernetes",
         (
             LAUNCHED,
             KubernetesOptions(image="i", name="n", webui=True),
-            KubernetesForm(read_with, kustomize=True),
+            KubernetesForm(read_with),
         ),
     ),
     Case(
@@ -393,48 +316,15 @@ CASES = (
     ),
     Case("top --once", "app.top:once", (WatchRequest("", "", None, 1.0, 5.0),)),
     Case(
-        f"tune {LAUNCH} --minutes 5 --for latency --candidates 3 --no-doctor --resume"
-        " --concurrency 4 --requests 6",
-        "app.tune:begin",
-        (
-            LAUNCHED,
-            TuneOptions(
-                minutes="5",
-                goal="latency",
-                candidates="3",
-                no_doctor=True,
-                resume=True,
-                concurrency="4",
-                requests="6",
-            ),
-        ),
-    ),
-    Case(
-        f"warmup {LAUNCH} --trace t --graphs 1 --overhead 2 --budget 3 --price 4 --trace-share 0.5"
-        " --blocks 6 --constant a=1",
+        f"warmup {LAUNCH} --trace t --graphs 1 --overhead 2 --constant a=1",
         "app.warmup:read",
         (LAUNCHED,),
         {
             "trace": "t",
-            "goal": WarmupRequest(1, "2", "3", 4.0),
-            "trace_share": 0.5,
-            "blocks": 6,
+            "goal": WarmupRequest(1, "2"),
             "constants": ["a=1"],
         },
     ),
-    Case(
-        "warmup /m --watch http://h",
-        "app.warmup:read",
-        (MODEL,),
-        {
-            "trace": "http://h",
-            "goal": WarmupRequest(0, "", "", 0.0),
-            "trace_share": 0.92,
-            "blocks": 0,
-            "constants": [],
-        },
-    ),
-    Case(f"warmup {LAUNCH} --run", "app.warmup:fill_cache", (LAUNCHED,)),
 )
 
 

@@ -381,17 +381,17 @@ def test_a_kind_that_is_closed_to_the_user_is_no_failure(
     """The role `view` of a cluster sees deployments, and not what controllers have added."""
     answer(cluster, DEPLOYMENT, READY, *OTHERS)
     said = (
-        'error from server (Forbidden): scaledobjects.keda.sh is forbidden: User "me" cannot '
-        "list resource"
+        "error from server (Forbidden): servicemonitors.monitoring.coreos.com is forbidden: "
+        'User "me" cannot list resource'
     )
-    (cluster / "get-scaledobjects").write_text(said)
+    (cluster / "get-servicemonitors").write_text(said)
     assert run(["kube", "status", "--json"]) == 0
     out, err = capfd.readouterr()
     assert json.loads(out)["deployments"][0]["name"] == "chat"
-    assert "scaledobjects.keda.sh" in err
+    assert "servicemonitors.monitoring.coreos.com" in err
     (cluster / "delete").write_text("deleted")
     assert run(["kube", "delete", "chat", "--yes"]) == 0
-    assert "scaledobjects.keda.sh" in capfd.readouterr().err
+    assert "servicemonitors.monitoring.coreos.com" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "not json"])

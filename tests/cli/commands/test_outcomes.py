@@ -53,6 +53,7 @@ def test_pull_names_the_folder_and_the_size(
         listing=SimpleNamespace(source="hf", revision="abc"),
         files=(file(3 << 30), file(1 << 30)),
         fetched=1,
+        unread=1,
     )
     replaced("app.model_setup:fetch", done)
     assert output(capsys, "pull", "me/m", "--json")[:2] == (
@@ -67,6 +68,7 @@ def test_pull_names_the_folder_and_the_size(
                 "files": 2,
                 "bytes": 4 << 30,
                 "fetched": 1,
+                "unread": 1,
             },
             indent=2,
         )
@@ -74,9 +76,12 @@ def test_pull_names_the_folder_and_the_size(
     )
     code, out, err = output(capsys, "pull", "me/m")
     assert (code, err) == (0, "")
-    assert out == "2 files, 4.00 GiB, verified: /data/m\n"
+    assert out == (
+        "2 files, 4.00 GiB, verified: /data/m\n1 of them have the size and time that they were"
+        " verified with, and were not read again (--verify reads them).\n"
+    )
     _, out, _ = output(capsys, "pull", "me/m", "--lang", "zh")
-    assert out == "2 个文件，4.00 GiB，已校验：/data/m\n"
+    assert out.splitlines()[0] == "2 个文件，4.00 GiB，已校验：/data/m"
 
 
 STARTING = (

@@ -82,7 +82,9 @@ def test_json_has_what_the_design_names(model: str, capsys: pytest.CaptureFixtur
 
 def test_words_behind_the_dashes_go_through_untouched(capsys: pytest.CaptureFixture[str]) -> None:
     extra = ("--enable-prefix-caching", "--port", "9000", "a b", "$(id)")
-    _, out, _ = output(capsys, "plan", *MACHINE, *ENGINE, "-w", "m", "--json", "--", *extra)
+    _, out, _ = output(
+        capsys, "plan", *MACHINE, *ENGINE, "-w", "m", "-n", "1", "--json", "--", *extra
+    )
     shown = json.loads(out)
     assert tuple(shown["argv"][-5:]) == extra
     assert shown["url"] == "http://127.0.0.1:9000"
@@ -94,7 +96,8 @@ def test_a_plan_for_an_assumed_engine_says_so(
     empty = tmp_path / "python"
     empty.write_text('#!/bin/sh\necho \'gaudi-launch-answer:{"packages": {}, "facts": {}}\'\n')
     empty.chmod(0o755)
-    _, out, _ = output(capsys, "plan", *MACHINE, "-w", "m", "--python", str(empty), "--json")
+    words = ("-w", "m", "-n", "1", "--python", str(empty))
+    _, out, _ = output(capsys, "plan", *MACHINE, *words, "--json")
     shown = json.loads(out)
     assert (shown["engine"]["name"], shown["engine"]["version"]) == ("vllm-gaudi", "0.26.0")
     assert shown["warnings"][0]["id"] == "plan.no_engine"
@@ -109,11 +112,12 @@ def test_a_plan_for_an_assumed_engine_says_so(
         (("-w", "m", "-i", "9,3"), 2, "plan.range"),
         (("-w", "m", "-p", "65536"), 2, "plan.number"),
         (("-w", "m", "-r", "8"), 2, "plan.reduce_words"),
-        (("-w", "m", "-d", "int4"), 2, "plan.dtype"),
+        (("-w", "m", "-n", "1", "-d", "int4"), 2, "plan.dtype"),
         (("-w", "m", "--tuning", "best"), 2, "plan.tuning"),
         (("-w", "m", "--engine", "vllm@9"), 2, "engines.unknown"),
         (("-w", "m", "--memory-utilization", "2"), 2, "plan.fraction"),
         (("-w", "m", "-q", *ENGINE), 2, "plan.no_such_option"),
+        (("-w", "m"), 5, "models.sizes_unknown"),
         (("-w", "m", "-n", "9"), 3, "placement.too_many"),
         (("-w", "m", "-m", "0,0"), 2, None),
         (("-w", "m", "-n", "2", "-m", "0"), 2, None),
@@ -159,7 +163,7 @@ def test_any_text_is_answered_with_a_sentence(
         f"{flag}={text}" if flag.startswith("--") else flag + text for flag, text in given_.items()
     ]
     code, out, err = output(capsys, "plan", *MACHINE, *ENGINE, "-w", "m", "--json", *words)
-    assert code in (0, 2, 3)
+    assert code in (0, 2, 3, 5)
     assert "Traceback" not in out + err
 
 
@@ -219,3 +223,84 @@ def test_a_plan_imports_nothing_that_runs_services() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "0 []\n"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An eight-card server as this machine; its interpreters have no engine."""
+    root = tmp_path / "server"
+    assert run(["devices", "snapshot", "--machine", "simulated:hls2", "--tree", str(root)]) == 0
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(root))
+    monkeypatch.setenv("PATH", f"{root / 'bin'}:/usr/bin:/bin")
+    for name in ("STATE", "DATA", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home"))
+    return root
+
+
+def test_what_is_left_to_do_has_its_commands_and_is_no_warning(
+    server: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    options = ("Qwen/Qwen3-8B", "-n", "1", "-d", "fp8")
+    code, out, _ = output(capsys, "plan", *options, "--json")
+    found = json.loads(out)
+    target = str(tmp_path / "home/gaudi-launch/models/Qwen/Qwen3-8B")
+    assert (code, found["verdict"]) == (0, "to do")
+    assert [each["command"] for each in found["todo"]] == [
+        ["gaudi-launch", "setup", "vllm-gaudi"],
+        ["gaudi-launch", "pull", "Qwen/Qwen3-8B", "--to", target],
+        ["gaudi-launch", "fp8", "calibrate", "Qwen/Qwen3-8B", "-n", "1"],
+    ]
+    assert [each["id"] for each in found["warnings"]] == [
+        "engines.known_problem",
+        "engines.known_problem",
+    ]
+    code, out, _ = output(capsys, "plan", *options)
+    assert code == 0
+    assert out.splitlines()[-1] == "next: gaudi-launch setup vllm-gaudi"
+    # the same machine, by the doctor and by serve
+    code, out, _ = output(capsys, "doctor")
+    assert code == 3 and "failures: engine.present" in out
+    assert run(["serve", *options]) == 3
+
+
+def test_a_failed_check_that_nothing_mends_is_named_first(
+    server: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    arguments = server / "proc/cmdline"
+    arguments.write_text(arguments.read_text().replace("iommu=pt", "iommu=strict"))
+    options = ("Qwen/Qwen3-8B", "-n", "1")
+    code, out, _ = output(capsys, "plan", *options)
+    lines = out.splitlines()
+    assert (code, lines[0].partition(":")[0]) == (3, "serve would stop on this machine")
+    assert lines[-1] == "next: gaudi-launch doctor --only kernel.iommu"
+    cause = lines[0].partition(": ")[2][:30]
+    assert cause and cause not in "\n".join(lines[1:])
+    code, out, _ = output(capsys, "plan", *options, "--json")
+    assert (code, json.loads(out)["verdict"]) == (3, "refused")
+    # another machine's checks do not decide on this one
+    code, out, _ = output(capsys, "plan", *options, *MACHINE, "--json")
+    assert (code, json.loads(out)["verdict"]) == (0, "to do")
+
+
+def test_measurements_that_docker_would_mount_as_empty_folders_are_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("quantization_config/maxabs_quant.json")
+    options = ("/m/Llama-3.1-8B", "-n", "1", "--engine", "tgi@3.2.3", "--quant-config", str(file))
+
+    def left() -> list[str]:
+        _, out, _ = output(capsys, "plan", *MACHINE, *options, "--json")
+        return [each["what"] for each in json.loads(out)["todo"]]
+
+    first = f"fp8 needs {tmp_path / file}, {tmp_path / 'hqt_output'}, which does not exist;"
+    assert [each.startswith(first) for each in left()] == [True]
+    file.parent.mkdir()
+    file.write_text("{}")
+    assert [each.startswith(f"fp8 needs {tmp_path / 'hqt_output'},") for each in left()] == [True]
+    Path("hqt_output").mkdir()
+    assert left() == []
+    _, _, err = output(capsys, "render", "docker", *MACHINE, *options, "--name", "x")
+    assert "hqt_output" not in err

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from gaudi_launch.cli.main import app
+from gaudi_launch.stack.stack_file import ModelOption, read_stack
 from tests.support.capacity import few_requests
+from tests.support.cli import document
 from tests.support.recommend import SMALL
 
 __all__ = ["few_requests"]
@@ -53,10 +56,10 @@ def test_the_first_screen_has_the_command_and_what_else_was_possible() -> None:
 
 
 def test_the_object_has_winner_plan_front_and_top() -> None:
-    code, page = run("--json", "--top", "2", "--for", "throughput")
+    code, page = run("--json", "--for", "throughput")
     found = json.loads(page)
     assert code == 0
-    assert (found["schema"], found["goal"], len(found["top"])) == (1, "throughput", 2)
+    assert (found["schema"], found["goal"], len(found["top"])) == (1, "throughput", 5)
     assert found["top"][0] == found["winner"]
     assert found["winner"]["max_num_seqs"] == int(
         found["command"][found["command"].index("-b") + 1]
@@ -65,6 +68,28 @@ def test_the_object_has_winner_plan_front_and_top() -> None:
     assert found["unmet"] == []
     band = found["band"]["most_output_tokens_per_second"]
     assert band["low"] < band["expected"] < band["high"]
+
+
+def test_the_answer_is_a_stack_as_printed(tmp_path: Path) -> None:
+    words = ("--served-name", "chat", "-p", "9000", "--profile", "--for", "throughput")
+    code, page = run(*words, "--", "--seed", "1")
+    assert code == 0
+    file = tmp_path / "stack.yaml"
+    file.write_text("schema: 1\n" + page.partition("\nschema: 1\n")[2], encoding="utf-8")
+    planned = CliRunner().invoke(
+        app, ["stack", "plan", str(file), "--machine", "simulated:hls2", "--json"]
+    )
+    assert planned.exit_code == 0, planned.output
+    found = json.loads(planned.stdout)
+    assert (found["stack"], found["gateway"]["url"]) == ("stack", "http://127.0.0.1:8000")
+    assert [(each["model"], each["modules"]) for each in found["services"]] == [
+        ("chat", [module]) for module in range(8)
+    ]
+    [model] = read_stack(file).models
+    assert ModelOption("profile", True) in model.options
+    assert model.engine_arguments == ("--seed", "1")
+    [batch] = [each.value for each in model.options if each.key == "max-num-seqs"]
+    assert f" -b {batch} " in page.partition("\nschema: 1\n")[0]
 
 
 def test_targets_that_cannot_be_met_end_with_status_three_and_what_is_possible() -> None:
@@ -84,20 +109,14 @@ def test_too_few_cards_name_the_rate_that_they_carry() -> None:
     assert "8 available; possible: " in page
 
 
-def test_more_may_be_listed_and_drawn(tmp_path: object) -> None:
-    from pathlib import Path
-
-    picture = Path(str(tmp_path)) / "front.svg"
-    code, page = run("--top", "4", "--plot", str(picture))
-    assert code == 0
-    assert "Best configurations" in page
+def test_the_front_may_be_drawn(tmp_path: Path) -> None:
+    picture = tmp_path / "front.svg"
+    assert run("--plot", str(picture))[0] == 0
     assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
 
-def test_a_replica_over_servers_is_for_cluster_and_not_saved(tmp_path: object) -> None:
-    from pathlib import Path
-
-    file = Path(str(tmp_path)) / "best.yaml"
+def test_a_replica_over_servers_is_for_cluster_and_not_saved(tmp_path: Path) -> None:
+    file = tmp_path / "best.yaml"
     words = ["recommend", "meta-llama/Llama-3.1-405B-Instruct", "-d", "bf16", "--nodes", "2"]
     words += ["--machine", "simulated:hls2", "-b", "8", "--max-prefill-seqs", "1", "-l", "2048"]
     found = CliRunner().invoke(app, [*words, "--save", str(file)])
@@ -107,7 +126,7 @@ def test_a_replica_over_servers_is_for_cluster_and_not_saved(tmp_path: object) -
     assert "Not saved" in found.stderr
     assert not file.exists()
     page = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert page["cluster"]["hosts"] == 2
+    assert (page["cluster"]["hosts"], page["stack_entry"]) == (2, None)
     assert page["compared"]["layouts"] == ["16", "8x2", "4x4", "2x8"]
     assert page["winner"]["hosts"] == 2
 
@@ -123,8 +142,20 @@ def test_the_page_lists_the_layouts_and_why_others_are_not_compared() -> None:
 
 
 def test_what_the_search_and_the_plan_note_is_printed_once() -> None:
-    words = ["recommend", "deepseek-ai/DeepSeek-V3", "--machine", "simulated:hls2", "-b", "16"]
+    words = ["recommend", "/models/DeepSeek-V3", "--machine", "simulated:hls2", "-b", "16"]
     page = CliRunner().invoke(app, words).stdout
     notes = [line for line in page.splitlines() if line.startswith("note: ")]
     assert sum("is not a local folder" in line for line in notes) == 1
     assert sorted(set(notes)) == sorted(notes)
+
+
+def test_lengths_are_the_load_of_an_engine_without_ranges(
+    capsys: pytest.CaptureFixture[str], plain_english: None
+) -> None:
+    load = ("-i", "100,4000", "-o", "50,1000", "--machine", "simulated:hls2")
+    code, shown = document(
+        capsys, "recommend", "deepseek-ai/DeepSeek-R1", "-n", "8", "-b", "64", *load, "--json"
+    )
+    command = ["gaudi-launch", "serve", "deepseek-ai/DeepSeek-R1", "-n", "8", "-l", "5120"]
+    assert (code, shown["command"][:9]) == (0, [*command, "-b", "64"])
+    assert not {"-i", "-o"} & set(shown["command"])

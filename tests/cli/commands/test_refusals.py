@@ -19,14 +19,12 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 _GIVEN = "setup.not_for"
 _ALONE = "setup.not_with_rollback"
-_FOR_IMAGE = "--helm"
 
 REFUSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("learn", "learn.one_of", {}),
     ("learn a --show", "learn.one_of", {}),
     ("learn --show --reset", "learn.one_of", {}),
     ("serve /m --no-wait", "services.no_wait", {}),
-    ("logs a --launcher --engine", "services.one_log", {}),
     ("logs a --previous --follow", "services.previous", {}),
     ("logs a --previous --launcher", "services.previous", {}),
     ("stop", "services.stop_what", {}),
@@ -40,12 +38,27 @@ REFUSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("doctor --fix --machine m", "doctor.fix.machine", {"machine": "m"}),
     ("doctor --undo --machine m", "doctor.fix.machine", {"machine": "m"}),
     ("doctor --fix --json", "doctor.fix.json", {}),
-    ("power --cap 500 --undo", "power.cap_or_undo", {}),
-    ("power -m 0", "power.needs_cap", {}),
-    ("power --dry-run", "power.needs_cap", {}),
-    ("power --undo --machine m", "power.not_this_machine", {}),
-    ("power --cap 500 --yes --machine m", "power.not_this_machine", {}),
+    ("bench http://h --plot p.svg", "measure.plot_compare", {}),
+    ("devices power", "power.limit_or_undo", {}),
+    ("devices power --limit 500 --undo", "power.limit_or_undo", {}),
+    ("devices power --undo -m 0", "power.needs_limit", {}),
+    ("devices power --undo --dry-run", "power.needs_limit", {}),
+    ("devices power --undo --machine m", "power.not_this_machine", {}),
+    ("devices power --limit 500 --yes --machine m", "power.not_this_machine", {}),
+    ("devices --machine m power --limit 500 --yes", "power.not_this_machine", {}),
     ("pull name", "pull.name", {"found": "name"}),
+    *(
+        (
+            f"{command} https://{page}",
+            "models.address",
+            {"found": f"https://{page}", "pull": f"pull Qwen/QwQ-32B{source}"},
+        )
+        for command in ("pull", "plan", "serve", "warmup -w")
+        for page, source in (
+            ("www.modelscope.cn/Qwen/QwQ-32B.git", " --from modelscope"),
+            ("huggingface.co/Qwen/QwQ-32B/tree/main", ""),
+        )
+    ),
     ("pull a/b --from x", "pull.source", {"found": "x"}),
     ("pull a/b --repo-type x", "pull.repo_type", {"found": "x"}),
     ("support", "support.no_model", {}),
@@ -54,14 +67,9 @@ REFUSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "kubernetes.not_with",
         {"one": "--helm", "other": "--to"},
     ),
+    ("devices snapshot", "host.snapshot_nowhere", {}),
     (
-        "render kubernetes --helm h --kustomize",
-        "kubernetes.not_with",
-        {"one": "--helm", "other": "--kustomize"},
-    ),
-    ("snapshot", "host.snapshot_nowhere", {}),
-    (
-        "snapshot --tree t",
+        "devices snapshot --tree t",
         "host.tree_machine",
         {"known": ", ".join(f"simulated:{name}" for name in NAMES)},
     ),

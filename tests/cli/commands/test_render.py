@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.messages import message
 from gaudi_launch.planning.exported import SECRETS, engine_variables
 from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.written_files import places
 from tests.support.cli import golden, output
 from tests.support.places import DATA
+from tests.support.processes import write_engine_python
 
-TARGETS = ("script", "env", "docker", "compose", "quadlet", "systemd")
+TARGETS = ("script", "docker", "compose", "quadlet", "systemd")
 GUIDE = (
     *(
         "-w",
@@ -46,8 +49,7 @@ GUIDE = (
 )
 NOT_HERE = (
     "/models/Qwen2-72B-Instruct is not a local folder, and no profile lists it as a hub ID. Its "
-    "sizes are assumed to be those of the profile qwen2-72b, which matches its name. Nearest "
-    "names: Qwen/Qwen2-72B-Instruct.\n"
+    "sizes are those of Qwen/Qwen2-72B-Instruct in the profile qwen2-72b.\n"
 )
 ENDED = message("plan.engine_ended", engine="vllm-fork@1.21", date="2025-10-28").render("en") + "\n"
 
@@ -89,13 +91,13 @@ def test_one_file_goes_to_stdout_and_several_need_a_folder(
     code, out, err = output(capsys, "render", "script", *GUIDE)
     assert (code, err) == (0, NOT_HERE + ENDED)
     assert out == (DATA / "golden/render/script-serve.sh").read_text()
-    code, out, err = output(capsys, "render", "env", *GUIDE)
+    code, out, err = output(capsys, "render", "quadlet", *GUIDE)
     assert (code, out) == (2, "") and "--to DIR" in err
-    code, out, _ = output(capsys, "render", "env", *GUIDE, "--to", "there/here")
-    assert (code, out) == (0, "there/here/env.sh\nthere/here/config.yml\n")
+    code, out, _ = output(capsys, "render", "quadlet", *GUIDE, "--to", "there/here")
+    assert (code, out) == (0, "there/here/qwen.container\nthere/here/Containerfile\n")
     assert sorted(path.name for path in (tmp_path / "there/here").iterdir()) == [
-        "config.yml",
-        "env.sh",
+        "Containerfile",
+        "qwen.container",
     ]
 
 
@@ -108,13 +110,13 @@ def test_a_file_by_its_own_name_can_be_run(
 
 
 def test_nothing_is_written_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "config.yml").write_text("mine")
-    code, out, err = output(capsys, "render", "env", *GUIDE, "--to", ".")
-    assert (code, out) == (2, "") and "config.yml" in err
-    assert [path.name for path in tmp_path.iterdir()] == ["config.yml"]
-    assert (tmp_path / "config.yml").read_text() == "mine"
-    code, _, _ = output(capsys, "render", "env", *GUIDE, "--to", ".", "--force")
-    assert code == 0 and (tmp_path / "config.yml").read_text() != "mine"
+    (tmp_path / "qwen.container").write_text("mine")
+    code, out, err = output(capsys, "render", "quadlet", *GUIDE, "--to", ".")
+    assert (code, out) == (2, "") and "qwen.container" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["qwen.container"]
+    assert (tmp_path / "qwen.container").read_text() == "mine"
+    code, _, _ = output(capsys, "render", "quadlet", *GUIDE, "--to", ".", "--force")
+    assert code == 0 and (tmp_path / "qwen.container").read_text() != "mine"
 
 
 def test_a_place_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -145,21 +147,6 @@ def test_secrets_are_named_and_never_written(
     [
         (("script",), 2, "-w"),
         (("script", *GUIDE, "--name", "a/b"), 2, "a/b"),
-        (
-            (
-                "systemd",
-                "-w",
-                "/m",
-                "--machine",
-                "simulated:hls2",
-                "-n",
-                "1",
-                "--engine",
-                "vllm-fork@1.21",
-            ),
-            2,
-            "--python",
-        ),
         (("script", *GUIDE, "--", "--ssl-keyfile-password", "hf_x"), 2, "--ssl-keyfile-password"),
         (("script", *GUIDE, "-o", "start.sh"), 2, "--to start.sh"),
         (("compose", *GUIDE, "-o", "./out/"), 2, "--to ./out/"),
@@ -174,6 +161,51 @@ def test_wrong_input(
     got, out, err = output(capsys, "render", *words)
     assert (got, out) == (code, "")
     assert says in err and "hf_x" not in err
+
+
+SETUP = "data/gaudi-launch/engines/vllm-fork-1.21.current/venv/bin/python"
+
+
+@pytest.mark.parametrize(
+    ("target", "words", "code", "program", "says"),
+    [
+        # on a machine without the engine
+        ("systemd", "", 0, SETUP, "gaudi-launch setup vllm-fork@1.21"),
+        ("script", "--machine simulated:hls2", 0, SETUP, "gaudi-launch setup vllm-fork@1.21"),
+        ("script", "--python /opt/later/python3", 0, "/opt/later/python3", ""),
+        ("systemd", "--python engine", 0, "engine-python", ""),
+        ("script", "on PATH", 0, "path/python3", ""),
+        ("script", "--python later", 2, "", "The interpreter later was not found."),
+        ("script", "--python bare", 3, "", "No engine was found in BARE; vllm-fork@1.21 is"),
+    ],
+)
+def test_the_interpreter_has_the_engine_or_is_that_of_setup(
+    target: str,
+    words: str,
+    code: int,
+    program: str,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    write_tree("hls2", tmp_path / "root")
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "root"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    engine = write_engine_python(tmp_path / "engine-python", "false")
+    if words == "on PATH":
+        words, folder = "", tmp_path / "path"
+        folder.mkdir()
+        write_engine_python(folder / "python3", "false")
+        monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    named = {"bare": sys.executable, "engine": str(engine)}
+    given = [named.get(word, word) for word in words.split()]
+    model = ("Qwen/Qwen2-72B-Instruct", "-n", "4", "--engine", "vllm-fork@1.21")
+    got, out, err = output(capsys, "render", target, *model, *given)
+    start = re.search(r"^(?:ExecStart=|engine=\(\n *)(\S+)", out, re.MULTILINE)
+    found = start[1].replace(f"{tmp_path}/", "") if start is not None else ""
+    assert (got, found) == (code, program)
+    assert says in err.replace(sys.executable, "BARE")
 
 
 def test_paths_mean_the_same_in_any_folder(

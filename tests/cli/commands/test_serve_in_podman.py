@@ -24,7 +24,10 @@ from tests.support.serve import CONFIG, ready_lines
 from tests.support.waiting import GENEROUS, until
 
 __all__ = ["free_port"]
-pytestmark = pytest.mark.skipif(bool(real_podman.why_not()), reason=real_podman.why_not())
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(bool(real_podman.why_not()), reason=real_podman.why_not()),
+]
 CPU = ("--engine", "cpu", "--image", real_podman.IMAGE)
 CARDS = ("--engine", "vllm-fork@1.21", "-n", "2", "--image", real_podman.IMAGE_OF_ROOT)
 
@@ -64,6 +67,7 @@ class User:
         self.model = folder / "models" / "Small"
         self.model.mkdir(parents=True)
         (self.model / "config.json").write_text(json.dumps(CONFIG))
+        (self.model / "tokenizer.json").write_text("{}")
         (self.model / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
         # pytest's folders are for their owner only
         for parent in self.model.parents:

@@ -123,6 +123,7 @@ def test_a_hub_id_is_fetched_here_and_given_as_a_folder(
 ) -> None:
     files = {
         "config.json": json.dumps(CONFIG).encode(),
+        "tokenizer.json": b"{}",
         "model.safetensors": struct.pack("<Q", 2) + b"{}",
     }
     with Hub(files, repo="me/small") as running:
@@ -157,7 +158,7 @@ def test_the_folder_of_the_neural_compressor(user: User, free_port: int, tmp_pat
 
 def test_a_folder_of_links_is_told(user: User, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("{}")
-    (user.model / "tokenizer.json").symlink_to(tmp_path / "elsewhere")
+    (user.model / "merges.txt").symlink_to(tmp_path / "elsewhere")
     code, _, err = user.run("-w", "MODEL")
     assert code == 2 and str(tmp_path / "elsewhere") in err and user.daemon.runs == []
 

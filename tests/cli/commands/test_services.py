@@ -215,7 +215,6 @@ def test_two_of_one_name_and_nonsense(
         (("stop",), 2, "--all"),
         (("stop", "a", "--all"), 2, "--all"),
         (("stop", "a", "--drain", "-1"), 2, "--drain"),
-        (("logs", "a", "--engine", "--launcher"), 2, "two logs"),
         (("logs", "a", "--previous", "-f"), 2, "--previous"),
         (("logs", "a", "--previous"), 1, "engine.log.1"),
         (("wait", "a", "--timeout", "0"), 2, "--timeout"),

@@ -118,11 +118,3 @@ def test_the_schema_is_printed_and_models_are_needed(capsys: pytest.CaptureFixtu
     assert (code, json.loads(out)["title"].startswith("A stack")) == (0, True)
     code, _, error = output(capsys, "stack", "init")
     assert (code, "No model is given." in error) == (2, True)
-
-
-def test_a_stack_is_divided_without_options_of_one_model(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    for words in (["-n", "1"], ["Qwen/Qwen3-8B"], ["--for", "cost"]):
-        code, _, error = output(capsys, "recommend", *words, "--stack", "s.yaml")
-        assert (code, "Only --machine and --json" in error) == (2, True)

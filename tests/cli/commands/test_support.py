@@ -49,14 +49,8 @@ def test_the_kv_cache_is_part_of_the_answer(capsys: pytest.CaptureFixture[str]) 
         ["Qwen3.5-35B-A3B", "--engine", "vllm-gaudi@0.26", "--accelerator", "gaudi3"], capsys
     )
     row = found["versions"][0]
-    kinds = [
-        (each["kind"], each["layers"], each["allocates"], each["read_by"])
-        for each in row["kv_cache"]
-    ]
-    assert kinds == [
-        ("full", 10, "full", ["ast", "import"]),
-        ("state", 30, "state", ["ast", "import"]),
-    ]
+    kinds = [(each["kind"], each["layers"], each["allocates"]) for each in row["kv_cache"]]
+    assert kinds == [("full", 10, "full"), ("state", 30, "state")]
     assert row["kv_cache"][1]["source"].endswith("vllm_gaudi/v1/worker/hpu_model_runner.py:1738")
     assert row["kv_bytes_per_token"] == 10 * 2 * 2 * 256 * 2
 
@@ -103,7 +97,9 @@ def test_fp8_weights_need_conversion_where_nothing_rescales_them(
     reasons = {row["engine"]: [each["id"] for each in row["reasons"]] for row in found["versions"]}
     assert ("support.converted" in reasons["vllm-fork@1.21"]) is converted
     # 1.22 and the plugin rescale when they load
-    assert reasons["vllm-fork@1.22"] == reasons["vllm-gaudi@0.26.0"] == []
+    assert reasons["vllm-fork@1.22"] == []
+    # its speed for a single request, measured on Gaudi2
+    assert reasons["vllm-gaudi@0.26.0"] == ["engines.known_problem"] * converted
 
 
 def test_features_are_answered_for_each_version(capsys: pytest.CaptureFixture[str]) -> None:

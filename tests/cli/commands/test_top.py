@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support.cli import output, reading
 from tests.support.waiting import GENEROUS
 
+pytestmark = pytest.mark.usefixtures("own_folders")
+
 HLS2 = ("--machine", "simulated:hls2+busy=1")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 def test_once_prints_a_line_for_each_card(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,17 +65,17 @@ def test_the_figures_of_a_run_for_people(capsys: pytest.CaptureFixture[str]) -> 
         capsys,
         "bench",
         [
-            partial(bench.show, run(), Path("/run.json"), Path("/p.svg"), False),
-            partial(bench.show, REMARKED, None, None, False),
-            partial(bench.show, OWN_TIMES, None, None, False),
-            partial(bench.show, EMPTY, None, None, False),
+            partial(bench.show, run(), Path("/run.json"), False),
+            partial(bench.show, REMARKED, None, False),
+            partial(bench.show, OWN_TIMES, None, False),
+            partial(bench.show, EMPTY, None, False),
         ],
     )
 
 
 def test_a_run_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     made = run()
-    report = BenchReport(made, Path("/run.json"), None, None, None)
+    report = BenchReport(made, Path("/run.json"))
     assert for_programs(capsys, lambda: bench.show_report(report, True)) == {
         **made.to_json(),
         "errors": [{"error": "status 500", "count": 1, "example": "[full]"}],
@@ -87,14 +87,14 @@ def test_figures_are_shown_before_the_failure_to_write_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     full = LaunchError("common.interrupted", ExitCode.FAILED)
-    report = BenchReport(run(), None, None, None, full)
+    report = BenchReport(run(), problem=full)
 
     def show() -> None:
         with pytest.raises(LaunchError) as caught:
             bench.show_report(report, True)
         assert caught.value is full
 
-    expected = printed(capsys, lambda: bench.show(run(), None, None, False))
+    expected = printed(capsys, lambda: bench.show(run(), None, False))
     assert printed(capsys, show) == expected
 
 

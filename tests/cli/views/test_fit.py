@@ -60,7 +60,7 @@ CASES = (
     result(
         TIGHT,
         replace(TIGHT, reason=message("fit.unknown", model="x")),
-        unknown=WOULD[0],
+        unknown=WOULD[:1],
         profile="p",
     ),
     result(TIGHT, UNEVEN, would=WOULD),
@@ -72,7 +72,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_for_programs() -> None:
-    found = fit.to_json(replace(CASES[3], table=FitTable((GOOD, UNEVEN), None), unknown=WOULD[0]))
+    found = fit.to_json(replace(CASES[3], table=FitTable((GOOD, UNEVEN), None), unknown=WOULD[:1]))
     nothing = dict.fromkeys(
         (
             "weights_gib_per_card",

@@ -16,8 +16,10 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.cli.options import LaunchOptions
 from gaudi_launch.cli.views import plan as view
 from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend, shares
+from gaudi_launch.doctor.runner import CHECKS, judge
 from gaudi_launch.messages import message, set_language
 from tests.support.cli import golden
+from tests.support.doctor_machines import facts
 from tests.support.screens import screen
 
 WORDS = [
@@ -147,10 +149,13 @@ def test_failed_checks_of_this_machine_are_the_verdict_and_lead_to_the_doctor(
     checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = replace(checked.prepared, host=replace(checked.prepared.host, origin="live"))
-    failed = replace(checked, prepared=here, failed=(message("plan.cpu"),))
-    out = shown(failed, monkeypatch)
-    assert out.splitlines()[0] == "serve would stop on this machine: failed checks: 1."
-    assert out.splitlines()[-1] == "next: gaudi-launch doctor"
+    check = next(each for each in CHECKS if each.id == "cards.present")
+    finding = judge(check, facts("hls2+no-driver"))
+    out = shown(replace(checked, prepared=here, failed=(finding,)), monkeypatch)
+    assert " ".join(out.split("\n\n")[0].split()) == (
+        "serve would stop on this machine: 8 cards on the PCI bus, none shown by the driver."
+    )
+    assert out.splitlines()[-1] == "next: gaudi-launch doctor --only cards.present"
     assert shown(checked, monkeypatch).splitlines()[-1] == "next: gaudi-launch serve m"
 
 
@@ -182,6 +187,23 @@ def test_next_repeats_the_options_without_secrets(
     )
     assert last.startswith(start)
     assert "sesame" not in last
+
+
+@pytest.mark.parametrize("basis", ["published", "measured", "similar"])
+def test_the_evidence_of_the_warm_up_is_a_sentence(
+    basis: str, checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimate = checked.plan.estimate
+    assert estimate is not None
+    evidence = {
+        "published": "published figures",
+        "measured": "measured on this host",
+        "similar": "measured on this host with other models",
+    }[basis]
+    for cached, before in ((0, ""), (7, "7 graphs from the recipe cache; ")):
+        changed = replace(estimate, basis=message(f"warmup.basis_{basis}", count=2), cached=cached)
+        seen = shown(replace(checked, plan=replace(checked.plan, estimate=changed)), monkeypatch)
+        assert f"after loading the weights ({before}{evidence})" in " ".join(seen.split())
 
 
 def test_all_and_verbose_show_every_setting(

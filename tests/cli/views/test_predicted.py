@@ -25,11 +25,6 @@ RUN = BenchRun({"tool": "builtin", "url": "http://x", "model": "m"}, {"arrivals"
 LOAD = Load("concurrency", 1024, 256, 32)
 
 
-@pytest.fixture(autouse=True)
-def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-
-
 @pytest.fixture
 def gaudi3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gaudi_launch.app.fit.own_accelerator", lambda: "gaudi3")
@@ -64,16 +59,16 @@ def test_bench_prints_the_prediction_next_to_its_figures(
 ) -> None:
     found = of_record(record(), LOAD)
     assert found is not None
-    bench.show(RUN, Path("/tmp/run.json"), None, False, found)
+    bench.show(RUN, Path("/tmp/run.json"), False, found)
     shown = capsys.readouterr()
     assert "TPOT" in shown.out + shown.err
-    bench.show(RUN, Path("/tmp/run.json"), None, True, found)
+    bench.show(RUN, Path("/tmp/run.json"), True, found)
     document = json.loads(capsys.readouterr().out)
     assert (
         document["predicted"]["tpot_seconds"]["expected"]
         == found.prediction.tpot.to_json()["expected"]
     )
-    bench.show(RUN, Path("/tmp/run.json"), None, True, None)
+    bench.show(RUN, Path("/tmp/run.json"), True, None)
     assert "predicted" not in json.loads(capsys.readouterr().out)
 
 

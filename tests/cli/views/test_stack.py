@@ -11,6 +11,7 @@ import pytest
 
 from gaudi_launch.app.stack_change import ChangedStack
 from gaudi_launch.cli.views import stack
+from gaudi_launch.gateway.running import RoutedEngine
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.services.stop import Stopped
 from gaudi_launch.stack.stack_record import StackRecord
@@ -69,6 +70,8 @@ STATES: Any = [
                 alive=False,
             ),
         ),
+        routed={"site-chat": RoutedEngine("DOWN", 3), "site-old": RoutedEngine("", 1)},
+        current=False,
     )
 ]
 
@@ -79,9 +82,14 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "stack",
         [
             lambda: stack.show_written(made()),
-            lambda: stack.show_started(made(started=("site-chat",)), waited=True),
-            lambda: stack.show_started(made(started=("site-chat",)), waited=False),
-            lambda: stack.show_started(made(started=()), waited=True),
+            lambda: stack.show_started(
+                made(started=("site-chat",), gateway="started"), waited=True
+            ),
+            lambda: stack.show_started(
+                made(started=("site-chat",), gateway="started"), waited=False
+            ),
+            lambda: stack.show_started(made(started=(), gateway="same"), waited=True),
+            lambda: stack.show_started(made(started=(), gateway="renewed"), waited=True),
             lambda: stack.show_applied(made(changed=CHANGED)),
             lambda: stack.show_applied(made(changed=ChangedStack((), (), "renewed"))),
             lambda: stack.show_applied(made(changed=ChangedStack((), (), "same"))),
@@ -96,9 +104,10 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 def test_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 1000.0)
     site = {"schema": 1, "stack": "site", "url": "http://h:1", "models": ["chat", "embed"]}
-    assert stack.started_to_json(made(started=("site-chat",))) == {
+    assert stack.started_to_json(made(started=("site-chat",), gateway="started")) == {
         **site,
         "started": ["site-chat"],
+        "gateway": "started",
     }
     assert stack.applied_to_json(made(changed=CHANGED)) == {
         **site,
@@ -114,8 +123,14 @@ def test_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     (found,) = stack.states_to_json(STATES)["stacks"]
     services = found.pop("services")
-    assert found == {"name": "site", "file": "/site.yaml", "missing": ["site-gone"]}
-    assert [(each["name"], each["stack_model"], each["error"]) for each in services] == [
-        ("site-gateway", "", None),
-        ("site-chat", "chat", "Full."),
+    assert found == {
+        "name": "site",
+        "file": "/site.yaml",
+        "missing": ["site-gone"],
+        "current": False,
+    }
+    keys = ("name", "stack_model", "error", "routed")
+    assert [tuple(each[key] for key in keys) for each in services] == [
+        ("site-gateway", "", None, None),
+        ("site-chat", "chat", "Full.", {"status": "DOWN", "requests": 3}),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,14 @@ from gaudi_launch.host.hardware import Card
 from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.history import HistoryRing, HistoryRow
 from gaudi_launch.services.metrics import EngineLoad
+from gaudi_launch.services.ray_status import Deployment, RayStatus
 from gaudi_launch.services.run_record import RunRecord
 from gaudi_launch.services.state.registry import ServiceRecord
 from tests.support.cli import output, reading
 from tests.support.service_record import service
 from tests.support.views import views
 
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plain_english: None) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("plain_english")
 
 
 def filled(folder: Path) -> None:
@@ -120,6 +119,19 @@ RUN = RunRecord(10, 0, 1.0, 0.0, None, 4, 1.0, real_time=True)
 CARD = Card(1, 0, memory_used_mib=5, memory_total_mib=9, temperature_c=None, utilization_percent=7)
 
 
+RAY = RayStatus(
+    "http://127.0.0.1:8265",
+    "default",
+    "RUNNING",
+    "all is well",
+    (
+        Deployment("Engine", "UPDATING", 1, 2, "one starts", ("RUNNING", "STARTING")),
+        Deployment("Router", "HEALTHY", 1, 1, "", ("RUNNING",)),
+    ),
+)
+SILENT = RayStatus("http://127.0.0.1:8265", trouble="timeout")
+
+
 def status_of(*, alive: bool = True, simulated: bool = False) -> ServiceStatus:
     state = {**STATE, "simulated": simulated}
     service = ServiceRecord("a", Path("/s/a"), state, alive)
@@ -144,6 +156,8 @@ def test_all_facts_of_a_service(
             lambda: show(status_of(simulated=True)),
             lambda: show(status_of(alive=False)),
             lambda: show(bare),
+            lambda: show(replace(bare, ray=RAY)),
+            lambda: show(replace(bare, ray=SILENT)),
         ],
     )
 
@@ -173,6 +187,8 @@ def test_all_facts_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         },
         "simulated": True,
         "simulated_run": RUN.to_json(),
+        "ray": None,
         "folder": "/s/a",
     }
     assert (found["uptime_seconds"], found["requests"]) == (90.0, {"running": 3, "waiting": 1})
+    assert status.to_json(replace(status_of(), ray=RAY))["ray"] == asdict(RAY)

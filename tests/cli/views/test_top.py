@@ -141,6 +141,13 @@ def test_a_pipe_gets_a_line_for_each_thing() -> None:
     assert shown[-1] == "08:00:00 gaudi-9 host state=no_answer_for_5_s simulated=no"
 
 
+def test_a_wide_screen_has_the_energy_of_today() -> None:
+    shown = [line.split() for line in screen(state_of(HOST), 140, 40).splitlines()]
+    titles = next(line for line in shown if "TTFT" in line)
+    busy = next(line for line in shown if "1.57" in line)
+    assert (titles[-3:], busy[-3:]) == (["W", "J/tok", "kWh"], ["960", "1.57", "3.21"])
+
+
 @pytest.mark.parametrize("width", [79, 120])
 def test_simulated_cards_never_pass_for_cards(width: int) -> None:
     services = (replace(HOST.services[0], simulated=True), HOST.services[1])

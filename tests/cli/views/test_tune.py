@@ -40,7 +40,6 @@ STATE = TuneState(
         TuneCandidate("seqs-64", LaunchOptions(machine="simulated:hls2"), 4, "sha256:b"),
     ),
     (FAILED, GIVEN, BEST),
-    done=True,
 )
 OUTCOME = TuneOutcome(STATE, BEST, GIVEN, 0.04321, 1.909090, Path("/plans/best.json"), True)
 

@@ -45,14 +45,13 @@ COMMANDS: dict[str, tuple[str, bool]] = {
         True,
     ),
     "devices": (
-        "devices --machine simulated:hls2+busy=3+failed=5+hot=1 --sources",
+        "devices --machine simulated:hls2+busy=3+failed=5+hot=1",
         False,
     ),
     "plan": (f"plan Qwen/Qwen3-32B --engine vllm-fork@1.21 -n 1 {_MACHINE}", False),
     "support": ("support Qwen/Qwen3-30B-A3B --engine deepseek_r1 --accelerator gaudi2", True),
     "support-list": ("support --list --engine vllm-fork", True),
     "stack-plan": (f"stack plan stack.yaml {_MACHINE}", True),
-    "power": (f"power {_MACHINE}", True),
     "doctor-list": ("doctor --list --only cards", True),
     "migrate": (
         f"migrate {_MACHINE} -- bash start_gaudi_vllm_server.sh -w Qwen/Qwen3-8B -n 2",

@@ -1,4 +1,4 @@
-"""calibrate as a user runs it, with a stand-in for the engine's interpreter: real processes,
+"""fp8 calibrate as a user runs it, with a stand-in for the engine's interpreter: real processes,
 kills, resumption."""
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.support.model_files import FILES as R1_FILES
 from tests.support.processes import is_alive
 from tests.support.waiting import GENEROUS, until
 
+CALIBRATE = (sys.executable, "-m", "gaudi_launch", "fp8", "calibrate")
 CONFIG = {
     "model_type": "qwen3",
     "num_hidden_layers": 2,
@@ -78,7 +79,7 @@ class User:
         )
 
     def argv(self, *words: str) -> list[str]:
-        begin = [sys.executable, "-m", "gaudi_launch", "calibrate", str(self.model), "-n", "2"]
+        begin = [*CALIBRATE, str(self.model), "-n", "2"]
         return [*begin, "--python", str(self.python), "--dataset", str(self.dataset), *words]
 
     def run(self, *words: str, do: str = "") -> tuple[int, str, str]:
@@ -288,9 +289,8 @@ def test_model_and_data_set_from_a_hub(user: User) -> None:
     name = "NeelNanda/pile-10k"
     with Hub({}, repo="no/body", others={"Qwen/Qwen3-8B": weights}, datasets={name: data}) as hub:
         user.environment |= {**hub.environment(), "HF_HOME": str(user.home / "hf")}
-        argv = [sys.executable, "-m", "gaudi_launch", "calibrate", "Qwen/Qwen3-8B", "-n", "2"]
         done = subprocess.run(
-            [*argv, "--python", str(user.python)],
+            [*CALIBRATE, "Qwen/Qwen3-8B", "-n", "2", "--python", str(user.python)],
             env=user.environment,
             capture_output=True,
             text=True,
@@ -319,6 +319,7 @@ def test_deepseek_r1_converts_measures_and_serves(tmp_path: Path) -> None:
             sys.executable,
             "-m",
             "gaudi_launch",
+            "fp8",
             "calibrate",
             str(folder),
             "-n",

@@ -25,7 +25,7 @@ from tests.support.shards import read_shard
 from tests.support.waiting import GENEROUS
 
 NAME = "model.layers.0.mlp.up_proj.weight"
-COMMAND = [sys.executable, "-m", "gaudi_launch", "convert"]
+COMMAND = [sys.executable, "-m", "gaudi_launch", "fp8", "convert"]
 
 
 def write_shard(path: Path, repeat: int = 1) -> None:
@@ -183,11 +183,11 @@ def test_one_conversion_a_folder(tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     write_shard(source / "a.safetensors")
-    with hold(out, "convert"):
+    with hold(out, "fp8 convert"):
         refused = run(source, out)
     error = json.loads(refused.stdout)["error"]
     assert (refused.returncode, error["id"]) == (1, "lock.held")
-    assert f"convert, PID {os.getpid()}" in error["message"]
+    assert f"fp8 convert, PID {os.getpid()}" in error["message"]
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -1,10 +1,10 @@
-"""``ray config``, ``ray check``, ``ray status``, ``setup ray`` and --replicas as a user runs
-them."""
+"""``render ray-serve``, ``setup ray`` and --replicas as a user runs them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,6 +13,7 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.engines.ray_serve.engine import IN_RAY
 from tests.support.cli import golden, output
 
+RENDER = ("render", "ray-serve")
 MACHINE = ("--machine", "simulated:hls2")
 MODEL = ("-w", "meta-llama/Llama-2-70b-chat-hf")
 FORK = ("--engine", "ray-serve:vllm-fork@1.21")
@@ -25,24 +26,39 @@ def _no_interpreters(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_p
 
 
 def test_the_config_of_the_guides_eight_cards(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "ray", "config", *MODEL, *FORK, "-n", "8", "-p", "8000", *MACHINE)
-    assert code == 0
+    code, out, err = output(capsys, *RENDER, *MODEL, *FORK, "-n", "8", "-p", "8000", *MACHINE)
+    assert code == 0 and f"needs the folder {IN_RAY} and the planned engines" in err
     golden("ray-serve-eight-cards.yaml", out.replace(str(IN_RAY), "IN_RAY"))
-    config = yaml.safe_load(out)
-    variables = config["applications"][0]["runtime_env"]["env_vars"]
+    variables = _variables(yaml.safe_load(out))
     assert variables["PYTHONPATH"] == str(IN_RAY) and all(
         isinstance(value, str) for value in variables.values()
     )
+
+
+def _variables(config: Any) -> dict[str, str]:
+    found: dict[str, str] = config["applications"][0]["runtime_env"]["env_vars"]
+    return found
+
+
+def test_the_nodes_get_the_absolute_path_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    code, out, _ = output(capsys, *RENDER, "model", *FORK, *MACHINE)
+    argv = yaml.safe_load(out)["applications"][0]["args"]["argv"]
+    assert (code, argv[argv.index("--model") + 1]) == (0, str(tmp_path / "model"))
 
 
 def test_what_we_write_passes_our_own_check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "serve.yaml"
-    words = ("--replicas", "1..2", "-n", "4", "--out", str(file))
-    code, out, _ = output(capsys, "ray", "config", *MODEL, *words, *MACHINE)
-    assert code == 0 and str(file) in out
-    code, out, _ = output(capsys, "ray", "check", str(file))
+    words = ("--replicas", "1..2", "-n", "4", "--to", str(file))
+    code, out, _ = output(capsys, *RENDER, *MODEL, *words, *MACHINE)
+    assert (code, out) == (0, f"{file}\n")
+    code, out, _ = output(capsys, *RENDER, "--check", str(file))
     assert (code, out) == (0, f"{file}: no problem was found.\n")
 
 
@@ -50,8 +66,8 @@ def test_a_config_names_no_file_that_only_serve_would_write(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ("-w", "Qwen/QwQ-32B", "-n", "2", "--engine", "ray-serve:vllm-gaudi")
-    code, out, _ = output(capsys, "ray", "config", *words, *MACHINE)
-    variables = yaml.safe_load(out)["applications"][0]["runtime_env"]["env_vars"]
+    code, out, _ = output(capsys, *RENDER, *words, *MACHINE)
+    variables = _variables(yaml.safe_load(out))
     assert code == 0 and "VLLM_BUCKETING_FROM_FILE" not in variables
     assert variables["VLLM_BUCKETING_STRATEGY"] in ("exp", "lin", "pad")
 
@@ -66,10 +82,10 @@ def test_a_faulty_config_is_exit_1_with_every_fault(
         "- {name: a, import_path: a:b, route_prefix: v1, deployments: [{name: D, num_replica: "
         "2}]}\n"
     )
-    code, out, _ = output(capsys, "ray", "check", str(file), "--lang", language)
+    code, out, _ = output(capsys, *RENDER, "--check", str(file), "--lang", language)
     assert code == 1
     golden(f"ray-check-{language}.txt", out)
-    code, out, _ = output(capsys, "ray", "check", str(file), "--json")
+    code, out, _ = output(capsys, *RENDER, "--check", str(file), "--json")
     shown = json.loads(out)
     assert (code, shown["schema"]) == (1, 1)
     assert [problem["id"] for problem in shown["problems"]] == [
@@ -89,7 +105,7 @@ def test_a_file_that_cannot_be_read(
     file = tmp_path / "x.yaml"
     if content is not None:
         file.write_bytes(content)
-    code, out, _ = output(capsys, "ray", "check", str(file), "--json")
+    code, out, _ = output(capsys, *RENDER, "--check", str(file), "--json")
     assert (code, json.loads(out)["error"]["id"]) == (2, id)
 
 
@@ -114,30 +130,25 @@ def test_wrong_words(
 
 
 def test_a_config_is_only_made_for_ray_serve(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = output(capsys, "ray", "config", *MODEL, "--engine", "vllm-fork@1.21", *MACHINE)
+    code, _, err = output(capsys, *RENDER, *MODEL, "--engine", "vllm-fork@1.21", *MACHINE)
     assert code == 2 and "ray-serve:ENGINE" in err
 
 
-def test_a_config_that_cannot_be_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--stack", "s"), "--stack"),
+        (("--to", "x"), "--to"),
+        (("Qwen/Qwen3-8B", "-n", "2"), "-w, -n"),
+        (("--", "--seed", "1"), "--"),
+    ],
+)
+def test_a_check_has_no_other_options(
+    words: tuple[str, ...], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, err = output(
-        capsys,
-        "ray",
-        "config",
-        *MODEL,
-        "-n",
-        "8",
-        *MACHINE,
-        "--out",
-        str(tmp_path / "no/such/x.yaml"),
-    )
-    assert code == 1 and "No such file" in err
-
-
-def test_no_service_no_status(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(capsys, "ray", "status", "--json")
-    assert (code, json.loads(out)["error"]["id"]) == (2, "ray.which_service")
+    code, _, err = output(capsys, *RENDER, "--check", str(tmp_path / "none"), *words)
+    expected = f"gaudi-launch: {named} cannot be used with --check. Leave one out.\n"
+    assert (code, err) == (2, expected)
 
 
 def test_serve_without_ray_is_exit_3_and_says_what_to_do(

@@ -1,0 +1,55 @@
+"""The names that went, each with what is used instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gaudi_launch.errors import ExitCode, LaunchError
+
+# a command, a subcommand or a command with its option -> arguments of gaudi-launch today
+GONE: dict[str, str] = {
+    "devices --sources": "devices --json",
+    "recommend --stack": "recommend",
+    "calibrate": "fp8 calibrate",
+    "convert": "fp8 convert",
+    "ray": "render ray-serve",
+    "ray check": "render ray-serve --check",
+    "ray config": "render ray-serve",
+    "ray status": "status",
+    "render env": "render script",
+    "render kubernetes --kustomize": "render kubernetes --helm",
+    "render kubernetes --prometheus": "render kubernetes --autoscale hpa",
+    "power": "devices",
+    "power --cap": "devices power --limit",
+    "power --undo": "devices power --undo",
+    "snapshot": "devices snapshot",
+    "warmup --blocks": "warmup --machine",
+    "warmup --budget": "warmup --graphs",
+    "warmup --log": "why",
+    "warmup --price": "warmup --overhead",
+    "warmup --run": "serve",
+    "warmup --trace-share": "warmup --trace",
+    "warmup --watch": "warmup --trace",
+    "warmup --ask-engine": "warmup --list",
+    "recommend --top": "recommend --json",
+    "tune --resume": "tune --minutes",
+    "cache verify --repair": "cache verify",
+    "cache prune --stale": "cache prune --older",
+    "cache prune --machine": "cache list --machine",
+    "cluster plan --ask": "cluster plan",
+    "cluster up --no-copy": "cluster up",
+    "logs --engine": "logs",
+}
+
+
+def refuse_gone(arguments: Sequence[str]) -> None:
+    """Raise LaunchError if the arguments begin with a command that went."""
+    for length in (2, 1):
+        found = " ".join(arguments[:length])
+        if found in GONE:
+            raise gone(found)
+
+
+def gone(found: str) -> LaunchError:
+    """Return the error for a name of the table."""
+    return LaunchError("usage.gone", ExitCode.USAGE, found=found, now=f"gaudi-launch {GONE[found]}")

@@ -1,0 +1,62 @@
+"""No command prints a secret of the options after ``--``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from tests.support.cli import output
+
+SECRET = "K9secretvalueK9"
+MODEL = ("Qwen/Qwen3-8B", "--machine", "simulated:hls2", "-n", "1")
+SPELLINGS = (
+    ("--api-key", SECRET),
+    (f"--api_key={SECRET}",),
+    ("--hf-token", SECRET),
+    ("--model-loader-extra-config", json.dumps({"auth_token": SECRET})),
+    ("--otlp-traces-endpoint", f"http://user:{SECRET}@host/"),
+    # as JSON objects are mistyped
+    ("--model-loader-extra-config", f"{{'auth_token': '{SECRET}'}}"),
+    ("--model-loader-extra-config", f'{{"a": {{"auth_token": "{SECRET}"'),
+    ("--model-loader-extra-config", f"{{auth_token {SECRET}}}"),
+    (f'--model-loader-extra-config={{"a" "api-key" "{SECRET}"}}',),
+    ("--model-loader-extra-config", f"[auth_token,{SECRET}"),
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("plan", *MODEL),
+        ("plan", *MODEL, "--all"),
+        ("plan", *MODEL, "--json"),
+        ("recommend", *MODEL, "--for", "throughput"),
+        ("recommend", *MODEL, "--for", "throughput", "--json"),
+        ("render", "script", *MODEL),
+        ("engines", "diff", "vllm-gaudi@0.24", "vllm-gaudi@0.26", *MODEL),
+        ("warmup", *MODEL),
+    ],
+    ids=" ".join,
+)
+def test_a_secret_after_the_dashes_is_not_printed(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    codes = []
+    for words in SPELLINGS:
+        code, out, err = output(capsys, *command, "--", *words)
+        codes.append(code)
+        assert SECRET not in out + err
+    # what a variable can have is planned, the rest is refused
+    assert codes[0] == 0
+
+
+@pytest.mark.parametrize("words", SPELLINGS, ids=" ".join)
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+def test_a_secret_of_another_command_is_not_printed(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], form: tuple[str, ...]
+) -> None:
+    line = shlex.join(("env", f"HF_TOKEN={SECRET}", "vllm", "serve", "Qwen/Qwen3-8B", *words))
+    _, out, err = output(capsys, "migrate", line, *form)
+    assert SECRET not in out + err
