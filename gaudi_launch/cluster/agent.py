@@ -23,6 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.plain_json import plain_json
+
 MARK = "gaudi-launch-cluster:"
 LEASE = "lease"
 # the agent has fewer files open
@@ -63,7 +65,7 @@ def kept(folder: Path, name: str) -> int | None:
     Another process with its pid does not count.
     """
     try:
-        found = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        found = plain_json((folder / f"{name}.json").read_bytes())
         now = stat(int(found["pid"]))
         if now is not None and now[2] == found["started"]:
             return int(found["pid"])
@@ -222,7 +224,7 @@ def guard(folder: Path, name: str, seconds: float) -> int:
 def end_guard(folder: Path, name: str) -> None:
     """End the guard of a started process, unless it is the caller."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        pid = int(json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["guard"])
+        pid = int(plain_json((folder / f"{name}.json").read_bytes())["guard"])
         found = stat(pid)
         # it leads a session of this interpreter; a pid that was reused is another process
         if pid == os.getpid() or found is None or found[1] != pid:
@@ -415,7 +417,7 @@ LOOKS = ("probe", "status", "listening", "nodes", "ready")
 
 def main(text: str) -> None:
     """Execute one request and answer with one marked line."""
-    request = json.loads(text)
+    request = plain_json(text)
     # the output of a library must not come between
     answer_to = request["caller"] = os.dup(1)
     os.dup2(2, 1)

@@ -16,6 +16,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.stages import stage_of
+from gaudi_launch.planning.effects import with_overrides
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.memory import CardSet, ChosenSettings, memory_for
 from gaudi_launch.planning.passthrough import refuse_layout, with_options, with_own_words
@@ -43,7 +44,9 @@ def plan_cluster(
     """
     # the hosts have the folder, this machine need not: then the name and its profile are used
     model = known_model(request.model, False)
-    engine = _engine(request, model, seen)
+    installed = next((one.installed for one in seen if one.software.engine), None)
+    word = registry.name_over_hosts(request, installed, model, lambda: _host(seen))
+    engine = registry.find(word, installed, request.python or seen[0].member.python)
     _check_engine(engine, request)
     refuse_layout(with_options(request, engine.identity).args)
     request = with_own_words(request, engine.identity, engine.lacks)
@@ -102,7 +105,7 @@ def _with_memory(
     """
     host = _host(seen)
     product = next((card.product or card.device_type for card in host.cards), None)
-    stage = stage_of(model, cluster.layout.pipeline)
+    stage = stage_of(with_overrides(model, request.args), cluster.layout.pipeline)
     limits = engine.limits(request, host, stage)
     cards = len(_modules(cluster.layout, engine))
     chosen = ChosenSettings(cluster.settings, request.args)
@@ -114,12 +117,6 @@ def _with_memory(
     return replace(
         cluster, plan=replace(cluster.plan, memory=found.gib, num_blocks=found.num_blocks)
     )
-
-
-def _engine(request: Request, model: Model, seen: Sequence[Seen]) -> Engine:
-    installed = next((one.installed for one in seen if one.software.engine), None)
-    word = registry.name_over_hosts(request, installed, model, lambda: _host(seen))
-    return registry.find(word, installed, request.python or seen[0].member.python)
 
 
 def _check_engine(engine: Engine, request: Request) -> None:

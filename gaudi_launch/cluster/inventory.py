@@ -12,6 +12,7 @@ from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import mapping
+from gaudi_launch.reader import BadDocument, parse_yaml
 
 LOCAL = "local"
 """The name of this machine, which needs no ssh."""
@@ -97,16 +98,13 @@ def read_inventory(path: Path, python: str | None = None, enter: str = "") -> tu
 
     Snapshots are relative to its folder. Raises LaunchError (USAGE).
     """
-    import yaml
-
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES)
-        document = yaml.safe_load(content)
+            document = parse_yaml(file.read(_MOST_BYTES))
     except OSError as error:
         raise _bad(str(path), error.strerror or str(error)) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _bad(str(path), " ".join(str(error).split())[:200]) from None
+    except BadDocument as error:
+        raise _bad(str(path), str(error)) from None
     return parse_inventory(document, str(path), path.parent, python, enter)
 
 

@@ -114,7 +114,7 @@ def reach(member: Member, host: Host | None, interface: str | None = None) -> tu
             raise unreached
         return member.address, name
     chosen = next((i for i in known if i.name == wanted), None)
-    if chosen is None and wanted is not None and _lists_interfaces(host):
+    if chosen is None and wanted is not None and host is not None and host.interfaces:
         raise LaunchError(
             "cluster.no_interface", ExitCode.USAGE, host=member.name, found=wanted, known=shown
         )
@@ -125,10 +125,6 @@ def reach(member: Member, host: Host | None, interface: str | None = None) -> tu
     if member.target in chosen.addresses:
         address = member.target
     return address, wanted or chosen.name
-
-
-def _lists_interfaces(host: Host | None) -> bool:
-    return host is not None and bool(host.interfaces)
 
 
 def _usable(host: Host | None) -> list[Interface]:
@@ -231,41 +227,24 @@ def changes(
         proposed.append(Setting(name, value, kind, "computed", message(id, **values), origin))
 
     add("option", "--tensor-parallel-size", str(layout.tensor), "cluster.why_layout", layout.origin)
-    if layout.pipeline > 1:
-        add(
-            "option",
-            "--pipeline-parallel-size",
-            str(layout.pipeline),
-            "cluster.why_layout",
-            layout.origin,
-        )
+    stages = layout.pipeline
+    if stages > 1:
+        add("option", "--pipeline-parallel-size", str(stages), "cluster.why_layout", layout.origin)
         add(
             "env", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "0", "cluster.why_tensor_cache", GAUDI_README
         )
         seqs = args.last("--max-num-seqs")
         if seqs is not None and seqs.isdigit():
-            less = max(1, int(seqs) // layout.pipeline)
-            add(
-                "option",
-                "--max-num-seqs",
-                str(less),
-                "cluster.why_seqs",
-                GAUDI_README,
-                stages=layout.pipeline,
-            )
+            less = str(max(1, int(seqs) // stages))
+            add("option", "--max-num-seqs", less, "cluster.why_seqs", GAUDI_README, stages=stages)
     spread = Spread(
         whole.plan.settings, layout.tensor, layout.ray, whole.own, source, whole.measured
     )
     if layout.ray:
         add("option", "--distributed-executor-backend", "ray", "cluster.why_ray", layout.origin)
     if layout.ray and ray_address is not None:
-        add(
-            "env",
-            "RAY_ADDRESS",
-            ray_address,
-            "cluster.why_ray_address",
-            "docs: ray.init, RAY_ADDRESS",
-        )
+        source = "docs: ray.init, RAY_ADDRESS"
+        add("env", "RAY_ADDRESS", ray_address, "cluster.why_ray_address", source)
     proposed += whole.engine.spread(spread)
     return tuple(each for each in proposed if args.canonical(each.name) not in decided)
 
@@ -368,7 +347,7 @@ def _warnings(layout: Layout, settings: Sequence[Setting]) -> list[Message]:
         found.append(message("cluster.open_ray"))
     for each in filter(_relative, settings):
         found.append(message("cluster.relative", name=each.name, path=each.value))
-    if _unquantised(settings):
+    if _value(settings, _INC) == "1" and _value(settings, "QUANT_CONFIG") is None:
         found.append(message("cluster.no_quant"))
     return found
 
@@ -404,11 +383,6 @@ def _relative(setting: Setting) -> bool:
     """Return the relative paths, which other hosts cannot resolve."""
     paths = ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX", "VLLM_BUCKETING_FROM_FILE")
     return setting.name in paths and bool(setting.value) and not str(setting.value).startswith("/")
-
-
-def _unquantised(settings: Sequence[Setting]) -> bool:
-    """Return True if fp8 by INC is requested without a file that configures it."""
-    return _value(settings, _INC) == "1" and _value(settings, "QUANT_CONFIG") is None
 
 
 def _node(one: Seen, layout: Layout, interface: str | None, needs_cards: bool) -> Node:

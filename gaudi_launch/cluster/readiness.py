@@ -15,6 +15,7 @@ from gaudi_launch.cluster.ssh import RemoteError
 from gaudi_launch.cluster.state import Part, RunningCluster, kept_in
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.reader import standalone
 from gaudi_launch.services import probe
 from gaudi_launch.services.log.follow import Follower
 
@@ -191,13 +192,12 @@ def _asked(member: Member, request: dict[str, Any], waits: Waits) -> dict[str, A
 
 def readiness(part: Part, key: str | None, waits: Waits) -> dict[str, Any]:
     """Return the result of the launcher's prober on the head. Raises RemoteError."""
-    source = Path(probe.__file__).read_text(encoding="utf-8")
     request = {
         "do": "ready",
         "url": part.url,
         "seconds": waits.ask / 2,
         "key": key or "",
-        "source": source,
+        "source": standalone(probe.__file__),
     }
     return ssh.ask(part.head.member, request, 2 * waits.ask)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,11 +22,11 @@ from gaudi_launch import interrupt
 from gaudi_launch.cluster import agent
 from gaudi_launch.cluster.differences import FolderFacts, Seen
 from gaudi_launch.cluster.inventory import LAUNCHER, Member
-from gaudi_launch.cluster.ssh_failure import no_connection
 from gaudi_launch.cluster.steps import HostStep, ssh_environment, ssh_words
 from gaudi_launch.engines.detect import Installed, parse, question
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.reader import parse_json, standalone
 
 _log = logging.getLogger(__name__)
 
@@ -56,13 +57,11 @@ def ask(member: Member, request: Mapping[str, Any], seconds: float) -> dict[str,
     Raises RemoteError.
     """
     # a JSON text as a Python literal: nothing in it can end the program's line
-    program = (
-        f"{Path(agent.__file__).read_text(encoding='utf-8')}\nmain({json.dumps(dict(request))!r})\n"
-    )
+    program = f"{standalone(agent.__file__)}\nmain({json.dumps(dict(request))!r})\n"
     output, error, code = _run(member, ssh_words(member, [member.python, "-"]), program, seconds)
     marked = (text for text in reversed(output.splitlines()) if text.startswith(agent.MARK))
     try:
-        answer = json.loads(next(marked, "").removeprefix(agent.MARK))
+        answer = parse_json(next(marked, "").removeprefix(agent.MARK))
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
@@ -166,10 +165,10 @@ def snapshot(member: Member, seconds: float) -> dict[str, Any]:
     if member.local and launcher == LAUNCHER:
         # this program itself, which need not be on the PATH of this machine
         launcher = (sys.executable, "-m", "gaudi_launch")
-    output = words(member, [*launcher, "snapshot", "-"], seconds)
+    output = words(member, [*launcher, "devices", "snapshot", "-"], seconds)
     try:
-        document = json.loads(output)
-    except (ValueError, RecursionError):
+        document = parse_json(output)
+    except ValueError:
         document = None
     if not isinstance(document, dict):
         raise RemoteError(message("cluster.no_snapshot", host=member.name))
@@ -298,3 +297,43 @@ def gather(
     return each_or(
         members, one, lambda member, error: (Seen(member, trouble=error.why), member.snapshot)
     )
+
+
+_MOST_LETTERS = 300
+_KEY_CHANGED = re.compile(r"Host key for (\S+) has changed")
+_KEY_FAILED = "Host key verification failed"
+_DENIED = "Permission denied ("
+# consequences of an error in a line before: of a jump host, of a slow server
+_CONSEQUENCES = (
+    "kex_exchange_identification:",
+    "Connection closed by UNKNOWN",
+    "Connection to UNKNOWN",
+)
+
+
+def no_connection(member: Member, errors: str) -> Message:
+    """Return why ssh could not connect to a host, and what to do."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    changed = _KEY_CHANGED.search(errors)
+    if changed is not None:
+        return message(
+            "cluster.key_changed", host=member.name, ssh=member.ssh, known=changed[1][:100]
+        )
+    if any(line.startswith(_KEY_FAILED) for line in lines):
+        return message("cluster.key_unknown", host=member.name, ssh=member.ssh)
+    denied = [line for line in lines if _DENIED in line]
+    if denied:
+        return message("cluster.no_login", host=member.name, ssh=member.ssh, why=_short(denied[-1]))
+    return message("cluster.unreachable", host=member.name, ssh=member.ssh, why=_reason(lines))
+
+
+def _reason(lines: Sequence[str]) -> str:
+    """Return the line that names the cause; "-" where ssh printed nothing."""
+    causes = [line for line in lines if not line.startswith(_CONSEQUENCES)]
+    *_, last = ("-", *lines, *causes)
+    return _short(last)
+
+
+def _short(line: str) -> str:
+    """Return a line of ssh as a part of a sentence."""
+    return line[:_MOST_LETTERS].rstrip(".")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.parts import Cluster, join
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.host.snapshot import read_record, write_record
 from gaudi_launch.json_values import mapping
+from gaudi_launch.reader import read_json
 
 FILE_NAME = "cluster.json"
 
@@ -88,10 +89,7 @@ def remember(folder: Path, running: RunningCluster) -> list[Path]:
         part.replace(folder / FILE_NAME)
         return logs
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "serve.state_folder", ExitCode.FAILED, path=str(folder), why=why
-        ) from None
+        raise file_error("serve.state_folder", error, folder) from None
 
 
 def remembered(folder: Path) -> RunningCluster:
@@ -100,10 +98,10 @@ def remembered(folder: Path) -> RunningCluster:
     Raises LaunchError (USAGE) when there is none, or the file is not a record.
     """
     try:
-        document = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
+        document = read_json(folder / FILE_NAME)
     except FileNotFoundError:
         raise LaunchError("cluster.unknown", ExitCode.USAGE, name=folder.name) from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise LaunchError(
             "cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why=str(error)
         ) from None

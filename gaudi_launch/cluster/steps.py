@@ -88,41 +88,25 @@ def ray_steps(cluster: Cluster, engine: ClusterEngine, heads: bool) -> list[Host
         )
         # RAY_ADDRESS is for users of a running Ray, not for those who start it
         env = {name: value for name, value in node.env.items() if name != "RAY_ADDRESS"}
-        steps.append(
-            HostStep(
-                node.member,
-                argv,
-                message(id, host=node.member.name),
-                env,
-                "ray",
-                (),
-                engine.command.files,
-            )
-        )
+        why = message(id, host=node.member.name)
+        steps.append(HostStep(node.member, argv, why, env, "ray", (), engine.command.files))
     return steps
 
 
 def service_step(engine: ClusterEngine, secrets: Sequence[str] = ()) -> HostStep:
     """Return the engine's command on its head."""
-    why = message("cluster.step_service", host=engine.head.member.name)
-    return HostStep(
-        engine.head.member,
-        engine.command.argv,
-        why,
-        engine.command.env,
-        "service",
-        tuple(secrets),
-        engine.command.files,
-    )
+    member, command = engine.head.member, engine.command
+    why, kept = message("cluster.step_service", host=member.name), tuple(secrets)
+    return HostStep(member, command.argv, why, command.env, "service", kept, command.files)
 
 
-def start_steps(cluster: Cluster, secrets: Sequence[str] = ()) -> list[HostStep]:
+def start_steps(cluster: Cluster) -> list[HostStep]:
     """Return everything that is started, in its order."""
     steps = []
     for engine in cluster.engines:
         if cluster.layout.ray:
             steps += [*ray_steps(cluster, engine, True), *ray_steps(cluster, engine, False)]
-        steps.append(service_step(engine, secrets))
+        steps.append(service_step(engine, ()))
     return steps
 
 
@@ -178,25 +162,16 @@ def _copy(source: Node, target: Node, folder: str, seen: Mapping[str, Seen]) -> 
     if ":" in target.address:
         remote = f"{user}[{target.address}]"
     plain = folder.rstrip("/")
-    words: tuple[str, ...]
+    # scp creates no parent folders; the copy on the target is then identified by its size
+    above = plain.rpartition("/")[0]
+    to = ("--", plain, f"{remote}:{above}/")
+    words: tuple[str, ...] = ("scp", "-r", "-p", "-q", *_COPY_SSH, *to)
     if all("rsync" in one.tools for one in ends):
         # the files themselves: those of a hub's folder are links to a folder next to it
         words = (
             *("rsync", "-a", "--copy-links", "--partial", "--mkpath"),
             *("-e", shlex.join(["ssh", *_COPY_SSH])),
             *("--", f"{plain}/", f"{remote}:{plain}/"),
-        )
-    else:
-        # scp creates no parent folders; the copy on the target is then identified by its size
-        words = (
-            "scp",
-            "-r",
-            "-p",
-            "-q",
-            *_COPY_SSH,
-            "--",
-            plain,
-            f"{remote}:{plain.rpartition('/')[0]}/",
         )
     why = message(
         "cluster.step_copy", folder=folder, source=source.member.name, target=target.member.name
@@ -248,14 +223,10 @@ def render_stop(members: Sequence[Member], cluster_name: str) -> list[str]:
         *((member, "service") for member in members),
         *((member, "ray") for member in (*members[1:], members[0])),
     ]
+    files = [(each, f"{STATE}/{cluster_name}/{each.name}/{name}.pid") for each, name in order]
     return [
-        _on(member, _end_words(f"{STATE}/{cluster_name}/{member.name}/{name}.pid"))
-        for member, name in order
+        _on(member, f'[ ! -e "{path}" ] || kill -TERM "$(cat "{path}")"') for member, path in files
     ]
-
-
-def _end_words(path: str) -> str:
-    return f'[ ! -e "{path}" ] || kill -TERM "$(cat "{path}")"'
 
 
 def _on(member: Member, text: str) -> str:

@@ -15,10 +15,11 @@ from gaudi_launch.cluster.readiness import Waits, log_of, wait_ready
 from gaudi_launch.cluster.state import RunningCluster, running_of
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.messages import Message, message
+from gaudi_launch.reader import standalone
 from gaudi_launch.services import probe
 from tests.support.scripted_hosts import GONE, Request, cluster, failed, gone, member, scripted
 
-SOURCE = Path(probe.__file__).read_text(encoding="utf-8")
+SOURCE = standalone(probe.__file__)
 READY = {"ready": True, "stage": "", "detail": "", "model": "m"}
 LOADING = {**READY, "ready": False}
 

@@ -17,11 +17,12 @@ from gaudi_launch import interrupt
 from gaudi_launch.cluster import agent, ssh
 from gaudi_launch.cluster.differences import FolderFacts, Seen
 from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.ssh import RemoteError
+from gaudi_launch.cluster.ssh import RemoteError, no_connection
 from gaudi_launch.cluster.steps import HostStep, ssh_environment, ssh_words
 from gaudi_launch.engines.detect import question
 from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import Message, message
+from gaudi_launch.messages import Message, message, set_language
+from gaudi_launch.reader import standalone
 from tests.support.scripted_hosts import GONE, WHY, gone, member, scripted
 
 A = member("a")
@@ -73,7 +74,7 @@ def test_a_request_is_a_program_on_standard_input(commands: Commands) -> None:
         "seconds": 20.0,
         "ending": interrupt.Ending(with_main=True, goodbye_seconds=0.0),
     }
-    source = Path(agent.__file__).read_text(encoding="utf-8")
+    source = standalone(agent.__file__)
     said: list[str] = []
     assert program.startswith(f"{source}\nmain(")
     exec(program.removeprefix(source), {"main": said.append})
@@ -154,7 +155,7 @@ def test_the_launcher_of_a_host_makes_its_snapshot(commands: Commands) -> None:
     other = replace(HERE, launcher=("/opt/gaudi-launch",))
     for each in (A, HERE, other):
         assert ssh.snapshot(each, 9.0) == {"schema": 1}
-    words = ["snapshot", "-"]
+    words = ["devices", "snapshot", "-"]
     assert [argv for argv, _ in commands.made] == [
         ssh_words(A, ["gaudi-launch", *words]),
         [sys.executable, "-m", "gaudi_launch", *words],
@@ -310,3 +311,71 @@ def test_facts_and_snapshots_are_gathered(monkeypatch: pytest.MonkeyPatch, tmp_p
         (Seen(member("c"), python="3.11"), None)
     ]
     assert looked[-1] == ("c", (), 120.0)
+
+
+CHANGED = """\
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+Offending ED25519 key in /home/me/.ssh/known_hosts:2
+Host key for 10.0.0.2 has changed and you have requested strict checking.
+Host key verification failed.
+"""
+CLOSED = """\
+kex_exchange_identification: Connection closed by remote host
+Connection closed by UNKNOWN port 65535
+"""
+DENIED = "root@10.0.0.1: Permission denied (publickey,password).\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "id", "values"),
+    [
+        (CHANGED, "cluster.key_changed", {"known": "10.0.0.2"}),
+        (f"{CHANGED}{CLOSED}", "cluster.key_changed", {"known": "10.0.0.2"}),
+        ("Host key verification failed.\n", "cluster.key_unknown", {}),
+        (f"Host key verification failed.\n{CLOSED}", "cluster.key_unknown", {}),
+        (DENIED, "cluster.no_login", {"why": DENIED.strip().rstrip(".")}),
+        (
+            f"Permission denied, please try again.\n{DENIED}{CLOSED}",
+            "cluster.no_login",
+            {"why": DENIED.strip().rstrip(".")},
+        ),
+        (
+            f"ssh: connect to host 10.0.0.1 port 22: Connection refused\n{CLOSED}",
+            "cluster.unreachable",
+            {"why": "ssh: connect to host 10.0.0.1 port 22: Connection refused"},
+        ),
+        (
+            "Connection timed out during banner exchange\n"
+            "Connection to UNKNOWN port 65535 timed out\n",
+            "cluster.unreachable",
+            {"why": "Connection timed out during banner exchange"},
+        ),
+        (
+            "Timeout, server 10.0.0.2 not responding.\n",
+            "cluster.unreachable",
+            {"why": "Timeout, server 10.0.0.2 not responding"},
+        ),
+        (CLOSED, "cluster.unreachable", {"why": "Connection closed by UNKNOWN port 65535"}),
+        ("", "cluster.unreachable", {"why": "-"}),
+    ],
+)
+def test_the_cause_is_named(errors: str, id: str, values: dict[str, str]) -> None:
+    found = no_connection(Member("host-b", "me@b"), errors)
+    assert (found.id, dict(found.values)) == (id, {"host": "host-b", "ssh": "me@b", **values})
+
+
+def test_the_sentence_ends_with_what_to_do() -> None:
+    set_language("en")
+    lines = [
+        no_connection(Member("b", "me@b"), errors).render()
+        for errors in (CHANGED, "Host key verification failed.", DENIED, "Connection refused")
+    ]
+    set_language(None)
+    assert [line.rpartition(": ")[2] for line in lines] == [
+        "ssh-keygen -R 10.0.0.2",
+        "ssh me@b",
+        "ssh-copy-id me@b",
+        "ssh -o BatchMode=yes me@b true",
+    ]

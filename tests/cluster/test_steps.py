@@ -647,7 +647,7 @@ def test_a_printed_command_writes_into_no_folder_of_another(tmp_path: Path) -> N
     assert own.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.root
 def test_a_printed_command_refuses_a_folder_of_another_user(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
