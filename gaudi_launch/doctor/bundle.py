@@ -1,7 +1,8 @@
 """An archive for a support case: facts, findings, versions, last plans and logs.
 
-Secrets are never included. Names (host, users, home folders), addresses and serial numbers are
-replaced by placeholders that stay the same within one bundle, unless they are requested.
+Secrets are never included. The values of unknown variables, options and keys keep known terms only.
+Names (host, users, home folders), addresses and serial numbers are replaced by placeholders that
+stay the same within one bundle, unless they are requested.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import os
 import re
 import tarfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.reader import parse_json
 from gaudi_launch.redact import redact_document, redact_text
 from gaudi_launch.version import VERSION
 
@@ -38,14 +40,14 @@ _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}\.[\w.-]{1,190}")
 
 @dataclass
 class Redactor:
-    """Removes secrets from text, and with ``keep_names`` False names and addresses."""
+    """Removes secrets and unknown values, and names unless ``keep_names``."""
 
     keep_names: bool = False
     names: tuple[str, ...] = ()
     _known: dict[str, str] = field(default_factory=dict)
 
     def text(self, text: str) -> str:
-        text = redact_text(text)
+        text = redact_text(text, unknown_goes=True)
         return text if self.keep_names else self._names(text)
 
     def _names(self, text: str) -> str:
@@ -68,7 +70,7 @@ class Redactor:
 
     def document(self, value: Any) -> Any:
         """Return a JSON value without secrets and, unless they are kept, without names."""
-        redacted = redact_document(value)
+        redacted = redact_document(value, unknown_goes=True)
         if self.keep_names:
             return redacted
         return self._without_names(redacted)
@@ -134,9 +136,9 @@ def _redacted(text: str, kind: str, redactor: Redactor) -> str:
     if kind == "plans":
         try:
             return (
-                json.dumps(redactor.document(json.loads(text)), ensure_ascii=False, indent=1) + "\n"
+                json.dumps(redactor.document(parse_json(text)), ensure_ascii=False, indent=1) + "\n"
             )
-        except (ValueError, RecursionError):
+        except ValueError:
             pass
     return redactor.text(text)
 
@@ -182,7 +184,11 @@ def write(path: Path, files: Mapping[str, str]) -> None:
         )
         try:
             with os.fdopen(handle, "wb") as out, tarfile.open(fileobj=out, mode="w:gz") as archive:
-                _fill(archive, files.items())
+                for name, text in files.items():
+                    content = text.encode("utf-8")
+                    entry = tarfile.TarInfo(f"gaudi-launch-bundle/{name}")
+                    entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
+                    archive.addfile(entry, io.BytesIO(content))
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -192,11 +198,3 @@ def write(path: Path, files: Mapping[str, str]) -> None:
         raise LaunchError(
             "doctor.bundle.write", ExitCode.FAILED, path=str(path), reason=reason
         ) from None
-
-
-def _fill(archive: tarfile.TarFile, files: Iterable[tuple[str, str]]) -> None:
-    for name, text in files:
-        content = text.encode("utf-8")
-        entry = tarfile.TarInfo(f"gaudi-launch-bundle/{name}")
-        entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
-        archive.addfile(entry, io.BytesIO(content))

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from gaudi_launch.doctor import guides
-from gaudi_launch.doctor.findings import (
-    Check,
-    DoctorFacts,
-    Remedy,
-    Verdict,
-    fail,
-    ok,
-    skip,
-    unknown,
-    warn,
-)
+from gaudi_launch.doctor.findings import DoctorFacts, Remedy, Verdict, check
 from gaudi_launch.messages import message
 
 _RUNTIME = "/usr/bin/habana-container-runtime"
 
 
+@check("container.engine", "docs: Docker Installation")
 def _engine(facts: DoctorFacts) -> Verdict:
     found = [
         facts.config.programs[name]
@@ -26,21 +17,24 @@ def _engine(facts: DoctorFacts) -> Verdict:
         if name in facts.config.programs
     ]
     if found:
-        return ok(", ".join(found), "docker | podman")
+        return Verdict.ok(", ".join(found), "docker | podman")
     if facts.wants.container:
         remedy = Remedy(message("doctor.container.engine.remedy"))
-        return fail("doctor.container.engine.fail", "-", "docker | podman", remedy)
+        return Verdict.fail("doctor.container.engine.fail", "-", "docker | podman", remedy)
     if facts.host.in_container:
-        return skip("doctor.container.inside")
-    return skip("doctor.container.engine.skip")
+        return Verdict.skip("doctor.container.inside")
+    return Verdict.skip("doctor.container.engine.skip")
 
 
+@check(
+    "container.runtime", "docs: Docker Installation; 'Unknown runtime specified habana'", ("gaudi",)
+)
 def _runtime(facts: DoctorFacts) -> Verdict:
     config = facts.config
     if facts.host.in_container:
-        return skip("doctor.container.inside")
+        return Verdict.skip("doctor.container.inside")
     if "docker" not in config.programs and not config.docker_runtimes and not config.docker_problem:
-        return skip("doctor.container.runtime.skip")
+        return Verdict.skip("doctor.container.runtime.skip")
     expected = f"runtimes.habana.path = {_RUNTIME}"
     installer = "apt-get" if guides.family(facts) == "ubuntu" else "dnf"
     install = Remedy(
@@ -51,9 +45,9 @@ def _runtime(facts: DoctorFacts) -> Verdict:
         ),
         root=True,
     )
-    judge = fail if facts.wants.container else warn
+    judge = Verdict.fail if facts.wants.container else Verdict.warn
     if config.docker_problem == "unreadable":
-        return unknown("doctor.unreadable", "", expected, path="/etc/docker/daemon.json")
+        return Verdict.unknown("doctor.unreadable", "", expected, path="/etc/docker/daemon.json")
     if config.docker_problem:
         return judge("doctor.container.runtime.broken", config.docker_problem, expected, install)
     path = (config.docker_runtimes or {}).get("habana")
@@ -63,15 +57,4 @@ def _runtime(facts: DoctorFacts) -> Verdict:
     # docker itself looks up a program name without a path
     if path.startswith("/") and path not in config.runtime_programs:
         return judge("doctor.container.runtime.program", path, expected, install)
-    return ok(path, expected)
-
-
-CHECKS = (
-    Check("container.engine", _engine, "docs: Docker Installation"),
-    Check(
-        "container.runtime",
-        _runtime,
-        "docs: Docker Installation; 'Unknown runtime specified habana'",
-        ("gaudi",),
-    ),
-)
+    return Verdict.ok(path, expected)

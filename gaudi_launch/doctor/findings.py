@@ -17,7 +17,7 @@ from gaudi_launch.host.files import Files
 from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.health import CardHealth, read_health
 from gaudi_launch.host.hl_smi import Ask
-from gaudi_launch.host.host_config import Disk, HostConfig
+from gaudi_launch.host.host_config import HostConfig
 from gaudi_launch.messages import Message, message, text
 
 STATUSES = ("ok", "warn", "fail", "skip", "unknown")
@@ -39,6 +39,7 @@ class Remedy:
 
     ``fix`` names the reversible change that ``doctor --fix`` can make; without one the remedy is
     only explained. ``commands`` work now, ``persist`` survive a reboot, ``steps`` are for people.
+    ``arguments`` are the kernel's: the steps for those of all findings come first.
     """
 
     text: Message
@@ -48,6 +49,7 @@ class Remedy:
     reboot: bool = False
     root: bool = False
     fix: str | None = None
+    arguments: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -61,17 +63,6 @@ class Remedy:
         }
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The result of a probe. ``found`` and ``expected`` are always shown together."""
-
-    status: str
-    message: Message
-    found: Shown = ""
-    expected: Shown = ""
-    remedy: Remedy | None = None
-
-
 def _say(id: str, found: Shown, expected: Shown, values: Mapping[str, Any]) -> Message:
     return message(id, found=_in_sentence(found), expected=_in_sentence(expected), **values)
 
@@ -83,33 +74,56 @@ def _in_sentence(value: Shown) -> str:
     return shown(value)
 
 
-def ok(found: Shown, expected: Shown = "", id: str = "doctor.ok", **values: Any) -> Verdict:
-    return Verdict("ok", _say(id, found, expected, values), found, expected)
+@dataclass(frozen=True)
+class Verdict:
+    """The result of a probe. ``found`` and ``expected`` are always shown together."""
 
+    status: str
+    message: Message
+    found: Shown = ""
+    expected: Shown = ""
+    remedy: Remedy | None = None
 
-def warn(
-    id: str, found: Shown, expected: Shown = "", remedy: Remedy | None = None, **values: Any
-) -> Verdict:
-    return Verdict("warn", _say(id, found, expected, values), found, expected, remedy)
+    @classmethod
+    def ok(
+        cls, found: Shown, expected: Shown = "", id: str = "doctor.ok", **values: Any
+    ) -> Verdict:
+        return cls("ok", _say(id, found, expected, values), found, expected)
 
+    @classmethod
+    def warn(
+        cls,
+        id: str,
+        found: Shown,
+        expected: Shown = "",
+        remedy: Remedy | None = None,
+        **values: Any,
+    ) -> Verdict:
+        return cls("warn", _say(id, found, expected, values), found, expected, remedy)
 
-def fail(
-    id: str, found: Shown, expected: Shown = "", remedy: Remedy | None = None, **values: Any
-) -> Verdict:
-    return Verdict("fail", _say(id, found, expected, values), found, expected, remedy)
+    @classmethod
+    def fail(
+        cls,
+        id: str,
+        found: Shown,
+        expected: Shown = "",
+        remedy: Remedy | None = None,
+        **values: Any,
+    ) -> Verdict:
+        return cls("fail", _say(id, found, expected, values), found, expected, remedy)
 
+    @classmethod
+    def skip(cls, id: str, **values: Any) -> Verdict:
+        return cls("skip", message(id, **values))
 
-def skip(id: str, **values: Any) -> Verdict:
-    return Verdict("skip", message(id, **values))
+    @classmethod
+    def unknown(cls, id: str, found: Shown = "", expected: Shown = "", **values: Any) -> Verdict:
+        return cls("unknown", _say(id, found, expected, values), found, expected)
 
-
-def unknown(id: str, found: Shown = "", expected: Shown = "", **values: Any) -> Verdict:
-    return Verdict("unknown", _say(id, found, expected, values), found, expected)
-
-
-def unreadable(path: str, expected: Shown = "") -> Verdict:
-    """Return the verdict for a source file that is missing or unreadable."""
-    return unknown("doctor.unreadable", "", expected, path=path)
+    @classmethod
+    def unreadable(cls, path: str, expected: Shown = "") -> Verdict:
+        """Return the verdict for a source file that is missing or unreadable."""
+        return cls.unknown("doctor.unreadable", "", expected, path=path)
 
 
 # huge pages of 2 MiB that the guides set, the cards of that server, and one card's even share
@@ -176,7 +190,8 @@ class EngineFacts:
 
     ``bucket_limit``: the installed vllm-hpu-extension reads ``VLLM_*_BUCKET_LIMIT`` as a fraction;
     None where there is no such extension. ``pins``: None where they were not compared. ``packages``
-    are those of Gaudi that it has, None where they are not known.
+    are those of Gaudi that it has, None where they are not known. ``conditions`` state what
+    is known of its release.
     """
 
     python: str
@@ -186,10 +201,12 @@ class EngineFacts:
     plugin: str | None = None
     torch: str | None = None
     torch_plugin: str | None = None
+    optimum: str | None = None
     extension: str | None = None
     bucket_limit: bool | None = None
     pins: Pins | None = None
     packages: frozenset[str] | None = None
+    conditions: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,7 +223,6 @@ class Weights:
     files: int = 0
     missing: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
-    disk: Disk | None = None
 
 
 @dataclass(frozen=True)
@@ -287,6 +303,13 @@ class Check:
     @property
     def why(self) -> Message:
         return Message(f"doctor.{self.id}.why")
+
+
+def check(
+    id: str, source: str, needs: tuple[str, ...] = (), level: str = "quick", seconds: float = 10.0
+) -> Callable[[Callable[[DoctorFacts], Verdict]], Check]:
+    """Return a decorator that makes a check of a probe."""
+    return lambda probe: Check(id, probe, source, needs, level, seconds)
 
 
 @dataclass(frozen=True)

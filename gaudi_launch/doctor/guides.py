@@ -1,13 +1,16 @@
 """Guides for manual changes: kernel arguments and BIOS settings, step by step.
 
-Commands by family of distribution: Ubuntu and Debian have update-grub; RHEL and its rebuilds change
-every installed kernel with grubby; OpenCloudOS, TencentOS, Anolis and openEuler read
-/etc/default/grub through grub2-mkconfig (their manuals).
+Commands by family of distribution: Ubuntu and Debian have grub.d and update-grub; RHEL and its
+rebuilds change every installed kernel with grubby; OpenCloudOS, TencentOS, Anolis and openEuler
+read /etc/default/grub through grub2-mkconfig (their manuals).
 """
 
 from __future__ import annotations
 
-from gaudi_launch.doctor.findings import DoctorFacts, Remedy
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gaudi_launch.doctor.findings import DoctorFacts, Finding, Remedy
 from gaudi_launch.messages import message
 
 _FAMILIES = {
@@ -35,15 +38,25 @@ def distribution(facts: DoctorFacts) -> str:
     return "-".join(filter(None, (facts.config.os_id, facts.config.os_version)))
 
 
-def boot(
-    facts: DoctorFacts, text: str, arguments: tuple[str, ...], bios: str | None = None
-) -> Remedy:
-    """Return the steps that add kernel arguments on this distribution.
+def boot(text: str, arguments: tuple[str, ...], bios: str | None = None) -> Remedy:
+    """Return the remedy of missing kernel arguments, without steps."""
+    return Remedy(
+        message(text, arguments=" ".join(arguments)),
+        steps=(message(bios),) if bios else (),
+        reboot=True,
+        root=True,
+        arguments=arguments,
+    )
 
-    Return those of all distributions when it is unknown.
+
+def with_boot_steps(facts: DoctorFacts, findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings with the steps that add all their kernel arguments at once.
+
+    They are those of this distribution, or of all where it is unknown.
     """
-    words = " ".join(arguments)
-    known = family(facts)
+    found = {each.id: each.remedy for each in findings if each.remedy and each.remedy.arguments}
+    missing = dict.fromkeys(word for each in found.values() for word in each.arguments)
+    words, known = " ".join(missing), family(facts)
     # one literal per family, so that the catalogue test sees them
     all_steps = {
         "ubuntu": message("doctor.grub.ubuntu", arguments=words),
@@ -52,15 +65,11 @@ def boot(
     }
     steps = (all_steps[known],) if known else tuple(all_steps.values())
     steps += (message("doctor.grub.verify", arguments=words),)
-    if bios:
-        steps += (message(bios),)
-    return Remedy(message(text, arguments=words), steps=steps, reboot=True, root=True)
+    changed = {id: replace(remedy, steps=(*steps, *remedy.steps)) for id, remedy in found.items()}
+    return [replace(each, remedy=changed.get(each.id, each.remedy)) for each in findings]
 
 
-def bios(facts: DoctorFacts, setting: str) -> Remedy:
+def bios(setting: str) -> Remedy:
     """Return the steps to a BIOS setting."""
-    return Remedy(
-        message("doctor.bios.remedy"),
-        steps=(message("doctor.bios.enter"), message(setting)),
-        reboot=True,
-    )
+    steps = (message("doctor.bios.enter"), message(setting))
+    return Remedy(message("doctor.bios.remedy"), steps=steps, reboot=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch import locks, paths
+from gaudi_launch.reader import parse_json
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Journal:
             content += chunk
         for line in content.splitlines():
             try:
-                entry = json.loads(line)
+                entry = parse_json(line)
             except ValueError:
                 continue
             if isinstance(entry, dict) and entry.get("schema") == 1:

@@ -6,19 +6,7 @@ import re
 
 from gaudi_launch.doctor import guides
 from gaudi_launch.doctor.cpu import G2E
-from gaudi_launch.doctor.findings import (
-    Check,
-    DoctorFacts,
-    Remedy,
-    Verdict,
-    dotted,
-    fail,
-    ok,
-    release_of,
-    unknown,
-    unreadable,
-    warn,
-)
+from gaudi_launch.doctor.findings import DoctorFacts, Remedy, Verdict, check, dotted, release_of
 from gaudi_launch.doctor.releases import Version, releases
 from gaudi_launch.messages import message
 
@@ -31,70 +19,114 @@ _OURS = re.compile(
 _SWAP_MIB = 1024
 
 
+@check("kernel.version", "docs: Support Matrix, per release", ("gaudi", "host"))
+def _version(facts: DoctorFacts) -> Verdict:
+    kernel = release_of(facts.host.kernel)
+    if kernel is None:
+        return Verdict.unreadable("/proc/sys/kernel/osrelease")
+    table = releases()
+    installed = _installed(facts)
+    known = table.kernels.get(installed, {}) if installed else {}
+    wanted = known.get(guides.distribution(facts)) or min(
+        known.values(), default=table.oldest_kernel
+    )
+    shown, expected = str(facts.host.kernel), f">= {dotted(wanted)}"
+    if kernel >= wanted:
+        return Verdict.ok(shown, expected)
+    remedy = Remedy(message("doctor.kernel.version.remedy"), reboot=True, root=True)
+    release = dotted(installed) if installed else "-"
+    return Verdict.warn("doctor.kernel.version.warn", shown, expected, remedy, release=release)
+
+
+@check("kernel.os", "docs: Support Matrix, per release", ("gaudi",))
+def _os(facts: DoctorFacts) -> Verdict:
+    config, table = facts.config, releases()
+    if config.os_id is None:
+        return Verdict.unreadable("/etc/os-release")
+    shown = facts.host.os_name or guides.distribution(facts)
+    expected = ", ".join(sorted(table.distributions))
+    if guides.distribution(facts) in table.distributions:
+        return Verdict.ok(shown, expected)
+    known = [
+        release_of(name) for name in table.distributions if name.startswith(f"{config.os_id}-")
+    ]
+    ours = release_of(config.os_version)
+    if known and ours and ours > min(version for version in known if version):
+        return Verdict.ok(shown, expected, "doctor.kernel.os.newer")
+    return Verdict.warn(
+        "doctor.kernel.os.warn",
+        shown,
+        expected,
+        Remedy(message("doctor.kernel.os.remedy")),
+        release=dotted(_installed(facts) or releases().newest),
+    )
+
+
+@check("kernel.command_line", f"{G2E} 1.1.2", ("host",))
 def _command_line(facts: DoctorFacts) -> Verdict:
     words = facts.config.command_line
     if words is None:
-        return unreadable("/proc/cmdline", _GOVERNOR)
+        return Verdict.unreadable("/proc/cmdline", _GOVERNOR)
     if _GOVERNOR in words:
-        return ok(_GOVERNOR, _GOVERNOR)
+        return Verdict.ok(_GOVERNOR, _GOVERNOR)
     if facts.host.virtual_machine and not facts.config.governors:
-        return unknown("doctor.virtual", "", _GOVERNOR)
+        return Verdict.unknown("doctor.virtual", "", _GOVERNOR)
     found = next((word for word in words if word.startswith("cpufreq.default_governor=")), "-")
-    remedy = guides.boot(facts, "doctor.kernel.command_line.remedy", (_GOVERNOR,))
-    return warn("doctor.kernel.command_line.warn", found, _GOVERNOR, remedy)
+    remedy = guides.boot("doctor.kernel.command_line.remedy", (_GOVERNOR,))
+    return Verdict.warn("doctor.kernel.command_line.warn", found, _GOVERNOR, remedy)
 
 
+@check("kernel.iommu", "docs: Driver Installation (kernel 6.8); AMD: assumed", ("gaudi", "host"))
 def _iommu(facts: DoctorFacts) -> Verdict:
     words, kernel = facts.config.command_line, release_of(facts.host.kernel)
     if words is None or kernel is None:
-        return unreadable("/proc/cmdline", "iommu=pt")
+        return Verdict.unreadable("/proc/cmdline", "iommu=pt")
     found = " ".join(word for word in words if "iommu" in word) or "-"
     if kernel < (6, 8):
-        return ok(found, id="doctor.kernel.iommu.older", kernel=facts.host.kernel)
+        return Verdict.ok(found, id="doctor.kernel.iommu.older", kernel=facts.host.kernel)
     if facts.amd:
-        return _iommu_amd(facts, words, found)
+        if "iommu=pt" in words:
+            return Verdict.ok(found, "iommu=pt")
+        remedy = guides.boot("doctor.kernel.iommu.remedy", ("iommu=pt",))
+        return Verdict.warn(
+            "doctor.kernel.iommu.amd", found, "iommu=pt", remedy, kernel=facts.host.kernel
+        )
     vendor = "intel_iommu=on"
     wanted = f"{vendor} iommu=pt"
     if "iommu=pt" in words and vendor in words:
-        return ok(found, wanted)
+        return Verdict.ok(found, wanted)
     # without passthrough the engine runs and gives wrong answers, so this is more than a question
     # of speed
     missing = tuple(word for word in (vendor, "iommu=pt") if word not in words)
-    remedy = guides.boot(facts, "doctor.kernel.iommu.remedy", missing)
-    return fail("doctor.kernel.iommu.fail", found, wanted, remedy, kernel=facts.host.kernel)
+    remedy = guides.boot("doctor.kernel.iommu.remedy", missing)
+    return Verdict.fail("doctor.kernel.iommu.fail", found, wanted, remedy, kernel=facts.host.kernel)
 
 
-def _iommu_amd(facts: DoctorFacts, words: tuple[str, ...], found: str) -> Verdict:
-    """Return the verdict for AMD, whose IOMMU is on by default.
-
-    ``amd_iommu=on`` does not exist (linux admin-guide/kernel-parameters). That passthrough is
-    needed there too is assumed: the vendor's page names Intel processors only.
-    """
-    if "iommu=pt" in words:
-        return ok(found, "iommu=pt")
-    remedy = guides.boot(facts, "doctor.kernel.iommu.remedy", ("iommu=pt",))
-    return warn("doctor.kernel.iommu.amd", found, "iommu=pt", remedy, kernel=facts.host.kernel)
+def _installed(facts: DoctorFacts) -> Version | None:
+    return release_of(facts.host.driver_version)
 
 
+@check("kernel.grub", f"{G2E} 1.1.2", ("host",))
 def _grub(facts: DoctorFacts) -> Verdict:
     grub, running = facts.config.grub, facts.config.command_line
     if grub is None:
-        return unreadable("/etc/default/grub")
+        return Verdict.unreadable("/etc/default/grub")
     if running is None:
-        return unreadable("/proc/cmdline")
+        return Verdict.unreadable("/proc/cmdline")
     waiting = [word for word in grub if _OURS.match(word) and word not in running]
     if not waiting:
-        return ok(" ".join(word for word in grub if _OURS.match(word)) or "-")
+        return Verdict.ok(" ".join(word for word in grub if _OURS.match(word)) or "-")
     remedy = Remedy(message("doctor.kernel.grub.remedy"), reboot=True, root=True)
-    return warn("doctor.kernel.grub.warn", "-", " ".join(waiting), remedy)
+    return Verdict.warn("doctor.kernel.grub.warn", "-", " ".join(waiting), remedy)
 
 
+@check("kernel.numa_balancing", f"{G2E} 1.1.2; HabanaAI/vllm-fork scripts", ("host",))
 def _numa_balancing(facts: DoctorFacts) -> Verdict:
     found = facts.config.numa_balancing
     if found is None:
-        return unreadable("/proc/sys/kernel/numa_balancing", "0")
+        return Verdict.unreadable("/proc/sys/kernel/numa_balancing", "0")
     if found == 0:
-        return ok("0", "0")
+        return Verdict.ok("0", "0")
     remedy = Remedy(
         message("doctor.kernel.numa_balancing.remedy"),
         commands=("sudo sysctl -w kernel.numa_balancing=0",),
@@ -107,89 +139,20 @@ def _numa_balancing(facts: DoctorFacts) -> Verdict:
         root=True,
         fix="numa_balancing",
     )
-    return warn("doctor.kernel.numa_balancing.warn", str(found), "0", remedy)
+    return Verdict.warn("doctor.kernel.numa_balancing.warn", str(found), "0", remedy)
 
 
-def _installed(facts: DoctorFacts) -> Version | None:
-    return release_of(facts.host.driver_version)
-
-
-def _version(facts: DoctorFacts) -> Verdict:
-    kernel = release_of(facts.host.kernel)
-    if kernel is None:
-        return unreadable("/proc/sys/kernel/osrelease")
-    table = releases()
-    installed = _installed(facts)
-    known = table.kernels.get(installed, {}) if installed else {}
-    wanted = known.get(guides.distribution(facts)) or min(
-        known.values(), default=table.oldest_kernel
-    )
-    shown, expected = str(facts.host.kernel), f">= {dotted(wanted)}"
-    if kernel >= wanted:
-        return ok(shown, expected)
-    remedy = Remedy(message("doctor.kernel.version.remedy"), reboot=True, root=True)
-    release = dotted(installed) if installed else "-"
-    return warn("doctor.kernel.version.warn", shown, expected, remedy, release=release)
-
-
-def _os(facts: DoctorFacts) -> Verdict:
-    config, table = facts.config, releases()
-    if config.os_id is None:
-        return unreadable("/etc/os-release")
-    shown = facts.host.os_name or guides.distribution(facts)
-    expected = ", ".join(sorted(table.distributions))
-    if guides.distribution(facts) in table.distributions:
-        return ok(shown, expected)
-    known = [
-        release_of(name) for name in table.distributions if name.startswith(f"{config.os_id}-")
-    ]
-    ours = release_of(config.os_version)
-    if known and ours and ours > min(version for version in known if version):
-        return ok(shown, expected, "doctor.kernel.os.newer")
-    return warn(
-        "doctor.kernel.os.warn",
-        shown,
-        expected,
-        Remedy(message("doctor.kernel.os.remedy")),
-        release=_named(facts),
-    )
-
-
-def _named(facts: DoctorFacts) -> str:
-    return dotted(_installed(facts) or releases().newest)
-
-
+@check("kernel.swap", "assumed: swapped-out engine memory slows every step", ("host",))
 def _swap(facts: DoctorFacts) -> Verdict:
     total, used = facts.config.swap_total_mib, facts.config.swap_used_mib
     if total is None or used is None:
-        return unreadable("/proc/meminfo")
+        return Verdict.unreadable("/proc/meminfo")
     shown, expected = f"{used} / {total} MiB", f"< {_SWAP_MIB} MiB"
     if used < _SWAP_MIB:
-        return ok(shown, expected)
+        return Verdict.ok(shown, expected)
     remedy = Remedy(
         message("doctor.kernel.swap.remedy"),
         commands=("sudo swapoff -a", "sudo swapon -a"),
         root=True,
     )
-    return warn("doctor.kernel.swap.warn", shown, expected, remedy)
-
-
-CHECKS = (
-    Check("kernel.version", _version, "docs: Support Matrix, per release", ("gaudi", "host")),
-    Check("kernel.os", _os, "docs: Support Matrix, per release", ("gaudi",)),
-    Check("kernel.command_line", _command_line, f"{G2E} 1.1.2", ("host",)),
-    Check(
-        "kernel.iommu",
-        _iommu,
-        "docs: Driver Installation (kernel 6.8); AMD: assumed",
-        ("gaudi", "host"),
-    ),
-    Check("kernel.grub", _grub, f"{G2E} 1.1.2", ("host",)),
-    Check(
-        "kernel.numa_balancing",
-        _numa_balancing,
-        f"{G2E} 1.1.2; HabanaAI/vllm-fork scripts",
-        ("host",),
-    ),
-    Check("kernel.swap", _swap, "assumed: swapped-out engine memory slows every step", ("host",)),
-)
+    return Verdict.warn("doctor.kernel.swap.warn", shown, expected, remedy)

@@ -6,18 +6,12 @@ from gaudi_launch.doctor.cpu import G2E
 from gaudi_launch.doctor.findings import (
     CARD_PAGES,
     SERVER_PAGES,
-    Check,
     DoctorFacts,
     Remedy,
     Shown,
     Verdict,
     Wants,
-    fail,
-    ok,
-    skip,
-    unknown,
-    unreadable,
-    warn,
+    check,
 )
 from gaudi_launch.messages import message
 
@@ -44,23 +38,24 @@ def _more_pages(pages: int) -> Remedy:
     )
 
 
+@check("memory.hugepages", f"{G2E} 1.1.2; HabanaAI/vllm-fork scripts/README.md", ("gaudi", "host"))
 def _hugepages(facts: DoctorFacts) -> Verdict:
     config, wanted = facts.config, facts.wants.pages
     if config.hugepages_total is None:
-        return unreadable("/proc/meminfo", str(wanted))
+        return Verdict.unreadable("/proc/meminfo", str(wanted))
     size = config.hugepage_kib or 2048
     pages = config.hugepages_total * size // 2048
     shown = f"{config.hugepages_total} x {size // 1024} MiB"
     expected = _expected(facts.wants)
     if pages >= wanted:
-        return ok(shown, expected)
+        return Verdict.ok(shown, expected)
     if size != 2048:
         # nr_hugepages counts pages of the default size, so this number would mean something else
         # here
-        return warn("doctor.memory.hugepages.warn", shown, expected)
+        return Verdict.warn("doctor.memory.hugepages.warn", shown, expected)
     if pages == 0:
-        return fail("doctor.memory.hugepages.fail", shown, expected, _more_pages(wanted))
-    return warn("doctor.memory.hugepages.warn", shown, expected, _more_pages(wanted))
+        return Verdict.fail("doctor.memory.hugepages.fail", shown, expected, _more_pages(wanted))
+    return Verdict.warn("doctor.memory.hugepages.warn", shown, expected, _more_pages(wanted))
 
 
 def _expected(wants: Wants) -> Shown:
@@ -78,27 +73,29 @@ def _expected(wants: Wants) -> Shown:
     )
 
 
+@check("memory.hugepages_free", "assumed: an even share of 15000 pages a card", ("gaudi", "host"))
 def _hugepages_free(facts: DoctorFacts) -> Verdict:
     free, total = facts.config.hugepages_free, facts.config.hugepages_total
     if free is None or total is None:
-        return unreadable("/proc/meminfo")
+        return Verdict.unreadable("/proc/meminfo")
     if total == 0:
-        return skip("doctor.memory.hugepages_free.skip")
+        return Verdict.skip("doctor.memory.hugepages_free.skip")
     shown = f"{free} / {total}"
     # before a choice of cards: the share of one card
     needed = facts.wants.pages if facts.wants.cards_in_use else CARD_PAGES
     expected = message("doctor.memory.hugepages_free.expected", pages=needed)
     if free * (facts.config.hugepage_kib or 2048) // 2048 >= needed:
-        return ok(shown, expected)
+        return Verdict.ok(shown, expected)
     remedy = Remedy(message("doctor.memory.hugepages_free.remedy"))
-    return warn("doctor.memory.hugepages_free.warn", shown, expected, remedy)
+    return Verdict.warn("doctor.memory.hugepages_free.warn", shown, expected, remedy)
 
 
+@check("memory.hugepages_nodes", "assumed: far pages cross the socket", ("gaudi", "host"))
 def _hugepages_nodes(facts: DoctorFacts) -> Verdict:
     nodes = [node for node in facts.host.numa_nodes if node.hugepages_total is not None]
     total = sum(node.hugepages_total or 0 for node in nodes)
     if not nodes:
-        return unreadable("/sys/devices/system/node/node*/hugepages")
+        return Verdict.unreadable("/sys/devices/system/node/node*/hugepages")
     shown = ", ".join(f"node{node.id}={node.hugepages_total}" for node in nodes)
     even = total // len(nodes)
     with_cards = {card.numa_node for card in facts.host.cards} - {None} or {
@@ -111,7 +108,7 @@ def _hugepages_nodes(facts: DoctorFacts) -> Verdict:
     ]
     expected = message("doctor.memory.hugepages_nodes.expected", pages=even)
     if not poor:
-        return ok(shown, expected)
+        return Verdict.ok(shown, expected)
     commands = tuple(
         (
             f"echo {even} | sudo tee "
@@ -120,16 +117,19 @@ def _hugepages_nodes(facts: DoctorFacts) -> Verdict:
         for node in nodes
     )
     remedy = Remedy(message("doctor.memory.hugepages_nodes.remedy"), commands=commands, root=True)
-    return warn("doctor.memory.hugepages_nodes.warn", shown, expected, remedy)
+    return Verdict.warn("doctor.memory.hugepages_nodes.warn", shown, expected, remedy)
 
 
+@check(
+    "memory.transparent_hugepages", "HabanaAI/vllm-fork@deepseek_r1:pd_xpyd/readme.md", ("host",)
+)
 def _transparent(facts: DoctorFacts) -> Verdict:
     found = facts.config.transparent_hugepages
     if found is None:
-        return unreadable("/sys/kernel/mm/transparent_hugepage/enabled")
+        return Verdict.unreadable("/sys/kernel/mm/transparent_hugepage/enabled")
     # only the guide of one model requires "always"; no source states that another value is slower
     # for the rest
-    return ok(found, id="doctor.memory.transparent_hugepages.shown")
+    return Verdict.ok(found, id="doctor.memory.transparent_hugepages.shown")
 
 
 _LIMITS = (
@@ -147,88 +147,57 @@ def _limits(container: bool | None) -> Remedy:
     )
 
 
+@check("memory.memlock", "docs: container flags for scale-out")
 def _memlock(facts: DoctorFacts) -> Verdict:
     found = facts.config.memlock
     if found is None:
-        return unreadable("/proc/self/limits", "unlimited")
+        return Verdict.unreadable("/proc/self/limits", "unlimited")
     if found == "unlimited":
-        return ok(found, "unlimited")
+        return Verdict.ok(found, "unlimited")
     if facts.wants.nodes == 1:
-        return ok(found, id="doctor.memory.memlock.one")
-    return warn("doctor.memory.memlock.warn", found, "unlimited", _limits(facts.host.in_container))
+        return Verdict.ok(found, id="doctor.memory.memlock.one")
+    return Verdict.warn(
+        "doctor.memory.memlock.warn", found, "unlimited", _limits(facts.host.in_container)
+    )
 
 
+@check("memory.nofile", "vLLM set_ulimit: 65535")
 def _nofile(facts: DoctorFacts) -> Verdict:
     found = facts.config.nofile
     if found is None:
-        return unreadable("/proc/self/limits", f">= {_NOFILE}")
+        return Verdict.unreadable("/proc/self/limits", f">= {_NOFILE}")
     if not found.isdecimal() or int(found) >= _NOFILE:
-        return ok(found, f">= {_NOFILE}")
-    return warn(
+        return Verdict.ok(found, f">= {_NOFILE}")
+    return Verdict.warn(
         "doctor.memory.nofile.warn", found, f">= {_NOFILE}", _limits(facts.host.in_container)
     )
 
 
+@check("memory.shm", "docs: container flags (--ipc=host); size assumed")
 def _shm(facts: DoctorFacts) -> Verdict:
     found = facts.config.shm_mib
     if found is None:
-        return unreadable("/proc/mounts", f">= {_SHM_MIB} MiB")
+        return Verdict.unreadable("/proc/mounts", f">= {_SHM_MIB} MiB")
     if found >= _SHM_MIB:
-        return ok(f"{found} MiB", f">= {_SHM_MIB} MiB")
+        return Verdict.ok(f"{found} MiB", f">= {_SHM_MIB} MiB")
     remedy = Remedy(
         message("doctor.memory.shm.remedy"), commands=("sudo mount -o remount,size=50% /dev/shm",)
     )
     if facts.host.in_container:
         remedy = Remedy(message("doctor.memory.shm.container"), commands=("--ipc=host",))
-    return warn("doctor.memory.shm.warn", f"{found} MiB", f">= {_SHM_MIB} MiB", remedy)
+    return Verdict.warn("doctor.memory.shm.warn", f"{found} MiB", f">= {_SHM_MIB} MiB", remedy)
 
 
+@check("memory.available", "HabanaAI/vllm-fork guides: host memory above the model", ("weights",))
 def _available(facts: DoctorFacts) -> Verdict:
     assert facts.weights is not None
     free, wanted = facts.host.memory_available_mib, facts.weights.bytes
     if free is None:
-        return unreadable("/proc/meminfo")
+        return Verdict.unreadable("/proc/meminfo")
     if wanted is None:
-        return unknown("doctor.memory.available.unknown", f"{free} MiB")
+        return Verdict.unknown("doctor.memory.available.unknown", f"{free} MiB")
     shown, expected = f"{free} MiB", f">= {wanted >> 20} MiB"
     if free >= wanted >> 20:
-        return ok(shown, expected)
+        return Verdict.ok(shown, expected)
     remedy = Remedy(message("doctor.memory.available.remedy"))
-    return warn("doctor.memory.available.warn", shown, expected, remedy)
-
-
-CHECKS = (
-    Check(
-        "memory.hugepages",
-        _hugepages,
-        f"{G2E} 1.1.2; HabanaAI/vllm-fork scripts/README.md",
-        ("gaudi", "host"),
-    ),
-    Check(
-        "memory.hugepages_free",
-        _hugepages_free,
-        "assumed: an even share of 15000 pages a card",
-        ("gaudi", "host"),
-    ),
-    Check(
-        "memory.hugepages_nodes",
-        _hugepages_nodes,
-        "assumed: far pages cross the socket",
-        ("gaudi", "host"),
-    ),
-    Check(
-        "memory.transparent_hugepages",
-        _transparent,
-        "HabanaAI/vllm-fork@deepseek_r1:pd_xpyd/readme.md",
-        ("host",),
-    ),
-    Check("memory.memlock", _memlock, "docs: container flags for scale-out"),
-    Check("memory.nofile", _nofile, "vLLM set_ulimit: 65535"),
-    Check("memory.shm", _shm, "docs: container flags (--ipc=host); size assumed"),
-    Check(
-        "memory.available",
-        _available,
-        "HabanaAI/vllm-fork guides: host memory above the model",
-        ("weights",),
-    ),
-)
+    return Verdict.warn("doctor.memory.available.warn", shown, expected, remedy)

@@ -7,18 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gaudi_launch.doctor.findings import (
-    Check,
-    DoctorFacts,
-    Remedy,
-    Verdict,
-    fail,
-    ok,
-    release_of,
-    unknown,
-    unreadable,
-    warn,
-)
+from gaudi_launch.doctor.findings import DoctorFacts, Remedy, Verdict, check, release_of
 from gaudi_launch.messages import message
 
 _LIBFABRIC = (1, 20)
@@ -45,47 +34,51 @@ def _scale_out_remedy(facts: DoctorFacts, text: str) -> Remedy:
     return Remedy(message(text), commands=(f"{words} --scale-out",), root=not facts.wants.container)
 
 
+@check("network.interfaces", "docs: Scale-out via Host NIC", ("gaudi",))
 def _interfaces(facts: DoctorFacts) -> Verdict:
     up = [i for i in facts.host.interfaces if i.up and i.addresses]
     shown = ", ".join(i.name for i in up) or "-"
     if not _scale_out(facts):
-        return ok(shown, id="doctor.network.not_needed")
+        return Verdict.ok(shown, id="doctor.network.not_needed")
     if up:
-        return ok(shown, ">= 1")
+        return Verdict.ok(shown, ">= 1")
     remedy = Remedy(message("doctor.network.interfaces.remedy"), commands=("ip -br address",))
-    return fail("doctor.network.interfaces.fail", shown, ">= 1", remedy)
+    return Verdict.fail("doctor.network.interfaces.fail", shown, ">= 1", remedy)
 
 
+@check("network.libfabric", "docs: Scale-out via Host NIC (libfabric 1.20.0)", ("gaudi",))
 def _libfabric(facts: DoctorFacts) -> Verdict:
     path = facts.config.libfabric
     if not _scale_out(facts):
-        return ok(path or "-", id="doctor.network.not_needed")
+        return Verdict.ok(path or "-", id="doctor.network.not_needed")
     expected = "libfabric >= 1.20"
     remedy = _scale_out_remedy(facts, "doctor.network.libfabric.remedy")
     if path is None:
-        return warn("doctor.network.libfabric.warn", "-", expected, remedy)
+        return Verdict.warn("doctor.network.libfabric.warn", "-", expected, remedy)
     # libfabric.so.1.22.0 is API 1, library 1.22; a bare libfabric.so.1 does not show it
     version = re.search(r"\.so\.(\d+\.\d+)", path)
     if version is None:
-        return unknown("doctor.network.libfabric.unknown", path, expected)
+        return Verdict.unknown("doctor.network.libfabric.unknown", path, expected)
     # the file's number is libtool's, which libfabric keeps equal only since 1.20: an older one is a
     # hint
     found = release_of(version[1]) or (0, 0)
     if found >= _LIBFABRIC:
-        return ok(path, expected)
-    return warn("doctor.network.libfabric.old", path, expected, remedy)
+        return Verdict.ok(path, expected)
+    return Verdict.warn("doctor.network.libfabric.old", path, expected, remedy)
 
 
+@check("network.ofi_wrapper", "Gaudi2E 1.23.0 manual 3.3", ("gaudi",))
 def _wrapper(facts: DoctorFacts) -> Verdict:
     path = facts.config.ofi_wrapper
     if not _scale_out(facts):
-        return ok(path or "-", id="doctor.network.not_needed")
+        return Verdict.ok(path or "-", id="doctor.network.not_needed")
     if path:
-        return ok(path, "libhccl_ofi_wrapper.so")
+        return Verdict.ok(path, "libhccl_ofi_wrapper.so")
     remedy = _scale_out_remedy(facts, "doctor.network.ofi_wrapper.remedy")
-    return warn("doctor.network.ofi_wrapper.warn", "-", "libhccl_ofi_wrapper.so", remedy)
+    return Verdict.warn("doctor.network.ofi_wrapper.warn", "-", "libhccl_ofi_wrapper.so", remedy)
 
 
+@check("network.socket_interface", "HabanaAI/HCL: No network interfaces found")
 def _socket_interface(facts: DoctorFacts) -> Verdict:
     names = ("HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
     asked = {
@@ -106,56 +99,43 @@ def _socket_interface(facts: DoctorFacts) -> Verdict:
             remedy = Remedy(
                 message("doctor.network.socket_interface.remedy"), commands=("ip -br address",)
             )
-            return fail("doctor.network.socket_interface.fail", shown, expected, remedy, name=name)
-    return ok(shown, expected if asked else "")
+            return Verdict.fail(
+                "doctor.network.socket_interface.fail", shown, expected, remedy, name=name
+            )
+    return Verdict.ok(shown, expected if asked else "")
 
 
+@check("network.port", "linux proc/net/tcp", ("port",))
 def _port(facts: DoctorFacts) -> Verdict:
     port, listening = facts.wants.port, facts.config.ports
     if listening is None:
-        return unreadable("/proc/net/tcp", str(port))
+        return Verdict.unreadable("/proc/net/tcp", str(port))
     if port not in listening:
-        return ok(str(port), str(port))
+        return Verdict.ok(str(port), str(port))
     remedy = Remedy(
         message("doctor.network.port.remedy"), commands=(f"ss -ltnp 'sport = :{port}'",)
     )
-    return fail("doctor.network.port.fail", str(port), "free", remedy, port=port)
+    return Verdict.fail("doctor.network.port.fail", str(port), "free", remedy, port=port)
 
 
+@check("network.proxy", "assumed: clients read *_proxy and no_proxy as curl does")
 def _proxy(facts: DoctorFacts) -> Verdict:
     environment = facts.config.environment
     proxies = [name for name in ("http_proxy", "all_proxy", "https_proxy") if name in environment]
     if not proxies:
-        return ok("-")
+        return Verdict.ok("-")
     shown = " ".join(
         f"{name}={environment[name]}" for name in (*proxies, "no_proxy") if name in environment
     )
     exceptions = [word.strip() for word in environment.get("no_proxy", "").split(",")]
     expected = f"no_proxy={','.join(_LOCAL)}"
     if "*" in exceptions or all(word in exceptions for word in _LOCAL):
-        return ok(shown, expected)
+        return Verdict.ok(shown, expected)
     both = ",".join(dict.fromkeys((*filter(None, exceptions), *_LOCAL)))
     commands = (f"export no_proxy={both} NO_PROXY={both}",)
-    return warn(
+    return Verdict.warn(
         "doctor.network.proxy.warn",
         shown,
         expected,
         Remedy(message("doctor.network.proxy.remedy"), commands),
     )
-
-
-CHECKS = (
-    Check("network.interfaces", _interfaces, "docs: Scale-out via Host NIC", ("gaudi",)),
-    Check(
-        "network.libfabric",
-        _libfabric,
-        "docs: Scale-out via Host NIC (libfabric 1.20.0)",
-        ("gaudi",),
-    ),
-    Check("network.ofi_wrapper", _wrapper, "Gaudi2E 1.23.0 manual 3.3", ("gaudi",)),
-    Check(
-        "network.socket_interface", _socket_interface, "HabanaAI/HCL: No network interfaces found"
-    ),
-    Check("network.port", _port, "linux proc/net/tcp", ("port",)),
-    Check("network.proxy", _proxy, "assumed: clients read *_proxy and no_proxy as curl does"),
-)

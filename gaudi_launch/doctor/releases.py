@@ -7,13 +7,13 @@ one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from gaudi_launch import paths
 from gaudi_launch.doctor.findings import release_of
+from gaudi_launch.reader import shipped
 
 Version = tuple[int, int]
 Patch = tuple[int, int, int]
@@ -67,6 +67,7 @@ class Releases:
     oldest_kernel: Version
     plugin: Mapping[Version, tuple[Version, ...]]
     fork: Mapping[Version, tuple[Version, ...]]
+    optimum: Mapping[Version, tuple[Version, ...]]
     bad_pairs: Mapping[tuple[Version, Version], str]
     packages: tuple[str, ...]
     container_packages: tuple[str, ...]
@@ -86,20 +87,25 @@ class Releases:
         return release, self.builds[release]
 
     def torch_of(self, software: str) -> tuple[Version, ...]:
-        """Return the PyTorch versions of a release.
+        """Return the PyTorch versions of a release; none where its patch has no line.
 
-        Several where its patch is not given and they differ.
+        Several where the patch is not given and they differ. A line without a patch is that of the
+        first one (1.24 is 1.24.0): what a later patch brought is not known from it.
         """
         patch, release = patch_of(software), release_of(software)
-        if patch is not None and patch in self.torch:
-            return (self.torch[patch],)
         if release is None:
             return ()
         if patch is not None:
-            if release not in self.torch:
-                return ()
-            return (self.torch[release],)
+            known = self.torch.get(patch)
+            if known is None and patch[2] == 0:
+                known = self.torch.get(release)
+            return () if known is None else (known,)
         return tuple(sorted({torch for known, torch in self.torch.items() if known[:2] == release}))
+
+    def optimum_for(self, software: Version) -> Version:
+        """Return the newest optimum-habana of a Gaudi release, else the newest of all."""
+        fitting = [each for each, tested in self.optimum.items() if software in tested]
+        return max(fitting or self.optimum)
 
     @property
     def distributions(self) -> frozenset[str]:
@@ -109,11 +115,7 @@ class Releases:
 @cache
 def releases() -> Releases:
     """Return the table as shipped."""
-    import yaml
-
-    document: dict[str, Any] = yaml.safe_load(
-        (paths.profiles_dir() / "releases.yaml").read_text(encoding="utf-8")
-    )
+    document: dict[str, Any] = shipped("releases.yaml")
     table = document["releases"]
     return Releases(
         torch={patch_of(r) or _version(r): _version(entry["torch"]) for r, entry in table.items()},
@@ -123,10 +125,9 @@ def releases() -> Releases:
             if "kernels" in entry
         },
         oldest_kernel=_version(document["oldest_kernel"]),
-        plugin={
-            _version(v): tuple(map(_version, known)) for v, known in document["plugin"].items()
-        },
-        fork={_version(v): tuple(map(_version, known)) for v, known in document["fork"].items()},
+        plugin=_tested(document["plugin"]),
+        fork=_tested(document["fork"]),
+        optimum=_tested(document["optimum"]),
         bad_pairs={
             (_version(pair["user_space"]), _version(pair["driver"])): pair["source"]
             for pair in document["bad_pairs"]
@@ -140,6 +141,10 @@ def releases() -> Releases:
             for row in document["python_packages"]
         ),
     )
+
+
+def _tested(table: Mapping[str, Sequence[str]]) -> Mapping[Version, tuple[Version, ...]]:
+    return {_version(version): tuple(map(_version, known)) for version, known in table.items()}
 
 
 def _firmware_pair(pair: Mapping[str, Any]) -> FirmwarePair:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from gaudi_launch.background import in_background
 from gaudi_launch.doctor import (
     cards,
     container,
@@ -17,7 +18,7 @@ from gaudi_launch.doctor import (
     deep,
     driver,
     engine,
-    gateway,
+    guides,
     kernel,
     memory,
     network,
@@ -32,9 +33,6 @@ from gaudi_launch.doctor.findings import (
     Finding,
     Verdict,
     Wants,
-    Weights,
-    skip,
-    unknown,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
@@ -42,29 +40,15 @@ from gaudi_launch.host.host_config import HostConfig
 
 _log = logging.getLogger(__name__)
 
-# host, kernel, memory, driver, cards, network, container, engine, gateway, weights, cache; long
-# ones last
+# in the order in which they are shown
+_AREAS = [cpu, kernel, memory, driver, cards, network, container, engine, weights, deep]
+# long ones last
 CHECKS: tuple[Check, ...] = tuple(
     sorted(
-        (
-            *cpu.CHECKS,
-            *kernel.CHECKS,
-            *memory.CHECKS,
-            *driver.CHECKS,
-            *cards.CHECKS,
-            *network.CHECKS,
-            *container.CHECKS,
-            *engine.CHECKS,
-            *gateway.CHECKS,
-            *weights.CHECKS,
-            *deep.CHECKS,
-        ),
+        (each for area in _AREAS for each in vars(area).values() if isinstance(each, Check)),
         key=lambda check: LEVELS.index(check.level),
     )
 )
-# given by the caller: without it there is nothing to check, so the row is left out unless it was
-# named
-_TOLD = ("engine", "weights", "image", "port", "named")
 
 
 def select(
@@ -122,8 +106,8 @@ def _barred(check: Check, facts: DoctorFacts) -> Verdict | None:
         if has.get(need, True):
             continue
         if need == "cards" and not facts.gaudi:
-            return skip("doctor.needs.gaudi")
-        return skip(f"doctor.needs.{need}")
+            return Verdict.skip("doctor.needs.gaudi")
+        return Verdict.skip(f"doctor.needs.{need}")
     return None
 
 
@@ -138,7 +122,7 @@ def judge(check: Check, facts: DoctorFacts) -> Finding:
             verdict = check.probe(facts)
         except Exception as error:
             _log.debug("the check %s failed", check.id, exc_info=True)
-            verdict = unknown("doctor.broken", error=f"{type(error).__name__}: {error}")
+            verdict = Verdict.unknown("doctor.broken", error=f"{type(error).__name__}: {error}")
     return _finding(check, facts, verdict)
 
 
@@ -162,12 +146,11 @@ def run(
     facts: DoctorFacts,
     *,
     named: Collection[str] = (),
-    on_finding: Callable[[Finding], None] | None = None,
 ) -> list[Finding]:
     """Return all findings in the order of the checks.
 
-    ``on_finding`` receives each as soon as it and those before it are known. Slow checks run in
-    parallel with the fast ones; deep ones one after another, because they use the same cards.
+    Slow checks run in parallel with the fast ones; deep ones one after another, because they use
+    the same cards.
     """
     wanted = [check for check in checks if applies(check, facts, named)]
     slow = {check.id: _start(check, facts) for check in wanted if check.level == "slow"}
@@ -178,9 +161,7 @@ def run(
         else:
             finding = _await(slow.get(check.id) or _start(check, facts), check, facts)
         findings.append(finding)
-        if on_finding:
-            on_finding(finding)
-    return findings
+    return guides.with_boot_steps(facts, findings)
 
 
 _Started = tuple[threading.Thread, list[Finding]]
@@ -188,10 +169,7 @@ _Started = tuple[threading.Thread, list[Finding]]
 
 def _start(check: Check, facts: DoctorFacts) -> _Started:
     findings: list[Finding] = []
-    # a daemon: a probe that hangs must not keep the program from ending
-    worker = threading.Thread(target=lambda: findings.append(judge(check, facts)), daemon=True)
-    worker.start()
-    return worker, findings
+    return in_background(lambda: findings.append(judge(check, facts))), findings
 
 
 def _await(started: _Started, check: Check, facts: DoctorFacts) -> Finding:
@@ -199,22 +177,18 @@ def _await(started: _Started, check: Check, facts: DoctorFacts) -> Finding:
     worker.join(check.seconds)
     if findings:
         return findings[0]
-    return _finding(check, facts, unknown("doctor.timeout", seconds=f"{check.seconds:g}"))
+    return _finding(check, facts, Verdict.unknown("doctor.timeout", seconds=f"{check.seconds:g}"))
 
 
 def quick(
-    host: Host,
-    config: HostConfig,
-    wants: Wants | None = None,
-    engine: EngineFacts | None = None,
-    weights: Weights | None = None,
+    host: Host, config: HostConfig, wants: Wants | None = None, engine: EngineFacts | None = None
 ) -> list[Finding]:
     """Return the fast checks for ``serve`` and ``plan``.
 
     No process is started and no file read. With ``wants.gaudi`` False (the embedded CPU engine)
     nothing about cards or their host is checked.
     """
-    facts = DoctorFacts(host, config, wants or Wants(), engine, weights)
+    facts = DoctorFacts(host, config, wants or Wants(), engine)
     checks = select(levels=("quick",))
     if not facts.wants.gaudi:
         checks = [

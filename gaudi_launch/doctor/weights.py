@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 
-from gaudi_launch.doctor.findings import (
-    Check,
-    DoctorFacts,
-    Remedy,
-    Verdict,
-    Weights,
-    fail,
-    ok,
-    unknown,
-    warn,
-)
-from gaudi_launch.host.host_config import Disk, read_disk
+from gaudi_launch.doctor.findings import DoctorFacts, Remedy, Verdict, Weights, check
+from gaudi_launch.host.host_config import Disk
 from gaudi_launch.messages import message
+from gaudi_launch.models.weights import TOKENIZER, has_tokenizer
+from gaudi_launch.reader import parse_json, read_json
 
 _log = logging.getLogger(__name__)
 
@@ -31,9 +22,11 @@ _NETWORK = (
 _CACHE_MIB, _CACHE_LEAST_MIB = 20 * 1024, 1024
 _LARGEST_HEADER = 100 << 20  # the limit of safetensors
 _POINTER = b"version https://git-lfs"
+# of files with another content than their format's
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
 
 
-def read_weights(path: str, root: Path = Path("/")) -> Weights:
+def read_weights(path: str) -> Weights:
     """Read a model folder: config, index, and the headers of safetensors files.
 
     Never raises, whatever the folder contains; reads headers only, never weights.
@@ -48,28 +41,23 @@ def read_weights(path: str, root: Path = Path("/")) -> Weights:
     for name in names:
         if name.endswith((".safetensors.index.json", ".bin.index.json")):
             try:
-                index = json.loads((folder / name).read_text(encoding="utf-8"))
+                index = read_json(folder / name)
                 indexed |= {str(file) for file in index["weight_map"].values()}
-            except (
-                OSError,
-                ValueError,
-                KeyError,
-                TypeError,
-                AttributeError,
-                RecursionError,
-            ) as error:
+            except _UNREADABLE as error:
                 _log.debug("an index cannot be read: %s", error)
                 damaged.append(name)
     files = [name for name in names if name.endswith((".safetensors", ".bin", ".pt"))]
     damaged += [name for name in files if _is_damaged(folder / name)]
+    missing = sorted(indexed - set(names))
+    if files and not has_tokenizer(names):
+        missing.append(TOKENIZER)
     return Weights(
         path,
         bytes=sum((folder / name).stat().st_size for name in files) or None,
         has_config="config.json" in names,
         files=len(files),
-        missing=tuple(sorted(indexed - set(names))),
+        missing=tuple(missing),
         damaged=tuple(damaged),
-        disk=read_disk(root, folder.absolute()),
     )
 
 
@@ -90,20 +78,12 @@ def _is_damaged(path: Path) -> bool:
             if size < 8 or length > min(size - 8, _LARGEST_HEADER):
                 return True
             file.seek(8)
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length), _LARGEST_HEADER)
         ends = [
             entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"
         ]
         return size != 8 + length + max(ends, default=0)
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        IndexError,
-        RecursionError,
-    ) as error:
+    except _UNREADABLE as error:
         _log.debug("a shard cannot be read: %s", error)
         return True
 
@@ -117,13 +97,14 @@ def _short(names: tuple[str, ...]) -> str:
     return ", ".join(names[:3]) + (f" … (+{len(names) - 3})" if len(names) > 3 else "")
 
 
+@check("weights.complete", "Hugging Face safetensors index", ("weights",))
 def _complete(facts: DoctorFacts) -> Verdict:
     weights = _weights(facts)
     remedy = Remedy(
         message("doctor.weights.remedy"), commands=(f"gaudi-launch inspect {weights.path}",)
     )
     if weights.problem:
-        return fail(
+        return Verdict.fail(
             "doctor.weights.complete.folder",
             weights.problem,
             weights.path,
@@ -131,24 +112,27 @@ def _complete(facts: DoctorFacts) -> Verdict:
             path=weights.path,
         )
     if not weights.has_config:
-        return fail("doctor.weights.complete.config", "-", "config.json", remedy, path=weights.path)
+        return Verdict.fail(
+            "doctor.weights.complete.config", "-", "config.json", remedy, path=weights.path
+        )
     if weights.missing or not weights.files:
         found = _short(weights.missing) or "-"
         count = len(weights.missing)
-        return fail(
+        return Verdict.fail(
             "doctor.weights.complete.missing", found, "", remedy, path=weights.path, count=count
         )
-    return ok(str(weights.files), str(weights.files))
+    return Verdict.ok(str(weights.files), str(weights.files))
 
 
+@check("weights.sizes", "safetensors format: header length and data offsets", ("weights",))
 def _sizes(facts: DoctorFacts) -> Verdict:
     weights = _weights(facts)
     if weights.problem:
-        return unknown("doctor.weights.sizes.unknown", weights.problem)
+        return Verdict.unknown("doctor.weights.sizes.unknown", weights.problem)
     if not weights.damaged:
-        return ok(f"{(weights.bytes or 0) / 2**30:.1f} GiB")
+        return Verdict.ok(f"{(weights.bytes or 0) / 2**30:.1f} GiB")
     remedy = Remedy(message("doctor.weights.remedy"))
-    return fail(
+    return Verdict.fail(
         "doctor.weights.sizes.fail", _short(weights.damaged), "", remedy, count=len(weights.damaged)
     )
 
@@ -157,41 +141,44 @@ def _cache(facts: DoctorFacts) -> Disk | None:
     return facts.config.disks.get("cache")
 
 
+@check("cache.space", "assumed: sizes of recipe caches in public guides")
 def _cache_space(facts: DoctorFacts) -> Verdict:
     disk = _cache(facts)
     expected = f">= {_CACHE_MIB >> 10} GiB"
     if disk is None or disk.free_mib is None:
-        return unknown("doctor.cache.unknown", "", expected)
+        return Verdict.unknown("doctor.cache.unknown", "", expected)
     shown = f"{disk.free_mib / 1024:.1f} GiB ({disk.path})"
     remedy = Remedy(message("doctor.cache.space.remedy"), commands=("gaudi-launch cache prune",))
     if disk.writable is False:
-        return fail(
+        return Verdict.fail(
             "doctor.cache.space.closed",
             disk.path,
             "rw",
             Remedy(message("doctor.cache.space.closed_remedy")),
         )
     if disk.free_mib < _CACHE_LEAST_MIB:
-        return fail("doctor.cache.space.fail", shown, expected, remedy)
+        return Verdict.fail("doctor.cache.space.fail", shown, expected, remedy)
     if disk.free_mib < _CACHE_MIB:
-        return warn("doctor.cache.space.warn", shown, expected, remedy)
-    return ok(shown, expected)
+        return Verdict.warn("doctor.cache.space.warn", shown, expected, remedy)
+    return Verdict.ok(shown, expected)
 
 
+@check("cache.filesystem", "assumed: many ranks lock and rename small files")
 def _cache_filesystem(facts: DoctorFacts) -> Verdict:
     disk = _cache(facts)
     if disk is None or disk.kind is None:
-        return unknown("doctor.cache.unknown")
+        return Verdict.unknown("doctor.cache.unknown")
     shown = f"{disk.kind} ({disk.path})"
     if not disk.kind.startswith(_NETWORK):
-        return ok(shown)
+        return Verdict.ok(shown)
     remedy = Remedy(
         message("doctor.cache.filesystem.remedy"),
         commands=("export XDG_CACHE_HOME=/local/disk/cache",),
     )
-    return warn("doctor.cache.filesystem.warn", shown, "ext4, xfs", remedy)
+    return Verdict.warn("doctor.cache.filesystem.warn", shown, "ext4, xfs", remedy)
 
 
+@check("cache.conversion", "assumed: a converted copy is no larger than its source", ("weights",))
 def _conversion(facts: DoctorFacts) -> Verdict:
     """Check the space for a conversion to FP8.
 
@@ -199,31 +186,12 @@ def _conversion(facts: DoctorFacts) -> Verdict:
     """
     weights, disk = _weights(facts), facts.config.disks.get("data")
     if weights.bytes is None:
-        return unknown("doctor.memory.available.unknown")
+        return Verdict.unknown("doctor.memory.available.unknown")
     if disk is None or disk.free_mib is None:
-        return unknown("doctor.cache.unknown")
+        return Verdict.unknown("doctor.cache.unknown")
     expected = f">= {weights.bytes / 2**30:.1f} GiB"
     shown = f"{disk.free_mib / 1024:.1f} GiB ({disk.path})"
     if disk.free_mib >= weights.bytes >> 20:
-        return ok(shown, expected)
+        return Verdict.ok(shown, expected)
     remedy = Remedy(message("doctor.cache.conversion.remedy"))
-    return warn("doctor.cache.conversion.warn", shown, expected, remedy)
-
-
-WEIGHTS = (
-    Check("weights.complete", _complete, "Hugging Face safetensors index", ("weights",)),
-    Check(
-        "weights.sizes", _sizes, "safetensors format: header length and data offsets", ("weights",)
-    ),
-)
-CACHE = (
-    Check("cache.space", _cache_space, "assumed: sizes of recipe caches in public guides"),
-    Check("cache.filesystem", _cache_filesystem, "assumed: many ranks lock and rename small files"),
-    Check(
-        "cache.conversion",
-        _conversion,
-        "assumed: a converted copy is no larger than its source",
-        ("weights",),
-    ),
-)
-CHECKS = WEIGHTS + CACHE
+    return Verdict.warn("doctor.cache.conversion.warn", shown, expected, remedy)

@@ -27,7 +27,8 @@ SECRETS = [
 LOG = f"""
 INFO starting on gpu-host-7 as ann at 10.20.30.40 (fe80::1ff:fe23:4567:890a, 3c:ec:ef:00:11:22)
 export HF_TOKEN={SECRETS[0]}
-curl -H "Authorization: Bearer {SECRETS[1]}" http://ann:{SECRETS[4]}@10.20.30.41:8000/v1
+curl -H "Authorization: Bearer {SECRETS[1]}"
+http://ann:{SECRETS[4]}@10.20.30.41:8000/v1
 --api-key {SECRETS[2]} --max-num-batched-tokens 8192 --max-model-len=16384
 MY_SECRET_KEY: "{SECRETS[2]}" jwt {SECRETS[3]}
 weights in /home/ann/models, mail ann@example.org, local 127.0.0.1
@@ -118,6 +119,23 @@ def test_names_go_by_default_and_stay_when_asked_for() -> None:
     kept = everything(True)
     assert [name for name in names if name not in kept] == []
     assert "127.0.0.1" in everything(False)
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"),
+    [
+        # a name or word that no list has: its value goes; numbers and known words stay
+        ("export MY_SITE=Zq9", "export MY_SITE=[removed]"),
+        ("vllm serve m --zorb Zq9 -p Zq9 --port 80", "vllm serve m --zorb [removed] --port 80"),
+        ("my_zorb: the Zq9\nport: 80", "my_zorb: the [removed]\nport: 80"),
+        ("owners:\n  - Zq9\nport: 80", "owners:\n  - [removed]\nport: 80"),
+        ("Namespace(zorb='Zq9', max_num_seqs=4)", "Namespace(zorb='[removed]', max_num_seqs=4)"),
+        ("docker login -u u -p Zq9", "docker login -u [removed]"),
+        ("ZORB=3 vllm serve Qwen/Qwen3-8B", "ZORB=3 vllm serve Qwen/Qwen3-8B"),
+    ],
+)
+def test_values_of_unknown_names_go(text: str, stays: str) -> None:
+    assert Redactor(keep_names=True).text(text) == stays
 
 
 def test_one_name_is_one_word_everywhere() -> None:

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from gaudi_launch.doctor import guides
-from gaudi_launch.doctor.runner import CHECKS, judge
+from gaudi_launch.doctor.runner import CHECKS, judge, run, select
+from gaudi_launch.host.config_files import grub
+from gaudi_launch.host.files import Imagined
 from tests.support import doctor_machines as m
 
 
@@ -27,7 +29,7 @@ def test_the_steps_are_those_of_the_distribution(
     os_id: str, like: tuple[str, ...], step: str
 ) -> None:
     facts = m.settings(os_id=os_id, os_like=like)(m.facts("hls2+bad-tuning"))
-    remedy = judge(next(check for check in CHECKS if check.id == "kernel.iommu"), facts).remedy
+    remedy = run(select(["kernel.iommu"]), facts)[0].remedy
     assert remedy is not None
     assert (remedy.fix, remedy.commands, remedy.reboot) == (None, (), True)
     first, verify = remedy.steps
@@ -35,10 +37,27 @@ def test_the_steps_are_those_of_the_distribution(
     assert "/proc/cmdline" in verify.render("en")
 
 
+def test_the_arguments_of_all_findings_are_one_step() -> None:
+    found = run(select(["cpu", "kernel"]), m.facts("hls2+bad-tuning"))
+    steps = {each.id: each.remedy.steps for each in found if each.remedy and each.remedy.arguments}
+    all_of_them = (
+        "intel_idle.max_cstate=0 cpufreq.default_governor=performance intel_iommu=on iommu=pt"
+    )
+    assert [*steps] == ["cpu.idle_states", "cpu.max_cstate", "kernel.command_line", "kernel.iommu"]
+    assert {each[0].values["arguments"] for each in steps.values()} == {all_of_them}
+    line = steps["kernel.iommu"][0].render("en")
+    file = f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {all_of_them}"'
+    assert f"echo '{file}' | sudo tee /etc/default/grub.d/90-gaudi-launch.cfg && " in line
+    # what the line wrote waits for the reboot
+    written = Imagined({"etc/default/grub": "A=1\n", "etc/default/grub.d/90-x.cfg": f"{file}\n"})
+    assert grub(written) == tuple(all_of_them.split())
+
+
 def test_an_unknown_distribution_gets_all_of_them() -> None:
     facts = m.settings(os_id="arch", os_like=())(m.facts("hls2+bad-tuning"))
+    remedy = run(select(["kernel.iommu"]), facts)[0].remedy
     assert guides.family(facts) is None
-    assert len(guides.boot(facts, "doctor.kernel.iommu.remedy", ("iommu=pt",)).steps) == 4
+    assert remedy is not None and len(remedy.steps) == 4
 
 
 def test_a_distribution_without_a_version_has_its_name_alone() -> None:

@@ -15,6 +15,8 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import simulated, stub_hl_smi
 from gaudi_launch.host.hl_smi import HlSmiOutput
 
+pytestmark = pytest.mark.usefixtures("own_folders")
+
 ROOT = Path("/")
 
 
@@ -42,11 +44,6 @@ class Server:
 
     def caps(self) -> dict[int, int]:
         return {card["module_id"]: card["cap"] for card in self.data["cards"]}
-
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 @pytest.fixture
