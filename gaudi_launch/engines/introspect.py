@@ -5,20 +5,25 @@ Its own code computes them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch import interrupt
-from gaudi_launch.buckets.bucket_list import Bucket, Buckets
-from gaudi_launch.messages import Message, message
+from gaudi_launch.buckets.bucket_list import Bucket, BucketError, Buckets
+from gaudi_launch.buckets.engine_buckets import engine_buckets
+from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import Message, message, rendered
+from gaudi_launch.planning.engine import BucketQuestion
+from gaudi_launch.reader import parse_json
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +48,14 @@ class IntrospectedBuckets:
     failed: bool = False
 
 
+@dataclass(frozen=True)
+class BucketAnswers:
+    """The JSON answers, none where the interpreter failed, and its last line."""
+
+    replies: tuple[Any, ...]
+    last_line: str = ""
+
+
 def ask_engine(
     python: str | Path,
     package: str,
@@ -58,7 +71,90 @@ def ask_engine(
     passed on; ``env`` is all it gets.
     """
     complete = {"max_num_prefill_seqs": args.get("max_num_seqs"), **args}
-    question = json.dumps({"package": package, "args": complete})
+    case = {"env": {name: str(value) for name, value in env.items()}, "args": complete}
+    try:
+        found = ask_buckets(python, package, [case], seconds=seconds)
+    except subprocess.TimeoutExpired as error:
+        _log.debug("the engine's interpreter took too long: %s", error)
+        return _without("timeout", python=python, seconds=f"{seconds:g}")
+    except (OSError, ValueError) as error:
+        return _without("no_interpreter", python=python, error=error)
+    try:
+        reply = found.replies[0]
+        if "missing" in reply:
+            missing = reply["missing"]
+            return _without("not_installed", package=package, python=python, error=missing)
+        if "error" in reply:
+            return replace(_without("refused", error=reply["error"]), failed=True)
+        buckets = Buckets(_triples(reply["prompt"]), _triples(reply["decode"]))
+        return IntrospectedBuckets(buckets, str(reply["algorithm"]))
+    except (ValueError, KeyError, TypeError, IndexError):
+        return _without("failed", python=python, error=found.last_line)
+
+
+def _without(id: str, **values: object) -> IntrospectedBuckets:
+    return IntrospectedBuckets(None, why=message(f"warmup_engine.ask_{id}", **values))
+
+
+class InstalledBuckets:
+    """The lists of an installed engine, each made once.
+
+    ``difference`` is the sentence for the last list, None where our arithmetic
+    gives the same.
+    """
+
+    def __init__(self, python: str) -> None:
+        self._python = python
+        self._known: dict[str, tuple[str, Buckets] | None] = {}
+        self.difference: Message | None = None
+
+    def __call__(self, asked: BucketQuestion) -> tuple[str, Buckets] | None:
+        """Return its strategy and list. Raises LaunchError (USAGE) where it cannot start."""
+        key = json.dumps([asked.package, dict(asked.environment), dict(asked.arguments)])
+        if key not in self._known:
+            self._known[key] = self._ask(asked)
+        found = self._known[key]
+        self.difference = None
+        if found is not None:
+            self.difference = _difference(asked, found[1])
+        return found
+
+    def _ask(self, asked: BucketQuestion) -> tuple[str, Buckets] | None:
+        answer = ask_engine(self._python, asked.package, asked.environment, asked.arguments)
+        if answer.failed:
+            why = rendered(answer.why) or "-"
+            raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=why)
+        if answer.buckets is None:
+            _log.debug("the installed engine gives no buckets: %s", rendered(answer.why))
+            return None
+        return answer.algorithm or asked.algorithm, answer.buckets
+
+
+def _difference(asked: BucketQuestion, theirs: Buckets) -> Message | None:
+    """Return the sentence for a list that is not that of our arithmetic."""
+    ours = 0
+    with contextlib.suppress(BucketError):
+        mine = engine_buckets(asked.family, asked.algorithm, asked.environment, asked.arguments)
+        if mine == theirs:
+            return None
+        ours = mine.graphs
+    return message("plan.engine_buckets", ours=ours, theirs=theirs.graphs)
+
+
+def ask_buckets(
+    python: str | Path,
+    package: str,
+    cases: Sequence[Mapping[str, Any]],
+    *,
+    search: Sequence[str] = (),
+    seconds: float = SECONDS,
+) -> BucketAnswers:
+    """Return the answers of a package's bucket code, imported by this interpreter.
+
+    A case has ``env``, ``args`` and, for look-ups, ``shapes``. ``search`` are
+    folders to import from before all others. Raises OSError, ValueError or TimeoutExpired.
+    """
+    question = json.dumps({"package": package, "cases": list(cases)})
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -67,51 +163,22 @@ def ask_engine(
     script = (
         files("gaudi_launch.engines.runtime").joinpath("ask_buckets.py").read_text(encoding="utf-8")
     )
+    if search:
+        inherited["PYTHONPATH"] = os.pathsep.join(search)
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-ask-") as folder:
-        try:
-            done = interrupt.run(
-                [str(python), "-c", script],
-                streams=interrupt.Streams(text_in=question),
-                env={**inherited, **{name: str(value) for name, value in env.items()}},
-                cwd=folder,
-                seconds=seconds,
-            )
-        except subprocess.TimeoutExpired as error:
-            _log.debug("the engine's interpreter took too long: %s", error)
-            return IntrospectedBuckets(
-                None,
-                why=message("warmup_engine.ask_timeout", python=python, seconds=f"{seconds:g}"),
-            )
-        except (OSError, ValueError) as error:
-            return IntrospectedBuckets(
-                None, why=message("warmup_engine.ask_no_interpreter", python=python, error=error)
-            )
-    return _read(done.stdout, done.stderr, python, package)
-
-
-def _read(stdout: str, stderr: str, python: str | Path, package: str) -> IntrospectedBuckets:
+        done = interrupt.run(
+            [str(python), "-c", script],
+            streams=interrupt.Streams(text_in=question),
+            env=inherited,
+            cwd=folder,
+            seconds=seconds,
+        )
+    last = (done.stderr.strip().splitlines() or ["no output"])[-1]
     try:
-        reply = json.loads(stdout)
-        if "missing" in reply:
-            why = message(
-                "warmup_engine.ask_not_installed",
-                package=package,
-                python=python,
-                error=reply["missing"],
-            )
-            return IntrospectedBuckets(None, why=why)
-        if "error" in reply:
-            return IntrospectedBuckets(
-                None, why=message("warmup_engine.ask_refused", error=reply["error"]), failed=True
-            )
-        return IntrospectedBuckets(
-            Buckets(_triples(reply["prompt"]), _triples(reply["decode"])), str(reply["algorithm"])
-        )
-    except (ValueError, KeyError, TypeError):
-        last = (stderr.strip().splitlines() or ["no output"])[-1]
-        return IntrospectedBuckets(
-            None, why=message("warmup_engine.ask_failed", python=python, error=last)
-        )
+        replies = parse_json(done.stdout)
+    except ValueError:
+        return BucketAnswers((), last)
+    return BucketAnswers(tuple(replies), last)
 
 
 def _triples(some: Any) -> list[Bucket]:

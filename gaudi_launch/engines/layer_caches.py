@@ -55,9 +55,7 @@ def _layer(
     if kind == "latent" and not compresses(model, facts, variables):
         allocates = "full"
     source = f"{facts.repository}@{facts.commit}:{rule['source']}"
-    return LayerCache(
-        kind, layers, allocates, _sentence(model, kind, allocates), source, facts.cache_read_by
-    )
+    return LayerCache(kind, layers, allocates, _sentence(model, kind, allocates), source)
 
 
 def compresses(model: Model, facts: Version, variables: Mapping[str, str]) -> bool:

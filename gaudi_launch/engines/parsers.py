@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from gaudi_launch import profiles
 from gaudi_launch.messages import message
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.engine_args import EngineArgs
-from gaudi_launch.planning.option_table import OptionTable
+from gaudi_launch.planning.option_table import OptionTable, option_table
 from gaudi_launch.planning.plan import Source
 
 REASONING, REASONING_SWITCH = "--reasoning-parser", "--enable-reasoning"
 TOOL, TOOL_SWITCH = "--tool-call-parser", "--enable-auto-tool-choice"
+
+
+def with_parsers(table: str, registered: Mapping[str, tuple[str, ...]]) -> OptionTable:
+    """Return an option table with one release's ``reasoning`` and ``tool`` parsers.
+
+    Unchanged where the release's parsers are not known.
+    """
+    found = option_table(table)
+    if not registered:
+        return found
+    own = {REASONING: registered["reasoning"], TOOL: registered["tool"]}
+    options = [
+        replace(each, registered=own.get(each.name, each.registered)) for each in found.options
+    ]
+    return OptionTable(found.name, tuple(options))
 
 
 @dataclass(frozen=True)

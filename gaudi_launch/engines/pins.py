@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch import interrupt
-from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.detect import Installed, marked
 from gaudi_launch.engines.releases import constraints_of, release_of
+from gaudi_launch.reader import parse_json
 
 _log = logging.getLogger(__name__)
 
 _SECONDS = 20
-_MARK = "gaudi-launch-answer:"
 _PROGRAM = Path(__file__).parent / "runtime" / "ask_versions.py"
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?==([^\s;#]+)")
 
@@ -96,25 +96,24 @@ def compare_pins(installed: Installed) -> PinReport | None:
     if found is None:
         _log.debug("the engine's interpreter gave no versions: %s", answer.stderr[-300:])
         return None
-    rows = (_deviation(name, found[name], pins) for name in sorted(found) if name in pins)
+    rows = [
+        Deviation(
+            name,
+            str(found[name].get("version", "")),
+            pins[name],
+            tuple(map(str, found[name].get("modules", ()))),
+        )
+        for name in sorted(found)
+        if name in pins
+    ]
     return PinReport(file, tuple(rows))
 
 
 def _read(output: str) -> Mapping[str, Mapping[str, Any]] | None:
-    line = next((each for each in output.splitlines() if each.startswith(_MARK)), None)
-    if line is None:
-        return None
     try:
-        found = json.loads(line.removeprefix(_MARK))
+        found = parse_json(marked(output))
     except ValueError:
         return None
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
         return None
     return found
-
-
-def _deviation(
-    name: str, found: Mapping[str, Any], pins: Mapping[str, tuple[str, ...]]
-) -> Deviation:
-    modules = tuple(str(each) for each in found.get("modules", ()))
-    return Deviation(name, str(found.get("version", "")), pins[name], modules)

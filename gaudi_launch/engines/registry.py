@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.installed_lists import installed_lists
 from gaudi_launch.engines.support import Version, versions
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import product_of
@@ -218,14 +219,6 @@ def is_ray(name: str) -> bool:
     return name.partition(":")[0] == _RAY
 
 
-def ray_engine(name: str | None) -> str:
-    """Return the engine of a Serve config: the named one, else the installed one.
-
-    It is always in Ray Serve.
-    """
-    return name or _RAY
-
-
 def demo_engine(name: str) -> str:
     """Return the engine that serves the demo model where the user named this one."""
     return {"auto": _EMBEDDED, _RAY: f"{_RAY}:{_EMBEDDED}"}.get(name, name)
@@ -292,7 +285,14 @@ def has(installed: Installed | None, name: str) -> bool:
         return False
     if name == _RAY:
         return "ray" in installed.packages
-    return installed.engine == _environment(name)
+    return _is_installed(installed, name)
+
+
+def _is_installed(installed: Installed, name: str) -> bool:
+    """Return True for an interpreter's engine, by name or with its exact version."""
+    wanted = _environment(name)
+    exact = f"{installed.engine}@{installed.facts.get('plugin', '')}"
+    return wanted in (installed.engine, exact)
 
 
 def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto") -> str:
@@ -317,11 +317,7 @@ def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto
         return wanted
     if tuning == "reference":
         return SCRIPTED
-    return _default_for(model)
-
-
-def _default_for(model: Model) -> str:
-    """Return `DEFAULT`, or another engine for a model that only the other can load."""
+    # another engine only for a model that the default cannot load
     able = (name for name in (DEFAULT, *_OTHERS) if not find(name).support(model).refused)
     return next(able, DEFAULT)
 
@@ -376,7 +372,7 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
     if outer == _RAY:
         return _around(inner, installed, python)
     create = _entry(name).create
-    if installed is None or installed.engine != _environment(name):
+    if installed is None or not _is_installed(installed, name):
         # facts of an interpreter that has another engine say nothing about this one
         return create(name, python, {})
     return create(name, python or installed.python, dict(installed.facts))
@@ -392,7 +388,7 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
 
     "": the installed one, else plain generation, else the default.
     """
-    from gaudi_launch.engines.ray_serve.engine import NAME, RayServe, architectures
+    from gaudi_launch.engines.ray_serve.engine import NAME, RayServe
     from gaudi_launch.engines.transformers import NAME as PLAIN
     from gaudi_launch.engines.transformers import HuggingFace
 
@@ -401,10 +397,10 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
     facts = _versions_of(packages, "ray")
     if facts:
         where = python or known.python
-    optimum, on_cards = None, True
+    plain = HuggingFace(where, _versions_of(packages, PLAIN))
     if packages:
-        optimum, on_cards = "optimum-habana" in packages, "habana-torch-plugin" in packages
-    plain = HuggingFace(where, _versions_of(packages, PLAIN), optimum=optimum, on_cards=on_cards)
+        release, optimum = packages.get("habana-torch-plugin", ""), packages.get("optimum-habana")
+        plain = replace(plain, optimum=optimum or "", release=release, on_cards=bool(release))
     if inner == PLAIN:
         return RayServe(plain, where, facts)
     _check_inner(inner, NAME, PLAIN)
@@ -413,7 +409,8 @@ def _around(inner: str, installed: Installed | None, python: str | None) -> Engi
     if not known.engine:
         return RayServe(plain, where, facts)
     found = RayServe(find("auto", installed, where), where, facts)
-    return replace(found, spare=plain, knows=architectures(known.facts))
+    lists = installed_lists(known.facts, "")
+    return replace(found, spare=plain, knows=None if lists is None else lists.classes)
 
 
 def _versions_of(packages: Mapping[str, str], name: str) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,6 +13,7 @@ from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.profiles import read_document
+from gaudi_launch.reader import shipped
 
 # in the name of an image of the bare framework, without a serving engine (the Gaudi2E inference
 # manual 1.21, 1.4, installs vLLM into one)
@@ -158,6 +158,7 @@ def _of_image(engine: str) -> Release | None:
         return None
     from gaudi_launch.engines.registry import find
 
+    check_installable(f"{name}-{version}")
     image = find(engine).image
     if not image:
         return None
@@ -226,8 +227,7 @@ def check_installable(name: str) -> None:
 
 @cache
 def _record(part: str) -> Mapping[str, Any]:
-    file = paths.profiles_dir() / "engines" / "constraints" / "record.json"
-    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))[part]
+    found: Mapping[str, Any] = shipped("engines", "constraints", "record.json")[part]
     return found
 
 

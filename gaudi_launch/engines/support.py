@@ -6,7 +6,6 @@ commit.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.precision import kernels_of
 from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus, Validated
+from gaudi_launch.reader import read_json, shipped
 
 _DEEPSEEK = "deepseek_r1"
 # vllm-project/vllm 0.26.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS: a class is also taken from a
@@ -51,8 +51,18 @@ _SUFFIXES = (
 _WITHOUT_SUFFIXES = ("vllm-fork", _DEEPSEEK)
 # vllm-project/vllm 0.26.0:vllm/model_executor/models/qwen3_next.py, qwen3_5.py
 _GDN_CLASSES = ("Qwen3Next", "Qwen3_5")
-# sparse attention by `Version.sparse_as_dense`
-_SPARSE = {True: "support.dense", False: "support.no_sparse"}
+# vllm-project/vllm 0.26.0:vllm/model_executor/models/deepseek_v2.py is_v32, of these classes
+_SPARSE_CLASSES = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
+# classes whose layers with states run on layers that the plugin replaces, by the first release with
+# them: vllm-project/vllm-gaudi@v0.14.1:vllm_gaudi/ops/hpu_mamba_mixer2.py (MambaMixer2),
+# @v0.19.0:vllm_gaudi/models/qwen3_5.py (layers of GDN)
+_STATE_CLASSES: Mapping[str, tuple[str, ...]] = {
+    "0.14.1": ("FalconH1", "GraniteMoeHybrid", "Mamba2For", "NemotronH", "Zamba2", "Bamba"),
+    "0.19.0": ("Qwen3Next", "Qwen3_5", "ColQwen3_5"),
+}
+# classes with an implementation for each platform, and NVIDIA's for those that they do not name:
+# vllm-project/vllm@01063cd0:vllm/models/deepseek_v4/__init__.py; vLLM 0.26.0: vllm/models/inkling
+_BY_PLATFORM = ("DeepseekV4", "DeepSeekV4", "DSpark", "Inkling")
 _COMPARED = re.compile(r"(>=|<=|==|!=|<|>|~=)([0-9]+(?:\.[0-9]+)*(?:\.\*)?)")
 # different spellings of one model's name on hubs: Meta-Llama-3.1-8B and Llama-3.1-8B
 _PREFIX = re.compile(r"^(meta-)")
@@ -120,25 +130,41 @@ class Version:
     repository: str
     commit: str
     date: str
-    upstream: str
-    complete: bool
-    classes: frozenset[str]
-    methods: tuple[str, ...]
-    expanded: tuple[Expansion, ...]
-    transformers: str
-    sparse_as_dense: bool
-    removed: Mapping[str, str]
-    validated: tuple[Mapping[str, Any], ...]
+    upstream: str = ""
+    complete: bool = False
+    classes: frozenset[str] = frozenset()
+    methods: tuple[str, ...] = ()
+    expanded: tuple[Expansion, ...] = ()
+    transformers: str = ""
+    sparse_as_dense: bool = False
+    removed: Mapping[str, str] = field(default_factory=dict)
+    validated: tuple[Mapping[str, Any], ...] = ()
     compact_gdn: str = ""
     mla: frozenset[str] = frozenset()
     # methods that vLLM loads as another one
     renamed: Mapping[str, str] = field(default_factory=dict)
     # what is allocated for each kind of layer, and the kinds of layers that each class makes
     cache: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    cache_read_by: tuple[str, ...] = ()
     layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # the rules of its bucket code (`buckets.ladder_rules`); empty for other engines
+    buckets: Mapping[str, Any] = field(default_factory=dict)
+    # models with states have prefix caching without an option
+    hybrid_prefixes: bool = False
+    # which models' states decide the size of a block (`facts.reading.state_blocks`)
+    state_blocks: Mapping[str, Any] = field(default_factory=dict)
+    # its bucket code and its parser were executed
+    executed: bool = False
     # the file of an installed engine that ``classes`` were read from
     read_from: str = ""
+    # the document of an installation; "": the shipped one of this release
+    file: str = ""
+
+    @property
+    def document(self) -> Path:
+        """Return the file with every fact of this version."""
+        if self.file:
+            return Path(self.file)
+        return _folder() / f"{self.engine}-{self.version}.json"
 
     @property
     def label(self) -> str:
@@ -161,13 +187,13 @@ class Version:
 
 
 # a version without facts
-_NOTHING = Version("", "", "", "", "", "", False, frozenset(), (), (), "", False, {}, ())
+_NOTHING = Version("", "", "", "", "")
 
 
 @cache
 def versions() -> tuple[Version, ...]:
     """Return every version of the shipped data, engines by name, the oldest first."""
-    document = json.loads((_folder() / "index.json").read_text(encoding="utf-8"))
+    document = shipped("engines", "support", "index.json")
     classes: list[set[str]] = [set() for _ in document["versions"]]
     for name, numbers in document["models"].items():
         for number in numbers:
@@ -178,7 +204,7 @@ def versions() -> tuple[Version, ...]:
             for number in numbers:
                 layers[number][name] = tuple(kinds.split())
     rows = zip(document["versions"], classes, layers, strict=True)
-    found = [_version(row, names, made) for row, names, made in rows]
+    found = [version_row(row, names, made) for row, names, made in rows]
     # a post release is made after newer ones: numbers order them, not dates
     return tuple(sorted(found, key=lambda each: (each.engine, _is_branch(each), _numbers(each))))
 
@@ -191,9 +217,19 @@ def _numbers(version: Version) -> tuple[int, ...]:
     return version_numbers(version.version)
 
 
-def _version(
+# the facts of installed releases that none are shipped for, by engine and version
+_INSTALLED: dict[tuple[str, str], Version] = {}
+
+
+def add_installed(version: Version) -> None:
+    """Put the facts of an installed release in force, for this process."""
+    _INSTALLED[version.engine, version.version] = version
+
+
+def version_row(
     row: Mapping[str, Any], classes: Iterable[str], layers: Mapping[str, tuple[str, ...]]
 ) -> Version:
+    """Return the version of a row of the index (`engines.facts.reading.row_of`)."""
     stated = row["transformers"]
     # the plugin's own requirement is installed last and wins
     spec = stated.get("requirements.txt") or next(iter(stated.values()), "")
@@ -216,8 +252,11 @@ def _version(
         mla=frozenset(row["mla"]),
         renamed={name: entry["to"] for name, entry in row["quantization"]["renamed"].items()},
         cache=row["cache"],
-        cache_read_by=tuple(row["cache_read_by"]),
         layers=layers,
+        buckets=row["buckets"],
+        hybrid_prefixes=bool(row["defaults"].get("hybrid_prefix_caching", {}).get("value")),
+        state_blocks=row["defaults"].get("state_blocks", {}),
+        executed=row["executed"],
     )
 
 
@@ -230,13 +269,15 @@ def _folder() -> Path:
 
 
 def version_of(engine: str, version: str) -> Version | None:
-    """Return the shipped data of exactly this version; None where there is none.
+    """Return the data of exactly this version; None where there is none.
 
-    ``engine`` and ``version`` are those of an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is
-    that branch.
+    It is that of an installed release, or the shipped one. ``engine`` and ``version`` are those of
+    an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is that branch.
     """
     if version == _DEEPSEEK:
         engine = _DEEPSEEK
+    if (engine, version) in _INSTALLED:
+        return _INSTALLED[engine, version]
     return next(
         (each for each in versions() if (each.engine, each.version) == (engine, version)), None
     )
@@ -252,10 +293,14 @@ def divides_into_stages(engine: str, version: str, architecture: str) -> bool:
     facts = version_of(engine, version)
     if facts is None:
         return False
-    file = _folder() / f"{facts.engine}-{facts.version}.json"
-    document = json.loads(file.read_text(encoding="utf-8"))
+    document = read_json(facts.document)
     entry = document["models"].get(architecture, {})
     return "pipeline" in entry.get("interfaces", ())
+
+
+def releases(engine: str) -> tuple[Version, ...]:
+    """Return an engine's releases with shipped facts, oldest first, no branches."""
+    return tuple(each for each in versions() if each.engine == engine and not _is_branch(each))
 
 
 def newest(engine: str) -> Version:
@@ -296,9 +341,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 @cache
 def _transformers() -> Mapping[str, Any]:
-    document: Mapping[str, Any] = json.loads(
-        (_folder() / "transformers.json").read_text(encoding="utf-8")
-    )
+    document: Mapping[str, Any] = shipped("engines", "support", "transformers.json")
     return document
 
 
@@ -312,6 +355,18 @@ def releases_with(architecture: str, spec: str) -> tuple[str, ...]:
     return tuple(
         known["releases"][number] for number in numbers if _within(known["releases"][number], spec)
     )
+
+
+def _has_own_class(model: Model, facts: Version) -> bool:
+    """Return True where the version has classes for this model.
+
+    vLLM has the model's class, and the newest release of transformers that it runs with has one of
+    that name: vLLM then reads config.json without its auto_map
+    (vllm-project/vllm 0.26.0:vllm/transformers_utils/config.py; executed with DeepSeek-R1).
+    """
+    possible = [each for each in _transformers()["releases"] if _within(each, facts.transformers)]
+    having = releases_with(model.architecture or "", facts.transformers)
+    return _lists(facts, model) and bool(having) and having[-1] == possible[-1]
 
 
 def _within(release: str, spec: str) -> bool:
@@ -355,6 +410,36 @@ def unknown_version(found: str) -> LaunchError:
     )
 
 
+def not_offered(engine: str, version: str) -> LaunchError:
+    """Return the error (USAGE) of a release that is planned only when installed.
+
+    It lists those that were executed, and the nearest of them by number.
+    """
+    known = [each for each in releases(engine) if each.executed]
+    facts = matching(engine, version)
+    id = "support.not_executed" if facts is not None else "support.no_facts"
+    near = known[-1]
+    if version[:1].isdecimal():
+        near = min(known, key=lambda each: _distance(each.version, version))
+    return LaunchError(
+        id,
+        ExitCode.USAGE,
+        found=f"{engine}@{version}",
+        known=", ".join(each.label for each in reversed(known)),
+        near=near.label,
+        date=max(each.date for each in known),
+    )
+
+
+def _distance(left: str, right: str) -> float:
+    """Return the distance of two versions, each number a thousand of the next."""
+
+    def value(version: str) -> float:
+        return sum((n / 1000.0**at for at, n in enumerate(version_numbers(version))), 0.0)
+
+    return abs(value(left) - value(right))
+
+
 # The answer
 
 
@@ -385,7 +470,11 @@ def support_of(
     answer = _by_class(model, label, facts, engine)
     if answer.status is SupportStatus.NO or facts is _NOTHING:
         return answer
-    answer = replace(answer, caches=layer_caches(model, facts, variables or {}))
+    answer = replace(
+        answer,
+        caches=layer_caches(model, facts, variables or {}),
+        own_class=_has_own_class(model, facts),
+    )
     return _with_limits(answer, model, facts, quantization, variables or {})
 
 
@@ -427,7 +516,11 @@ def _by_class(model: Model, label: str, facts: Version, engine: str) -> ModelSup
     # a plugin's own classes are known even where its vLLM is not
     suffixes = facts.complete and engine not in _WITHOUT_SUFFIXES
     if _has(architecture, facts.classes, suffixes=suffixes):
-        return ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
+        runs = ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
+        if validated is not None or _has_operators(architecture, facts):
+            return runs
+        reason = message("support.no_operators", engine=label, architecture=architecture)
+        return replace(runs, status=SupportStatus.UNKNOWN, reasons=(reason,))
     if not facts.complete:
         reason = _no_data(label, architecture, engine)
         return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
@@ -445,6 +538,26 @@ def _by_class(model: Model, label: str, facts: Version, engine: str) -> ModelSup
         *_elsewhere(model, facts),
     )
     return ModelSupport(label, SupportStatus.NO, reasons, evidence, refused=True)
+
+
+def _has_operators(architecture: str, facts: Version) -> bool:
+    """Return False for layers that need other hardware's operators.
+
+    HabanaAI/vllm-fork@95af7009:vllm/_custom_ops.py:1432 calls torch.ops._C for Mamba's.
+    """
+    if architecture.startswith(_BY_PLATFORM):
+        return False
+    allocates = facts.cache.get("state", {}).get("allocates")
+    # a version without a cache for states is refused by `layer_caches.cache_limits`
+    if "state" not in facts.layers.get(architecture, ()) or allocates in ("none", "refused"):
+        return True
+    if facts.engine != "vllm-gaudi":
+        return False
+    return any(
+        architecture.startswith(classes)
+        for since, classes in _STATE_CLASSES.items()
+        if _is_branch(facts) or _numbers(facts) >= version_numbers(since)
+    )
 
 
 def _no_data(label: str, architecture: str, engine: str) -> Message:
@@ -500,13 +613,14 @@ def _elsewhere(model: Model, facts: Version) -> tuple[Message, ...]:
     having = [each for each in versions() if each.complete and architecture in each.classes]
     if not having:
         return until or (message("support.nowhere", architecture=architecture),)
-    return (*until, _since(having))
+    able = [each for each in having if _has_operators(architecture, each)]
+    return (*until, _newest_with(able or having))
 
 
-def _since(having: Sequence[Version]) -> Message:
-    """Return the sentence about the first of these versions of each engine."""
-    firsts = {each.engine: each for each in reversed(having)}
-    return message("support.since", known=", ".join(each.label for each in firsts.values()))
+def _newest_with(having: Sequence[Version]) -> Message:
+    """Return the sentence about each engine's newest of these versions."""
+    last = {each.engine: each.label for each in sorted(having, key=_is_branch, reverse=True)}
+    return message("support.since", known=", ".join(sorted(last.values(), reverse=True)))
 
 
 def _with_limits(
@@ -523,11 +637,17 @@ def _with_limits(
         reasons.append(expanded.reason(answer.engine))
     elif method := _unlisted_method(model, facts, quantization):
         return _without_method(answer, model, facts, method)
-    top = model.config.get("index_topk")
+    if _is_fp8_mixture_of_modelopt(model, facts, quantization):
+        # vllm-project/vllm-gaudi@v0.26.0:vllm_gaudi/ops/hpu_modelopt.py:81 raises ValueError
+        return _refused(answer, message("support.modelopt_experts", engine=answer.engine))
     # an engine of which no version has facts says nothing of its platform
-    if isinstance(top, int) and facts.commit:
-        id = _SPARSE[facts.sparse_as_dense]
-        reasons.append(message(id, engine=answer.engine, model=model.name, tokens=top))
+    top = _sparse_tokens(model)
+    if top and facts.commit and not facts.sparse_as_dense:
+        having = [each for each in versions() if each.sparse_as_dense and _lists(each, model)]
+        no = message("support.no_sparse", engine=answer.engine, model=model.name, tokens=top)
+        return _refused(answer, no, *([_newest_with(having)] if having else []))
+    if top and facts.commit:
+        reasons.append(message("support.dense", engine=answer.engine, model=model.name, tokens=top))
     compact = runs_compact_gdn(model, facts, variables)
     if compact:
         reasons.append(message("support.compact_gdn", engine=answer.engine, model=model.name))
@@ -535,16 +655,44 @@ def _with_limits(
     status = answer.status
     if reasons and status is SupportStatus.RUNS:
         status = SupportStatus.LIMITED
-    if refuses_layers(answer.caches):
+    # what the makers have tested with this version runs, whatever its classes may contain
+    refuses = refuses_layers(answer.caches) and answer.validated is None
+    if refuses:
         status = SupportStatus.NO
     return replace(
         answer,
         status=status,
+        refused=refuses,
         reasons=tuple(reasons),
         expanded_to=expanded.to,
         unless=expanded.unless,
         compact_states=compact,
     )
+
+
+def _refused(answer: ModelSupport, *reasons: Message) -> ModelSupport:
+    return replace(answer, status=SupportStatus.NO, refused=True, reasons=reasons)
+
+
+def _sparse_tokens(model: Model) -> int | str:
+    """Return the tokens of a layer of sparse attention; 0 for other models.
+
+    By the class alone their number is not known: then the name of the value.
+    """
+    top = model.config.get("index_topk")
+    if model.architecture in _SPARSE_CLASSES:
+        return top if isinstance(top, int) else "index_topk"
+    return top if isinstance(top, int) and model.mla_rank else 0
+
+
+def _lists(version: Version, model: Model) -> bool:
+    return (model.architecture or "") in version.classes
+
+
+def _is_fp8_mixture_of_modelopt(model: Model, facts: Version, quantization: str) -> bool:
+    """Return True for experts in ModelOpt's FP8 where this version has the method."""
+    method = quantization or method_of(model)
+    return bool(model.moe) and method == "modelopt" and "modelopt" in facts.methods
 
 
 def _unlisted_method(model: Model, facts: Version, quantization: str) -> str:
@@ -645,7 +793,7 @@ def _is_kept(model: Model, facts: Version, method: str) -> bool:
 
 
 def _methods_elsewhere(model: Model, method: str) -> tuple[Message, ...]:
-    """Return the sentence about the first versions that load this method.
+    """Return the sentence about the newest versions that load this method.
 
     They are one version per engine, for this model.
     """
@@ -654,7 +802,7 @@ def _methods_elsewhere(model: Model, method: str) -> tuple[Message, ...]:
     ]
     if not having:
         return (message("support.method_nowhere", method=method),)
-    return (_since(having),)
+    return (_newest_with(having),)
 
 
 def _validated(model: Model, facts: Version) -> Validated | None:

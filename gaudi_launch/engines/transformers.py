@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gaudi_launch.doctor.findings import dotted, release_of
+from gaudi_launch.doctor.releases import releases
 from gaudi_launch.engines.base import given, options_of, sent_variables
 from gaudi_launch.engines.vllm_cpu.engine import WITHOUT
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
@@ -43,7 +45,8 @@ class HuggingFace(Engine):
 
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
-    optimum: bool | None = None  # whether the interpreter has optimum-habana; None: unknown
+    optimum: str | None = None  # version of optimum-habana, "" without it; None: unknown
+    release: str = ""  # version of the interpreter's Gaudi software
     on_cards: bool = True
 
     @property
@@ -99,27 +102,21 @@ class HuggingFace(Engine):
         request = context.request
         decisions = Decisions(request.environment)
 
-        def add(
-            option: str, value: str, asked: object, flag: str, reason: str, origin: str = ""
-        ) -> None:
-            if asked is None:
-                decisions.option(option, value, message(reason), origin=origin)
-            else:
-                decisions.option(option, value, message("plan.flag", flag=flag), source="flag")
-
-        add("--host", request.host or "127.0.0.1", request.host, "-u", "ray.plain")
-        add("--port", str(request.port or 30001), request.port, "-p", "ray.plain")
-        add("--model", request.model, request.model, "-w", "ray.plain")
-        name = request.served_name or base_name(request.model)
-        add("--served-model-name", name, request.served_name, "--served-name", "ray.plain")
-        dtype, reason = (
-            ("bfloat16", "ray.plain_bfloat16")
-            if self.on_cards
-            else ("float32", "ray.plain_float32")
-        )
-        add("--dtype", request.dtype or dtype, request.dtype, "-d", reason, "assumed")
-        length = str(context.limits.max_model_len)
-        add("--max-model-len", length, request.max_model_len, "-l", "ray.plain_length")
+        dtype, why = "bfloat16", "ray.plain_bfloat16"
+        if not self.on_cards:
+            dtype, why = "float32", "ray.plain_float32"
+        length = context.limits.max_model_len
+        served, name = request.served_name or None, base_name(request.model)
+        for option, flag, asked, usual, reason in (
+            ("--host", "-u", request.host or None, "127.0.0.1", "ray.plain"),
+            ("--port", "-p", request.port, 30001, "ray.plain"),
+            ("--model", "-w", request.model, request.model, "ray.plain"),
+            ("--served-model-name", "--served-name", served, name, "ray.plain"),
+            ("--dtype", "-d", request.dtype, dtype, why),
+            ("--max-model-len", "-l", request.max_model_len, length, "ray.plain_length"),
+        ):
+            origin = "assumed" if option == "--dtype" and asked is None else ""
+            decisions.option_or(option, (flag, asked), (usual, message(reason)), origin=origin)
         if request.trust_remote_code and context.model.remote_code:
             decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
         if self.on_cards:
@@ -129,11 +126,30 @@ class HuggingFace(Engine):
         decisions.env(
             "TOKENIZERS_PARALLELISM", "false", message("ray.plain_threads"), origin="assumed"
         )
-        if self.on_cards and self.optimum is False:
-            decisions.warn("ray.no_optimum", python=self.python or "python3")
+        if self.on_cards:
+            self._check_optimum(decisions)
         if request.model.startswith("/"):
             decisions.env("HF_HUB_OFFLINE", "1", message("plan.cpu_offline"))
         return Proposal(decisions.settings(), tuple(decisions.warnings))
+
+    def _check_optimum(self, decisions: Decisions) -> None:
+        """Warn of a missing optimum-habana, and of one for another Gaudi release."""
+        python = self.python or "python3"
+        if self.optimum == "":
+            decisions.warn("ray.no_optimum", python=python)
+        table, software = releases(), release_of(self.release)
+        optimum = release_of(self.optimum)
+        tested = table.optimum.get(optimum) if optimum else None
+        if software is None or not tested or software in tested:
+            return
+        decisions.warn(
+            "ray.other_optimum",
+            python=python,
+            found=self.optimum,
+            tested=", ".join(map(dotted, tested)),
+            release=dotted(software),
+            wanted=dotted(table.optimum_for(software)),
+        )
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """Return arguments that a replica reads; they start no program."""

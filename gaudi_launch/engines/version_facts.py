@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 from gaudi_launch import paths
 from gaudi_launch.engines.support import Version
 from gaudi_launch.profiles import read_document
+from gaudi_launch.reader import read_json
 
 # variables that upstream vLLM reads for every hardware are in this file
 _UPSTREAM = "vllm/envs.py"
@@ -20,12 +21,17 @@ _UPSTREAM = "vllm/envs.py"
 class NameFacts:
     """An option or a variable.
 
-    ``default`` is source text, "" without one; ``places`` are its readers.
+    ``default`` is source text, "" without one; ``places`` are the readers of a variable.
+    ``unused``: it is defined, and no code reads what it defines. ``also`` are other spellings of an
+    option, ``values`` what the parser takes, none where it takes any.
     """
 
     name: str
     default: str
-    places: tuple[str, ...]
+    places: tuple[str, ...] = ()
+    unused: bool = False
+    also: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
 
     @property
     def literal(self) -> object:
@@ -38,10 +44,23 @@ class NameFacts:
 
 @dataclass(frozen=True)
 class VersionNames:
-    """Every option, spelled with hyphens, and variable of one version."""
+    """Every option, spelled with hyphens, and variable of one version.
+
+    ``parsers`` are the registered names of ``reasoning`` and ``tool`` parsers; empty where the
+    version's parser was not executed.
+    """
 
     options: Mapping[str, NameFacts]
     variables: Mapping[str, NameFacts]
+    parsers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def option(self, spelling: str) -> NameFacts | None:
+        """Return the option of this spelling; None where the version has none."""
+        plain = plain_option(spelling) if spelling.startswith("--") else spelling
+        found = self.options.get(plain)
+        if found is not None:
+            return found
+        return next((each for each in self.options.values() if plain in each.also), None)
 
 
 def names_of(version: Version) -> VersionNames:
@@ -50,24 +69,37 @@ def names_of(version: Version) -> VersionNames:
     They are those of ``profiles/engines/support/ENGINE-VERSION.json``, by scripts/engine_facts.py;
     none for an image, which has no such file.
     """
-    return _names_in(f"{version.engine}-{version.version}.json")
+    return _names_in(version.document)
 
 
 @cache
-def _names_in(file: str) -> VersionNames:
-    path = paths.profiles_dir() / "engines" / "support" / file
+def _names_in(path: Path) -> VersionNames:
     if not path.is_file():
         return VersionNames({}, {})
-    document = json.loads(path.read_text(encoding="utf-8"))
+    document = read_json(path)
     options = {
-        plain_option(name): NameFacts(name, str(row["default"] or ""), (row["place"],))
+        plain_option(name): NameFacts(
+            name,
+            str(row["default"] or ""),
+            also=tuple(row.get("also", ())),
+            values=tuple(row.get("values", ())),
+        )
         for name, row in document.get("options", {}).items()
     }
     variables = {
-        name: NameFacts(name, str(row["default"] or ""), tuple(row["read_by"]))
+        name: NameFacts(
+            name, str(row["default"] or ""), tuple(row["read_by"]), bool(row.get("unused"))
+        )
         for name, row in document["environment"].items()
     }
-    return VersionNames(options, variables)
+    parsers = {kind: tuple(names) for kind, names in document.get("parsers", {}).items()}
+    return VersionNames(options, variables, parsers)
+
+
+def reads_variable(version: Version, name: str) -> bool:
+    """Return True if the code of this version reads a variable."""
+    found = names_of(version).variables.get(name)
+    return found is not None and not found.unused
 
 
 def plain_option(name: str) -> str:
@@ -100,44 +132,3 @@ def renames() -> Mapping[str, Renamed]:
         str(row["name"]): Renamed(str(row["name"]), str(row["instead"]), str(row["source"]))
         for row in rows
     }
-
-
-@dataclass(frozen=True)
-class EngineProblem:
-    """A known problem with its public thread.
-
-    ``versions`` are those that the thread names; ``fixed`` is the first version without it, ""
-    where the thread is open. ``when`` says for which plans it matters: ``gdn``, ``mxfp4``,
-    ``eager``, ``moe``, ``several_cards``, ``long``, "" for every one. The catalogue has its
-    sentence.
-    """
-
-    id: str
-    thread: str
-    state: str
-    date: str
-    versions: tuple[str, ...]
-    when: tuple[str, ...]
-
-    @property
-    def url(self) -> str:
-        """Return the address of the thread."""
-        repository, _, number = self.thread.partition("#")
-        return f"https://github.com/{repository}/issues/{number}"
-
-
-@cache
-def problems() -> tuple[EngineProblem, ...]:
-    """Return the known problems, as their threads had them on the dates stated."""
-    rows = read_document(paths.profiles_dir() / "engines" / "changes" / "problems.yaml")["problems"]
-    return tuple(
-        EngineProblem(
-            id=str(row["id"]),
-            thread=str(row["thread"]),
-            state=str(row["state"]),
-            date=str(row["date"]),
-            versions=tuple(map(str, row["versions"])),
-            when=tuple(map(str, row["when"])),
-        )
-        for row in rows
-    )

@@ -15,6 +15,7 @@ from gaudi_launch.engines.detect import Installed, detect, parse, question
 from gaudi_launch.engines.registry import DEFAULT, find
 from gaudi_launch.errors import ExitCode, LaunchError
 from tests.support.engines import interpreter
+from tests.support.refusals import failing
 
 BOOM = "raise RuntimeError('imported')\n"
 
@@ -95,9 +96,8 @@ def test_an_interpreter_that_does_not_answer(text: str, tmp_path: Path) -> None:
 
 
 def test_no_such_interpreter() -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("engines.no_python", ExitCode.USAGE):
         detect("/no/such/python")
-    assert (caught.value.id, caught.value.exit_code) == ("engines.no_python", ExitCode.USAGE)
 
 
 @given(st.text())

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.engines.docker_command import PODMAN_RUNTIME, card_indices, docker_run
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.planning.container import Container, Mount
+from tests.support.refusals import failing
 
 CARDS = Container(
     image="engine:1",
@@ -37,12 +38,11 @@ def test_cards_ports_mounts_and_secrets() -> None:
     )  # fmt: skip
 
 
-def test_without_cards_on_the_hosts_network_kept_in_the_background() -> None:
+def test_without_cards_on_the_hosts_network() -> None:
     plain = Container(image="engine:1", argv=("serve",), entrypoint="vllm")
-    options = ("--restart", "unless-stopped")
-    assert docker_run(plain, "here", options=options, remove=False, detached=True) == (
-        "docker", "run", "--detach", "--init", "--name", "here", "--network=host", "--restart",
-        "unless-stopped", "--entrypoint", "vllm", "engine:1", "serve",
+    assert docker_run(plain, "here", options=("--shm-size", "8g")) == (
+        "docker", "run", "--rm", "--init", "--name", "here", "--network=host", "--shm-size", "8g",
+        "--entrypoint", "vllm", "engine:1", "serve",
     )  # fmt: skip
 
 
@@ -89,9 +89,8 @@ def test_indices_are_those_of_the_modules() -> None:
     )
     assert card_indices(host, (6, 4)) == (0, 1)
     for module in (7, 5):
-        with pytest.raises(LaunchError) as error:
+        with failing("docker.no_index", ExitCode.MACHINE) as error:
             card_indices(host, (module,))
-        assert (error.value.id, error.value.exit_code) == ("docker.no_index", ExitCode.MACHINE)
         assert f"module {module}" in str(error.value)
 
 

@@ -31,7 +31,6 @@ ALLOWED = {
     ("bench/check.py", "tgi"),
     # Kubernetes' and vLLM's word for a processor
     ("kubernetes/objects/needs.py", "cpu"),
-    ("kubernetes/objects/pod.py", "cpu"),
     ("kubernetes/objects/webui_objects.py", "cpu"),
     ("kubernetes/objects/rayservice.py", "cpu"),
     ("kubernetes/objects/gateway_objects.py", "cpu"),
@@ -39,6 +38,19 @@ ALLOWED = {
     # a target of `render`, not the engine of that name
     ("app/stack_render.py", "ray-serve"),
     ("cli/commands/render.py", "ray-serve"),
+    ("app/render.py", "ray-serve"),
+    # the engine that wrote a log, recognized by its lines
+    ("services/diagnosis/log_facts.py", "tgi"),
+    ("services/diagnosis/log_facts.py", "vllm-fork"),
+    ("services/diagnosis/log_facts.py", "vllm-gaudi"),
+    ("services/diagnosis/diagnose.py", "vllm-gaudi"),
+    # the engines that a foreign start command may be of
+    ("app/migrate.py", "tgi"),
+    ("app/migrate.py", "tgi@"),
+    ("app/migrate.py", "vllm-fork@1.21"),
+    ("app/migrate.py", "vllm-fork@1.22"),
+    ("app/migrate.py", "vllm-gaudi"),
+    ("app/migrate.py", "vllm-gaudi@"),
     # the hardware that a speed is of
     ("app/estimate.py", "cpu"),
     ("performance/learning.py", "cpu"),
@@ -49,7 +61,6 @@ ALLOWED = {
     ("watch/system_sampler.py", "cpu"),
     ("watch/trails.py", "cpu"),
     ("cli/views/top.py", "cpu"),
-    ("services/log/follow.py", "cpu"),
     ("buckets/algorithms/every_context.py", "cpu"),
 }
 

@@ -19,7 +19,9 @@ from gaudi_launch.engines.releases import (
     release_of,
     trial_of,
 )
+from gaudi_launch.engines.support import releases
 from gaudi_launch.errors import ExitCode, LaunchError
+from tests.support.refusals import failing
 
 CONSTRAINTS = paths.profiles_dir() / "engines" / "constraints"
 VAULT = "vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs"
@@ -43,6 +45,20 @@ def test_a_release_is_the_newest_of_its_profile() -> None:
     assert found.built_image == "gaudi-launch/vllm-gaudi:0.26.0-b059f9c9"
     assert found.scale_out_image == "gaudi-launch/vllm-gaudi:0.26.0-b059f9c9-scale-out"
     assert found.code.address == "https://github.com/vllm-project/vllm-gaudi.git"
+
+
+OF_PLUGIN = [("vllm-gaudi", each.version) for each in releases("vllm-gaudi") if each.executed]
+
+
+@pytest.mark.parametrize(
+    ("engine", "version"),
+    [*OF_PLUGIN, ("vllm-fork@1.21", "1.21"), ("vllm-fork@1.22", "1.22"), ("deepseek_r1", "")],
+)
+def test_setup_takes_every_repository_at_a_commit(engine: str, version: str) -> None:
+    found = release_of(engine, version)
+    assert found is not None and found.version.startswith(version)
+    parts = [part for part in (found.code, found.upstream, found.extension) if part is not None]
+    assert len(parts) == 2 and all(part.commit for part in parts)
 
 
 def test_an_engine_without_a_profile_has_no_release() -> None:
@@ -91,23 +107,21 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
     assert {"cpu", "gateway", "vllm-gaudi", "tgi", "deepseek_r1"} <= set(known)
 
 
-@pytest.mark.parametrize("name", ["vllm-gaudi@9.9", "vllm-gaudi@0.2"])
-def test_an_unknown_version_is_refused_with_the_nearest(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("vllm-gaudi@9.9", "vllm-gaudi@0.26.0"), ("vllm-gaudi@0.2", "vllm-gaudi@0.11.2")],
+)
+def test_an_unknown_version_is_refused_with_the_nearest(name: str, near: str) -> None:
     with pytest.raises(LaunchError) as caught:
         needed_release(name)
     error = caught.value
-    assert (error.id, error.exit_code) == ("support.unknown_version", ExitCode.USAGE)
-    assert error.text.values["found"] == name
-    assert "vllm-gaudi@0.26.0" in error.text.values["near"].split(", ")
+    assert (error.id, error.exit_code) == ("support.no_facts", ExitCode.USAGE)
+    assert (error.text.values["found"], error.text.values["near"]) == (name, near)
 
 
 def test_a_release_that_moves_cannot_be_installed() -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("setup.unresolved_moving", ExitCode.USAGE) as caught:
         check_installable("vllm-gaudi-0.10.1")
-    assert (caught.value.id, caught.value.exit_code) == (
-        "setup.unresolved_moving",
-        ExitCode.USAGE,
-    )
     assert str(caught.value)
     check_installable("vllm-gaudi-0.26.0")
     # a conflict of packages is stated, and the code can be installed without pins

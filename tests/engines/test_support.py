@@ -13,8 +13,8 @@ from gaudi_launch.app.fit import data_types
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines import registry, support
 from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.support import newest_or_none, support_of
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.engines.support import Version, newest_or_none, releases, support_of
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.host import simulated
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
@@ -23,6 +23,7 @@ from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus, check_support
+from tests.support.refusals import failing
 
 LLAMA = Model("m", "Llama-3.1-8B-Instruct", architecture="LlamaForCausalLM", model_type="llama")
 UNKNOWN = Model("m", "Made-Up-7B", architecture="TotallyUnknownForCausalLM", model_type="made_up")
@@ -75,11 +76,39 @@ def test_a_class_decides(name: str, engine: str, version: str, runs: bool) -> No
     assert support_of(architecture(name), engine, version).refused is not runs
 
 
-def test_the_versions_that_have_the_class_are_named() -> None:
-    found = support_of(architecture("Qwen3_5MoeForConditionalGeneration"), "vllm-fork", "1.21")
+@pytest.mark.parametrize(
+    ("name", "engine", "version", "known"),
+    [
+        ("Qwen3_5MoeForConditionalGeneration", "vllm-fork", "1.21", "vllm-gaudi@0.26.0"),
+        ("Qwen3ForCausalLM", "vllm-fork", "deepseek_r1", "vllm-gaudi@0.26.0, vllm-fork@1.22"),
+    ],
+)
+def test_the_newest_releases_that_have_the_class_are_named(
+    name: str, engine: str, version: str, known: str
+) -> None:
+    found = support_of(architecture(name), engine, version)
     (since,) = (reason for reason in found.reasons if reason.id == "support.since")
-    assert "vllm-gaudi@" in since.values["known"]
-    assert "vllm-fork" not in since.values["known"]
+    assert since == message("support.since", known=known)
+
+
+# deepseek_r1 runs with transformers 4.48, which has no class for DeepSeek-V3
+@pytest.mark.parametrize(
+    ("name", "without_code"),
+    [
+        ("DeepseekV3ForCausalLM", [*releases("vllm-gaudi"), *releases("vllm-fork")]),
+        ("DeepseekOCRForCausalLM", []),
+        ("UnknownForCausalLM", []),
+    ],
+)
+def test_a_models_code_is_asked_for_where_the_release_has_no_class(
+    name: str, without_code: list[Version]
+) -> None:
+    found = [
+        each
+        for each in support.versions()
+        if support_of(architecture(name), each.engine, each.version).own_class
+    ]
+    assert sorted(each.label for each in found) == sorted(each.label for each in without_code)
 
 
 def test_the_transformers_backend_counts_where_its_transformers_knows_the_model() -> None:
@@ -273,8 +302,10 @@ def test_compact_gdn_has_no_prefix_caching(
     request = Request("m", environment=variables)
     plan = make_plan(request, host, GDN, registry.find(f"vllm-gaudi@{version}"))
     sent = {setting.name: setting.value for setting in plan.settings}
-    assert ("--no-enable-prefix-caching" in sent) is limited
-    assert sent["VLLM_CONTIGUOUS_PA"] == "false"
+    # without compact slots the release caches no prefixes of a hybrid either, but by an option
+    assert "--no-enable-prefix-caching" in sent
+    # before 0.24.0 contiguous attention is left off where steps are scheduled asynchronously
+    assert sent["VLLM_CONTIGUOUS_PA"] == str(not limited and version == "0.26.0").lower()
 
 
 def test_a_removed_class_names_the_last_vllm_and_the_fork_that_has_it() -> None:
@@ -316,9 +347,8 @@ def test_validated_models_are_found_by_name() -> None:
 
 def test_a_refusal_is_exit_5_and_force_continues() -> None:
     found = support_of(UNKNOWN, "vllm-gaudi", "0.26.0")
-    with pytest.raises(LaunchError) as error:
+    with failing("support.refused", ExitCode.MODEL):
         check_support(found, force=False)
-    assert (error.value.id, error.value.exit_code) == ("support.refused", ExitCode.MODEL)
     assert [each.id for each in check_support(found, force=True)] == ["support.forced"]
 
 
@@ -438,7 +468,7 @@ def test_the_main_branch_expands_mxfp4_although_its_list_is_not_known() -> None:
 
 def test_the_versions_that_expand_a_method_are_named() -> None:
     found = support_of(GPT_OSS, "vllm-gaudi", "0.16.0")
-    assert found.reasons[1].values["known"] == "vllm-gaudi@0.17.1"
+    assert found.reasons[1].values["known"] == "vllm-gaudi@0.26.0"
 
 
 @pytest.mark.parametrize(
@@ -483,3 +513,49 @@ def test_versions_are_in_the_order_of_their_numbers() -> None:
 )
 def test_a_release_is_within_bounds_of_any_length(release: str, spec: str, within: bool) -> None:
     assert support._within(release, spec) is within
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "status", "reasons"),
+    [
+        ("MambaForCausalLM", "0.26.0", SupportStatus.UNKNOWN, ["support.no_operators"]),
+        ("FalconMambaForCausalLM", "0.26.0", SupportStatus.UNKNOWN, ["support.no_operators"]),
+        ("KimiLinearForCausalLM", "0.26.0", SupportStatus.UNKNOWN, ["support.no_operators"]),
+        ("Mamba2ForCausalLM", "0.26.0", SupportStatus.RUNS, []),
+        ("GraniteMoeHybridForCausalLM", "0.14.1", SupportStatus.RUNS, []),
+        ("DeepseekV32ForCausalLM", "0.26.0", SupportStatus.LIMITED, ["support.dense"]),
+        (
+            "DeepseekV32ForCausalLM",
+            "0.24.0",
+            SupportStatus.NO,
+            ["support.no_sparse", "support.since"],
+        ),
+    ],
+)
+def test_a_class_of_the_registry_runs_only_with_layers_for_these_cards(
+    name: str, version: str, status: SupportStatus, reasons: list[str]
+) -> None:
+    found = support_of(Model(name, name, architecture=name), "vllm-gaudi", version)
+    refused = status is SupportStatus.NO
+    assert (found.status, [each.id for each in found.reasons], found.refused) == (
+        status,
+        reasons,
+        refused,
+    )
+    if refused:
+        assert found.reasons[-1].values == {"known": "vllm-gaudi@0.26.0"}
+
+
+@pytest.mark.parametrize(("moe", "refused"), [(True, True), (False, False)])
+def test_experts_in_modelopts_fp8_are_refused(moe: bool, refused: bool) -> None:
+    settings = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}}
+    model = Model(
+        "m",
+        "m",
+        architecture="Qwen3MoeForCausalLM",
+        quantization="modelopt",
+        moe=moe,
+        config=settings,
+    )
+    found = support_of(model, "vllm-gaudi", "0.26.0")
+    assert (found.refused, found.status is SupportStatus.NO) == (refused, refused)

@@ -132,7 +132,7 @@ def test_engines_lists_it_with_its_defaults(ask: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(
     ("target", "more"),
-    [("script", ()), ("env", ()), ("systemd", ()), ("compose", ("--image", "own/toy:1"))],
+    [("script", ()), ("systemd", ()), ("compose", ("--image", "own/toy:1"))],
 )
 def test_render_writes_its_command(
     target: str,

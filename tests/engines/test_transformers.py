@@ -17,7 +17,7 @@ from gaudi_launch.planning.request import Request
 
 CODE = Model("/m/x", "x", remote_code=True, max_position_embeddings=4096)
 PLAIN = Model("org/x", "x")
-CARD = HuggingFace("/p/python", {"transformers": "4.52.4"}, optimum=True)
+CARD = HuggingFace("/p/python", {"transformers": "4.52.4"}, optimum="1.20.0")
 CPU = HuggingFace(on_cards=False)
 
 

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 from gaudi_launch.engines.support import newest
 from gaudi_launch.engines.version_facts import (
-    EngineProblem,
     NameFacts,
     Renamed,
     VersionNames,
     for_gaudi,
     names_of,
     plain_option,
-    problems,
     renames,
 )
 
@@ -22,9 +20,7 @@ FORK = newest("vllm-fork")
 
 def test_a_version_has_the_names_of_its_source() -> None:
     found = names_of(FORK)
-    assert found.options["--additional-config"] == NameFacts(
-        "--additional-config", "dict", ("vllm/engine/arg_utils.py:931",)
-    )
+    assert found.options["--additional-config"] == NameFacts("--additional-config", "dict")
     assert found.options["--allow-credentials"].default == ""
     assert found.variables["CMAKE_BUILD_TYPE"] == NameFacts(
         "CMAKE_BUILD_TYPE", "", ("vllm/envs.py:221",)
@@ -62,16 +58,3 @@ def test_a_replacement_names_its_source() -> None:
         "--runner, --convert",
         "vllm-project/vllm 0.26.0:vllm/engine/arg_utils.py has these two and no --task",
     )
-
-
-def test_a_problem_has_its_thread() -> None:
-    found = problems()[1]
-    assert found == EngineProblem(
-        "gdn_eager",
-        "vllm-project/vllm-gaudi#1735",
-        "closed",
-        "2026-08-13",
-        ("vllm-gaudi@0.26.0",),
-        ("gdn", "eager"),
-    )
-    assert found.url == "https://github.com/vllm-project/vllm-gaudi/issues/1735"

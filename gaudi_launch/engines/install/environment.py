@@ -26,6 +26,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.mirrors import NONE, Mirrors, exported_proxies
 from gaudi_launch.paths import engines_dir
+from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
 
@@ -263,7 +264,7 @@ def _is_finished(folder: Path) -> bool:
     Also for one of an older gaudi-launch, which did not record how many it has.
     """
     try:
-        document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+        document = read_json(folder / _RECORD)
         done, steps = len(document["done"]), document.get("steps")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         _log.debug("the record of an installation is not read: %s", error)
@@ -294,7 +295,7 @@ def remembered(recipe: Recipe) -> int:
 def _recorded(recipe: Recipe) -> list[tuple[str, ...]]:
     """Return the completed steps by the record; [] without one."""
     try:
-        entries = json.loads(recipe.record.read_text(encoding="utf-8"))["done"]
+        entries = read_json(recipe.record)["done"]
         return [tuple(str(word) for word in entry) for entry in entries]
     except (OSError, ValueError, KeyError, TypeError) as error:
         _log.debug("the record of an installation is not read: %s", error)

@@ -8,7 +8,6 @@ may still use it.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from gaudi_launch import locks
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ def marker_of(folder: Path) -> dict[str, str] | None:
     Return None for one that is not complete.
     """
     try:
-        found = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        found = read_json(folder / MARKER)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         _log.debug("a marker cannot be read: %s", error)
         # it exists and cannot be read: nothing shows that the environment is not complete
         return {}

@@ -20,6 +20,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 # docs: PEP 600, "manylinux_X_Y": a wheel for glibc X.Y runs with every newer one
 _GLIBC = re.compile(r"manylinux_2_([0-9]{1,3})_(\w+)")
+_NEEDS = re.compile(r"pyproject\.toml|requirements.*\.txt")
 _LEAST_GLIBC = 5
 # names of the same in older wheels (PEP 600, "Legacy manylinux tags")
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
@@ -180,17 +181,14 @@ def _write_needs(
         bare = order.git / f"{code.repository}.git"
         commit = code.commit or "HEAD"
         names = _git(bare, "ls-tree", "-r", "--name-only", commit).splitlines()
-        texts = {name: _git(bare, "show", f"{commit}:{name}") for name in names if _is_needs(name)}
+        names = [name for name in names if _NEEDS.fullmatch(name)]
+        texts = {name: _git(bare, "show", f"{commit}:{name}") for name in names}
         if code is release.upstream:
             lines += build_requirements({"requirements": texts.get(release.build_requirements, "")})
         lines += build_requirements({k: v for k, v in texts.items() if k == "pyproject.toml"})
         for repository in repositories(texts.values()):
             _fetch_other(order.git, repository)
     target.write_text("\n".join(dict.fromkeys(lines)) + "\n", encoding="utf-8")
-
-
-def _is_needs(name: str) -> bool:
-    return name == "pyproject.toml" or (name.startswith("requirements") and name.endswith(".txt"))
 
 
 def _fetch_other(folder: Path, repository: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from gaudi_launch.engines.ray_serve.schema import check
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.engine_args import EngineArgs, split_argv
+from gaudi_launch.reader import BadDocument, parse_yaml
 
 IMPORT_PATH = "gaudi_ray_app:build"
 APPLICATION = "default"
@@ -122,25 +123,18 @@ def _plain(words: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def as_yaml(config: Mapping[str, Any], env: Mapping[str, str], folder: str) -> str:
-    """Return the config for a Ray that is already running.
-
-    It includes the variables and the folder of the code.
-    """
-    import yaml
-
+def for_running_ray(
+    config: Mapping[str, Any], env: Mapping[str, str], folder: str
+) -> dict[str, Any]:
+    """Return the config with the variables of the engine and the folder of the code."""
     application = config["applications"][0]
     variables = {**{name: env[name] for name in sorted(env)}, "PYTHONPATH": folder}
-    complete = {**config, "applications": [{**application, "runtime_env": {"env_vars": variables}}]}
-    return yaml.safe_dump(complete, sort_keys=False, allow_unicode=True, width=110)
+    return {**config, "applications": [{**application, "runtime_env": {"env_vars": variables}}]}
 
 
 def read_yaml(text: str, path: str) -> Any:
     """Return a config file's document. Raises LaunchError (USAGE) for invalid YAML."""
-    import yaml
-
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        why = " ".join(str(error).split())[:300]
-        raise LaunchError("ray.no_yaml", ExitCode.USAGE, path=path, why=why) from None
+        return parse_yaml(text)
+    except BadDocument as error:
+        raise LaunchError("ray.no_yaml", ExitCode.USAGE, path=path, why=str(error)) from None

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +27,13 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.decisions import Decisions
-from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
+from gaudi_launch.planning.engine import (
+    Context,
+    Engine,
+    InstalledAnswer,
+    Limits,
+    Proposal,
+)
 from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.planning.placement import choose, parse_visible
 from gaudi_launch.planning.plan import (
@@ -41,6 +46,7 @@ from gaudi_launch.planning.plan import (
     Source,
 )
 from gaudi_launch.planning.request import Request
+from gaudi_launch.reader import parse_json
 
 _log = logging.getLogger(__name__)
 
@@ -55,31 +61,9 @@ _BACKEND = "--distributed-executor-backend"
 _HPU_ORIGIN = "ray 2.60.0: python/ray/_private/accelerators/hpu.py"
 
 
-def architectures(facts: Mapping[str, str]) -> frozenset[str] | None:
-    """Return the model classes of an installed vLLM, by its registry.
-
-    Return None where that cannot be read.
-
-    vllm/model_executor/models/registry.py in every release; the plugin's in
-    vllm_gaudi/models/__init__.py.
-    """
-    source = Path(facts.get("source", ""))
-    texts = []
-    for path in (
-        source / "vllm/model_executor/models/registry.py",
-        source / "vllm_gaudi/models/__init__.py",
-    ):
-        try:
-            texts.append(path.read_text(encoding="utf-8", errors="replace"))
-        except OSError as error:
-            _log.debug("a source file is not read: %s", error)
-            continue
-    return frozenset(re.findall(r"[\"']([A-Z]\w{2,99})[\"']", "\n".join(texts))) or None
-
-
 def config_of(plan: Plan) -> dict[str, Any]:
     """Return the Serve config that a plan of Ray Serve starts."""
-    document: dict[str, Any] = json.loads(split_argv(plan.command.argv).last("--config") or "{}")
+    document: dict[str, Any] = parse_json(split_argv(plan.command.argv).last("--config") or "{}")
     return document
 
 
@@ -159,6 +143,9 @@ class RayServe(Engine):
     def propose(self, context: Context) -> Proposal:
         return self.inner.propose(context)
 
+    def asking(self, answer: InstalledAnswer) -> Engine:
+        return replace(self, inside=self.inside.asking(answer))
+
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> tuple[str, Buckets] | None:
@@ -205,9 +192,8 @@ class RayServe(Engine):
         sets = _sets(request, placement, host)
         count = len(sets[0].modules) or None
         own = sets[0].modules if request.modules is not None else None
-        return replace(request, cards=count, modules=own, replicas=None, target_ongoing=None), sets[
-            0
-        ]
+        one = replace(request, cards=count, modules=own, replicas=None, target_ongoing=None)
+        return one, sets[0]
 
     def wrap(
         self, plan: Plan, request: Request, placement: Placement, host: Host, model: Model
@@ -235,24 +221,19 @@ class RayServe(Engine):
             wanted=wanted,
         )
         modules = ",".join(map(str, placement.modules))
-        decisions.option(
-            "--host", address, message("ray.address"), origin="ray: serve/schema.py http_options"
-        )
-        decisions.option(
-            "--port", str(port), message("ray.address"), origin="ray: serve/schema.py http_options"
-        )
+        for name, value in (("--host", address), ("--port", str(port))):
+            decisions.option(
+                name, value, message("ray.address"), origin="ray: serve/schema.py http_options"
+            )
         if modules:
             decisions.force_env(VISIBLE, modules, message("ray.visible"), origin=_HPU_ORIGIN)
         decisions.force_env(NOSET, "1", message("ray.noset"), origin=_HPU_ORIGIN)
-        decisions.env(
-            "RAY_USAGE_STATS_ENABLED", "0", message("plan.cpu_quiet"), origin="ray: _private/usage"
-        )
-        decisions.env(
-            "RAY_DEDUP_LOGS", "0", message("ray.dedup"), origin="ray: _private/ray_logging"
-        )
-        decisions.env(
-            "RAY_COLOR_PREFIX", "0", message("ray.dedup"), origin="ray: _private/worker.py"
-        )
+        for name, reason, origin in (
+            ("RAY_USAGE_STATS_ENABLED", "plan.cpu_quiet", "usage"),
+            ("RAY_DEDUP_LOGS", "ray.dedup", "ray_logging"),
+            ("RAY_COLOR_PREFIX", "ray.dedup", "worker.py"),
+        ):
+            decisions.env(name, "0", message(reason), origin=f"ray: _private/{origin}")
         ours = decisions.settings()
         named = {(s.kind, s.name) for s in ours} | {("env", VISIBLE)}
         kept = tuple(s for s in plan.settings if (s.kind, s.name) not in named)
@@ -298,17 +279,13 @@ class RayServe(Engine):
             return wanted
         decisions.option("min_replicas", str(least), asked, source="flag")
         decisions.option("max_replicas", str(most), asked, source="flag")
-        target = request.target_ongoing or max(1, seqs * 3 // 4)
+        target, name = request.target_ongoing or max(1, seqs * 3 // 4), "target_ongoing_requests"
         if request.target_ongoing is None:
-            decisions.option(
-                "target_ongoing_requests",
-                str(target),
-                message("ray.target", seqs=seqs),
-                origin="assumed",
-            )
+            reason = message("ray.target", seqs=seqs)
+            decisions.option(name, str(target), reason, origin="assumed")
         else:
             reason = message("plan.flag", flag="--ongoing")
-            decisions.option("target_ongoing_requests", str(target), reason, source="flag")
+            decisions.option(name, str(target), reason, source="flag")
         up, down = (60, 1800) if self.needs_cards else (5, 60)
         why = message("ray.delays") if self.needs_cards else message("ray.delays_cpu")
         decisions.option("upscale_delay_s", str(up), why, origin="assumed")

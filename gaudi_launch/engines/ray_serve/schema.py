@@ -11,108 +11,91 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gaudi_launch.engines.support import newest
+from gaudi_launch.engines.user_options import keyword_words, option_faults
 from gaudi_launch.json_values import array, mapping
 from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.planning.plan import EngineIdentity
 
+# the engine whose keywords an application of Ray's LLM library has
+_ENGINE = "vllm-gaudi"
 _NUMBER = (int, float)
 _APPLICATION = "applications[]"
 _DEPLOYMENT = "applications[].deployments[]"
 
-# the keys of each object by its place; a value of None accepts anything
-KEYS: Mapping[str, Mapping[str, tuple[type, ...] | None]] = {
+# the names of each object's keys by its place and their types; None accepts anything
+_KEYS: Mapping[str, Mapping[tuple[type, ...] | None, tuple[str, ...]]] = {
     "": {
-        "proxy_location": (str,),
-        "http_options": (dict,),
-        "grpc_options": (dict,),
-        "controller_options": (dict,),
-        "logging_config": (dict,),
-        "tracing_config": (dict,),
-        "applications": (list,),
-        "target_capacity": _NUMBER,
+        (str,): ("proxy_location",),
+        (dict,): (
+            "http_options", "grpc_options", "controller_options", "logging_config",
+            "tracing_config",
+        ),
+        (list,): ("applications",),
+        _NUMBER: ("target_capacity",),
     },
     "http_options": {
-        "host": (str,),
-        "port": (int,),
-        "root_path": (str,),
-        "request_timeout_s": _NUMBER,
-        "keep_alive_timeout_s": (int,),
-        "ssl_keyfile": (str,),
-        "ssl_certfile": (str,),
-        "ssl_keyfile_password": (str,),
-        "ssl_ca_certs": (str,),
+        (str,): (
+            "host", "root_path", "ssl_keyfile", "ssl_certfile", "ssl_keyfile_password",
+            "ssl_ca_certs",
+        ),
+        (int,): ("port", "keep_alive_timeout_s"),
+        _NUMBER: ("request_timeout_s",),
     },
     "logging_config": {
-        "encoding": (str,),
-        "log_level": (str, int),
-        "logs_dir": (str,),
-        "enable_access_log": (bool,),
-        "additional_log_standard_attrs": (list,),
+        (str,): ("encoding", "logs_dir"),
+        (str, int): ("log_level",),
+        (bool,): ("enable_access_log",),
+        (list,): ("additional_log_standard_attrs",),
     },
     _APPLICATION: {
-        "name": (str,),
-        "route_prefix": (str,),
-        "import_path": (str,),
-        "runtime_env": (dict,),
-        "host": (str,),
-        "port": (int,),
-        "deployments": (list,),
-        "autoscaling_policy": (dict,),
-        "args": (dict,),
-        "logging_config": (dict,),
-        "external_scaler_enabled": (bool,),
+        (str,): ("name", "route_prefix", "import_path", "host"),
+        (dict,): ("runtime_env", "autoscaling_policy", "args", "logging_config"),
+        (int,): ("port",),
+        (list,): ("deployments",),
+        (bool,): ("external_scaler_enabled",),
     },
     _DEPLOYMENT: {
-        "name": (str,),
-        "num_replicas": (int, str),
-        "max_ongoing_requests": (int,),
-        "max_queued_requests": (int,),
-        "backpressure_config": (dict,),
-        "user_config": None,
-        "autoscaling_config": (dict,),
-        "graceful_shutdown_wait_loop_s": _NUMBER,
-        "graceful_shutdown_timeout_s": _NUMBER,
-        "health_check_period_s": _NUMBER,
-        "health_check_timeout_s": _NUMBER,
-        "ray_actor_options": (dict,),
-        "placement_group_bundles": (list,),
-        "placement_group_strategy": (str,),
-        "placement_group_bundle_label_selector": (list,),
-        "max_replicas_per_node": (int,),
-        "logging_config": (dict,),
-        "request_router_config": (dict,),
-        "gang_scheduling_config": (dict,),
-        "deployment_actors": (list,),
-        "rolling_update_percentage": _NUMBER,
-        "max_surge_percent": _NUMBER,
+        (str,): ("name", "placement_group_strategy"),
+        (int, str): ("num_replicas",),
+        (int,): ("max_ongoing_requests", "max_queued_requests", "max_replicas_per_node"),
+        (dict,): (
+            "backpressure_config", "autoscaling_config", "ray_actor_options", "logging_config",
+            "request_router_config", "gang_scheduling_config",
+        ),
+        None: ("user_config",),
+        _NUMBER: (
+            "graceful_shutdown_wait_loop_s", "graceful_shutdown_timeout_s", "health_check_period_s",
+            "health_check_timeout_s", "rolling_update_percentage", "max_surge_percent",
+        ),
+        (list,): (
+            "placement_group_bundles", "placement_group_bundle_label_selector", "deployment_actors",
+        ),
     },
     f"{_DEPLOYMENT}.ray_actor_options": {
-        "runtime_env": (dict,),
-        "num_cpus": _NUMBER,
-        "num_gpus": _NUMBER,
-        "memory": _NUMBER,
-        "resources": (dict,),
-        "accelerator_type": (str,),
-        "label_selector": (dict,),
-        "fallback_strategy": (list,),
+        (dict,): ("runtime_env", "resources", "label_selector"),
+        _NUMBER: ("num_cpus", "num_gpus", "memory"),
+        (str,): ("accelerator_type",),
+        (list,): ("fallback_strategy",),
     },
     f"{_DEPLOYMENT}.autoscaling_config": {
-        "min_replicas": (int,),
-        "initial_replicas": (int,),
-        "max_replicas": (int,),
-        "target_ongoing_requests": _NUMBER,
-        "metrics_interval_s": _NUMBER,
-        "look_back_period_s": _NUMBER,
-        "smoothing_factor": _NUMBER,
-        "upscale_smoothing_factor": _NUMBER,
-        "downscale_smoothing_factor": _NUMBER,
-        "upscaling_factor": _NUMBER,
-        "downscaling_factor": _NUMBER,
-        "downscale_delay_s": _NUMBER,
-        "downscale_to_zero_delay_s": _NUMBER,
-        "upscale_delay_s": _NUMBER,
-        "aggregation_function": (str,),
-        "policy": None,
+        (int,): ("min_replicas", "initial_replicas", "max_replicas"),
+        _NUMBER: (
+            "target_ongoing_requests", "metrics_interval_s", "look_back_period_s",
+            "smoothing_factor", "upscale_smoothing_factor", "downscale_smoothing_factor",
+            "upscaling_factor", "downscaling_factor", "downscale_delay_s",
+            "downscale_to_zero_delay_s", "upscale_delay_s",
+        ),
+        (str,): ("aggregation_function",),
+        None: ("policy",),
     },
+}  # fmt: skip
+# the types of each key by its place
+KEYS: Mapping[str, Mapping[str, tuple[type, ...] | None]] = {
+    place: {name: types for types, names in kinds.items() for name in names}
+    for place, kinds in _KEYS.items()
 }
 # names that older examples use: Ray accepts and ignores them
 RENAMED = {
@@ -175,20 +158,15 @@ def _value(place: str, key: Any, where: str, value: Any, found: list[Message]) -
     if types is None or value is None:
         return
     inner = f"{place}.{key}" if place else str(key)
+    least, most = _BOUNDS.get((place, key), (value, value))
     # a bool is an int to Python, not to Ray
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         names = " or ".join(kind.__name__ for kind in types)
         found.append(message("ray.wrong_type", path=where, found=repr(value)[:60], wanted=names))
-    elif isinstance(value, int) and not _within(place, key, value):
-        least, most = _BOUNDS[(place, key)]
+    elif isinstance(value, int) and not least <= value <= most:
         found.append(message("ray.out_of_range", path=where, found=value, least=least, most=most))
     elif isinstance(value, dict) and inner in KEYS:
         _object(inner, where, value, found)
-
-
-def _within(place: str, key: Any, number: int) -> bool:
-    least, most = _BOUNDS.get((place, key), (number, number))
-    return least <= number <= most
 
 
 def _unknown(where: str, key: Any, place: str) -> Message:
@@ -206,9 +184,18 @@ def _application(path: str, value: Any, found: list[Message]) -> None:
         found.append(message("ray.route_prefix", path=f"{path}.route_prefix", found=prefix))
     if not (isinstance(imported, str) and _IMPORT_PATH.match(imported)):
         found.append(message("ray.import_path", path=f"{path}.import_path", found=str(imported)))
+    for config in array(mapping(value.get("args")).get("llm_configs")):
+        found += _engine_faults(mapping(mapping(config).get("engine_kwargs")))
     deployments = value.get("deployments")
     for number, deployment in enumerate(array(deployments)):
         _deployment(f"{path}.deployments[{number}]", deployment, found)
+
+
+def _engine_faults(keywords: Mapping[str, Any]) -> list[Message]:
+    """Return the faults of an engine's keywords, by the newest release with facts."""
+    identity = EngineIdentity(_ENGINE, newest(_ENGINE).version, options=UPSTREAM)
+    args = engine_args(table=option_table(UPSTREAM), user=keyword_words(keywords))
+    return [fault.sentence for fault in option_faults(args, identity)]
 
 
 def _in_order(scaling: Mapping[str, Any]) -> bool:

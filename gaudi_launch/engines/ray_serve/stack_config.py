@@ -18,15 +18,13 @@ _ROUTER_OPTIONS = {"num_cpus": 0}
 class StackDeployment:
     """One model of a stack, from the Serve config of its plan.
 
-    ``names`` are those of requests, ``env`` the engine's variables, ``python`` its interpreter
-    where that is not the planned one.
+    ``names`` are those of requests, ``env`` the engine's variables.
     """
 
     name: str
     names: tuple[str, ...]
     config: Mapping[str, Any]
     env: Mapping[str, str]
-    python: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def _model(model: StackDeployment) -> dict[str, Any]:
     return {
         "deployment": model.name,
         "names": list(model.names),
-        "argv": [model.python or program, *words],
+        "argv": [program, *words],
         "sets": args["sets"],
     }
 

@@ -3,17 +3,23 @@
 Only the standard library here.
 
 Started with ``-c`` and this file's text, so that no module of the launcher can shadow one of the
-engine's. Reads {"args": ...} on standard input; the engine's variables are the process's. Writes
-one JSON object: {"prompt", "decode", "algorithm"}, or {"missing": text} when the package is
-missing, or {"error": text} when it fails.
+engine's. Reads {"package": ..., "cases": [{"env", "args", "shapes"}]} on standard input. Writes one
+JSON list with an answer for each case, each computed in its own process, because the engine keeps
+what it read: {"prompt", "decode", "algorithm", "found"}, or {"missing": text} when the package is
+missing, or {"error": text} when it fails. ``found`` are the buckets of ``shapes``, which are
+[phase, batch, query, context].
 """
 
+import contextlib
 import importlib
+import importlib.util
+import inspect
 import json
 import logging
 import os
 import pathlib
 import sys
+import tempfile
 import types
 from typing import Any
 
@@ -29,17 +35,48 @@ DETECTED = {
 }
 
 
-def without_vllm() -> None:
-    """Replace vllm by a stand-in with only the logger that the extension imports.
+# imported by the plugin's utilities up to 0.21, and never used for a bucket
+UNUSED = ("torch", "habana_frameworks", "neural_compressor")
 
-    Importing vllm itself takes seconds.
-    """
-    vllm: Any = types.ModuleType("vllm")
-    vllm.__path__ = []
-    vllm.logger = types.ModuleType("vllm.logger")
-    vllm.logger.init_logger = logging.getLogger
-    sys.modules["vllm"] = vllm
-    sys.modules["vllm.logger"] = vllm.logger
+
+class StandIn(types.ModuleType):
+    """A package of which every name is another one."""
+
+    __path__: Any = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return sys.modules.setdefault(f"{self.__name__}.{name}", StandIn(f"{self.__name__}.{name}"))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return args[0] if len(args) == 1 and callable(args[0]) else self
+
+    def __mro_entries__(self, bases: Any) -> Any:
+        return ()
+
+
+class StandIns:
+    """Finds a stand-in for slow imports that the bucket code does not need."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        if fullname.partition(".")[0] not in (*UNUSED, "vllm"):
+            return None
+        return importlib.util.spec_from_loader(fullname, self)  # type: ignore[arg-type]
+
+    def create_module(self, spec: Any) -> Any:
+        return StandIn(spec.name)
+
+    def exec_module(self, module: Any) -> None:
+        return
+
+
+def without_vllm() -> None:
+    """Replace vllm, torch and Gaudi's packages by stand-ins, with the logger of vllm."""
+    sys.meta_path.insert(0, StandIns())
+    logger: Any = StandIn("vllm.logger")
+    logger.init_logger = logging.getLogger
+    sys.modules["vllm.logger"] = logger
 
 
 def plugin(args: dict[str, Any]) -> dict[str, Any]:
@@ -50,21 +87,17 @@ def plugin(args: dict[str, Any]) -> dict[str, Any]:
         path.write_text(args["bucket_file"], encoding="utf-8")
         os.environ["VLLM_BUCKETING_FROM_FILE"] = str(path)
     manager = common.HPUBucketingManager()
+    # the runner of a release gives what its manager takes
+    taken = inspect.signature(manager.initialize).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in taken.values())
+    given = ("num_speculative_tokens", "mamba_chunk_size", "mamba_chunk_size_is_explicit")
     manager.initialize(
         args["max_num_seqs"],
         args["max_num_prefill_seqs"],
         args["block_size"],
         args["max_num_batched_tokens"],
         args["max_model_len"],
-        **{
-            name: args[name]
-            for name in (
-                "num_speculative_tokens",
-                "mamba_chunk_size",
-                "mamba_chunk_size_is_explicit",
-            )
-            if args.get(name)
-        },
+        **{n: args[n] for n in given if args.get(n) and (takes_all or n in taken)},
     )
     manager.skip_decode_block_clamp = bool(args.get("skip_decode_block_clamp"))
     if args.get("bucket_file") is not None:
@@ -85,9 +118,18 @@ def managed(manager: Any, args: dict[str, Any], algorithm: str) -> dict[str, Any
     manager.generate_prompt_buckets()
     prompt = [[int(number) for number in bucket] for bucket in manager.prompt_buckets]
     manager.num_hpu_blocks = args["num_hpu_blocks"]
+    manager.block_size = args.get("decode_block_size") or args["block_size"]
     manager.generate_decode_buckets()
     decode = [[int(number) for number in bucket] for bucket in manager.decode_buckets]
-    return {"prompt": prompt, "decode": decode, "algorithm": algorithm}
+    found = [lookup(manager, *shape) for shape in args.get("shapes", ())]
+    return {"prompt": prompt, "decode": decode, "algorithm": algorithm, "found": found}
+
+
+def lookup(manager: Any, phase: str, batch: int, query: int, context: int) -> Any:
+    """Return the bucket that this manager takes, or adds, for a shape."""
+    if phase == "prompt":
+        return [int(each) for each in manager.find_prompt_bucket(batch, query, context)]
+    return [int(each) for each in manager.find_decode_bucket(batch, context)]
 
 
 def fork(args: dict[str, Any]) -> dict[str, Any]:
@@ -138,8 +180,34 @@ def paired(context: Any, algorithm: str) -> dict[str, Any]:
     return {"prompt": prompt, "decode": decode, "algorithm": algorithm}
 
 
+def answer_to(package: str, case: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to one case, with the engine's variables in this process."""
+    os.environ.update(case["env"])
+    ask = plugin if package == "vllm_gaudi" else fork
+    try:
+        importlib.import_module(package)
+        return ask({**case["args"], "shapes": case.get("shapes", [])})
+    except ImportError as error:
+        return {"missing": str(error)}
+    except Exception as error:
+        return {"error": type(error).__name__ + ": " + str(error)}
+
+
+def separately(package: str, case: dict[str, Any]) -> Any:
+    """Return `answer_to` of a copy of this process; None where that died."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+        child = os.fork()
+        if not child:
+            json.dump(answer_to(package, case), file)
+            file.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+        file.seek(0)
+        return json.loads(file.read() or "null")
+
+
 def main() -> None:
-    """Write one answer on the real standard output.
+    """Write the answers on the real standard output.
 
     The engine's output goes to standard error.
     """
@@ -149,15 +217,14 @@ def main() -> None:
     for name, value in DETECTED.items():
         os.environ.setdefault(name, value)
     without_vllm()
-    ask = plugin if asked["package"] == "vllm_gaudi" else fork
-    try:
-        importlib.import_module(asked["package"])
-        answer = ask(asked["args"])
-    except ImportError as error:
-        answer = {"missing": str(error)}
-    except Exception as error:
-        answer = {"error": type(error).__name__ + ": " + str(error)}
-    json.dump(answer, answers)
+    if len(asked["cases"]) == 1:
+        found = [answer_to(asked["package"], asked["cases"][0])]
+    else:
+        # once for all copies of this process; variables are read when a manager is made
+        with contextlib.suppress(Exception):
+            importlib.import_module(asked["package"] + ".extension.bucketing.common")
+        found = [separately(asked["package"], case) for case in asked["cases"]]
+    json.dump(found, answers)
 
 
 main()

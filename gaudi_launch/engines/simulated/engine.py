@@ -100,7 +100,6 @@ class Simulated(VllmGaudi):
             VLLM,
             self.python,
             self.facts,
-            config_file=True,
             options=UPSTREAM,
             variables=PLANNED_AS,
             simulated=True,

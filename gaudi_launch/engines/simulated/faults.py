@@ -68,19 +68,13 @@ def fault_document(
     ``modules`` are those of all copies, ``cards`` of them for each copy. A fault without a card
     concerns the first copy. Raises LaunchError (USAGE) for a card that the service does not have.
     """
-    return [
-        {
-            "kind": fault.kind,
-            "after": fault.after,
-            "module": fault.module,
-            "rank": 0 if fault.module is None else _index(fault.module, modules) // cards,
-        }
-        for fault in faults
-    ]
-
-
-def _index(module: int, modules: Sequence[int]) -> int:
-    if module not in modules:
-        listed = ",".join(map(str, modules))
-        raise LaunchError("simulated.fault_card", ExitCode.USAGE, module=module, modules=listed)
-    return list(modules).index(module)
+    found = []
+    for fault in faults:
+        rank, module = 0, fault.module
+        if module is not None and module not in modules:
+            listed = ",".join(map(str, modules))
+            raise LaunchError("simulated.fault_card", ExitCode.USAGE, module=module, modules=listed)
+        if module is not None:
+            rank = list(modules).index(module) // cards
+        found.append({"kind": fault.kind, "after": fault.after, "module": module, "rank": rank})
+    return found

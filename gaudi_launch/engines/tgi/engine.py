@@ -8,8 +8,9 @@ huggingface/text-generation-inference, tag of the image; the values to start fro
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from gaudi_launch.buckets.algorithms.tgi import BLOCK, PAGED, POWERS, TgiLimits, tgi_shapes
 from gaudi_launch.buckets.bucket_list import Buckets
@@ -75,10 +76,14 @@ _LAUNCHER = "huggingface/text-generation-inference@v3.3.5:launcher/src/main.rs"
 
 @dataclass(frozen=True)
 class Tgi(Engine):
-    """One version of the image."""
+    """One version of the image.
+
+    ``room``: the tokens of the card's cache, where the examples' numbers exceed it.
+    """
 
     version: str = words_of.LATEST
     facts: Mapping[str, str] = field(default_factory=dict)
+    room: int | None = None
 
     @property
     def identity(self) -> EngineIdentity:
@@ -122,7 +127,16 @@ class Tgi(Engine):
     def _tokens(self, request: Request, model: Model) -> tgi_tokens.Tokens:
         # by the request: limits are needed before the cards are placed
         cards = len(request.modules or ()) or self.cards(request) or 1
-        return tgi_tokens.decide(request, model, cards, self._words(request))
+        room = {"most_prefill" if self.paged else "most_rows": self.room}
+        return tgi_tokens.decide(request, model, cards, self._words(request), **room)
+
+    def fitting(self, limits: Limits, num_blocks: int | None) -> Engine:
+        if num_blocks is None or self.room is not None:
+            return self
+        needed = limits.max_num_batched_tokens
+        if not self.paged:
+            needed = limits.max_num_seqs * limits.max_model_len
+        return replace(self, room=num_blocks * BLOCK) if needed > num_blocks * BLOCK else self
 
     def _words(self, request: Request) -> dict[str, str | None]:
         return words_of.read_words(request.extra, self.version, request.force)
@@ -206,6 +220,13 @@ class Tgi(Engine):
         measured = request.quant_config or request.environment.get("QUANT_CONFIG")
         if (dtype == "fp8" or request.inc_fp8) and not measured:
             raise LaunchError("tgi.fp8_measure", ExitCode.USAGE, version=self.version)
+
+    def measured_files(self, request: Request) -> tuple[str, ...]:
+        """Return the configuration and its measurements, which the old images read."""
+        files = tgi_container.quant_config(request)
+        if files is None or self.paged:
+            return ()
+        return (posixpath.join(files.folder, posixpath.basename(files.variable)), files.measured)
 
     def propose(self, context: Context) -> Proposal:
         request, model = context.request, context.model
@@ -336,7 +357,8 @@ class Tgi(Engine):
                 option(name, str(number), "tgi.example", tokens.given.get(name), _EXAMPLES)
         # without a batch size no warm-up ends
         name = "--max-batch-size"
-        option(name, str(tokens.batch), "tgi.batch_size", tokens.given.get(name), _EXAMPLES)
+        reason = "tgi.batch_size" if self.room is None else "tgi.batch_fits"
+        option(name, str(tokens.batch), reason, tokens.given.get(name), _EXAMPLES)
         if auto:
             option("--max-waiting-tokens", "7", "tgi.example", origin=_EXAMPLES)
             option("--waiting-served-ratio", "1.2", "tgi.example", origin=_EXAMPLES)

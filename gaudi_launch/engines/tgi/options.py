@@ -24,58 +24,38 @@ FLAG, WHOLE, NUMBER, TEXT = "flag", "whole", "number", "text"
 # what an error shows as the values of a kind
 _FORMS = {WHOLE: "0 - 9999999999", NUMBER: "1.5"}
 TRUTH = ("true", "false")
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    TEXT: (
+        "--model-id", "--revision", "--cuda-graphs", "--hostname", "--shard-uds-path",
+        "--master-addr", "--huggingface-hub-cache", "--weights-cache-override", "--otlp-endpoint",
+        "--otlp-service-name", "--cors-allow-origin", "--tokenizer-config-path", "--lora-adapters",
+    ),
+    WHOLE: (
+        "--validation-workers", "--num-shard", "--speculate", "--max-concurrent-requests",
+        "--max-best-of", "--max-stop-sequences", "--max-top-n-tokens", "--max-input-tokens",
+        "--max-input-length", "--max-total-tokens", "--max-batch-prefill-tokens",
+        "--max-batch-total-tokens", "--max-waiting-tokens", "--max-batch-size", "--port",
+        "--prometheus-port", "--master-port", "--max-client-batch-size", "--payload-limit",
+        "--graceful-termination-timeout",
+    ),
+    FLAG: (
+        "--trust-remote-code", "--disable-custom-kernels", "--json-output",
+        "--disable-grammar-support", "--env", "--enable-prefill-logprobs",
+    ),
+    NUMBER: (
+        "--waiting-served-ratio", "--cuda-memory-fraction", "--rope-factor", "--watermark-gamma",
+        "--watermark-delta",
+    ),
+}  # fmt: skip
 OPTIONS: Mapping[str, str | tuple[str, ...]] = {
-    "--model-id": TEXT,
-    "--revision": TEXT,
-    "--validation-workers": WHOLE,
+    **{name: kind for kind, names in _KINDS.items() for name in names},
     "--sharded": TRUTH,
-    "--num-shard": WHOLE,
     "--quantize": ("gptq", "awq", "fp8", "compressed-tensors"),
-    "--speculate": WHOLE,
     "--dtype": ("bfloat16", "float16"),
     # the other one, fp8_e5m2, is an error on Gaudi (layers/attention/kv_cache.py)
     "--kv-cache-dtype": ("fp8_e4m3fn",),
-    "--trust-remote-code": FLAG,
-    "--max-concurrent-requests": WHOLE,
-    "--max-best-of": WHOLE,
-    "--max-stop-sequences": WHOLE,
-    "--max-top-n-tokens": WHOLE,
-    "--max-input-tokens": WHOLE,
-    "--max-input-length": WHOLE,
-    "--max-total-tokens": WHOLE,
-    "--waiting-served-ratio": NUMBER,
-    "--max-batch-prefill-tokens": WHOLE,
-    "--max-batch-total-tokens": WHOLE,
-    "--max-waiting-tokens": WHOLE,
-    "--max-batch-size": WHOLE,
-    "--cuda-graphs": TEXT,
-    "--hostname": TEXT,
-    "--port": WHOLE,
-    "--prometheus-port": WHOLE,
-    "--shard-uds-path": TEXT,
-    "--master-addr": TEXT,
-    "--master-port": WHOLE,
-    "--huggingface-hub-cache": TEXT,
-    "--weights-cache-override": TEXT,
-    "--disable-custom-kernels": FLAG,
-    "--cuda-memory-fraction": NUMBER,
     "--rope-scaling": ("linear", "dynamic"),
-    "--rope-factor": NUMBER,
-    "--json-output": FLAG,
-    "--otlp-endpoint": TEXT,
-    "--otlp-service-name": TEXT,
-    "--cors-allow-origin": TEXT,
-    "--watermark-gamma": NUMBER,
-    "--watermark-delta": NUMBER,
-    "--tokenizer-config-path": TEXT,
-    "--disable-grammar-support": FLAG,
-    "--env": FLAG,
-    "--max-client-batch-size": WHOLE,
-    "--lora-adapters": TEXT,
     "--usage-stats": ("on", "off", "no-stack"),
-    "--payload-limit": WHOLE,
-    "--enable-prefill-logprobs": FLAG,
-    "--graceful-termination-timeout": WHOLE,
 }
 # launcher/src/main.rs: `-p` names two options there, so it is not passed on
 _SHORT = {"--env": "-e", "--graceful-termination-timeout": "-g"}
@@ -229,7 +209,9 @@ def read_words(words: Sequence[str], version: str, force: bool = False) -> dict[
         if bare and (kind is None or kind == FLAG):
             found[name] = None
             continue
-        _check_value(name, argument.value, kind)
+        if kind == FLAG or not _is_taken(argument.value, kind):
+            values = {"found": argument.value, "wanted": _wanted(kind)}
+            raise LaunchError("tgi.value", ExitCode.USAGE, option=name, **values)
         found[name] = argument.value
     return found
 
@@ -252,17 +234,9 @@ def _check_name(name: str, version: str, force: bool) -> None:
         raise LaunchError("plan.own_option", ExitCode.USAGE, option=name, ours=_OURS[name])
     if name == "--api-key":
         raise LaunchError("tgi.api_key", ExitCode.USAGE)
-    if name.startswith("--ngrok"):
-        raise LaunchError("tgi.ngrok", ExitCode.USAGE, option=name)
     known = name in OPTIONS and not (name in _LATER and version == "3.2.3")
     if not known and not (force and name.startswith("--")):
         raise LaunchError("tgi.no_option", ExitCode.USAGE, option=name, version=version)
-
-
-def _check_value(name: str, value: str, kind: str | tuple[str, ...] | None) -> None:
-    if kind == FLAG or not _is_taken(value, kind):
-        wanted = _wanted(kind)
-        raise LaunchError("tgi.value", ExitCode.USAGE, option=name, found=value, wanted=wanted)
 
 
 def _is_taken(value: str, kind: str | tuple[str, ...] | None) -> bool:

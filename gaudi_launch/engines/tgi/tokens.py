@@ -42,20 +42,31 @@ def is_vision(model: Model) -> bool:
     return model.model_type in VISION_TYPES or "vision" in model.multimodal
 
 
-def decide(request: Request, model: Model, cards: int, words: Mapping[str, str | None]) -> Tokens:
+def decide(
+    request: Request,
+    model: Model,
+    cards: int,
+    words: Mapping[str, str | None],
+    *,
+    most_rows: int | None = None,
+    most_prefill: int | None = None,
+) -> Tokens:
     """Return the four numbers: the user's, else those of the examples.
 
     The examples are 8B and LLaVA on one card, 70B on eight. ``words`` are the launcher options that
-    the user wrote. Raises LaunchError (USAGE) for what the launcher or the router would stop on.
+    the user wrote. ``most_rows`` and ``most_prefill`` are tokens that bound the examples' batch and
+    prefill budget. Raises LaunchError (USAGE) for what the launcher or the router would stop on.
     """
-    example = _example(is_vision(model), cards)
+    vision = is_vision(model)
+    example = _example(vision, cards)
     user = _UserTokens(words)
     _, longest_input = request.input_range or (None, None)
     _, longest_output = request.output_range or (None, None)
     total = user.number("--max-total-tokens", ("-l", request.max_model_len))
     tokens = user.number("--max-input-tokens", ("-i", longest_input))
     if tokens is None:
-        tokens = _input_tokens(example.input, total, longest_output)
+        image = IMAGE_TOKENS + 1 if vision else 0
+        tokens = _input_tokens(example.input, total, longest_output, image)
     if total is None and longest_output:
         total = tokens + longest_output
         user.given["--max-total-tokens"] = "-o"
@@ -65,7 +76,7 @@ def decide(request: Request, model: Model, cards: int, words: Mapping[str, str |
             total = max(min(total, model.max_position_embeddings), tokens + 1)
     batch = user.number("--max-batch-size", ("-b", request.max_num_seqs))
     if batch is None:
-        batch = example.batch
+        batch = min(example.batch, max(1, (most_rows or MOST_TOKENS) // total))
     by_count = (request.max_prefill_seqs or 0) * tokens
     prefill = user.number(
         "--max-batch-prefill-tokens",
@@ -73,7 +84,8 @@ def decide(request: Request, model: Model, cards: int, words: Mapping[str, str |
         ("--max-prefill-seqs", by_count or None),
     )
     if prefill is None:
-        prefill = min(batch, example.prompts) * tokens
+        fitting = max(1, (most_prefill or MOST_TOKENS) // tokens)
+        prefill = min(batch, example.prompts, fitting) * tokens
     found = Tokens(tokens, total, batch, prefill, user.given)
     _check(found, request, model)
     return found
@@ -103,13 +115,13 @@ class _UserTokens:
         return None
 
 
-def _input_tokens(default: int, total: int | None, longest_output: int | None) -> int:
+def _input_tokens(default: int, total: int | None, longest_output: int | None, image: int) -> int:
     if total is None:
         return default
     if longest_output:
         return max(1, total - longest_output)
-    # half of the total, as in each of the examples
-    return min(default, total // 2)
+    # half of the total, as in each of the examples, and an image where there is room for one
+    return min(default, max(total // 2, min(image, total - 1)))
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from gaudi_launch.engines.base import given, sent_variables
+from gaudi_launch.engines.features import check_features
 from gaudi_launch.engines.installed_lists import installed_lists
 from gaudi_launch.engines.support import support_of
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import message
+from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine, Limits, OverHosts, Proposal
@@ -62,9 +63,7 @@ class VllmCpu(Engine):
     @property
     def identity(self) -> EngineIdentity:
         version = self.facts.get("vllm", VERSION)
-        return EngineIdentity(
-            "cpu", version, self.python, self.facts, config_file=True, options=UPSTREAM
-        )
+        return EngineIdentity("cpu", version, self.python, self.facts, options=UPSTREAM)
 
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
@@ -81,6 +80,9 @@ class VllmCpu(Engine):
             quantization=args.last("--quantization") or "",
             variables=variables,
         )
+
+    def check_features(self, request: Request) -> tuple[Message, ...]:
+        return check_features(self.identity, request)
 
     @property
     def needs_cards(self) -> bool:
@@ -139,35 +141,20 @@ class VllmCpu(Engine):
         request, limits = context.request, context.limits
         decisions = Decisions(request.environment)
 
-        def add(
-            option: str, value: str | int | None, asked: object, flag: str, reason: str = "plan.cpu"
-        ) -> None:
-            text = None if value is None else str(value)
-            if asked is None or asked is False:
-                decisions.option(option, text, message(reason))
-            else:
-                decisions.option(option, text, message("plan.flag", flag=flag), source="flag")
-
-        add("--host", request.host or "127.0.0.1", request.host, "-u")
-        add("--port", request.port or 30001, request.port, "-p")
-        add("--model", request.model, request.model, "-w")
-        add(
-            "--served-model-name",
-            request.served_name or base_name(request.model),
-            request.served_name,
-            "--served-name",
-        )
-        add("--dtype", request.dtype or "float32", request.dtype, "-d", "plan.cpu_dtype")
-        add("--max-model-len", limits.max_model_len, request.max_model_len, "-l")
-        add("--max-num-seqs", limits.max_num_seqs, request.max_num_seqs, "-b")
-        add(
-            "--max-num-batched-tokens",
-            limits.max_num_batched_tokens,
-            request.max_num_batched_tokens,
-            "-t",
-        )
-        add("--enforce-eager", None, None, "", "plan.cpu_eager")
-        add("--seed", 0, None, "")
+        tokens, name = limits.max_num_batched_tokens, base_name(request.model)
+        for option, flag, asked, usual, reason in (
+            ("--host", "-u", request.host or None, "127.0.0.1", "plan.cpu"),
+            ("--port", "-p", request.port, 30001, "plan.cpu"),
+            ("--model", "-w", request.model, request.model, "plan.cpu"),
+            ("--served-model-name", "--served-name", request.served_name or None, name, "plan.cpu"),
+            ("--dtype", "-d", request.dtype, "float32", "plan.cpu_dtype"),
+            ("--max-model-len", "-l", request.max_model_len, limits.max_model_len, "plan.cpu"),
+            ("--max-num-seqs", "-b", request.max_num_seqs, limits.max_num_seqs, "plan.cpu"),
+            ("--max-num-batched-tokens", "-t", request.max_num_batched_tokens, tokens, "plan.cpu"),
+        ):
+            decisions.option_or(option, (flag, asked), (usual, message(reason)))
+        decisions.option("--enforce-eager", None, message("plan.cpu_eager"))
+        decisions.option("--seed", "0", message("plan.cpu"))
         if request.trust_remote_code and context.model.remote_code:
             decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
         decisions.env("VLLM_CPU_KVCACHE_SPACE", "1", message("plan.cpu_cache"))

@@ -19,9 +19,9 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
-from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.engine_args import EngineArgs
-from gaudi_launch.planning.lengths import BLOCK, is_of_ranges, round_down, round_up
+from gaudi_launch.planning.lengths import BLOCK, reason_for, round_down, round_up
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.plan import Setting, variables_of
 from gaudi_launch.planning.precision import fp8_or_asked, runs_fp8
@@ -68,11 +68,19 @@ def check(context: Context, version: str) -> None:
     _check_conflicts(context, version)
 
 
+def without_code(context: Context, engine: Engine) -> Context:
+    """Return the context whose model has no Python code where the engine needs none."""
+    if not engine.support(context.model).own_class:
+        return context
+    return replace(context, model=replace(context.model, remote_code=False))
+
+
 def check_model(context: Context) -> None:
     """Raise LaunchError for what no vLLM engine can do with this model and cards."""
     request, model = context.request, context.model
     _check_heads(model, len(context.placement.modules))
-    _check_remote_code(context)
+    if model.remote_code and not request.trust_remote_code:
+        raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
     allowed = request.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "")
     longest = model.max_position_embeddings
     if not longest or request.force or allowed in ("1", "true"):
@@ -94,11 +102,6 @@ def _check_heads(model: Model, cards: int) -> None:
     kv = model.kv_heads
     if kv and not model.mla_rank and kv % cards and cards % kv:
         raise LaunchError("plan.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, allowed=allowed)
-
-
-def _check_remote_code(context: Context) -> None:
-    if context.model.remote_code and not context.request.trust_remote_code:
-        raise LaunchError("plan.remote_code", ExitCode.MODEL, model=context.model.name)
 
 
 def _check_conflicts(context: Context, version: str) -> None:
@@ -127,7 +130,8 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
     model, request = context.model, context.request
     _experts(decisions, model, version)
     _remote_code(decisions, context)
-    _unread(decisions, version)
+    for name in _UNREAD[version]:
+        decisions.drop("env", name)
     if decisions.get("option", "--distributed_executor_backend") != "ray":
         for name in _RAY_ONLY:
             decisions.drop("env", name)
@@ -145,7 +149,8 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
     _length_reason(context, decisions)
     _spelling(decisions)
     _limit(decisions, request.padding_limit, version, facts)
-    _attention(context, decisions)
+    if request.args.has(PREFIX_CACHING) or _speculates(request.args):
+        decisions.env("VLLM_CONTIGUOUS_PA", "false", message("plan.no_contiguous"))
 
 
 def _experts(decisions: Decisions, model: Model, version: str) -> None:
@@ -177,11 +182,6 @@ def _remote_code(decisions: Decisions, context: Context) -> None:
         decisions.warn("plan.remote_code_unneeded", model=context.model.name)
 
 
-def _unread(decisions: Decisions, version: str) -> None:
-    for name in _UNREAD[version]:
-        decisions.drop("env", name)
-
-
 def _open_to_others(context: Context, decisions: Decisions, version: str) -> None:
     """Close what the scripts leave open to all clients of the port."""
     request, longest = context.request, context.model.max_position_embeddings
@@ -199,12 +199,11 @@ def _open_to_others(context: Context, decisions: Decisions, version: str) -> Non
 def _length_reason(context: Context, decisions: Decisions) -> None:
     """Give the reason where the length is the model's, not the script's."""
     longest, length = context.model.max_position_embeddings, context.limits.max_model_len
-    if is_of_ranges(context.request, length):
-        reason = message("plan.length_of_ranges")
-        decisions.explain("option", "--max-model-len", reason)
-        return
-    if context.request.max_model_len is None and longest and round_down(longest, BLOCK) == length:
+    reason = reason_for(context.request, length)
+    of_model = longest and round_down(longest, BLOCK) == length
+    if reason is None and context.request.max_model_len is None and of_model:
         reason = message("plan.length_of_model", longest=longest)
+    if reason is not None:
         decisions.explain("option", "--max-model-len", reason)
 
 
@@ -384,13 +383,6 @@ def _speculates(args: EngineArgs) -> bool:
     return any(
         argument.name.startswith(("--speculative", "--num-speculative")) for argument in args.user
     )
-
-
-def _attention(context: Context, decisions: Decisions) -> None:
-    """Set contiguous paged attention: on, except with prefix caching or speculation."""
-    args = context.request.args
-    if args.has(PREFIX_CACHING) or _speculates(args):
-        decisions.env("VLLM_CONTIGUOUS_PA", "false", message("plan.no_contiguous"))
 
 
 def follow_profile(context: Context, decisions: Decisions, version: str) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.buckets.captured import captured
+from gaudi_launch.buckets.bucket_list import Buckets, captured
 from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.buckets.engine_env import exported
 from gaudi_launch.buckets.families import EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.engines.base import given, sent_variables
-from gaudi_launch.engines.features import answers, check_features
+from gaudi_launch.engines.conditions import settled
+from gaudi_launch.engines.features import check_features
 from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
 from gaudi_launch.engines.support import divides_into_stages, ended, support_of
@@ -42,6 +42,7 @@ from gaudi_launch.planning.engine import (
     BucketQuestion,
     Context,
     Engine,
+    InstalledAnswer,
     Limits,
     OverHosts,
     Proposal,
@@ -148,7 +149,6 @@ _VERSIONS = {
         reasoning_switch=True,
     ),
 }
-VERSIONS = tuple(_VERSIONS)
 # the Python package that makes the buckets
 _EXTENSION = "vllm_hpu_extension"
 # supported by auto tuning although the version's script has no option for it
@@ -173,6 +173,7 @@ class VllmFork(Engine):
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     lists: InstalledLists | None = None
+    answer: InstalledAnswer | None = None
 
     @property
     def identity(self) -> EngineIdentity:
@@ -181,13 +182,13 @@ class VllmFork(Engine):
             word = self.version
         table = f"vllm-fork-{self.version}"
         known = (self.python, self.facts, word)
-        return EngineIdentity(
-            "vllm-fork", self.version, *known, config_file=True, options=table, variables=table
-        )
+        return EngineIdentity("vllm-fork", self.version, *known, options=table, variables=table)
 
     def check_features(self, request: Request) -> tuple[Message, ...]:
-        found = answers("vllm-fork", self.version, self.identity.exact)
-        return check_features(found, request.args, request.environment, force=request.force)
+        return check_features(self.identity, request)
+
+    def settled(self, context: Context, proposed: Sequence[Setting]) -> Proposal:
+        return settled(self.identity, context, proposed)
 
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
@@ -277,7 +278,10 @@ class VllmFork(Engine):
         length = request.max_model_len or _VERSIONS[self.version].max_model_len
         if auto and request.max_model_len is None:
             # a model of 4096 positions must not fail on a default of 20480
-            length = length_for(length, model.max_position_embeddings, request)
+            longest = model.max_position_embeddings
+            if self.version == "deepseek_r1" and not request.force:
+                longest = min(longest or _LONGEST_DEEPSEEK, _LONGEST_DEEPSEEK)
+            length = length_for(length, longest, request)
         if self.version == "1.21":
             return length
         if self.version == "1.22" or auto:
@@ -295,8 +299,11 @@ class VllmFork(Engine):
         input_min, input_max = request.input_range or (4, 16384)
         tokens = request.max_num_batched_tokens or (max(length, 2048) if auto else 20480)
         if auto:
+            # the engine drops prompt buckets above the budget, and the longest prompt needs one
+            tokens = round_up(tokens, BLOCK)
             if request.input_range is None:
-                input_max = min(input_max, length - 1)
+                _, hot = request.reduce or (0, 0)
+                input_max = min(max(input_max, hot), length - 1)
             if input_max >= length:
                 raise LaunchError(
                     "plan.input_over_length", ExitCode.USAGE, input=input_max, length=length
@@ -352,6 +359,8 @@ class VllmFork(Engine):
         if known and not any(name.startswith(("HL-225", "HL-288")) for name in known):
             raise LaunchError("plan.deepseek_platform", ExitCode.MACHINE, found=known[0])
         forced = request.tuning == "auto" and request.force
+        if 0 < len(host.modules) < 8 and not forced:
+            raise LaunchError("plan.deepseek_machine", ExitCode.MACHINE, found=len(host.modules))
         if self.cards(request) not in (None, 8) and not forced:
             raise LaunchError("plan.deepseek_cards", ExitCode.USAGE, found=self.cards(request))
 
@@ -424,7 +433,7 @@ class VllmFork(Engine):
         decisions = Decisions(request.environment)
         _VERSIONS[self.version].rules(context, decisions)
         if request.tuning == "auto":
-            fork_auto.check(context, self.version)
+            fork_auto.check(fork_auto.without_code(context, self), self.version)
             decisions.warnings += check_exported(
                 request.environment, self.identity.label, decisions.settings()
             )
@@ -440,6 +449,11 @@ class VllmFork(Engine):
             self._plan_buckets(context, decisions)
             if pooling.pools(context.model, request.args):
                 pooling.leave_out_decode(decisions)
+        elif self.version == "1.22" and not fork_auto.knows_limit(self.facts):
+            # HabanaAI/vllm-hpu-extension@f5f9ecb:vllm_hpu_extension/bucketing/common.py: int()
+            limit = request.padding_limit or "0.25"
+            if not limit.isdigit():
+                decisions.warn("plan.limit_reference", found=limit, engine=self.identity.label)
         decisions.option_of("--served-name", "--served-model-name", request.served_name or None)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
@@ -547,8 +561,16 @@ class VllmFork(Engine):
         Return None when warm-up needs no list.
         """
         asked = self.bucket_question(settings, context, num_blocks)
+        theirs = self.answer(asked) if self.answer is not None else None
+        if theirs is not None:
+            return theirs[0], self.warmed(theirs[1], settings, context)
         found = engine_buckets(asked.family, asked.algorithm, asked.environment, asked.arguments)
         return asked.algorithm, self.warmed(found, settings, context)
+
+    def asking(self, answer: InstalledAnswer) -> Engine:
+        if "extension_kind" not in self.facts:
+            return self
+        return replace(self, answer=answer)
 
     def warmed(self, buckets: Buckets, settings: Sequence[Setting], context: Context) -> Buckets:
         """Return the part of the list that is compiled.
@@ -589,6 +611,8 @@ class VllmFork(Engine):
         algorithm = algorithm_of(family, env, with_limit=limited)
         prefill = next((s.value for s in settings if s.name == "--max-num-prefill-seqs"), None)
         most = ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs
+        # linear decode ranges begin at one step of blocks, also where they are not compiled
+        most = max(most, limits.block_size)
         arguments: dict[str, Any] = {
             "max_num_seqs": limits.max_num_seqs,
             "max_num_prefill_seqs": int(prefill) if prefill else limits.max_num_prefill_seqs,

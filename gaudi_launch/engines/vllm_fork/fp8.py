@@ -13,7 +13,7 @@ from gaudi_launch.models.fp8.quant_config import Origin
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
-from gaudi_launch.planning.host_memory import check_host_memory
+from gaudi_launch.planning.memory import check_host_memory
 from gaudi_launch.planning.plan import Source
 from gaudi_launch.planning.precision import asked_fp8
 from gaudi_launch.planning.request import Request

@@ -10,12 +10,12 @@ import contextlib
 import getopt
 import itertools
 import posixpath
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from gaudi_launch.engines.start_command import ASSIGNMENT, ENDS_COMMAND
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning import parse
 from gaudi_launch.planning.placement import parse_modules
@@ -29,7 +29,6 @@ LETTERS = {
 ENGINES = {"1.21": "vllm-fork@1.21", "1.22": "vllm-fork@1.22", "deepseek_r1": "deepseek_r1"}
 _SCRIPTS = {"start_vllm.sh": "deepseek_r1"}
 _Value = TypeVar("_Value")
-_ASSIGNMENT = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,6 @@ _BEFORE_SCRIPT = {
     *("export", "env", "sudo", "nohup", "exec"),
     *("bash", "sh", "source", ".", "/bin/bash", "-x"),
 }
-# a shell would have ended the command there
-_ENDS_COMMAND = (">", "2>&1", "|", "&", "|&", ">>", ";")
 
 
 def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
@@ -66,7 +63,7 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
     rest = list(words)
     folder = script = name = ""
     while rest and not script:
-        assignment = _ASSIGNMENT.match(rest[0])
+        assignment = ASSIGNMENT.match(rest[0])
         if assignment:
             variables[assignment[1]] = assignment[2]
         elif rest[0].endswith(".sh"):
@@ -74,7 +71,7 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
         elif rest[0] not in _BEFORE_SCRIPT:
             break
         rest.pop(0)
-    rest = list(itertools.takewhile(lambda word: word not in _ENDS_COMMAND, rest))
+    rest = list(itertools.takewhile(lambda word: word not in ENDS_COMMAND, rest))
     if script:
         folder, name = posixpath.dirname(script) or ".", posixpath.basename(script)
         release = release or _SCRIPTS.get(name)

@@ -9,19 +9,10 @@ from gaudi_launch.engines.vllm_fork.scripts_shared import (
     NO_EXPERT_PARALLEL,
     NO_FP32_SOFTMAX,
     QWEN2_7B,
+    Script,
     base_name,
-    bucket_variables,
     check_dtype,
     device_name,
-    flag_reason,
-    force,
-    fp8_weights,
-    network,
-    option_adder,
-    profile_into,
-    script_rule,
-    start_switches,
-    visible_modules,
 )
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
@@ -63,109 +54,85 @@ def rules(context: Context, decisions: Decisions) -> None:
     lower = name.lower()
     dtype = request.dtype or "bfloat16"
     check_dtype(dtype)
-    visible_modules(context, decisions, ORIGIN)
+    script = Script(context, decisions, ORIGIN)
+    script.visible_modules()
     for variable, value in _COMMON:
-        decisions.env(variable, value, script_rule(), origin=ORIGIN)
-    decisions.env("VLLM_EP_SIZE", str(cards), script_rule("-n"), origin=ORIGIN)
+        script.default(variable, value)
+    script.default("VLLM_EP_SIZE", cards, "-n")
     if cards > 1:
-        force(decisions, "PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", script_rule("-n > 1"), ORIGIN)
-    network(context, decisions, ORIGIN)
-    _buckets(context, decisions)
-    _tuning(context, decisions, name, lower, dtype, cards)
+        script.force("PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", "-n > 1")
+    script.network()
+    _buckets(script)
+    _tuning(script, name, dtype, cards)
     if request.reduce is not None:
-        _reduce(context, decisions, request.reduce)
-    _argv(context, decisions, lower, dtype, cards)
+        _reduce(script, request.reduce)
+    _argv(script, lower, dtype, cards)
     if limits.input_min == limits.input_max and "input" not in request.open_ranges:
-        force(decisions, "VLLM_ZERO_PADDING", "false", script_rule("input_min = input_max"), ORIGIN)
+        script.force("VLLM_ZERO_PADDING", "false", "input_min = input_max")
 
 
-def _buckets(context: Context, decisions: Decisions) -> None:
-    limits = context.limits
+def _buckets(script: Script) -> None:
+    limits = script.context.limits
     block = limits.block_size
     batches = min(limits.max_num_batched_tokens // limits.input_min, limits.max_num_seqs)
-    bucket_variables(
-        decisions,
-        "PROMPT",
-        "BS",
-        {"MIN": (1, ""), "STEP": (1, ""), "MAX": (batches, "min(-t / input_min, -b)")},
-        ORIGIN,
-    )
-    bucket_variables(
-        decisions,
-        "PROMPT",
-        "SEQ",
-        {
-            "MIN": (round_up(limits.input_min, block), "ceil(input_min, 128)"),
-            "STEP": (block, ""),
-            "MAX": (round_up(limits.input_max, block) + block, "ceil(input_max, 128) + 128"),
-        },
-        ORIGIN,
-    )
     step = min(ceil_div(limits.max_num_seqs, 16), 16)
     most = round_up(limits.max_num_seqs, step)
-    bucket_variables(
-        decisions,
-        "DECODE",
-        "BS",
-        {"MIN": (1, ""), "STEP": (step, "min(ceil(-b / 16), 16)"), "MAX": (most, "ceil(-b, step)")},
-        ORIGIN,
-    )
     least_blocks = round_up(ceil_div(limits.input_min, block), block)
     most_blocks = (ceil_div(limits.input_max + limits.output_max, block) + 1) * most
-    bucket_variables(
-        decisions,
-        "DECODE",
-        "BLOCK",
-        {
-            "MIN": (least_blocks, "ceil(ceil(input_min / 128), 128)"),
-            "STEP": (block, ""),
-            "MAX": (
-                round_up(most_blocks, block),
-                "ceil((ceil((input_max + output_max) / 128) + 1) * decode_bs_max, 128)",
-            ),
-        },
-        ORIGIN,
+    script.buckets("PROMPT_BS", (1, ""), (1, ""), (batches, "min(-t / input_min, -b)"))
+    script.buckets(
+        "PROMPT_SEQ",
+        (round_up(limits.input_min, block), "ceil(input_min, 128)"),
+        (block, ""),
+        (round_up(limits.input_max, block) + block, "ceil(input_max, 128) + 128"),
+    )
+    script.buckets("DECODE_BS", (1, ""), (step, "min(ceil(-b / 16), 16)"), (most, "ceil(-b, step)"))
+    script.buckets(
+        "DECODE_BLOCK",
+        (least_blocks, "ceil(ceil(input_min / 128), 128)"),
+        (block, ""),
+        (
+            round_up(most_blocks, block),
+            "ceil((ceil((input_max + output_max) / 128) + 1) * decode_bs_max, 128)",
+        ),
     )
 
 
-def _tuning(
-    context: Context, decisions: Decisions, name: str, lower: str, dtype: str, cards: int
-) -> None:
-    request, limits = context.request, context.limits
-    start_switches(context, decisions, ORIGIN, true="True", cache_mib=16384)
+def _tuning(script: Script, name: str, dtype: str, cards: int) -> None:
+    request, limits, lower = script.context.request, script.context.limits, name.lower()
+    script.switches(true="True", cache_mib=16384)
     if request.profile:
         input_top = "" if "input" in request.open_ranges else limits.input_max
         output_top = "" if "output" in request.open_ranges else limits.output_max
         case = (
-            f"serve_{name}_{dtype}_{device_name(context)}_in{limits.input_min}-{input_top}"
+            f"serve_{name}_{dtype}_{device_name(script.context)}_in{limits.input_min}-{input_top}"
             f"_out{limits.output_min}-{output_top}_bs{limits.max_num_seqs}_tp{cards}"
             f"_steps{request.scheduler_steps or 1}_{request.stamp}"
         )
-        profile_into(decisions, case, ORIGIN, true="True")
+        script.profile(case, true="True")
     for variable, off, switch in (
         ("VLLM_ZERO_PADDING", request.no_zero_padding, "-z"),
         ("VLLM_PROMPT_USE_FUSEDSDPA", request.no_fused_sdpa, "-a"),
     ):
-        reason = flag_reason(switch) if off else script_rule()
-        force(decisions, variable, "false" if off else "true", reason, ORIGIN, flag=off)
+        if off:
+            script.flag(variable, "false", switch)
+        else:
+            script.force(variable, "true")
     if any(part in lower for part in NO_FP32_SOFTMAX):
-        force(decisions, "VLLM_FP32_SOFTMAX", "false", script_rule(name), ORIGIN)
+        script.force("VLLM_FP32_SOFTMAX", "false", name)
     if dtype == "fp8":
-        fp8_weights(context, decisions, lower, ORIGIN)
-        force(decisions, "VLLM_DISABLE_MARK_SCALES_AS_CONST", "true", flag_reason("-d fp8"), ORIGIN)
+        script.fp8_weights(lower)
+        script.flag("VLLM_DISABLE_MARK_SCALES_AS_CONST", "true", "-d fp8", given=False)
 
 
-def _reduce(context: Context, decisions: Decisions, reduce: tuple[int, int]) -> None:
+def _reduce(script: Script, reduce: tuple[int, int]) -> None:
     batch, length = reduce
-    block = context.limits.block_size
-    blocks = round_up((length + context.limits.output_max) * batch // block, block)
-    for variable, value in (
-        ("VLLM_SKIP_LAZY_WARMUP", "true"),
-        ("VLLM_PROMPT_SEQ_BUCKET_MAX", str(length)),
-        ("VLLM_DECODE_BS_BUCKET_MAX", str(batch)),
-        ("VLLM_DECODE_BLOCK_BUCKET_MAX", str(blocks)),
-    ):
-        force(decisions, variable, value, flag_reason("-r"), ORIGIN, flag=True)
+    limits = script.context.limits
+    blocks = (length + limits.output_max) * batch // limits.block_size
+    script.flag("VLLM_SKIP_LAZY_WARMUP", "true", "-r")
+    script.flag("VLLM_PROMPT_SEQ_BUCKET_MAX", str(length), "-r")
+    script.flag("VLLM_DECODE_BS_BUCKET_MAX", str(batch), "-r")
+    script.flag("VLLM_DECODE_BLOCK_BUCKET_MAX", str(round_up(blocks, limits.block_size)), "-r")
 
 
 def kv_cache_dtype(lower: str) -> str:
@@ -182,11 +149,9 @@ def kv_cache_dtype(lower: str) -> str:
     return "fp8_inc"
 
 
-def _argv(context: Context, decisions: Decisions, lower: str, dtype: str, cards: int) -> None:
-    request, limits = context.request, context.limits
-
-    add = option_adder(context, decisions, ORIGIN)
-
+def _argv(script: Script, lower: str, dtype: str, cards: int) -> None:
+    request, limits = script.context.request, script.context.limits
+    decisions, add = script.decisions, script.option
     add("--host", request.host or "127.0.0.1", "-u")
     add("--port", request.port or 30001, "-p")
     add("--device", "hpu")

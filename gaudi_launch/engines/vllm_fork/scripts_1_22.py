@@ -8,18 +8,10 @@ from __future__ import annotations
 from gaudi_launch.engines.vllm_fork.scripts_shared import (
     NO_EXPERT_PARALLEL,
     QWEN2_7B,
+    Script,
     base_name,
-    bucket_variables,
     check_dtype,
     device_name,
-    force,
-    fp8_weights,
-    network,
-    option_adder,
-    profile_into,
-    script_rule,
-    start_switches,
-    visible_modules,
 )
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
@@ -53,56 +45,49 @@ def rules(context: Context, decisions: Decisions) -> None:
     lower = name.lower()
     dtype = "fp8" if asked_fp8(request) else request.dtype or "bfloat16"
     check_dtype(dtype)
+    script = Script(context, decisions, ORIGIN)
     for variable, value in _COMMON:
-        decisions.env(variable, value, script_rule(), origin=ORIGIN)
+        script.default(variable, value)
     if cards > 1:
-        force(decisions, "PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", script_rule("-t > 1"), ORIGIN)
-    network(context, decisions, ORIGIN, host_ip=request.host or "127.0.0.1")
-    visible_modules(context, decisions, ORIGIN)
+        script.force("PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", "-t > 1")
+    script.network(host_ip=request.host or "127.0.0.1")
+    script.visible_modules()
     if dtype == "fp8":
-        fp8_weights(context, decisions, lower, ORIGIN)
-    _buckets(context, decisions)
-    start_switches(context, decisions, ORIGIN, true="true", cache_mib=40960)
+        script.fp8_weights(lower)
+    _buckets(script)
+    script.switches(true="true", cache_mib=40960)
     if request.profile:
         length = request.max_model_len or 16384
         case = (
             f"serve_{name}_{dtype}_{device_name(context)}_len{length}_bs{limits.max_num_seqs}"
             f"_tp{cards}_{request.stamp}"
         )
-        profile_into(decisions, case, ORIGIN, true="true")
-    force(decisions, "VLLM_ZERO_PADDING", "true", script_rule(), ORIGIN)
+        script.profile(case, true="true")
+    script.force("VLLM_ZERO_PADDING", "true")
     if any(part in lower for part in QWEN2_7B):
-        force(decisions, "VLLM_FP32_SOFTMAX", "true", script_rule(name), ORIGIN)
-    _argv(context, decisions, lower, dtype, cards)
+        script.force("VLLM_FP32_SOFTMAX", "true", name)
+    _argv(script, lower, dtype, cards)
 
 
-def _buckets(context: Context, decisions: Decisions) -> None:
-    limits = context.limits
+def _buckets(script: Script) -> None:
+    limits = script.context.limits
     block = limits.block_size
-    limit = context.request.padding_limit
+    limit = script.context.request.padding_limit
     ratio = ("0.25", "") if limit is None else (limit, "--padding-limit")
     even = round_up(limits.max_num_seqs, 2)
     blocks = round_up(ceil_div(limits.max_model_len, block) * even, block)
     prefill = limits.max_num_prefill_seqs
-    for phase, dimension, least, step, most, rule in (
-        ("PROMPT", "BS", 1, 1, prefill, "--max-num-prefill-seqs"),
-        ("PROMPT", "SEQ", block, block, limits.max_model_len, "--max-model-len"),
-        ("DECODE", "BS", 1, 2, even, "ceil(-b, 2)"),
-        ("DECODE", "BLOCK", block, block, blocks, "ceil(ceil(len / 128) * decode_bs_max, 128)"),
+    for dimension, least, step, most, rule in (
+        ("PROMPT_BS", 1, 1, prefill, "--max-num-prefill-seqs"),
+        ("PROMPT_SEQ", block, block, limits.max_model_len, "--max-model-len"),
+        ("DECODE_BS", 1, 2, even, "ceil(-b, 2)"),
+        ("DECODE_BLOCK", block, block, blocks, "ceil(ceil(len / 128) * decode_bs_max, 128)"),
     ):
-        values: dict[str, tuple[int | str, str]] = {
-            "MIN": (least, ""),
-            "STEP": (step, ""),
-            "MAX": (most, rule),
-        }
-        bucket_variables(decisions, phase, dimension, {**values, "LIMIT": ratio}, ORIGIN)
+        script.buckets(dimension, (least, ""), (step, ""), (most, rule), ratio)
 
 
-def _argv(context: Context, decisions: Decisions, lower: str, dtype: str, cards: int) -> None:
-    request, limits = context.request, context.limits
-
-    add = option_adder(context, decisions, ORIGIN)
-
+def _argv(script: Script, lower: str, dtype: str, cards: int) -> None:
+    request, limits, add = script.context.request, script.context.limits, script.option
     add("--block-size", limits.block_size)
     add("--host", request.host or "127.0.0.1", "-u")
     add("--port", request.port or 30001, "-p")

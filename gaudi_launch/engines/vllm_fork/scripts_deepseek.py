@@ -7,13 +7,7 @@ HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/quickstart/start_vllm.sh.
 
 from __future__ import annotations
 
-from gaudi_launch.engines.vllm_fork.scripts_shared import (
-    device_name,
-    flag_reason,
-    force,
-    option_adder,
-    script_rule,
-)
+from gaudi_launch.engines.vllm_fork.scripts_shared import Script, device_name, script_rule
 from gaudi_launch.messages import message
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
@@ -50,95 +44,79 @@ def rules(context: Context, decisions: Decisions) -> None:
     """
     request, limits = context.request, context.limits
     cards = len(context.placement.modules)
+    script = Script(context, decisions, ORIGIN)
     for variable, value in _FIXED:
-        force(decisions, variable, value, script_rule(), ORIGIN)
+        script.force(variable, value)
     modules = ",".join(str(module) for module in context.placement.modules)
-    force(decisions, "HABANA_VISIBLE_MODULES", modules, message("plan.placement"), ORIGIN)
-    force(decisions, "VLLM_EP_SIZE", str(cards), script_rule(), ORIGIN)
-    utilisation = "0.85" if limits.max_model_len <= 18432 else "0.65"
-    force(
-        decisions,
-        "VLLM_GPU_MEMORY_UTILIZATION",
-        utilisation,
-        script_rule("0.85; 0.65 over 18432"),
-        ORIGIN,
+    decisions.force_env(
+        "HABANA_VISIBLE_MODULES",
+        modules,
+        message("plan.placement"),
+        source="computed",
+        origin=ORIGIN,
     )
-    force(decisions, "VLLM_MOE_N_SLICE", "1" if request.inc_fp8 else "8", flag_reason("-q"), ORIGIN)
+    script.force("VLLM_EP_SIZE", cards)
+    utilisation = "0.85" if limits.max_model_len <= 18432 else "0.65"
+    script.force("VLLM_GPU_MEMORY_UTILIZATION", utilisation, "0.85; 0.65 over 18432")
+    script.flag("VLLM_MOE_N_SLICE", "1" if request.inc_fp8 else "8", "-q", given=False)
     if request.inc_fp8:
         for variable, value in _INC:
-            force(decisions, variable, value, flag_reason("-q"), ORIGIN, flag=True)
-        _quantisation_paths(context, decisions)
+            script.flag(variable, value, "-q")
+        _quantisation_paths(script)
     cache = "/data/warmup_cache" if request.cache_dir is None else request.cache_dir
     if cache:
         value, given = f"{cache},false,16384", request.cache_dir is not None
-        force(decisions, "PT_HPU_RECIPE_CACHE_CONFIG", value, flag_reason("-c"), ORIGIN, flag=given)
+        script.flag("PT_HPU_RECIPE_CACHE_CONFIG", value, "-c", given=given)
     if request.skip_warmup:
-        force(decisions, "VLLM_SKIP_WARMUP", "True", flag_reason("-s"), ORIGIN, flag=True)
-    _buckets(context, decisions)
-    _argv(context, decisions, cards, utilisation)
+        script.flag("VLLM_SKIP_WARMUP", "True", "-s")
+    _buckets(script)
+    _argv(script, cards, utilisation)
 
 
-def _quantisation_paths(context: Context, decisions: Decisions) -> None:
+def _quantisation_paths(script: Script) -> None:
     # start_vllm.sh is in scripts/quickstart: its measurements are two folders up, its configs one
     # folder up
-    scripts = context.request.scripts_dir or "scripts/quickstart"
+    request = script.context.request
+    scripts = request.scripts_dir or "scripts/quickstart"
     up = "."
     if "/" in scripts.rstrip("/"):
         up = scripts.rstrip("/").rsplit("/", 1)[0]
     top = "."
     if "/" in up:
         top = up.rsplit("/", 1)[0]
-    config = (
-        context.request.quant_config
-        or f"{up}/quant_configs/inc_quant_per_channel_with_fp8kv_config.json"
-    )
-    force(decisions, "QUANT_CONFIG", config, flag_reason("-q"), ORIGIN, flag=True)
-    force(
-        decisions,
-        "INC_MEASUREMENT_DUMP_PATH_PREFIX",
-        top or "/",
-        flag_reason("-q"),
-        ORIGIN,
-        flag=True,
-    )
+    ours = f"{up}/quant_configs/inc_quant_per_channel_with_fp8kv_config.json"
+    script.flag("QUANT_CONFIG", request.quant_config or ours, "-q")
+    script.flag("INC_MEASUREMENT_DUMP_PATH_PREFIX", top or "/", "-q")
 
 
-def _buckets(context: Context, decisions: Decisions) -> None:
-    limits = context.limits
-    exported = context.request.environment.get("BUCKET_PADDING_RATIO")
-    ratio = context.request.padding_limit or exported or "0.25"
+def _buckets(script: Script) -> None:
+    limits, request = script.context.limits, script.context.request
+    exported = request.environment.get("BUCKET_PADDING_RATIO")
     if exported:
-        decisions.env("BUCKET_PADDING_RATIO", exported, script_rule())
-    limit_given = context.request.padding_limit is not None
-    limit_reason = script_rule()
-    if limit_given:
-        limit_reason = flag_reason("--padding-limit")
+        script.decisions.env("BUCKET_PADDING_RATIO", exported, script_rule())
     usual = 8
-    if device_name(context).startswith("HL-288"):
+    if device_name(script.context).startswith("HL-288"):
         usual = 2
     seqs, length = limits.max_num_seqs, limits.max_model_len
     rule = "min(-b, 2 on PCIe boxes, else 8)"
-    for phase, dimension, least, step, most, why in (
-        ("PROMPT", "BS", 1, 1, limits.max_num_prefill_seqs, "--max-num-prefill-seqs"),
-        ("PROMPT", "SEQ", 128, 128, limits.max_num_batched_tokens, "--max-num-batched-tokens"),
-        ("DECODE", "BS", 1, min(seqs, usual), seqs, rule),
-        ("DECODE", "BLOCK", 128, 128, max(seqs * length // 128, 128), "max(-b * -l / 128, 128)"),
+    for dimension, least, step, most, why in (
+        ("PROMPT_BS", 1, 1, limits.max_num_prefill_seqs, "--max-num-prefill-seqs"),
+        ("PROMPT_SEQ", 128, 128, limits.max_num_batched_tokens, "--max-num-batched-tokens"),
+        ("DECODE_BS", 1, min(seqs, usual), seqs, rule),
+        ("DECODE_BLOCK", 128, 128, max(seqs * length // 128, 128), "max(-b * -l / 128, 128)"),
     ):
-        for name, value, reason in (
-            ("MIN", str(least), script_rule()),
-            ("STEP", str(step), script_rule()),
-            ("MAX", str(most), script_rule(why)),
-            ("LIMIT", ratio, limit_reason),
-        ):
-            variable = f"VLLM_{phase}_{dimension}_BUCKET_{name}"
-            force(decisions, variable, value, reason, ORIGIN, flag=name == "LIMIT" and limit_given)
+        script.force(f"VLLM_{dimension}_BUCKET_MIN", least)
+        script.force(f"VLLM_{dimension}_BUCKET_STEP", step)
+        script.force(f"VLLM_{dimension}_BUCKET_MAX", most, why)
+        limit = f"VLLM_{dimension}_BUCKET_LIMIT"
+        if request.padding_limit is None:
+            script.force(limit, exported or "0.25")
+        else:
+            script.flag(limit, request.padding_limit or exported or "0.25", "--padding-limit")
 
 
-def _argv(context: Context, decisions: Decisions, cards: int, utilisation: str) -> None:
-    request, limits = context.request, context.limits
-
-    add = option_adder(context, decisions, ORIGIN)
-
+def _argv(script: Script, cards: int, utilisation: str) -> None:
+    request, limits, add = script.context.request, script.context.limits, script.option
     add("--host", request.host or "0.0.0.0", "-u")
     add("--port", request.port or 8688, "-p")
     add("--block-size", limits.block_size)

@@ -6,7 +6,7 @@ the scripts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
@@ -62,95 +62,105 @@ def check_dtype(dtype: str) -> None:
         raise LaunchError("plan.dtype", ExitCode.USAGE, found=dtype, known=", ".join(DTYPES))
 
 
-def bucket_variables(
-    decisions: Decisions,
-    phase: str,
-    dimension: str,
-    values: dict[str, tuple[int | str, str]],
-    origin: str,
-) -> None:
-    """Propose VLLM_<PHASE>_<DIMENSION>_BUCKET_<NAME> for each name.
+@dataclass(frozen=True)
+class Script:
+    """The proposals of one start script, ``origin``."""
 
-    Each has a value and a rule.
-    """
-    for name, (value, rule) in values.items():
-        variable = f"VLLM_{phase}_{dimension}_BUCKET_{name}"
-        decisions.env(variable, str(value), script_rule(rule), origin=origin)
+    context: Context
+    decisions: Decisions
+    origin: str
 
+    def default(self, name: str, value: str | int, rule: str = "") -> None:
+        """Propose a variable that the script exports unless the user did."""
+        self.decisions.env(name, str(value), script_rule(rule), origin=self.origin)
 
-def force(
-    decisions: Decisions, name: str, value: str, reason: Message, origin: str, *, flag: bool = False
-) -> None:
-    """Propose a variable that a script exports even if the user exported it."""
-    source: Source = "flag" if flag else "computed"
-    decisions.force_env(name, value, reason, source=source, origin=origin)
+    def force(self, name: str, value: str | int, rule: str = "") -> None:
+        """Propose a variable that the script exports even if the user exported it."""
+        reason = script_rule(rule)
+        self.decisions.force_env(name, str(value), reason, source="computed", origin=self.origin)
 
+    def flag(self, name: str, value: str, flag: str, *, given: bool = True) -> None:
+        """Propose a variable of one of the script's options, over the user's variable."""
+        source: Source = "flag" if given else "computed"
+        self.decisions.force_env(name, value, flag_reason(flag), source=source, origin=self.origin)
 
-def start_switches(
-    context: Context, decisions: Decisions, origin: str, *, true: str, cache_mib: int
-) -> None:
-    """Propose the variables of -c and -s.
+    def buckets(self, dimension: str, *values: tuple[int | str, str]) -> None:
+        """Propose VLLM_<DIMENSION>_BUCKET_MIN, _STEP, _MAX and, with four values, _LIMIT.
 
-    ``true`` is the script's spelling, ``cache_mib`` its limit of the recipe cache.
-    """
-    request = context.request
-    if request.cache_dir:
-        value = f"{request.cache_dir},false,{cache_mib}"
-        force(decisions, "PT_HPU_RECIPE_CACHE_CONFIG", value, flag_reason("-c"), origin, flag=True)
-    if request.skip_warmup:
-        force(decisions, "VLLM_SKIP_WARMUP", true, flag_reason("-s"), origin, flag=True)
+        Each has a value and a rule.
+        """
+        for name, (value, rule) in zip(("MIN", "STEP", "MAX", "LIMIT"), values, strict=False):
+            self.default(f"VLLM_{dimension}_BUCKET_{name}", value, rule)
 
+    def option(self, option: str, value: str | int | None, flag: str = "", rule: str = "") -> None:
+        """Propose an option, from the user's ``flag`` where that was given."""
+        source: Source = "computed"
+        reason = script_rule(rule)
+        request = self.context.request
+        if flag == "-w" or (flag and getattr(request, _GIVEN[flag]) is not None):
+            source, reason = "flag", flag_reason(flag)
+        text = None if value is None else str(value)
+        self.decisions.option(option, text, reason, source=source, origin=self.origin)
 
-def profile_into(decisions: Decisions, case: str, origin: str, *, true: str) -> None:
-    """Propose the variables of -f, with a file named after the case."""
-    file, reason = f"{case}_profile.json", flag_reason("-f")
-    force(decisions, "VLLM_PROFILER_ENABLED", true, reason, origin, flag=True)
-    force(decisions, "VLLM_PROFILE_FILE", file, reason, origin, flag=True)
+    def switches(self, *, true: str, cache_mib: int) -> None:
+        """Propose the variables of -c and -s.
 
+        ``true`` is the script's spelling, ``cache_mib`` its limit of the recipe cache.
+        """
+        request = self.context.request
+        if request.cache_dir:
+            value = f"{request.cache_dir},false,{cache_mib}"
+            self.flag("PT_HPU_RECIPE_CACHE_CONFIG", value, "-c")
+        if request.skip_warmup:
+            self.flag("VLLM_SKIP_WARMUP", true, "-s")
 
-def fp8_weights(context: Context, decisions: Decisions, lower: str, origin: str) -> None:
-    """Propose the variables of -d fp8; ``lower`` is the model's folder in lower case."""
-    request, reason = context.request, flag_reason("-d fp8")
-    folder = request.scripts_dir or "scripts"
-    config = request.quant_config or f"{folder}/quantization/{lower}/maxabs_quant_g2.json"
-    decisions.env("QUANT_CONFIG", config, reason, origin=origin)
-    force(decisions, "PT_HPU_WEIGHT_SHARING", "0", reason, origin)
+    def profile(self, case: str, *, true: str) -> None:
+        """Propose the variables of -f, with a file named after the case."""
+        self.flag("VLLM_PROFILER_ENABLED", true, "-f")
+        self.flag("VLLM_PROFILE_FILE", f"{case}_profile.json", "-f")
 
+    def fp8_weights(self, lower: str) -> None:
+        """Propose the variables of -d fp8; ``lower`` is the model's folder in lower case."""
+        request, reason = self.context.request, flag_reason("-d fp8")
+        folder = request.scripts_dir or "scripts"
+        config = request.quant_config or f"{folder}/quantization/{lower}/maxabs_quant_g2.json"
+        self.decisions.env("QUANT_CONFIG", config, reason, origin=self.origin)
+        self.flag("PT_HPU_WEIGHT_SHARING", "0", "-d fp8", given=False)
 
-def visible_modules(context: Context, decisions: Decisions, origin: str) -> None:
-    """Propose the cards for the engine: -m as given, else the planned ones.
+    def visible_modules(self) -> None:
+        """Propose the cards for the engine: -m as given, else the planned ones.
 
-    One card of -m is set by HLS_MODULE_ID.
-    """
-    request, modules = context.request, context.placement.modules
-    words = ",".join(str(module) for module in modules)
-    if request.modules is not None and len(modules) == 1:
-        force(decisions, "HLS_MODULE_ID", words, flag_reason("-m"), origin, flag=True)
-    elif request.modules is not None:
-        force(decisions, "HABANA_VISIBLE_MODULES", words, flag_reason("-m"), origin, flag=True)
-    else:
-        force(decisions, "HABANA_VISIBLE_MODULES", words, message("plan.placement"), origin)
+        One card of -m is set by HLS_MODULE_ID.
+        """
+        modules = self.context.placement.modules
+        words = ",".join(str(module) for module in modules)
+        name = "HABANA_VISIBLE_MODULES"
+        if self.context.request.modules is None:
+            reason = message("plan.placement")
+            self.decisions.force_env(name, words, reason, source="computed", origin=self.origin)
+            return
+        if len(modules) == 1:
+            name = "HLS_MODULE_ID"
+        self.flag(name, words, "-m")
 
+    def network(self, host_ip: str | None = None) -> None:
+        """Propose this machine's address and interface for the processes of one job.
 
-def network(
-    context: Context, decisions: Decisions, origin: str, host_ip: str | None = None
-) -> None:
-    """Propose this machine's address and interface for the processes of one job.
-
-    Loopback where none is up.
-    """
-    usable = [i for i in context.host.interfaces if i.up and i.addresses and i.name != "lo"]
-    chosen = next((i for i in usable if i.default_route), next(iter(usable), None))
-    address, name, reason = "127.0.0.1", "lo", message("plan.no_interface")
-    if chosen:
-        address = next((a for a in chosen.addresses if "." in a), chosen.addresses[0])
-        name, reason = chosen.name, message("plan.interface", name=chosen.name)
-    if host_ip:
-        decisions.env("VLLM_HOST_IP", host_ip, script_rule(), origin=origin)
-    else:
-        decisions.env("VLLM_HOST_IP", address, reason, origin=origin)
-    decisions.env("GLOO_SOCKET_IFNAME", name, reason, origin=origin)
-    decisions.env("HCCL_SOCKET_IFNAME", name, reason, origin=origin)
+        Loopback where none is up.
+        """
+        interfaces = self.context.host.interfaces
+        usable = [i for i in interfaces if i.up and i.addresses and i.name != "lo"]
+        chosen = next((i for i in usable if i.default_route), next(iter(usable), None))
+        address, name, reason = "127.0.0.1", "lo", message("plan.no_interface")
+        if chosen:
+            address = next((a for a in chosen.addresses if "." in a), chosen.addresses[0])
+            name, reason = chosen.name, message("plan.interface", name=chosen.name)
+        if host_ip:
+            self.default("VLLM_HOST_IP", host_ip)
+        else:
+            self.decisions.env("VLLM_HOST_IP", address, reason, origin=self.origin)
+        for variable in ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME"):
+            self.decisions.env(variable, name, reason, origin=self.origin)
 
 
 _GIVEN = {
@@ -166,29 +176,3 @@ _GIVEN = {
     "--max-capture-len": "max_capture_len",
     "--memory-utilization": "memory_utilization",
 }
-
-
-def given_by_user(context: Context, flag: str) -> bool:
-    return flag == "-w" or getattr(context.request, _GIVEN[flag]) is not None
-
-
-Add = Callable[..., None]
-
-
-def option_adder(context: Context, decisions: Decisions, origin: str) -> Add:
-    """Return ``add(option, value, flag="", rule="")``, which proposes an option.
-
-    Its source is the user's option where that was given.
-    """
-
-    def add(option: str, value: str | int | None, flag: str = "", rule: str = "") -> None:
-        source: Source = "computed"
-        reason = script_rule(rule)
-        if flag and given_by_user(context, flag):
-            source, reason = "flag", flag_reason(flag)
-        text = None
-        if value is not None:
-            text = str(value)
-        decisions.option(option, text, reason, source=source, origin=origin)
-
-    return add

@@ -6,20 +6,23 @@ The strategy is the best of the engine's.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH
+from gaudi_launch.buckets.ladder_rules import LadderRules
 from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.config import text_part
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.engine_args import EngineArgs
-from gaudi_launch.planning.lengths import ceil_div
+from gaudi_launch.planning.lengths import BLOCK, ceil_div
 from gaudi_launch.planning.plan import Setting
+from gaudi_launch.reader import parse_json
 
 if TYPE_CHECKING:
     from gaudi_launch.buckets.strategies import Judged
@@ -35,6 +38,7 @@ _BUCKET_VARIABLE = re.compile(
 )
 PREFILL = "VLLM_PROMPT_BS_BUCKET_MAX"
 FILE = "VLLM_BUCKETING_FROM_FILE"
+STRATEGY = "VLLM_BUCKETING_STRATEGY"
 STRATEGIES = {"exponential": "exp", "linear": "lin", "pad": "pad"}
 _PAD_DIMENSIONS = ("PROMPT_BS", "PROMPT_QUERY", "PROMPT_CTX", "DECODE_BS", "DECODE_BLOCK")
 
@@ -77,13 +81,20 @@ def pad_variables(limit: str) -> dict[str, str]:
     return {f"VLLM_{dimension}_BUCKET_PAD_PERCENT": percent for dimension in _PAD_DIMENSIONS}
 
 
+def strategy_variable(strategy: str, rules: LadderRules) -> tuple[str, str]:
+    """Return the variable and value by which a release takes a strategy."""
+    if rules.pad:
+        return STRATEGY, strategy
+    return EXPONENTIAL_SWITCH, str(strategy == "exp").lower()
+
+
 def speculative_tokens(args: EngineArgs) -> int:
     """Return the number of speculative tokens per step, by the user's arguments.
 
     Return 0 without speculation.
     """
     try:
-        configured = json.loads(args.last("--speculative-config") or "{}")
+        configured = parse_json(args.last("--speculative-config") or "{}")
         count = configured.get("num_speculative_tokens", 0)
     except (ValueError, AttributeError):
         count = 0
@@ -119,7 +130,9 @@ def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int
 
     With contiguous PA the cache itself. Else every sequence at its longest, but not over three
     times the cache: the engine clamps its range there (exponential.py), because shared prefixes are
-    referenced more than once.
+    referenced more than once. It does not for layers with windows, whose cache is a full one, too
+    (get_kv_cache_spec of hpu_model_runner.py), so that a file is the same. Blocks of hybrids
+    are counted otherwise.
     """
     limits = context.limits
     worst = ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs
@@ -127,14 +140,15 @@ def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int
         return worst
     if contiguous:
         return max(physical, limits.max_num_seqs)
-    if full_references(context.model):
+    if is_hybrid(context.model):
         return worst
     return max(min(worst, 3 * physical), limits.max_num_seqs)
 
 
-def question(context: Context, contiguous: bool, physical: int | None) -> CoverageQuestion:
-    """Return the coverage for the warm-up planner."""
-    from gaudi_launch.buckets.families import CONTEXT_LADDER
+def question(
+    context: Context, family: str, contiguous: bool, prefixes: bool, physical: int | None
+) -> CoverageQuestion:
+    """Return the coverage for the warm-up planner; ``prefixes``: the engine caches them."""
     from gaudi_launch.performance.limits import CoverageQuestion, as_limits
 
     limits = context.limits
@@ -143,15 +157,14 @@ def question(context: Context, contiguous: bool, physical: int | None) -> Covera
         "contiguous_pa": contiguous,
         "num_blocks": most_blocks(context, contiguous, physical),
         "cache_blocks": physical,
-        "prefix_caching": not contiguous
-        and not context.request.args.has("--no-enable-prefix-caching"),
+        "prefix_caching": prefixes,
         "mixed_steps": True,
         "ahead": not context.request.args.has("--no-async-scheduling"),
     }
     if limits.input_max > limits.max_num_batched_tokens:
         # such prompts come in pieces, and the last piece may have any length
         asked["input_min"] = 1
-    return CoverageQuestion(CONTEXT_LADDER, as_limits(asked), package=PACKAGE)
+    return CoverageQuestion(family, as_limits(asked), package=PACKAGE)
 
 
 def as_settled(context: Context, settings: Sequence[Setting]) -> Context:
@@ -177,9 +190,7 @@ def chooses_prompts(context: Context) -> bool:
     return not is_hybrid(model) and "vision" not in model.multimodal
 
 
-def prompts(
-    context: Context, contiguous: bool, physical: int | None, cost: StepTime
-) -> tuple[int, Message]:
+def prompts(context: Context, asked: CoverageQuestion, cost: StepTime) -> tuple[int, Message]:
     """Return the prompts of a step, with the reason.
 
     Arguments are those of `choose`.
@@ -187,20 +198,15 @@ def prompts(
     from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
     from gaudi_launch.buckets.prompts_per_step import choose_prompts
 
-    own_file = not contiguous and bool(context.request.files_dir)
+    own_file = not asked.limits.contiguous_pa and bool(context.request.files_dir)
     goal = BucketGoal(reduce=context.request.reduce)
-    choice = choose_prompts(question(context, contiguous, physical), goal, cost, own_file=own_file)
+    choice = choose_prompts(asked, goal, cost, own_file=own_file)
     return choice.prompts, choice.reason()
 
 
-def choose(
-    context: Context, contiguous: bool, physical: int | None, cost: StepTime
-) -> StrategyChoice:
-    """Return the strategy for this deployment.
-
-    ``physical`` is the number of KV blocks, None when unknown.
-    """
-    request = context.request
+def choose(context: Context, asked: CoverageQuestion, cost: StepTime) -> StrategyChoice:
+    """Return the strategy for this deployment and its coverage."""
+    request, contiguous = context.request, asked.limits.contiguous_pa
     if request.padding_limit is not None:
         return StrategyChoice("pad", message("plan.flag", flag="--padding-limit"))
     if is_hybrid(context.model):
@@ -209,11 +215,7 @@ def choose(
     from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
     from gaudi_launch.buckets.optimiser.full_load import overhead_percent
 
-    found = planned(
-        question(context, contiguous, physical),
-        BucketGoal(reduce=request.reduce),
-        cost,
-    )
+    found = planned(asked, BucketGoal(reduce=request.reduce), cost)
 
     def weight(judged: Judged) -> float:
         return judged.weight(found.price)
@@ -259,11 +261,10 @@ def _why_strategy(contiguous: bool, files_dir: str | None) -> str:
 
 
 def arguments(
-    context: Context, contiguous: bool, num_blocks: int | None, file: str | None
+    context: Context, prefixes: bool, num_blocks: int | None, file: str | None
 ) -> dict[str, Any]:
     """Return the arguments of the engine's bucket code (`engine_env.Arguments`)."""
     limits, args = context.limits, context.request.args
-    hybrid = is_hybrid(context.model)
     return {
         "max_num_seqs": limits.max_num_seqs,
         "max_num_prefill_seqs": limits.max_num_prefill_seqs,
@@ -272,20 +273,28 @@ def arguments(
         "max_model_len": limits.max_model_len,
         "num_hpu_blocks": num_blocks
         or ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs,
-        "prefix_caching": not contiguous and not args.has("--no-enable-prefix-caching"),
+        "prefix_caching": prefixes,
         "num_speculative_tokens": speculative_tokens(args),
-        # a chunk size that config.json does not name is one block (hpu_model_runner.py)
-        "mamba_chunk_size": _chunk(context.model) or (limits.block_size if hybrid else 0),
-        "mamba_chunk_size_is_explicit": bool(_chunk(context.model)),
+        "mamba_chunk_size": chunk_of(context.model, BLOCK),
+        "mamba_chunk_size_is_explicit": bool(state_chunk(context.model)),
         "skip_decode_block_clamp": full_references(context.model),
         "bucket_file": file,
     }
 
 
-def _chunk(model: Model) -> int:
-    text = model.config.get("text_config", model.config)
-    if not is_hybrid(model) or not isinstance(text, dict):
+def chunk_of(model: Model, block: int) -> int:
+    """Return the tokens of a chunk of a model with states; 0 for others.
+
+    One that config.json does not name is one block (hpu_model_runner.py).
+    """
+    return state_chunk(model) or (block if is_hybrid(model) else 0)
+
+
+def state_chunk(model: Model) -> int:
+    """Return the tokens of a chunk of a state that config.json states; 0 without."""
+    if not is_hybrid(model):
         return 0
+    text = text_part(model.config) or model.state_sizes
     found = text.get("mamba_chunk_size") or text.get("chunk_size") or 0
     if isinstance(found, int) and 0 < found < 1 << 20:
         return found

@@ -7,27 +7,32 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.buckets.engine_env import exported
-from gaudi_launch.buckets.families import CONTEXT_LADDER
+from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, ladder_name
+from gaudi_launch.buckets.ladder_rules import LadderRules, rules_of
 from gaudi_launch.engines.base import given, sent_variables
-from gaudi_launch.engines.features import answers, check_features
+from gaudi_launch.engines.conditions import settled
+from gaudi_launch.engines.features import check_features
 from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
-from gaudi_launch.engines.parsers import add_parsers
+from gaudi_launch.engines.parsers import add_parsers, with_parsers
 from gaudi_launch.engines.support import (
+    Version,
     load_switch,
     matching,
     newest,
+    not_offered,
+    releases,
     runs_compact_gdn,
     support_of,
-    unknown_version,
     version_of,
 )
 from gaudi_launch.engines.upstream_tasks import CHAT, task_of
+from gaudi_launch.engines.version_facts import names_of, reads_variable
 from gaudi_launch.engines.vllm_fork import auto as fork_auto
 from gaudi_launch.engines.vllm_gaudi import buckets as gaudi_buckets
 from gaudi_launch.engines.vllm_gaudi import rules as gaudi_rules
@@ -37,13 +42,16 @@ from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message, text
 from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import MemoryRules
+from gaudi_launch.models.recurrent_state import page_of
+from gaudi_launch.models.sizing import KV_BYTES, MemoryRules
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.decisions import Decisions
+from gaudi_launch.planning.effects import unmodelled
 from gaudi_launch.planning.engine import (
     BucketQuestion,
     Context,
     Engine,
+    InstalledAnswer,
     Limits,
     OverHosts,
     Proposal,
@@ -89,6 +97,7 @@ class VllmGaudi(Engine):
     facts: Mapping[str, str] = field(default_factory=dict)
     version: str = "main"
     lists: InstalledLists | None = None
+    answer: InstalledAnswer | None = None
 
     @property
     def identity(self) -> EngineIdentity:
@@ -97,20 +106,22 @@ class VllmGaudi(Engine):
             self.version,
             self.python,
             self.facts,
-            config_file=True,
             options=UPSTREAM,
             variables=NAME,
+            facts_date=self.release.date,
         )
 
     def check_features(self, request: Request) -> tuple[Message, ...]:
-        found = answers(NAME, self.version, self.identity.exact)
-        return check_features(found, request.args, request.environment, force=request.force)
+        return check_features(self.identity, request)
+
+    def settled(self, context: Context, proposed: Sequence[Setting]) -> Proposal:
+        return settled(self.identity, context, proposed)
 
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
     ) -> ModelSupport:
         """Return a model's support by this version's list, or the installed engine's."""
-        return support_of(
+        found = support_of(
             model,
             "vllm-gaudi",
             self.version,
@@ -118,6 +129,11 @@ class VllmGaudi(Engine):
             quantization=args.last("--quantization") or "",
             variables=variables,
         )
+        caches = gaudi_rules.caches_states(args, variables or {}, self.release)
+        blocks = gaudi_rules.state_blocks(
+            model, self.release, compact=found.compact_states, caches=caches
+        )
+        return replace(found, state_blocks=blocks)
 
     @property
     def scheduling(self) -> Literal["v0", "v1"]:
@@ -158,7 +174,8 @@ class VllmGaudi(Engine):
         pooling = task_of(model, request.args) != CHAT
         length = self._length(request, model)
         seqs = request.max_num_seqs or _SEQS
-        least = length if pooling else 1
+        unchunked = request.args.has("--no-enable-chunked-prefill")
+        least = length if pooling or unchunked else 1
         tokens = request.max_num_batched_tokens or max(
             _BATCHED_TOKENS, least, round_up(seqs, BLOCK)
         )
@@ -166,7 +183,16 @@ class VllmGaudi(Engine):
             # vllm/config/scheduler.py ends with a ValueError
             raise LaunchError("gaudi.tokens_below_seqs", ExitCode.USAGE, tokens=tokens, seqs=seqs)
         if tokens < least:
-            raise LaunchError("gaudi.pooling_tokens", ExitCode.USAGE, tokens=tokens, length=length)
+            # without pieces: vllm/config/scheduler.py verify_max_model_len
+            id = "gaudi.pooling_tokens" if pooling else "gaudi.unchunked_tokens"
+            raise LaunchError(id, ExitCode.USAGE, tokens=tokens, length=length)
+        chunk = gaudi_buckets.chunk_of(model, BLOCK)
+        if chunk and tokens % chunk and self.rules.chunks in ("stated", "checked"):
+            # vllm_gaudi/extension/bucketing/common.py initialize, from v0.17.1 on
+            near = round_up(tokens, chunk)
+            raise LaunchError(
+                "gaudi.tokens_of_chunks", ExitCode.USAGE, tokens=tokens, chunk=chunk, near=near
+            )
         input_min, input_max = request.input_range or (1, length)
         output_min, output_max = request.output_range or (1, length)
         if request.input_range and (input_max > length or (input_max == length and not pooling)):
@@ -182,8 +208,19 @@ class VllmGaudi(Engine):
             max_num_batched_tokens=tokens,
             max_num_seqs=seqs,
             max_num_prefill_seqs=self._prefill(request),
-            block_size=BLOCK,
+            block_size=self._block(request, model),
         )
+
+    def _block(self, request: Request, model: Model) -> int:
+        """Return the tokens of a block: a state's, where buckets count such blocks."""
+        rules = self.support(model, request.args, request.environment).cache_rules
+        kv_dtype = request.args.last("--kv-cache-dtype")
+        if kv_dtype is None and self.needs_quant_file(request, model):
+            kv_dtype = "fp8_inc"
+        page = page_of(model, request.cards or 1, KV_BYTES.get(kv_dtype or "auto", 2), rules)
+        if page is None or rules.state_blocks is None or not rules.state_blocks.counted:
+            return BLOCK
+        return page.tokens
 
     @staticmethod
     def _length(request: Request, model: Model) -> int:
@@ -207,10 +244,17 @@ class VllmGaudi(Engine):
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for what this engine lacks, with the alternative."""
+        if "plugin" not in self.facts and not self.release.executed:
+            raise not_offered(NAME, self.version)
         if request.tuning == "reference":
             raise LaunchError("gaudi.reference", ExitCode.USAGE)
         for flag, instead in given(request, _WITHOUT.items()):
             raise LaunchError("gaudi.no_option", ExitCode.USAGE, flag=flag, instead=text(instead))
+        if request.padding_limit is not None and not self.rules.pad:
+            first = next(each.label for each in releases(NAME) if each.buckets.get("pad"))
+            raise LaunchError(
+                "gaudi.no_padding_limit", ExitCode.USAGE, engine=self.identity.label, first=first
+            )
         gaudi_rules.check(request, model)
 
     @property
@@ -263,13 +307,14 @@ class VllmGaudi(Engine):
         """
         request = context.request
         decisions = Decisions(request.environment)
-        fork_auto.check_model(context)
+        fork_auto.check_model(fork_auto.without_code(context, self))
         task = task_of(context.model, request.args)
         gaudi_rules.address(context, decisions)
         gaudi_rules.lengths(context, decisions)
         gaudi_rules.cards(context, decisions)
         gaudi_rules.mode(context, decisions)
         gaudi_rules.types(context, decisions)
+        gaudi_rules.first_steps(context, decisions)
         switch = load_switch(context.model, NAME, self.version)
         if switch is not None:
             decisions.env(switch[0], "0", switch[1], source="engine")
@@ -277,23 +322,28 @@ class VllmGaudi(Engine):
         compact = runs_compact_gdn(
             context.model, version_of(NAME, self.version), request.environment
         )
-        gaudi_rules.attention(context, decisions, task, compact_gdn=compact)
+        gaudi_rules.attention(context, decisions, task, self.release, compact_gdn=compact)
         gaudi_rules.experts(context, decisions)
         gaudi_rules.task(context, decisions, task)
-        gaudi_rules.vision(context, decisions)
+        gaudi_rules.vision(context, decisions, self.reads)
         gaudi_rules.switches(context, decisions)
         fork_auto.follow_profile(context, decisions, NAME)
         if task == CHAT:
-            add_parsers(context, decisions, option_table(UPSTREAM))
+            add_parsers(context, decisions, with_parsers(UPSTREAM, names_of(self.release).parsers))
         self._warmup(context, decisions, task)
         decisions.warnings += check_exported(request.environment, NAME, decisions.settings())
-        strategy = decisions.get("env", "VLLM_BUCKETING_STRATEGY")
-        if request.reduce is not None and strategy:
-            decisions.warn("gaudi.reduce_left", strategy=strategy)
+        own_strategy = decisions.get("env", gaudi_buckets.STRATEGY) or decisions.get(
+            "env", EXPONENTIAL_SWITCH
+        )
+        if request.reduce is not None and own_strategy:
+            decisions.warn("gaudi.reduce_left", strategy=own_strategy)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
     def _warmup(self, context: Context, decisions: Decisions, task: str) -> None:
         request = context.request
+        if unmodelled(request, context.model):
+            # without numbers there is no list of buckets to plan: the engine's own strategy
+            return
         self._prompts(context, decisions)
         if not self._warms(request, task):
             decisions.warn("gaudi.pooling_cold" if task != CHAT else "gaudi.eager_cold")
@@ -329,10 +379,8 @@ class VllmGaudi(Engine):
         if self.chooses_prompts(context):
             settings = decisions.settings()
             blocks = memory_in(context, settings, self).num_blocks
-            contiguous = gaudi_rules.is_contiguous(settings)
-            count, reason = gaudi_buckets.prompts(
-                context, contiguous, blocks, step_time_in(context, self)
-            )
+            asked = self._coverage(context, settings, blocks)
+            count, reason = gaudi_buckets.prompts(context, asked, step_time_in(context, self))
         decisions.env(name, str(count), reason, origin=origin)
 
     def chooses_prompts(self, context: Context) -> bool:
@@ -348,9 +396,8 @@ class VllmGaudi(Engine):
             path = choice.path(request.files_dir)
             decisions.env(gaudi_buckets.FILE, path, choice.reason, origin=gaudi_buckets.ORIGIN)
             return
-        decisions.env(
-            "VLLM_BUCKETING_STRATEGY", choice.strategy, choice.reason, origin=gaudi_buckets.ORIGIN
-        )
+        name, value = gaudi_buckets.strategy_variable(choice.strategy, self.rules)
+        decisions.env(name, value, choice.reason, origin=gaudi_buckets.ORIGIN)
         if request.padding_limit is not None:
             for name, value in gaudi_buckets.pad_variables(request.padding_limit).items():
                 decisions.env(
@@ -369,9 +416,9 @@ class VllmGaudi(Engine):
         It depends on the number of KV blocks they leave.
         """
         blocks = memory_in(context, settings, self).num_blocks
-        contiguous = gaudi_rules.is_contiguous(settings)
         context = gaudi_buckets.as_settled(context, settings)
-        return gaudi_buckets.choose(context, contiguous, blocks, step_time_in(context, self))
+        asked = self._coverage(context, settings, blocks)
+        return gaudi_buckets.choose(context, asked, step_time_in(context, self))
 
     def _file(self, settings: Sequence[Setting], context: Context) -> tuple[str, str] | None:
         """Return (path, text) of the bucket file that these settings name.
@@ -405,13 +452,38 @@ class VllmGaudi(Engine):
         asked = self.bucket_question(settings, context, num_blocks)
         if asked.algorithm == "file" and asked.arguments["bucket_file"] is None:
             return None
+        found = self.answer(asked) if self.answer is not None else None
+        if found is not None:
+            return found
         return asked.algorithm, engine_buckets(
             asked.family, asked.algorithm, asked.environment, asked.arguments
         )
 
+    def asking(self, answer: InstalledAnswer) -> Engine:
+        if "plugin" not in self.facts:
+            return self
+        return replace(self, answer=answer)
+
     @property
     def bucket_family(self) -> str:
-        return CONTEXT_LADDER
+        return ladder_name(self.rules)
+
+    @property
+    def rules(self) -> LadderRules:
+        """Return the rules of this release's bucket code.
+
+        Those of the newest release with facts, where the release has none.
+        """
+        return rules_of(self.release.buckets)
+
+    @property
+    def release(self) -> Version:
+        """Return the facts of this release, else those of the newest one with facts."""
+        return version_of(NAME, self.version) or newest(NAME)
+
+    def reads(self, variable: str) -> bool:
+        """Return True if the code of this release reads a variable."""
+        return reads_variable(self.release, variable)
 
     def question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
@@ -420,21 +492,31 @@ class VllmGaudi(Engine):
         if not self._warms(context.request, task_of(context.model, context.request.args)):
             return None
         context = gaudi_buckets.as_settled(context, settings)
-        return gaudi_buckets.question(context, gaudi_rules.is_contiguous(settings), num_blocks)
+        return self._coverage(context, settings, num_blocks)
+
+    def _coverage(
+        self, context: Context, settings: Sequence[Setting], num_blocks: int | None
+    ) -> CoverageQuestion:
+        contiguous = gaudi_rules.is_contiguous(settings)
+        prefixes = gaudi_rules.plans_prefixes(settings, context, self.release)
+        return gaudi_buckets.question(context, self.bucket_family, contiguous, prefixes, num_blocks)
 
     def bucket_question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
     ) -> BucketQuestion:
         """Return the inputs of the grid, for our arithmetic or the plugin's."""
         env = {**exported(context.request.environment), **variables_of(settings)}
-        algorithm = algorithm_of(CONTEXT_LADDER, env, with_limit=False)
+        algorithm = algorithm_of(self.bucket_family, env, with_limit=False)
         file = self._file(settings, context)
-        contiguous = gaudi_rules.is_contiguous(settings)
+        prefixes = gaudi_rules.plans_prefixes(settings, context, self.release)
         context = gaudi_buckets.as_settled(context, settings)
         arguments = gaudi_buckets.arguments(
-            context, contiguous, num_blocks, file[1] if file else None
+            context, prefixes, num_blocks, file[1] if file else None
         )
-        return BucketQuestion(CONTEXT_LADDER, gaudi_buckets.PACKAGE, algorithm, env, arguments)
+        if self.release.state_blocks.get("buckets") == "decode":
+            # the runner makes prompts of blocks of 128, and decode buckets of the cache's
+            arguments |= {"block_size": BLOCK, "decode_block_size": arguments["block_size"]}
+        return BucketQuestion(self.bucket_family, gaudi_buckets.PACKAGE, algorithm, env, arguments)
 
     @property
     def config_file(self) -> Literal["read"]:
@@ -486,5 +568,5 @@ def _named(version: str) -> str:
         return newest(NAME).version
     found = matching(NAME, version)
     if found is None:
-        raise unknown_version(f"{NAME}@{version}")
+        raise not_offered(NAME, version)
     return found.version

@@ -5,10 +5,11 @@ Each names its source in the plugin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gaudi_launch.buckets.engine_env import boolean
 from gaudi_launch.engines.generation import is_gaudi2
+from gaudi_launch.engines.support import Version, has_linear_attention
 from gaudi_launch.engines.upstream_tasks import (
     CHAT,
     by_name_only,
@@ -17,14 +18,17 @@ from gaudi_launch.engines.upstream_tasks import (
     task_of,
 )
 from gaudi_launch.engines.vllm_gaudi import memory as gaudi_memory
+from gaudi_launch.engines.vllm_gaudi.buckets import state_chunk
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.cached_layers import cached_layers
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.sizing import StateBlocks
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
-from gaudi_launch.planning.host_memory import check_host_memory
-from gaudi_launch.planning.lengths import is_of_ranges
-from gaudi_launch.planning.memory import MemoryPlan
+from gaudi_launch.planning.engine_args import EngineArgs
+from gaudi_launch.planning.lengths import BLOCK, reason_for
+from gaudi_launch.planning.memory import MemoryPlan, check_host_memory
 from gaudi_launch.planning.plan import Setting, Source
 from gaudi_launch.planning.precision import kernels_of
 from gaudi_launch.planning.request import Request
@@ -45,7 +49,10 @@ _FP8_ON_DISK = ("fp8", "compressed-tensors", "modelopt")
 _IMAGES = 8
 # vision towers without predefined shapes to warm up (extension/bucketing/vision.py)
 _NO_SHAPES = ("qwen3_5", "kimi_k25", "gemma4")
+_SIZES = "VLLM_MULTIMODAL_RESOLUTIONS"
 _LONG = 32768
+# vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/platform.py: mamba_d_chunk without one in config.json
+_CHUNK = 256
 _CONTIGUOUS_OFF = "--no-enable-prefix-caching"
 _COMPACT_GDN = "vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/v1/worker/hpu_model_runner.py:1393"
 _FOUND_SOURCES: Mapping[str, Source] = {"profile": "profile"}
@@ -80,11 +87,6 @@ def check(request: Request, model: Model) -> None:
         raise LaunchError(
             "plan.dtype", ExitCode.USAGE, found=request.dtype, known=", ".join(_DTYPES)
         )
-    known = model.source == "config.json"
-    if request.dtype in ("awq", "gptq") and known and model.quantization != request.dtype:
-        raise LaunchError(
-            "gaudi.not_quantised", ExitCode.MODEL, model=model.name, found=request.dtype
-        )
     if model.quantization is not None and needs_quant_file(request, model):
         # neural compressor makes fp8 of bfloat16 weights (docs/configuration/quantization/inc.md)
         raise LaunchError(
@@ -117,8 +119,9 @@ def lengths(context: Context, decisions: Decisions) -> None:
         ("-l", request.max_model_len),
         (limits.max_model_len, message("gaudi.length")),
     )
-    if is_of_ranges(request, limits.max_model_len):
-        decisions.explain("option", "--max-model-len", message("plan.length_of_ranges"))
+    reason = reason_for(request, limits.max_model_len)
+    if reason is not None:
+        decisions.explain("option", "--max-model-len", reason)
     asked = request.max_model_len
     if asked is not None and asked != limits.max_model_len:
         reason = message("gaudi.whole_blocks", asked=asked)
@@ -191,15 +194,6 @@ def mode(context: Context, decisions: Decisions) -> None:
             reason = message("gaudi.lazy_collectives")
             decisions.env("PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", reason, origin=_PLATFORM)
         return
-    # docs/features/supported_features.md: each "not fully supported with the torch.compile
-    # execution mode"
-    request = context.request
-    if needs_quant_file(request, context.model):
-        decisions.warn("gaudi.compile_fp8")
-    if "vision" in context.model.multimodal:
-        decisions.warn("gaudi.compile_vision")
-    if request.args.has(*_SPECULATION):
-        decisions.warn("gaudi.compile_speculation")
     decisions.env("PT_ENABLE_INT64_SUPPORT", "0", message("gaudi.bridge"), origin=_LAUNCHER)
     decisions.env("PT_HPU_ENABLE_EAGER_CACHE", "true", message("gaudi.bridge"), origin=_LAUNCHER)
 
@@ -221,22 +215,27 @@ def types(context: Context, decisions: Decisions) -> None:
             message("gaudi.hpu_kernels", found=found),
             origin=_PLATFORM,
         )
-    measured = needs_quant_file(request, model)
-    if measured:
+    if needs_quant_file(request, model):
         _measured(context, decisions)
-    if measured or context.limits.max_model_len >= _LONG:
-        # a first step that compiles may exceed the engine's timeout
-        origin = _AT + "docs/configuration/long_context.md"
-        for name, value in (
-            ("VLLM_ENGINE_ITERATION_TIMEOUT_S", "3600"),
-            ("VLLM_RPC_TIMEOUT", "100000"),
-        ):
-            decisions.env(name, value, message("gaudi.patience"), origin=origin)
     if model.converted and is_gaudi2(context):
         # other checkpoints are rescaled at load (extension/ops.py gaudi_weight_wrapper), these were
         # rescaled before
         origin = _AT + "vllm_gaudi/extension/features.py"
         decisions.env("VLLM_SCALE_ADJUSTMENT", "false", message("quant.converted"), origin=origin)
+
+
+def first_steps(context: Context, decisions: Decisions) -> None:
+    """Propose the time of a step that may compile, which several processes wait for.
+
+    Every release takes it from vllm/v1/executor/multiproc_executor.py (0.11.2 to 0.26.0), and no
+    other timeout.
+    """
+    compiles = needs_quant_file(context.request, context.model)
+    long = context.limits.max_model_len >= _LONG
+    if len(context.placement.modules) > 1 and (compiles or long):
+        origin = "vllm-project/vllm 0.26.0:vllm/v1/executor/multiproc_executor.py"
+        reason = message("gaudi.patience")
+        decisions.env("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", "3600", reason, origin=origin)
 
 
 def _measured(context: Context, decisions: Decisions) -> None:
@@ -332,7 +331,50 @@ def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: 
     decisions.env("VLLM_GRAPH_RESERVED_MEM", f"{share:g}", reason, origin=gaudi_memory.ORIGIN)
 
 
-def attention(context: Context, decisions: Decisions, task: str, *, compact_gdn: bool) -> None:
+def caches_states(args: EngineArgs, variables: Mapping[str, str], release: Version) -> bool:
+    """Return True where prefixes of a model with states are cached.
+
+    vllm-project/vllm 0.26.0:vllm/engine/arg_utils.py default_prefix_caching.
+    """
+    if args.has(_CONTIGUOUS_OFF) or boolean(variables.get(_CONTIGUOUS, "")):
+        return False
+    return release.hybrid_prefixes or args.has("--enable-prefix-caching")
+
+
+def plans_prefixes(settings: Sequence[Setting], context: Context, release: Version) -> bool:
+    """Return True where the engine of these settings caches prefixes."""
+    args = context.request.args
+    if is_contiguous(settings) or args.has(_CONTIGUOUS_OFF):
+        return False
+    return not cached_layers(context.model).get("state") or caches_states(args, {}, release)
+
+
+def state_blocks(
+    model: Model, release: Version, *, compact: bool, caches: bool
+) -> StateBlocks | None:
+    """Return how the release puts states and keys of this model into blocks.
+
+    None for a release without blocks of states, and a model without states. With prefix caching a
+    block is aligned to the chunks of a state, and a request has two states of a layer
+    (`facts.reading.state_blocks`;
+    vllm-project/vllm 0.26.0:vllm/v1/kv_cache_interface.py MambaSpec).
+    """
+    rules, kind = release.state_blocks, model.model_type
+    if not rules or not cached_layers(model).get("state"):
+        return None
+    fine, step = rules["fine"] in ("all", kind), BLOCK
+    if fine:
+        step = 16
+    if fine and caches:
+        step = state_chunk(model) or _CHUNK
+    counted = rules["buckets"] in ("all", kind) or (fine and rules["buckets"] == "decode")
+    counted = counted and not has_linear_attention(model)
+    return StateBlocks(step, counted, rules["apart"] and not compact, 2 if caches else 1)
+
+
+def attention(
+    context: Context, decisions: Decisions, task: str, release: Version, *, compact_gdn: bool
+) -> None:
     """Propose prefix caching (the engine's default) or contiguous paged attention.
 
     The engine supports one of them. ``compact_gdn``: its slots for GDN states have no prefix
@@ -361,6 +403,9 @@ def attention(context: Context, decisions: Decisions, task: str, *, compact_gdn:
         return
     if off:
         decisions.env(_CONTIGUOUS, "true", message("gaudi.no_prefix"), origin=_PLATFORM)
+    elif cached_layers(context.model).get("state") and not caches_states(request.args, {}, release):
+        reason = message("gaudi.hybrid_prefix", engine=release.label, model=context.model.name)
+        decisions.env(_CONTIGUOUS, "true", reason, origin=_PLATFORM)
     else:
         decisions.env(_CONTIGUOUS, "false", message("gaudi.prefix"), origin=_PLATFORM)
     if boolean(decisions.get("env", _CONTIGUOUS) or ""):
@@ -416,10 +461,10 @@ def task(context: Context, decisions: Decisions, task: str) -> None:
             )
 
 
-def vision(context: Context, decisions: Decisions) -> None:
+def vision(context: Context, decisions: Decisions, reads: Callable[[str], bool]) -> None:
     """Propose the warm-up of images, which needs a limited number of them.
 
-    Some towers also need named sizes.
+    Some towers also need named sizes. ``reads``: the variables of this release.
     """
     model, request = context.model, context.request
     if "vision" not in model.multimodal:
@@ -431,10 +476,11 @@ def vision(context: Context, decisions: Decisions) -> None:
         reason = message("gaudi.images", count=_IMAGES)
         decisions.option(limit, f'{{"image":{_IMAGES}}}', reason, origin=RUNNER)
     kind = (model.model_type or "").lower()
-    if kind.startswith("gemma4"):
-        reason = message("gaudi.vision_outside")
-        decisions.env("VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", "true", reason, origin=_VARIABLES)
-    if kind.startswith(_NO_SHAPES) and not request.environment.get("VLLM_MULTIMODAL_RESOLUTIONS"):
+    if not kind.startswith(_NO_SHAPES):
+        return
+    if not reads(_SIZES):
+        decisions.warn("gaudi.vision_cold_only", model=model.name)
+    elif not request.environment.get(_SIZES):
         decisions.warn("gaudi.vision_cold", model=model.name)
 
 
@@ -447,7 +493,3 @@ def switches(context: Context, decisions: Decisions) -> None:
         (request.no_fused_sdpa, "VLLM_PROMPT_USE_FUSEDSDPA", "false", "-a"),
     ):
         decisions.switch_of(flag, name, value, given=asked, origin=_VARIABLES)
-    text = request.environment.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "")
-    kinds = ("llava", "qwen", "roberta", "xlm-roberta")
-    if boolean(text) and (context.model.model_type or "").startswith(kinds):
-        decisions.warn("gaudi.tensor_cache")

@@ -328,15 +328,24 @@ def test_a_model_that_the_installed_engine_lacks_is_generated_plainly(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("packages", "warned"),
+    ("packages", "install"),
     [
-        ({"habana-torch-plugin": "1.21.0.555"}, True),
-        ({"habana-torch-plugin": "1.21.0.555", "optimum-habana": "1.18.0"}, False),
-        ({}, False),  # not a card's interpreter
+        ({"habana-torch-plugin": "1.21.0.555"}, "optimum-habana"),
+        ({"habana-torch-plugin": "1.20.0.543", "optimum-habana": "1.18.0"}, ""),
+        (
+            {"habana-torch-plugin": "1.24.1.482", "optimum-habana": "1.15.0"},
+            "optimum-habana~=1.20.0",
+        ),
+        (
+            {"habana-torch-plugin": "1.22.0.740", "optimum-habana": "1.15.0"},
+            "optimum-habana~=1.19.0",
+        ),
+        ({"habana-torch-plugin": "1.22.0.740", "optimum-habana": "9.9.0"}, ""),  # not in the table
+        ({}, ""),  # not a card's interpreter
     ],
 )
-def test_plain_generation_on_a_card_wants_optimum_habana(
-    packages: dict[str, str], warned: bool
+def test_plain_generation_on_a_card_wants_its_optimum_habana(
+    packages: dict[str, str], install: str
 ) -> None:
     installed = Installed(
         "/p/python", "", {"ray": "2.60.0", "transformers": "4.52.4", **packages}, {}
@@ -344,9 +353,13 @@ def test_plain_generation_on_a_card_wants_optimum_habana(
     model = Model("/m/x", "x")
     engine = find("ray-serve:transformers", installed)
     made = make_plan(Request(model=model.path), simulated.make("hls2"), model, engine)
-    found = [warning for warning in made.warnings if warning.id == "ray.no_optimum"]
-    assert bool(found) is warned
-    assert all("/p/python -m pip install optimum-habana" in each.render("en") for each in found)
+    found = [
+        each.render("en") for each in made.warnings if each.id.endswith(("no_optimum", "r_optimum"))
+    ]
+    assert len(found) == bool(install)
+    for each in found:
+        assert "/p/python -m pip install " in each
+        assert each.endswith(install)
 
 
 def test_without_cards_ray_is_asked_for_none() -> None:

@@ -180,3 +180,14 @@ def test_a_fault_names_what_was_found_and_what_ray_wants() -> None:
     # a number may be an int or a float
     assert found((*D, "health_check_period_s"), 1) == found((*D, "health_check_period_s"), 1.5)
     assert found((*D, "health_check_period_s"), 1) == []
+
+
+def test_the_keywords_of_the_engine_are_judged_by_its_newest_release() -> None:
+    keywords = {"tensor_paralel_size": 2, "kv_cache_dtype": "fp8_e5m2", "max_num_seqs": 8}
+    application = {
+        "name": "a",
+        "import_path": "ray.serve.llm:build_openai_app",
+        "args": {"llm_configs": [{"engine_kwargs": keywords}]},
+    }
+    found = [each.values["option"] for each in check({"applications": [application]})]
+    assert found == ["--tensor-paralel-size", "--kv-cache-dtype"]

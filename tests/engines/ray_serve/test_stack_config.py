@@ -28,7 +28,7 @@ def deployment(name: str, replicas: int, **more: Any) -> StackDeployment:
 
 def test_each_model_has_a_deployment_and_the_router_takes_the_requests_of_all() -> None:
     models = [
-        deployment("a", 1, env={"B": "2", "A": "1"}, python="/e/python"),
+        deployment("a", 1, env={"B": "2", "A": "1"}),
         deployment("b", 2, env={}),
     ]
     made = stack_document(models, PLAIN, "/code")
@@ -51,7 +51,7 @@ def test_each_model_has_a_deployment_and_the_router_takes_the_requests_of_all() 
                 {
                     "deployment": "a",
                     "names": ["a", "a-too"],
-                    "argv": ["/e/python", "-m", "a", *end],
+                    "argv": ["python3", "-m", "a", *end],
                     "sets": [{"modules": [1]}],
                 },
                 {

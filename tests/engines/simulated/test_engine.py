@@ -19,6 +19,7 @@ from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from tests.support.refusals import failing
 from tests.support.vllm_gaudi_plans import HLS2, LLAMA
 from tests.support.vllm_gaudi_plans import plan as gaudi_plan
 
@@ -159,16 +160,14 @@ def test_a_model_of_unknown_sizes_is_refused() -> None:
 
 def test_another_vllm_is_refused() -> None:
     other = Simulated(facts={"vllm": "0.33.0+cpu"}, version="0.26.0")
-    with pytest.raises(LaunchError) as caught:
+    with failing("simulated.version", ExitCode.MACHINE) as caught:
         planned(engine=other)
-    assert (caught.value.id, caught.value.exit_code) == ("simulated.version", ExitCode.MACHINE)
     assert "0.33.0" in str(caught.value) and "0.32.0" in str(caught.value)
 
 
 def test_only_simulated_cards_have_a_time_scale() -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("simulated.only", ExitCode.USAGE):
         gaudi_plan(time_scale=2.0)
-    assert (caught.value.id, caught.value.exit_code) == ("simulated.only", ExitCode.USAGE)
 
 
 def test_the_plan_says_that_nothing_is_computed() -> None:

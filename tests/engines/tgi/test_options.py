@@ -143,7 +143,6 @@ def test_what_the_launcher_does_not_read_is_refused(words: str, option: str) -> 
     ("words", "expected"),
     [
         ("--api-key k", message("tgi.api_key")),
-        ("--ngrok-edge x", message("tgi.ngrok", option="--ngrok-edge")),
         ("--model-id m", message("plan.own_option", option="--model-id", ours="-w")),
         ("--none", message("tgi.no_option", option="--none", version="3.3.5")),
         (

@@ -13,6 +13,7 @@ from gaudi_launch.engines.install.pip_settings import PipSettings
 from gaudi_launch.engines.vllm_cpu import install
 from gaudi_launch.engines.vllm_cpu.image import BASE, IMAGE, ImageRequest, base_image, build, steps
 from gaudi_launch.errors import ExitCode, LaunchError
+from tests.support.refusals import failing
 
 # notes its arguments; `run` makes the demo model as the real one's container does, `commit` keeps
 # the base image, which `image inspect` answers
@@ -96,9 +97,8 @@ def test_a_failed_installation_is_explained_and_leaves_no_container(
 
 def test_a_missing_program_is_named(asked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(LaunchError) as error:
+    with failing("setup.no_docker", ExitCode.MACHINE):
         build(ImageRequest("podman", "base:1"), os.environ, lambda line: None)
-    assert (error.value.id, error.value.exit_code) == ("setup.no_docker", ExitCode.MACHINE)
 
 
 def test_the_base_image_is_an_option_a_variable_or_the_default() -> None:

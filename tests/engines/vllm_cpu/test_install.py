@@ -19,6 +19,7 @@ from gaudi_launch.engines.vllm_cpu.install import InstallStep
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.mirrors import Mirrors
 from gaudi_launch.planning.request import Request
+from tests.support.refusals import failing, refused
 
 
 def with_free(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
@@ -32,9 +33,8 @@ def test_a_small_shared_memory_stops_serve_before_anything_is_installed(
 ) -> None:
     with_free(monkeypatch, 62 << 20)
     monkeypatch.setattr(install, "setup", lambda say: pytest.fail("installed"))
-    with pytest.raises(LaunchError) as caught:
+    with failing("serve.shared_memory", ExitCode.MACHINE) as caught:
         _demo(Request(model="demo"), Silent(), in_image=False)
-    assert (caught.value.id, caught.value.exit_code) == ("serve.shared_memory", ExitCode.MACHINE)
     assert "62 MiB" in str(caught.value)
     # an image is run with a shared memory of its own
     monkeypatch.setattr(install, "demo_is_ready", lambda: True)
@@ -63,9 +63,8 @@ def test_a_full_disk_is_named_before_anything_is_installed(
     monkeypatch.setattr(install, "check_library", lambda: None)
     monkeypatch.setattr(install, "run_steps", lambda *words: pytest.fail("installed"))
     with_free(monkeypatch, (4 << 30) - 4096)
-    with pytest.raises(LaunchError) as caught:
+    with failing("serve.setup_room", ExitCode.MACHINE):
         install.setup(lambda line: None, demo=False)
-    assert (caught.value.id, caught.value.exit_code) == ("serve.setup_room", ExitCode.MACHINE)
     # what an interrupted installation left is removed by the next one
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "left").write_bytes(b"x" * 4096)
@@ -171,13 +170,8 @@ def test_the_newest_interpreter_that_the_engine_accepts_is_taken(
     there = {"python3.11": "/11"}
     assert install.base_python() == "/11"
     there = {"python3.10": "/10"}
-    with pytest.raises(LaunchError) as caught:
+    with refused("serve.setup_python", ExitCode.MACHINE, found="3.10", least="3.11"):
         install.base_python()
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
-        "serve.setup_python",
-        ExitCode.MACHINE,
-        {"found": "3.10", "least": "3.11"},
-    )
 
 
 def test_a_missing_library_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,9 +280,8 @@ def test_python_work_that_fails_is_a_failed_step(tmp_path: Path) -> None:
     def fails() -> None:
         (tmp_path / "none").read_text()
 
-    with pytest.raises(LaunchError) as caught:
+    with failing("serve.setup_failed", ExitCode.FAILED) as caught:
         install.run_steps([InstallStep("serve.setup_needs", (), fails)], quiet)
-    assert (caught.value.id, caught.value.exit_code) == ("serve.setup_failed", ExitCode.FAILED)
     assert "No such file" in caught.value.text.values["why"]
     missing = InstallStep("serve.setup_venv", (str(tmp_path / "python"),))
     with pytest.raises(LaunchError) as caught:

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.host.machine import load
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from tests.support.refusals import failing
 
 FORKS = ("vllm-fork@1.21", "vllm-fork@1.22")
 
@@ -92,6 +93,5 @@ def test_fewer_texts_a_step_when_asked() -> None:
 
 
 def test_deepseek_r1_refuses_them() -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("plan.fork_task", ExitCode.MODEL):
         plan("deepseek_r1", EMBEDDER)
-    assert (caught.value.id, caught.value.exit_code) == ("plan.fork_task", ExitCode.MODEL)

@@ -15,7 +15,7 @@ import pytest
 
 from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.vllm_gaudi import memory as gaudi_memory
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.host import simulated
 from gaudi_launch.messages import message
 from gaudi_launch.models import sizing
@@ -25,6 +25,7 @@ from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from tests.support.every_case import each_third
 from tests.support.places import DATA
+from tests.support.refusals import failing
 
 DATA = DATA / "autocalc"
 CASES: list[dict[str, Any]] = json.loads(
@@ -150,9 +151,8 @@ def test_where_the_launcher_ends_in_an_error_we_say_why() -> None:
         named(case) == "GAUDI2-Llama-3.1-405B-Instruct"
         and "math domain error" in case["answer"]["error"]
     )
-    with pytest.raises(LaunchError) as caught:
+    with failing("fit.plan_refused", ExitCode.MACHINE):
         plan_of(case)
-    assert (caught.value.id, caught.value.exit_code) == ("fit.plan_refused", ExitCode.MACHINE)
 
 
 @pytest.mark.parametrize("row", FORK, ids=lambda row: str(row["MODEL"]).split("/")[1])

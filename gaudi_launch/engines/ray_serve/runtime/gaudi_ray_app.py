@@ -22,7 +22,7 @@ from gaudi_ray_engine import EngineChild
 from gaudi_ray_generate import BadRequest, Generation
 from gaudi_ray_openai import Shape, events, job_of
 from gaudi_ray_router import KEY_HEADERS, PATHS, Asked, Users, model_of, refused
-from gaudi_ray_slots import claim, folder
+from gaudi_ray_slots import claim, folder, plain_json
 from ray import serve
 from ray.exceptions import RayError
 
@@ -258,7 +258,7 @@ class Generator:
 
     async def _answer(self, request: Request, chat: bool) -> Response:
         try:
-            body = await request.json()
+            body = plain_json(await request.body())
             if not isinstance(body, dict):
                 raise BadRequest("the request must be a JSON object")
             if body.get("model") not in (None, self._name):

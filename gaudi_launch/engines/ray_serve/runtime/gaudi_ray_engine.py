@@ -20,7 +20,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from gaudi_ray_slots import Slot, end_session, members
+from gaudi_ray_slots import Slot, end_session, members, plain_json
 
 _PR_SET_PDEATHSIG = 1
 PORT = "{port}"
@@ -109,7 +109,7 @@ class EngineChild:
             return False
         listed = self._ask("/v1/models", 10.0)
         try:
-            name = json.loads(listed or b"")["data"][0]["id"]
+            name = plain_json(listed or b"")["data"][0]["id"]
         except (ValueError, KeyError, IndexError, TypeError):
             return False
         question = {"model": name, "prompt": "1", "max_tokens": 1, "temperature": 0}

@@ -25,7 +25,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from gaudi_ray_engine import OWN_THREADS
-from gaudi_ray_slots import FOLDER, end_leftovers, log_of
+from gaudi_ray_slots import FOLDER, end_leftovers, log_of, plain_json
 
 _PREFIX = "gaudi-ray-"
 _LOGS_PREFIX = "gaudi-launch-ray-logs-"
@@ -101,7 +101,7 @@ class Dashboard:
                 raise RuntimeError(f"{path}: {error.code} {words}") from None
         except URLError as error:
             raise ConnectionError(str(error.reason)) from None
-        return json.loads(content) if content else None
+        return plain_json(content) if content else None
 
     def deploy(self, config: dict[str, Any], stops: list[int], timeout: float = 120.0) -> None:
         """Send the config, unless a signal comes first. Raises as `ask` does."""
@@ -215,7 +215,7 @@ def main(words: list[str]) -> int:
     for name in ("--host", "--port", "--hpus", "--config"):
         parser.add_argument(name, required=True)
     asked = parser.parse_args(words)
-    config = json.loads(asked.config)
+    config = plain_json(asked.config)
     # the sockets of a session have long names: a folder right below the temporary one
     temporary = short_folder()
     if temporary is None:

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gaudi_ray_slots import plain_json
+
 # OpenAI's and vLLM's paths whose request names a model; no other path reaches an engine
 PATHS = (
     "/v1/chat/completions",
@@ -61,8 +63,8 @@ def model_of(asked: Asked) -> str | None:
             return None
         return found[1].decode("utf-8", errors="replace")
     try:
-        document = json.loads(asked.body)
-    except (ValueError, RecursionError):
+        document = plain_json(asked.body)
+    except ValueError:
         return None
     model = document.get("model") if isinstance(document, dict) else None
     return model if isinstance(model, str) else None

@@ -156,10 +156,41 @@ def share(number: int, count: int) -> tuple[int, ...]:
     return tuple(cpus[number * len(cpus) // count : (number + 1) * len(cpus) // count])
 
 
+def plain_json(text: str | bytes) -> Any:
+    """Return a JSON text's document. Raises ValueError like `reader.parse_json`.
+
+    A copy of gaudi_launch/plain_json.py of the launcher: Ray has these files alone.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("a repeated key")
+        return dict(pairs)
+
+    if len(text) > 1 << 26:
+        raise ValueError("too large")
+    try:
+        document = json.loads(text, object_pairs_hook=once)
+        # NaN, infinities and lone surrogates
+        json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("too deep") from None
+    level = [document]
+    for _ in range(65):
+        if any(isinstance(each, int) and abs(each) >= 2**64 for each in level):
+            raise ValueError("a number of more than 64 bits")
+        lists = [each for each in level if isinstance(each, list)]
+        lists += [list(each.values()) for each in level if isinstance(each, dict)]
+        level = [each for values in lists for each in values]
+        if not level:
+            return document
+    raise ValueError("too deep")
+
+
 def end_leftovers(handle: int) -> None:
     """End remaining processes of the former owner's engine: they would use the cards."""
     try:
-        found = json.loads(os.pread(handle, 4096, 0) or b"{}")
+        found = plain_json(os.pread(handle, 4096, 0) or b"{}")
         session, started = int(found["session"]), found["started"]
     except (ValueError, KeyError, TypeError):
         return

@@ -1,0 +1,190 @@
+"""Conditions of a release that concern one launch.
+
+The rows are those of profiles/engines/changes/conditions.yaml, which explains its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from typing import Any, Literal
+
+from gaudi_launch import paths
+from gaudi_launch.engines.support import has_linear_attention, version_numbers
+from gaudi_launch.host.accelerators import product_of
+from gaudi_launch.json_values import mapping
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.model import Model
+from gaudi_launch.planning.engine import Context, Proposal
+from gaudi_launch.planning.passthrough import with_user_args
+from gaudi_launch.planning.plan import EngineIdentity, Setting
+from gaudi_launch.profiles import read_document
+
+# vllm-project/vllm-gaudi#1749: a plane of the mask with 2 bytes for each pair of tokens
+_PLANE = 1 << 31
+_NEWEST = (1 << 30,)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One row of the table: releases, what it is true of, and what follows.
+
+    ``setting`` are the values that it sets, None leaves one off; without any it warns. ``cause`` is
+    a pattern of the cause of `why`, and its evidence, that it explains.
+    """
+
+    id: str
+    thread: str
+    state: str
+    date: str
+    when: tuple[str, ...]
+    engine: str = "vllm-gaudi"
+    versions: tuple[str, ...] = ()
+    since: str = "0"
+    fixed: str = ""
+    setting: Mapping[str, str | None] = field(default_factory=dict)
+    cause: str = ""
+
+    @property
+    def url(self) -> str:
+        """Return the address of the thread or of the document."""
+        repository, at, place = self.thread.partition("@")
+        if at:
+            return f"https://github.com/{repository}/blob/{place.replace(':', '/', 1)}"
+        return f"https://github.com/{self.thread.replace('#', '/issues/')}"
+
+    @property
+    def sentence(self) -> Message:
+        """Return what is known, and where it is stated."""
+        return self._about("known_problem")
+
+    def left_off(self, name: str) -> Message:
+        """Return the sentence about a setting that is left off for it."""
+        return self._about("left_off", name=name)
+
+    def _about(self, id: str, **values: str) -> Message:
+        why = message(f"engines.problem_{self.id}").render()
+        return message(f"engines.{id}", why=why, url=self.url, **values)
+
+    def has(self, label: str) -> bool:
+        """Return True for an engine version that has it."""
+        engine, _, version = label.partition("@")
+        if self.versions or engine != self.engine:
+            return version in self.versions and engine == self.engine
+        numbers = _NEWEST if version == "main" else version_numbers(version)
+        fixed = version_numbers(self.fixed) if self.fixed else (*_NEWEST, 0)
+        return version_numbers(self.since) <= numbers < fixed
+
+
+@cache
+def conditions() -> tuple[Condition, ...]:
+    """Return every row of the table, as its source had it on the date stated."""
+    path = paths.profiles_dir() / "engines" / "changes" / "conditions.yaml"
+    found = []
+    for row in read_document(path)["conditions"]:
+        lists: dict[str, Any] = {name: tuple(row.get(name, ())) for name in ("when", "versions")}
+        found.append(Condition(**{**row, **lists}))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A model on a product with the options and variables of a launch.
+
+    What is not known is empty; a bare option's value is "". ``packages`` are those of the engine's
+    environment: one that is not known is the newest.
+    """
+
+    model: Model
+    product: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+    def holds(self, words: str) -> bool:
+        """Return True if one of ``a|b`` is true of it."""
+        return any(self._holds(word) for word in words.split("|"))
+
+    def _holds(self, word: str) -> bool:
+        package, ranged, least = word.partition(">=")
+        if ranged:
+            found = self.packages.get(package)
+            return not found or version_numbers(found) >= version_numbers(least)
+        fact, of_model, pattern = word.partition(":")
+        if of_model:
+            return any(fnmatchcase(each, pattern) for each in self._facts[fact])
+        name, above, least = word.partition(">")
+        if above:
+            return self._number(name) > int(least)
+        name, _, value = word.partition("=")
+        given = (self.settings[each] for each in self.settings if fnmatchcase(each, name))
+        return any(fnmatchcase(each, value or "*") for each in given)
+
+    def _number(self, name: str) -> int:
+        text = self.settings.get(name, "")
+        return int(text) if text.isdecimal() else 0
+
+    @cached_property
+    def _facts(self) -> Mapping[str, Iterable[str]]:
+        model, length = self.model, self._number("--max-model-len")
+        step = min(length, self._number("--max-num-batched-tokens"))
+        true_of = {
+            "gdn": has_linear_attention(model),
+            "moe": bool(model.moe),
+            "int8": _is_int8(model),
+            "wide_mask": 2 * step * length >= _PLANE,
+        }
+        return {
+            "class": (model.architecture or "",),
+            "type": (model.model_type or "",),
+            "method": (model.quantization or "",),
+            "card": (self.product,),
+            "has": (*model.multimodal, *(word for word, holds in true_of.items() if holds)),
+        }
+
+
+def _is_int8(model: Model) -> bool:
+    """Return True for weights and activations of 8-bit integers (compressed-tensors)."""
+    stored = mapping(model.config.get("quantization_config"))
+    for group in mapping(stored.get("config_groups")).values():
+        weights = mapping(mapping(group).get("weights"))
+        if (weights.get("type"), weights.get("num_bits")) == ("int", 8):
+            return bool(mapping(group).get("input_activations"))
+    return False
+
+
+def concerning(label: str, launched: Launched) -> tuple[Condition, ...]:
+    """Return the conditions of an engine version that are true of this launch."""
+    return tuple(
+        each for each in conditions() if each.has(label) and all(map(launched.holds, each.when))
+    )
+
+
+def values_of(settings: Iterable[Setting]) -> dict[str, str]:
+    """Return the values of what is sent, by name."""
+    return {each.name: each.value or "" for each in settings if each.sent}
+
+
+def settled(identity: EngineIdentity, context: Context, proposed: Sequence[Setting]) -> Proposal:
+    """Return the proposed settings as the conditions change them, and the warnings.
+
+    What the user gave or exported stays, with a warning.
+    """
+    given = with_user_args(proposed, context.request.args)
+    sent = {**context.request.environment, **values_of(given)}
+    launched = Launched(context.model, product_of(context.host), sent, identity.facts)
+    users = {each.name for each in given if each.source in ("flag", "environment")}
+    warnings = []
+    for each in concerning(identity.exact, launched):
+        if not each.setting or users & each.setting.keys():
+            warnings.append(each.sentence)
+            continue
+        proposed = [setting for setting in proposed if setting.name not in each.setting]
+        for name, value in each.setting.items():
+            if value is None:
+                warnings.append(each.left_off(name))
+                continue
+            kind: Literal["option", "env"] = "option" if name.startswith("-") else "env"
+            proposed.append(Setting(name, value, kind, "computed", each.sentence, each.thread))
+    return Proposal(proposed, tuple(warnings))

@@ -1,0 +1,689 @@
+"""Read what one release of the plugin runs: from its source, and by executing it.
+
+`read` returns the document of a release from a checkout or from the packages of an installation;
+``scripts/engine_facts.py`` writes ``profiles/engines/support/ENGINE-VERSION.json`` with it, and
+`engines.facts.installed` keeps that of an installed engine without shipped facts. It is read from
+the syntax tree, so that the same files give the same document on any machine; the rules of the
+bucket code and the options that the parser takes are those of the executed code. The forks have
+ended (`engines.support.ended`): their documents are shipped and not made again.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch import interrupt
+from gaudi_launch.engines.facts.bucket_rules import find_rules
+from gaudi_launch.engines.facts.cache_kinds import allocation_of
+from gaudi_launch.engines.facts.model_classes import ModelClasses
+from gaudi_launch.engines.facts.source import (
+    FactsError,
+    assigned,
+    nodes,
+    text_of,
+    texts_of,
+    tree_of,
+)
+from gaudi_launch.engines.installed_lists import REGISTRY
+from gaudi_launch.engines.introspect import ask_buckets
+from gaudi_launch.engines.version_facts import plain_option
+from gaudi_launch.reader import parse_json
+
+_log = logging.getLogger(__name__)
+
+_SECONDS = 300.0
+
+_POOLED = (
+    *("EMBEDDING", "CROSS_ENCODER", "LATE_INTERACTION", "REWARD"),
+    *("TOKEN_CLASSIFICATION", "SEQUENCE_CLASSIFICATION"),
+)
+# what each group of vllm/model_executor/models/registry.py is for
+TASKS = {
+    "_TEXT_GENERATION_MODELS": "generate",
+    "_MULTIMODAL_MODELS": "generate",
+    "_TRANSFORMERS_SUPPORTED_MODELS": "generate",
+    **{f"_{name}_MODELS": "pool" for name in _POOLED},
+    "_SPECULATIVE_DECODING_MODELS": "draft",
+    "_TRANSFORMERS_MODELS": "fallback",
+    "_TRANSFORMERS_BACKEND_MODELS": "fallback",
+    "_FALLBACK_MODEL": "fallback",
+}
+# the entries of another group with one class, as ast.unparse writes them
+_ENTRIES_OF = re.compile(
+    r"\{\w+: \(\w+, \w+\) for \(?\w+, \(\w+, \w+\)\)? in (\w+)\.items\(\) if \w+ == '(\w+)'\}"
+)
+_NAME = re.compile(r"^[A-Z][A-Z0-9_]{2,79}$")
+_LINK = re.compile(r"\[([^\]]+)\]\(https?://(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)\)")
+_CONFIG_FIELD = re.compile(r"^(?:get_field\()?(\w+)[.,] ?'?(\w+)'?\)?$")
+
+Group = Mapping[str, tuple[str, str]]
+"""The module and the class of each architecture."""
+
+
+# The registry
+
+
+def registry_of(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the classes of a registry, as ``_VLLM_MODELS`` joins them.
+
+    Module, class and tasks by architecture.
+    """
+    tree = tree_of(path)
+    names = assigned(tree)
+    groups: dict[str, Group] = {}
+    for name, expression in names.items():
+        if name in TASKS and isinstance(expression, ast.Dict):
+            groups[name] = _entries(expression, groups)
+    joined = names.get("_VLLM_MODELS")
+    parts = [ast.unparse(each) for each in joined.values] if isinstance(joined, ast.Dict) else []
+    if not parts or not groups.keys() >= {*parts}:
+        raise FactsError(f"{path}: _VLLM_MODELS is not made of known groups: {parts}")
+    for each in nodes(tree, ast.Subscript):
+        if isinstance(each.ctx, ast.Store) and ast.unparse(each.value) == "_VLLM_MODELS":
+            raise FactsError(f"{path}: _VLLM_MODELS is changed later")
+    found: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for architecture, (module, class_name) in groups[part].items():
+            entry = found.setdefault(architecture, {"tasks": []})
+            entry["module"], entry["class"] = module, class_name
+            if TASKS[part] not in entry["tasks"]:
+                entry["tasks"].append(TASKS[part])
+    return found
+
+
+def _entries(expression: ast.expr, groups: Mapping[str, Group]) -> Group:
+    """Return the entries that an expression gives a group of the registry."""
+    if isinstance(expression, ast.Name):
+        return groups[expression.id]
+    chosen = _ENTRIES_OF.fullmatch(ast.unparse(expression))
+    if chosen:
+        return {name: entry for name, entry in groups[chosen[1]].items() if entry[1] == chosen[2]}
+    if not isinstance(expression, ast.Dict):
+        raise FactsError(f"line {expression.lineno}: another form: {ast.unparse(expression)}")
+    found: dict[str, tuple[str, str]] = {}
+    for key, value in zip(expression.keys, expression.values, strict=True):
+        if key is None:
+            found.update(_entries(value, groups))
+            continue
+        texts = [text_of(part) or "" for part in getattr(value, "elts", ())[:2]]
+        architecture = text_of(key)
+        if architecture is None or len(texts) != 2 or not all(texts):
+            raise FactsError(f"line {value.lineno}: an entry of another form: {ast.unparse(value)}")
+        found[architecture] = (texts[0], texts[1])
+    return found
+
+
+def texts_in(path: Path, name: str) -> dict[str, str]:
+    """Return a module's dictionary of texts under this name; empty where it has none."""
+    expression = assigned(tree_of(path)).get(name)
+    if not isinstance(expression, ast.Dict):
+        return {}
+    pairs = zip(expression.keys, expression.values, strict=True)
+    texts = ((text_of(key), text_of(value)) for key, value in pairs)
+    return {key: value for key, value in texts if key is not None and value is not None}
+
+
+def registered(folder: Path) -> dict[str, str]:
+    """Return ``module:class`` by architecture that a plugin registers.
+
+    They are read from calls of ``register_model``.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*.py")):
+        for node in nodes(tree_of(path), ast.Call):
+            if not isinstance(node.func, ast.Attribute) or len(node.args) < 2:
+                continue
+            architecture, target = text_of(node.args[0]), text_of(node.args[1])
+            if node.func.attr == "register_model" and architecture is not None:
+                found[architecture] = target or ast.unparse(node.args[1])
+    return found
+
+
+def _models(upstream: Path | None, checkout: Path) -> dict[str, dict[str, Any]]:
+    """Return the classes of vLLM, and the plugin's over them.
+
+    The interfaces remain those of upstream's class.
+    """
+    models: dict[str, dict[str, Any]] = {}
+    if upstream is not None:
+        models = registry_of(upstream / REGISTRY)
+    classes = ModelClasses(upstream or checkout, checkout)
+    for entry in models.values():
+        entry["interfaces"] = classes.interfaces(entry["module"], entry["class"])
+    for architecture, target in registered(checkout / "vllm_gaudi").items():
+        entry = models.setdefault(architecture, {"tasks": ["generate"], "interfaces": []})
+        entry["module"], _, entry["class"] = target.partition(":")
+    if upstream is not None:
+        for entry in models.values():
+            entry["layers"] = classes.layers(entry["module"], entry["class"])
+    return models
+
+
+# Quantisation
+
+
+def _quantization(upstream: Path | None, checkout: Path) -> dict[str, Any]:
+    """Return the platform's methods, with dequantised and renamed ones."""
+    platform = "vllm_gaudi/platform.py"
+    for node in nodes(tree_of(checkout / platform), ast.AnnAssign):
+        if ast.unparse(node.target) == "supported_quantization" and node.value is not None:
+            return {
+                "supported": texts_of(node.value),
+                "expanded_at_load": expanded_at_load(checkout / "vllm_gaudi/models"),
+                "renamed": renamed_methods(upstream / "vllm") if upstream is not None else {},
+                "source": f"{platform}:{node.lineno}",
+            }
+    raise FactsError(f"{platform}: no supported_quantization")
+
+
+def expanded_at_load(folder: Path) -> list[dict[str, str]]:
+    """Return the methods that are dequantised when weights are loaded.
+
+    The form is a patched ``_normalize_quantization_config`` that returns None for one method of one
+    model type, and the variable that prevents that.
+    """
+    found = []
+    for path in sorted(folder.rglob("*.py")):
+        tree = tree_of(path)
+        for node in nodes(tree, ast.FunctionDef, "_patched_normalize_quantization_config"):
+            compared = _compared(node)
+            if len(compared) != 2:
+                raise FactsError(f"{path}:{node.lineno}: compares {compared}")
+            found.append(
+                {
+                    "method": compared[1],
+                    "model_type": compared[0],
+                    "to": "bfloat16",
+                    "unless": _kept_by(tree, node),
+                    "source": f"{path.relative_to(folder.parent).as_posix()}:{node.lineno}",
+                }
+            )
+    return found
+
+
+def _compared(tree: ast.AST) -> list[str]:
+    """Return the texts that something is compared with."""
+    parts = [part for each in nodes(tree, ast.Compare) for part in each.comparators]
+    return [text for part in parts if (text := text_of(part))]
+
+
+def _kept_by(tree: ast.Module, function: ast.FunctionDef) -> str:
+    """Return ``NAME=VALUE`` of the module's switch that the function reads first.
+
+    Return "" without one.
+    """
+    used = {each.id for each in nodes(function, ast.Name)}
+    for name, expression in assigned(tree).items():
+        if name in used and isinstance(expression, ast.Compare):
+            for variable, _, _ in environment_reads(expression):
+                return f"{variable}={text_of(expression.comparators[0])}"
+    return ""
+
+
+def renamed_methods(vllm: Path) -> dict[str, dict[str, str]]:
+    """Return the methods that vLLM loads as another one, with the place.
+
+    The form is an ``override_quantization_method`` that compares ``quant_method`` with one text and
+    returns the class's name.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted((vllm / "model_executor/layers/quantization").rglob("*.py")):
+        for node in nodes(tree_of(path), ast.ClassDef):
+            functions = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+            override = functions.get("override_quantization_method")
+            if override is None or "get_name" not in functions:
+                continue
+            code, compared = ast.unparse(override), _compared(override)
+            # the overrides of another platform do not count
+            is_whole = "quant_method" in code and "current_platform" not in code
+            returned = [text_of(each.value) for each in nodes(functions["get_name"], ast.Return)]
+            only_one = len(compared) == len([*nodes(override, ast.Compare)]) == 1
+            if only_one and is_whole and "return cls.get_name()" in code and returned[0]:
+                place = f"vllm/{path.relative_to(vllm).as_posix()}:{override.lineno}"
+                found[compared[0]] = {"to": returned[0], "source": place}
+    return found
+
+
+# Environment variables
+
+
+def environment_reads(tree: ast.AST) -> Iterator[tuple[str, str | None, int]]:
+    """Yield name, default and line of every read of an environment variable.
+
+    The name must be a constant.
+    """
+    for node in ast.walk(tree):
+        name, default = None, None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            if ast.unparse(node.value) in ("os.environ", "environ"):
+                name = text_of(node.slice)
+        elif isinstance(node, ast.Call) and node.args:
+            name, default = _call_read(node)
+        if name is not None and _NAME.match(name):
+            yield name, default, getattr(node, "lineno", 0)
+
+
+_READS = (
+    "os.getenv",
+    "getenv",
+    "os.environ.get",
+    "environ.get",
+    "env_with_choices",
+    "env_list_with_choices",
+)
+
+
+def _call_read(node: ast.Call) -> tuple[str | None, str | None]:
+    """Return name and default of a call that reads a variable.
+
+    It is ``os.getenv``, ``os.environ.get``, ``env_with_choices``, or the extension's ``Env`` and
+    ``Value``.
+    """
+    called = ast.unparse(node.func)
+    first = text_of(node.args[0])
+    default = ast.unparse(node.args[1]) if len(node.args) > 1 else None
+    if called in _READS:
+        return first, default
+    if called == "Env":
+        return first, None
+    if called == "Value" and first is not None:
+        named = next((text_of(k.value) for k in node.keywords if k.arg == "env_var"), None)
+        return named or f"VLLM_{first.upper()}", default
+    return None, None
+
+
+def environment_of(upstream: Path | None, checkout: Path) -> dict[str, dict[str, Any]]:
+    """Return defaults and readers by variable, of the plugin and of vLLM's envs.py."""
+    read = [(checkout, path) for path in sorted((checkout / "vllm_gaudi").rglob("*.py"))]
+    if upstream is not None:
+        read.append((upstream, upstream / "vllm/envs.py"))
+    found: dict[str, dict[str, Any]] = {}
+    computed: set[str] = set()
+    for root, path in read:
+        tree, place = tree_of(path), path.relative_to(root).as_posix()
+        for name, default, line in environment_reads(tree):
+            entry = found.setdefault(name, {"default": None, "read_by": []})
+            if entry["default"] is None:
+                entry["default"] = default
+            entry["read_by"].append(f"{place}:{line}")
+        variables = assigned(tree).get("environment_variables")
+        if path.name == "envs.py" and isinstance(variables, ast.Dict):
+            computed |= {text for key in variables.keys if (text := text_of(key))}
+    for entry in found.values():
+        entry["read_by"] = sorted(set(entry["read_by"]))[:5]
+    if upstream is not None:
+        _mark_unused(found, upstream, checkout)
+        for name in computed - found.keys():
+            found[name] = {"default": None, "read_by": ["vllm/envs.py"]}
+    return found
+
+
+def _mark_unused(variables: dict[str, dict[str, Any]], upstream: Path, checkout: Path) -> None:
+    """Mark what vllm/envs.py defines and no other file names.
+
+    Setting it changes nothing (vLLM 0.26.0: VLLM_ENGINE_ITERATION_TIMEOUT_S).
+    """
+    kept = {
+        name
+        for name, row in variables.items()
+        if all(place.startswith("vllm/envs.py") for place in row["read_by"])
+    }
+    for folder in sorted({upstream / "vllm", checkout}):
+        for path in folder.rglob("*.py"):
+            if path.name != "envs.py" and "tests" not in path.parts:
+                text = path.read_text(encoding="utf-8", errors="replace")
+                kept = {name for name in kept if name not in text}
+    for name in kept:
+        variables[name]["unused"] = True
+
+
+# Options
+
+
+def options_of(vllm: Path) -> dict[str, dict[str, Any]]:
+    """Return the default of every option of the API server."""
+    defaults = _defaults(vllm)
+    found: dict[str, dict[str, Any]] = {}
+    for place in ("engine/arg_utils.py", "entrypoints/openai/cli_args.py"):
+        if not (vllm / place).is_file():
+            continue
+        for node in ast.walk(tree_of(vllm / place)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("add_argument"):
+                names = [text for each in node.args if (text := text_of(each) or "")[:2] == "--"]
+                if names:
+                    found[names[0]] = {"default": _stated(node, names[0], defaults)}
+            # the server's own arguments: each field becomes an option
+            if isinstance(node, ast.ClassDef) and "FrontendArgs" in node.name:
+                for each in node.body:
+                    if isinstance(each, ast.AnnAssign):
+                        default = ast.unparse(each.value) if each.value is not None else None
+                        name = plain_option(ast.unparse(each.target))
+                        found.setdefault(name, {"default": default})
+    return found
+
+
+def _stated(node: ast.Call, name: str, defaults: Mapping[str, str]) -> str | None:
+    """Return the default of a call of ``add_argument``, or of its field."""
+    stated = next((each.value for each in node.keywords if each.arg == "default"), None)
+    if stated is None:
+        return defaults.get(name.removeprefix("--").replace("-", "_"))
+    written = ast.unparse(stated)
+    return defaults.get(written.removeprefix("EngineArgs."), written)
+
+
+def _defaults(vllm: Path) -> dict[str, str]:
+    """Return the default of every field of EngineArgs.
+
+    It is looked up in the configuration classes that it names.
+    """
+    configs: dict[str, dict[str, str]] = {}
+    for path in (vllm / "config.py", *sorted((vllm / "config").glob("*.py"))):
+        for node in tree_of(path).body if path.is_file() else ():
+            if isinstance(node, ast.ClassDef):
+                configs[node.name] = _fields(node)
+    found: dict[str, str] = {}
+    for node in nodes(tree_of(vllm / "engine/arg_utils.py"), ast.ClassDef, "EngineArgs"):
+        for name, written in _fields(node).items():
+            match = _CONFIG_FIELD.match(written)
+            fields = configs.get(match[1], {}) if match else {}
+            found[name] = fields.get(match[2], written) if match else written
+    return found
+
+
+def _fields(node: ast.ClassDef) -> dict[str, str]:
+    annotated = {ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
+    return {name: _default(each) for name, each in assigned(node).items() if name in annotated}
+
+
+def _default(written: ast.expr) -> str:
+    """Return a field's default as text.
+
+    That of ``Field(default=...)`` without its limits.
+    """
+    if isinstance(written, ast.Call) and ast.unparse(written.func) in ("Field", "field"):
+        for keyword in written.keywords:
+            if keyword.arg in ("default", "default_factory"):
+                return ast.unparse(keyword.value)
+    return ast.unparse(written)
+
+
+# Defaults, transformers, MLA, validated models
+
+
+def hybrid_prefix_caching(vllm: Path) -> dict[str, Any]:
+    """Return whether prefix caching is on for models with states, and the place.
+
+    vllm/engine/arg_utils.py assigns ``default_prefix_caching``: it leaves out hybrids itself, or
+    takes ``is_prefix_caching_supported`` of vllm/config/model.py, whose branch for them returns a
+    constant. False, without a place, for code of another form.
+    """
+    arguments, config = "engine/arg_utils.py", "config/model.py"
+    for node in nodes(tree_of(vllm / arguments), ast.Assign):
+        is_default = ast.unparse(node.targets[0]) == "default_prefix_caching"
+        if is_default and "not model_config.is_hybrid" in ast.unparse(node.value):
+            return {"value": False, "source": f"vllm/{arguments}:{node.lineno}"}
+    tree = tree_of(vllm / config) if (vllm / config).is_file() else ast.Module([], [])
+    for function in nodes(tree, ast.FunctionDef, "is_prefix_caching_supported"):
+        for branch in nodes(function, ast.If):
+            last = branch.body[-1]
+            if ast.unparse(branch.test) != "attn_type == 'hybrid'":
+                continue
+            if isinstance(last, ast.Return) and isinstance(last.value, ast.Constant):
+                source = f"vllm/{config}:{branch.lineno}"
+                return {"value": bool(last.value.value), "source": source}
+    return {"value": False, "source": ""}
+
+
+_GRANITE = "granitemoehybrid"
+
+
+def state_blocks(plugin: Path) -> dict[str, Any]:
+    """Return the rules by which states decide the size of a block.
+
+    ``fine``: the models whose blocks are multiples of 16 tokens instead of 128. ``buckets``: those
+    whose buckets count such blocks: ``all``, one type, or ``decode`` where prompts do not.
+    ``apart``: keys and states of a block have separate memory.
+    """
+    platform = (plugin / "platform.py").read_text(encoding="utf-8")
+    runner, worker = (
+        "".join(path.read_text(encoding="utf-8") for path in plugin.glob(f"v1/worker/{name}.py"))
+        for name in ("hpu_model_runner", "hpu_worker")
+    )
+    found: dict[str, Any] = {"fine": "all", "buckets": "all", "apart": "standard_mamba" in worker}
+    if _GRANITE in platform:
+        found["fine"] = found["buckets"] = _GRANITE
+    if "bucketing_manager.block_size = self.attn_block_size" in runner:
+        found["buckets"] = "decode"
+    if "bucketing_manager.block_size = self.block_size" in runner:
+        found["buckets"] = _GRANITE if _GRANITE in runner else "all"
+    return {**found, "source": "vllm_gaudi/platform.py"}
+
+
+def transformers_ranges(paths: Iterable[Path]) -> dict[str, str]:
+    """Return the range of transformers that each file of requirements states.
+
+    A wheel's METADATA states those of ``requirements/common.txt``.
+    """
+    found: dict[str, str] = {}
+    for path in filter(Path.is_file, paths):
+        name = "common.txt" if path.name == "METADATA" else path.name
+        for line in path.read_text(encoding="utf-8").splitlines():
+            written = line.strip().removeprefix("Requires-Dist: ")
+            match = re.match(r"^transformers\s*([<>=!~][^#;]*)", written)
+            if match:
+                parts = re.sub(r"\s+", "", match[1]).split(",")
+                found.setdefault(name, ",".join(sorted(parts, key=_as_numbers)))
+    return found
+
+
+def _as_numbers(bound: str) -> tuple[list[int], str]:
+    return [int(part) for part in re.findall(r"\d+", bound)], bound
+
+
+def mla_types(vllm: Path) -> dict[str, Any]:
+    """Return the model types with a compressed cache, and the place.
+
+    They are those of ``is_deepseek_mla``.
+    """
+    places = [vllm / "transformers_utils/model_arch_config_convertor.py", vllm / "config.py"]
+    places += sorted((vllm / "config").glob("*.py"))
+    for path in filter(Path.is_file, places):
+        for node in nodes(tree_of(path), ast.FunctionDef, "is_deepseek_mla"):
+            types: set[str] = set()
+            for each in nodes(node, ast.Compare):
+                if "model_type" in ast.unparse(each.left):
+                    types.update(*map(texts_of, each.comparators))
+            types -= {"eagle", "medusa", "mlp_speculator"}
+            if types:
+                place = f"vllm/{path.relative_to(vllm).as_posix()}:{node.lineno}"
+                return {"model_types": sorted(types), "source": place}
+    return {"model_types": [], "source": ""}
+
+
+def sparse_as_dense(platform: Path) -> str:
+    """Return where the platform runs sparse attention as dense MLA.
+
+    Return "" where it refuses it or does not know it.
+    """
+    for node in nodes(tree_of(platform), ast.Constant):
+        if "as dense MLA" in (text_of(node) or ""):
+            return f"{platform.name}:{node.lineno}"
+    return ""
+
+
+def validated(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """Return the validated models of tables.
+
+    Each has hub ID, cards, data types and accelerators.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            link = _LINK.search(line)
+            cells = line.strip().strip("|").split("|")
+            if not link or not line.startswith("|") or len(cells) < 4:
+                continue
+            cards = re.findall(r"\b(\d+)\b", re.sub(r"\(.*?\)", "", cells[1]))
+            types = re.findall(r"\b(bf16|fp16|fp8|int4)\b", cells[2], re.IGNORECASE)
+            found[link[2]] = {
+                "cards": sorted(set(map(int, cards))),
+                "dtypes": sorted(set(map(str.upper, types))),
+                "accelerators": sorted(
+                    {f"gaudi{each}" for each in re.findall(r"Gaudi\s*(\d)", cells[3])}
+                ),
+                "source": f"{path.name}:{number}",
+            }
+    return [{"model": model, **found[model]} for model in sorted(found, key=str.lower)]
+
+
+# One version
+
+
+@dataclass(frozen=True)
+class ReleaseSource:
+    """The code of one release, and how it is identified.
+
+    ``checkout`` has the plugin, ``upstream`` its vLLM. ``python`` is an interpreter that can import
+    vLLM, "" where none can; then the parser is read and not executed.
+    """
+
+    engine: str
+    version: str
+    checkout: Path
+    repository: str
+    commit: str
+    date: str
+    upstream: Path | None = None
+    upstream_version: str = ""
+    python: str = ""
+    seconds: float = _SECONDS
+
+
+def read(source: ReleaseSource) -> dict[str, Any]:
+    """Return the document of one release. Raises FactsError.
+
+    ``buckets`` is empty where no rules give the answers of its code; only executed options have
+    ``parsers``.
+    """
+    checkout, upstream = source.checkout, source.upstream
+    taken = ("engine", "version", "repository", "commit", "date")
+    found: dict[str, Any] = {"schema": 1, **{name: getattr(source, name) for name in taken}}
+    if source.upstream_version:
+        found["upstream"] = {"package": "vllm", "version": source.upstream_version}
+    found["models"] = _models(upstream, checkout)
+    requirements = [checkout / "requirements.txt"]
+    if upstream is not None:
+        found["removed"] = texts_in(upstream / REGISTRY, "_PREVIOUSLY_SUPPORTED_MODELS")
+        found["options"] = options_of(upstream / "vllm")
+        found["mla"] = mla_types(upstream / "vllm")
+        found["defaults"] = {"hybrid_prefix_caching": hybrid_prefix_caching(upstream / "vllm")}
+        requirements.append(upstream / "requirements/common.txt")
+        requirements += sorted(upstream.glob("vllm-*.dist-info/METADATA"))
+    cache = allocation_of(checkout)
+    if cache.get("state", {}).get("allocates") == "state":
+        found.setdefault("defaults", {})["state_blocks"] = state_blocks(checkout / "vllm_gaudi")
+    found["quantization"] = _quantization(upstream, checkout)
+    found["sparse_as_dense"] = sparse_as_dense(checkout / "vllm_gaudi/platform.py")
+    found["transformers"] = transformers_ranges(requirements)
+    found["environment"] = environment_of(upstream, checkout)
+    found["validated"] = validated(sorted((checkout / "docs").rglob("validated_models.md")))
+    found["cache"] = cache
+    if (checkout / "vllm_gaudi/extension/bucketing").is_dir():
+        found["buckets"] = _buckets(source)
+    if source.python and upstream is not None:
+        _add_options(found, source, upstream)
+    return found
+
+
+def _buckets(source: ReleaseSource) -> dict[str, Any]:
+    """Return the rules of the bucket module; empty where none give its answers."""
+
+    def answers(cases: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
+        return ask_buckets(
+            source.python or sys.executable,
+            "vllm_gaudi",
+            cases,
+            search=[str(source.checkout)],
+            seconds=source.seconds,
+        ).replies
+
+    try:
+        return asdict(find_rules(answers))
+    except FactsError as error:
+        _log.warning("no known rules give the buckets of %s: %s", source.version, error)
+        return {}
+
+
+def _add_options(document: dict[str, Any], source: ReleaseSource, upstream: Path) -> None:
+    """Add the options of the executed parser, with spellings and values."""
+    program = files("gaudi_launch.engines.runtime").joinpath("ask_options.py")
+    kept = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR")
+    answer = interrupt.run(
+        [source.python, "-c", program.read_text(encoding="utf-8"), str(upstream)],
+        # none of the engine's variables
+        env={name: os.environ[name] for name in kept if name in os.environ},
+        seconds=source.seconds,
+    )
+    try:
+        found = parse_json(answer.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        last = (answer.stderr.strip().splitlines() or ["no output"])[-1]
+        _log.warning("the parser of %s was not executed: %s", source.version, last)
+        return
+    written = {plain_option(name): (name, row) for name, row in document["options"].items()}
+    document["options"] = {}
+    for plain, taken in found["options"].items():
+        name, row = written.get(plain, (plain, {"default": None}))
+        document["options"][name] = {**row, **taken}
+    document["parsers"] = found["parsers"]
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """Return the document as JSON: one line for each entry of a section."""
+    lines = []
+    for name, value in document.items():
+        rows: list[str] = []
+        if isinstance(value, dict) and name != "upstream":
+            rows = [f"{json.dumps(key)}: {_line(value[key])}" for key in sorted(value)]
+        elif isinstance(value, list):
+            rows = [_line(each) for each in value]
+        text = _line(value)
+        if rows:
+            text = text[0] + "\n    " + ",\n    ".join(rows) + "\n  " + text[-1]
+        lines.append(f"  {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def row_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a question about a model needs of one release, without its classes."""
+    taken = ("engine", "version", "repository", "commit", "date", "upstream")
+    compact = document["environment"].get("VLLM_COMPACT_GDN", {"read_by": [""]})
+    return {
+        **{name: document[name] for name in taken if name in document},
+        "complete": "removed" in document,
+        "quantization": document["quantization"],
+        "transformers": document["transformers"],
+        "mla": document.get("mla", {}).get("model_types", []),
+        "sparse_as_dense": document["sparse_as_dense"],
+        "cache": document["cache"],
+        "compact_gdn": compact["read_by"][0],
+        "removed": document.get("removed", {}),
+        "validated": document["validated"],
+        "buckets": document.get("buckets", {}),
+        "defaults": document.get("defaults", {}),
+        "executed": bool(document.get("buckets")) and "parsers" in document,
+    }

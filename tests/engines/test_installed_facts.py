@@ -1,0 +1,153 @@
+"""Installed releases that no facts are shipped for are read by the program that makes them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.prepare import CheckedPlan, checked_plan
+from gaudi_launch.buckets.ladder_rules import LadderRules
+from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.facts.installed import InstalledFacts, read_installed
+from gaudi_launch.engines.support import releases, version_of
+from gaudi_launch.engines.version_facts import names_of, reads_variable
+from gaudi_launch.errors import LaunchError
+from tests.support.places import TOP
+from tests.support.stand_in_release import StandInRelease, install, packages
+
+PLAIN = StandInRelease("0.98.0")
+CHANGED = StandInRelease(
+    "0.99.0",
+    LadderRules(decode_top="cut", cut=2),
+    (*PLAIN.options, "--new-one", "--new-two"),
+    (*PLAIN.variables, "VLLM_NEW_VARIABLE"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("VLLM_EXPONENTIAL_BUCKETING", "true")
+
+
+def planned(python: Path) -> CheckedPlan:
+    return checked_plan(
+        LaunchOptions(
+            model="Qwen3-32B",
+            python=str(python),
+            cards="1",
+            max_num_seqs="256",
+            max_model_len="32768",
+            machine="simulated:hls2",
+        )
+    )
+
+
+def facts_of(python: Path) -> dict[str, str]:
+    site = str(packages(python))
+    return {"plugin": PLAIN.version, "plugin_source": site, "source": site, "vllm": "0.26.0"}
+
+
+def kept(tmp_path: Path) -> list[dict[str, Any]]:
+    files = sorted((tmp_path / "cache").rglob("engine-facts/*.json"))
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def test_a_release_without_facts_is_planned_by_its_own_code(tmp_path: Path) -> None:
+    plain = planned(install(tmp_path / "a", PLAIN)).plan
+    changed = planned(install(tmp_path / "b", CHANGED)).plan
+    assert plain.buckets is not None and changed.buckets is not None
+    blocks = changed.num_blocks or 0
+    assert max(top for _, _, top in plain.buckets.decode) == 65536
+    assert max(top for _, _, top in changed.buckets.decode) == 2 * blocks
+    for plan, release in ((plain, PLAIN), (changed, CHANGED)):
+        assert plan.engine.version == release.version
+        said = [each for each in plan.warnings if each.id.startswith("plan.facts_")]
+        assert [(each.id, each.values) for each in said] == [
+            ("plan.facts_installed", {"version": release.version})
+        ]
+        assert "plan.engine_buckets" not in [each.id for each in plan.warnings]
+    facts = version_of("vllm-gaudi", "0.99.0")
+    assert facts is not None
+    assert {*names_of(facts).options} == {*CHANGED.options}
+    assert reads_variable(facts, "VLLM_NEW_VARIABLE")
+    assert LadderRules(**facts.buckets) == CHANGED.rules
+
+
+def test_the_facts_are_read_once_for_the_same_files(tmp_path: Path) -> None:
+    python = install(tmp_path / "a", PLAIN)
+    first = planned(python).plan
+    (found,) = kept(tmp_path)
+    # the kept facts count, not another reading
+    mark = next((tmp_path / "cache").rglob("engine-facts/*.json"))
+    mark.write_text(mark.read_text(encoding="utf-8").replace("2026", "1999"), encoding="utf-8")
+    again = planned(python).plan
+    assert again.engine.facts_date.startswith("1999")
+    assert (again.settings, again.buckets) == (first.settings, first.buckets)
+    assert found["version"] == "0.98.0" and len(kept(tmp_path)) == 1
+    features = packages(python) / "vllm_gaudi/extension/features.py"
+    features.write_text('import os\nos.environ.get("VLLM_OTHER")\n', encoding="utf-8")
+    planned(python)
+    assert len(kept(tmp_path)) == 2
+
+
+def test_the_script_writes_what_the_probe_keeps(tmp_path: Path) -> None:
+    python = install(tmp_path / "a", PLAIN)
+    planned(python)
+    (found,) = kept(tmp_path)
+    site = str(packages(python))
+    words = ["read", "vllm-gaudi", "0.98.0", "--checkout", site, "--repository", "installed"]
+    words += ["--commit", "", "--date", found["date"], "--upstream", site]
+    words += ["--upstream-version", "0.26.0", "--python", str(python), "--out", str(tmp_path)]
+    script = str(TOP / "scripts" / "engine_facts.py")
+    for _ in range(2):
+        subprocess.run([sys.executable, script, *words], check=True, timeout=120)
+        written = (tmp_path / "vllm-gaudi-0.98.0.json").read_text(encoding="utf-8")
+        assert json.loads(written) == found
+
+
+def test_what_the_installation_cannot_answer_is_named(tmp_path: Path) -> None:
+    python = install(tmp_path / "a", PLAIN)
+    (packages(python) / "vllm/utils/argparse_utils.py").write_text("import absent\n")
+    (packages(python) / "vllm_gaudi/extension/bucketing/common.py").write_text("raise OSError\n")
+    newest = next(each for each in reversed(releases("vllm-gaudi")) if each.complete)
+    with pytest.raises(LaunchError) as refused:
+        planned(python)
+    assert refused.value.id == "plan.buckets_fail"
+    found = read_installed(Installed(str(python), "vllm-gaudi", {}, facts_of(python)))
+    assert found == InstalledFacts("0.98.0", ("buckets",), newest.label, ("options",))
+
+
+@pytest.mark.parametrize(
+    ("version", "id", "near"),
+    [
+        ("0.30", "support.no_facts", "vllm-gaudi@0.26.0"),
+        ("0.18.1", "support.no_facts", "vllm-gaudi@0.19.0"),
+        ("0.21.0.post1", "support.no_facts", "vllm-gaudi@0.21.0"),
+        ("0.10.1", "support.not_executed", "vllm-gaudi@0.11.2"),
+        ("main", "support.not_executed", "vllm-gaudi@0.26.0"),
+    ],
+)
+def test_a_named_release_is_planned_only_where_its_code_was_executed(
+    version: str, id: str, near: str
+) -> None:
+    with pytest.raises(LaunchError) as refused:
+        checked_plan(
+            LaunchOptions(
+                model="Qwen3-8B", engine=f"vllm-gaudi@{version}", machine="simulated:hls2"
+            )
+        )
+    known = [each.label for each in reversed(releases("vllm-gaudi")) if each.executed]
+    assert (refused.value.id, refused.value.exit_code) == (id, 2)
+    assert refused.value.text.values == {
+        "found": f"vllm-gaudi@{version}",
+        "known": ", ".join(known),
+        "near": near,
+        "date": "2026-08-06",
+    }
