@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
+import math
 import os
-import re
 import signal
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.gateway import program
+from gaudi_launch.gateway import program, running
 from gaudi_launch.gateway.gateway_settings import Backend, GatewaySettings
 from gaudi_launch.gateway.haproxy_config import ANSWERER, gateway_files
+from gaudi_launch.gateway.running import FOLDER
+from gaudi_launch.gateway.runtime.gateway_process import digest_of, users_of
 from gaudi_launch.planning.plan import Command
+from gaudi_launch.reader import parse_json
 from gaudi_launch.services.process.process import write_files
 from gaudi_launch.services.state import store
 from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.job import ServiceJob
-from gaudi_launch.services.state.registry import find
+from gaudi_launch.services.state.registry import ServiceRecord, find
 
-FOLDER = "gateway"
+_log = logging.getLogger(__name__)
+
 # a loaded machine takes seconds to fork; the configuration was checked before
-_NEW_WORKER_SECONDS = 30.0
+_TAKEN_SECONDS = 30.0
+_AGAIN_SECONDS = 3.0
 _POLL_SECONDS = 0.05
 
 
@@ -69,7 +75,7 @@ def renew(name: str, backends: Sequence[Backend], settings: GatewaySettings) -> 
 
     Return when new requests are served by them. A restart uses them, too. The address and TLS
     cannot change. Raises LaunchError: USAGE for an unknown name, another address or settings that
-    cannot be used, FAILED where it does not run, or does not take them.
+    cannot be used, FAILED where it does not run, or does not take them; it keeps what it has then.
     """
     before = _job(name)
     job = gateway_job(name, backends, settings, restart=before.restart)
@@ -77,23 +83,17 @@ def renew(name: str, backends: Sequence[Backend], settings: GatewaySettings) -> 
         raise LaunchError(
             "gateway.other_address", ExitCode.USAGE, name=name, found=job.url, known=before.url
         )
-    _take(name, job.command.files, job)
+    service = find(name)
+    if not service.alive:
+        raise LaunchError("gateway.not_running", ExitCode.FAILED, name=name)
+    try:
+        _serve(service, job)
+    except LaunchError:
+        # a restart must not find what the running one did not take
+        store.write(service.folder, "job.json", before.to_json())
+        _hand_over(name, before)
+        raise
     return job
-
-
-def drain(name: str, services: Collection[str]) -> None:
-    """Give these services no new request; all others get theirs.
-
-    Until the next call, and until a restart of the gateway. Raises LaunchError as `renew`.
-    """
-    files = {}
-    for path, content in _job(name).command.files.items():
-        for service in services:
-            content = re.sub(
-                rf"(?m)^    server {re.escape(service)} .*$", r"\g<0> disabled", content
-            )
-        files[path] = content
-    _take(name, files)
 
 
 def _job(name: str) -> ServiceJob:
@@ -102,22 +102,64 @@ def _job(name: str) -> ServiceJob:
     return ServiceJob.from_json(store.read(folder, "job.json"), folder / "job.json")
 
 
-def _take(name: str, files: Mapping[str, str], job: ServiceJob | None = None) -> None:
-    """Make a running gateway read these files, and record a new job."""
-    service = find(name)
-    process = Identity.from_json(service.state.get("engine_process"))
-    if not service.alive or process is None:
-        raise LaunchError("gateway.not_running", ExitCode.FAILED, name=name)
-    try:
-        write_files(files)
-    except OSError as error:
-        raise LaunchError("gateway.not_written", ExitCode.FAILED, why=str(error)) from None
-    if job is not None and not store.write(service.folder, "job.json", job.to_json()):
+def _serve(service: ServiceRecord, job: ServiceJob) -> None:
+    """Record a gateway's job, and wait until each HAProxy serves with it.
+
+    The record is first: a restart from here on uses it. Raises LaunchError (FAILED).
+    """
+    name = job.name
+    if not store.write(service.folder, "job.json", job.to_json()):
         why = f"{service.folder / 'job.json'}: {os.strerror(28)}"
         raise LaunchError("gateway.not_written", ExitCode.FAILED, why=why)
-    before = _workers(process.pid)
-    process.send(signal.SIGHUP)
-    _await_new(name, process.pid, before)
+    begun = time.monotonic()
+    handed = -math.inf
+    while not is_current(name):
+        now = time.monotonic()
+        if now - begun > _TAKEN_SECONDS:
+            raise LaunchError("gateway.not_taken", ExitCode.FAILED, name=name)
+        if now - handed > _AGAIN_SECONDS:
+            # again for one that was just being restarted
+            _hand_over(name, job)
+            handed = now
+        time.sleep(_POLL_SECONDS)
+
+
+def _hand_over(name: str, job: ServiceJob) -> None:
+    """Write a gateway's files, and make its process read them, if it runs."""
+    try:
+        write_files(job.command.files)
+    except OSError as error:
+        raise LaunchError("gateway.not_written", ExitCode.FAILED, why=str(error)) from None
+    process = Identity.from_json(find(name).state.get("engine_process"))
+    if process is not None:
+        process.send(signal.SIGHUP)
+
+
+def is_current(name: str) -> bool:
+    """Return True where each HAProxy of a gateway serves all that was applied last.
+
+    Its files, keys and TLS files are compared by content.
+    """
+    try:
+        wanted = _digest(_job(name))
+    except (OSError, ValueError, KeyError) as error:
+        _log.debug("the files of %s cannot be compared: %s", name, error)
+        return False
+    if set(running.digests(name)) != {wanted}:
+        return False
+    return all(each.status != "MAINT" for each in running.routed_engines(name).values())
+
+
+def _digest(job: ServiceJob) -> str:
+    """Return the digest that HAProxy shows when it serves with a job."""
+    texts = {Path(path).name: content for path, content in job.command.files.items()}
+    keys = parse_json(texts[ANSWERER])["keys_file"]
+    users = users_of(Path(keys).read_text(encoding="utf-8")) if keys else []
+
+    def read(name: str) -> bytes:
+        return texts[name].encode() if name in texts else Path(name).read_bytes()
+
+    return digest_of(texts[ANSWERER], users, read)
 
 
 def routed_names(name: str) -> dict[str, tuple[str, ...]]:
@@ -127,29 +169,3 @@ def routed_names(name: str) -> dict[str, tuple[str, ...]]:
     if not isinstance(models, list):
         return {}
     return {str(each["model"]): (each["model"], *each["aliases"]) for each in models}
-
-
-def _workers(pid: int) -> dict[int, set[int]]:
-    """Return the workers of each HAProxy of a gateway's process, by the master's pid."""
-    import psutil
-
-    found: dict[int, set[int]] = {}
-    with contextlib.suppress(psutil.Error):
-        for master in psutil.Process(pid).children():
-            found[master.pid] = {worker.pid for worker in master.children()}
-    return found
-
-
-def _await_new(name: str, pid: int, before: dict[int, set[int]]) -> None:
-    """Wait until each HAProxy has a new worker.
-
-    From then on it listens, and the old one no longer does. Raises LaunchError (FAILED) where none
-    comes.
-    """
-    deadline = time.monotonic() + _NEW_WORKER_SECONDS
-    while time.monotonic() < deadline:
-        now = _workers(pid)
-        if now and all(workers - before.get(master, set()) for master, workers in now.items()):
-            return
-        time.sleep(_POLL_SECONDS)
-    raise LaunchError("gateway.not_taken", ExitCode.FAILED, name=name)

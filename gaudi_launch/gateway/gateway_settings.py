@@ -15,8 +15,8 @@ Balance = Literal["least-load", "prefix"]
 """``least-load``: the replica with the fewest requests. ``prefix``: conversations stay on a
 replica."""
 
-# names are keys of HAProxy's map files: one token without control characters
-_NAME = re.compile(r"[!-~]+")
+# names are keys of HAProxy's map files: one token without control characters, and no comment
+_NAME = re.compile(r"(?!#)[!-~]+")
 _URL = re.compile(r"http://(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 # what a request needs in addition to its body: the head, and HAProxy's reserve for rewriting it
 _HEAD_BYTES = 16 << 10
@@ -90,7 +90,8 @@ class GatewaySettings:
     ``keys_file`` has a line ``USER KEY`` for each user; None: no key is needed. ``body_mib`` is the
     largest request; each running one above 112 KiB takes about twice this memory. An engine that
     sends nothing for ``timeout_seconds`` is given up. ``connections``: most clients at once, and
-    ``large_connections`` of them with requests above 112 KiB.
+    ``large_connections`` of them with requests above 112 KiB; one address may have half of them.
+    For requests from ``trusted_proxies`` (addresses or networks) X-Forwarded-For names the address.
     """
 
     host: str = "127.0.0.1"
@@ -102,6 +103,7 @@ class GatewaySettings:
     body_mib: int = 8
     timeout_seconds: int = 1800
     connections: int = 2000
+    trusted_proxies: tuple[str, ...] = ()
     large_connections: int = 200
     threads: int = 4
 
@@ -112,8 +114,11 @@ class GatewaySettings:
 
     @property
     def large_buffer_bytes(self) -> int:
-        """Return the size of a buffer in which the largest request fits."""
-        return (self.body_mib << 20) + _HEAD_BYTES
+        """Return the size of a buffer in which the largest request fits, with any head.
+
+        One that fills it is too large: no more of a body of unknown length is forwarded.
+        """
+        return (self.body_mib << 20) + self.small_buffer_bytes + _HEAD_BYTES
 
     @property
     def url(self) -> str:

@@ -32,6 +32,7 @@ from gaudi_launch.gateway.gateway_settings import (
 )
 from gaudi_launch.messages import text
 from gaudi_launch.optional import mapped
+from gaudi_launch.reader import standalone
 
 CONFIG = "haproxy.cfg"
 LARGE_CONFIG = "large.cfg"
@@ -42,6 +43,8 @@ MODELS_MAP = "models.map"
 USERS_MAP = "users.map"
 RATES_MAP = "rates.map"
 CONCURRENT_MAP = "concurrent.map"
+# the sockets on which each HAProxy answers questions (runtime/gateway_process.py, Children)
+MASTERS = (f"{CONFIG}.sock", f"{LARGE_CONFIG}.sock")
 ANSWERER = "gateway.json"
 ANSWERER_SOCKET = "answerer.sock"
 
@@ -72,7 +75,12 @@ PATHS = (
 # no limit, as the largest number for HAProxy's integers of 32 bits
 _NO_LIMIT = 2_000_000_000
 _RETRY_SECONDS = 5
+# digits of a length that 32 bits contain
+_LENGTH_DIGITS = 9
+_HEAD_SECONDS = 10
 _BODY_SECONDS = 60
+# a client that takes or sends nothing, also in a TLS handshake; not one that waits for an answer
+_CLIENT_SECONDS = 60
 # checks, metrics and the answerer; a request has two connections, to the inner part as well
 _OWN_CONNECTIONS = 100
 _MODEL_HEADER = "x-gaudi-model"
@@ -122,7 +130,7 @@ def gateway_files(
         CONCURRENT_MAP: _limits_map(settings, "concurrent"),
         ANSWERER: _answerer(backends, settings, program, services),
         ROUTE.name: ROUTE.read_text(encoding="utf-8"),
-        PROCESS.name: PROCESS.read_text(encoding="utf-8"),
+        PROCESS.name: standalone(PROCESS),
     }
     argv = (python, str(folder / PROCESS.name), str(folder / ANSWERER))
     return GatewayFiles(argv, {str(folder / name): content for name, content in texts.items()})
@@ -138,7 +146,7 @@ def haproxy_config(backends: Sequence[Backend], settings: GatewaySettings) -> st
         *_models(backends),
         _ANSWERER_SECTION,
         _LARGE_SECTION,
-        _USERS_SECTION,
+        _TABLES,
     ]
     return "\n".join(sections)
 
@@ -171,9 +179,9 @@ global
     maxconn {2 * connections + _OWN_CONNECTIONS}
     nbthread {threads}
     tune.bufsize {buffer_bytes}
+    tune.stick-counters 4
     lua-load-per-thread {ROUTE.name}
     log stdout format raw local0 info
-    hard-stop-after 10s
 """
 
 
@@ -187,7 +195,7 @@ defaults
     timeout connect 300ms
     timeout client {settings.timeout_seconds}s
     timeout server {settings.timeout_seconds}s
-    timeout http-request 60s
+    timeout http-request {_HEAD_SECONDS}s
     timeout http-keep-alive 75s
     timeout check 5s
     option http-no-delay
@@ -195,18 +203,23 @@ defaults
     option redispatch 1
     retries 5
     retry-on conn-failure
-{_error_page(502, "gateway.api_broken")}
-{_error_page(503, "gateway.api_none", _RETRY_SECONDS)}
-{_error_page(504, "gateway.api_hang")}
+{_error_pages()}
 """
 
 
-def _error_page(status: int, id: str, retry: int | None = None) -> str:
-    after = f" hdr Retry-After {retry}" if retry is not None else ""
-    return (
-        f"    http-error status {status} content-type application/json{after} string "
-        f"{_error(status, id)}"
-    )
+# what HAProxy answers itself
+_PAGES = {400: "request", 408: "slow", 500: "failed", 502: "broken", 503: "none", 504: "hang"}
+
+
+def _error_pages() -> str:
+    lines = []
+    for status, name in _PAGES.items():
+        after = f" hdr Retry-After {_RETRY_SECONDS}" if status == 503 else ""
+        content = _error(status, f"gateway.api_{name}")
+        lines.append(
+            f"    http-error status {status} content-type application/json{after} string {content}"
+        )
+    return "\n".join(lines)
 
 
 def _error(status: int, id: str) -> str:
@@ -224,8 +237,10 @@ _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
     404: "invalid_request_error",
+    408: "invalid_request_error",
     413: "invalid_request_error",
     429: "rate_limit_error",
+    500: "server_error",
     502: "server_error",
     503: "service_unavailable",
     504: "server_error",
@@ -246,17 +261,23 @@ def _frontend(settings: GatewaySettings) -> str:
     tls = ""
     if settings.tls:
         tls = " ssl crt tls.pem alpn h2,http/1.1 ssl-min-ver TLSv1.2"
+    large = "is_model_path !is_small"
     lines = [
         "frontend openai",
         f"    bind {host}:{settings.port}{tls}",
         f"    maxconn {settings.connections}",
+        f"    timeout client {_CLIENT_SECONDS}s",
         "    acl is_model_path path -m str " + " ".join(PATHS),
         "    acl is_list path -m beg /v1/models",
         "    acl is_here src 127.0.0.0/8 ::1",
         "    acl is_metrics path /metrics",
         "    acl is_large_metrics path /metrics/large",
-        # a request of unknown length counts as a large one
-        f"    acl is_small req.hdr_val(content-length) le {SMALL_BYTES}",
+        # hdr_val() has 32 bits; a request of unknown length counts as a large one
+        f"    acl is_length req.hdr(content-length) -m len 1:{_LENGTH_DIGITS}",
+        f"    acl is_short req.hdr_val(content-length) le {SMALL_BYTES}",
+        "    acl is_small var(txn.small) -m bool",
+        *_addresses(settings),
+        "    http-request set-var(txn.small) bool(true) if is_length is_short",
         "    http-request return status 200 content-type text/plain string OK if { path /health }",
         "    http-request use-service prometheus-exporter if is_metrics is_here",
     ]
@@ -283,13 +304,15 @@ def _frontend(settings: GatewaySettings) -> str:
         _refuse(
             413,
             "gateway.api_large",
-            f"if {{ req.hdr_val(content-length) gt {settings.body_mib << 20} }}",
+            "if { req.hdr(content-length) -m found } !is_length or "
+            f"{{ req.hdr_val(content-length) gt {settings.body_mib << 20} }}",
         ),
+        *_counted(3, "large_requests", settings.large_connections // 2, large),
         # the other process logs it, with its model
-        "    http-request set-log-level silent if is_model_path !is_small",
+        f"    http-request set-log-level silent if {large}",
         f"    http-request wait-for-body time {_BODY_SECONDS}s if is_model_path is_small",
         *_routed("is_model_path is_small"),
-        "    use_backend large if is_model_path !is_small or is_large_metrics",
+        f"    use_backend large if {large} or is_large_metrics",
         "    use_backend answerer if is_list METH_GET",
         *_chosen("is_model_path"),
     ]
@@ -368,17 +391,56 @@ def _inner(settings: GatewaySettings, socket: str) -> str:
 
 def _keys(unless: str) -> list[str]:
     """Return the rules that find the user of a key; keys are compared as SHA-256."""
-    bearer = "req.hdr(authorization),regsub(^[Bb]earer[[:space:]]+,)"
+    # fhdr() is the complete value, which may contain commas
+    bearer = "req.fhdr(authorization),regsub(^bearer[[:space:]]+,,i)"
     return [
         f"    http-request set-var(txn.key) {bearer} if {{ req.hdr(authorization) -m found }}",
         # Anthropic's header, for /v1/messages
         (
-            "    http-request set-var(txn.key) req.hdr(x-api-key) if !{ req.hdr(authorization) -m "
+            "    http-request set-var(txn.key) req.fhdr(x-api-key) if !{ req.hdr(authorization) -m "
             "found }"
         ),
         f"    http-request set-var(txn.user) var(txn.key),sha2(256),hex,lower,map_str({USERS_MAP})",
         "    http-request unset-var(txn.key)",
         _refuse(401, "gateway.api_key", f"{unless} or {{ var(txn.user) -m found }}"),
+    ]
+
+
+def _addresses(settings: GatewaySettings) -> list[str]:
+    """Return the rules that limit connections and requests of one address.
+
+    An address is a network of /64 for IPv6. Connections of trusted proxies are not limited, and
+    their requests count for the last address of X-Forwarded-For.
+    """
+    trusted = " ".join(settings.trusted_proxies)
+    lines = [
+        # also of a client whose address is written as one of IPv6
+        "    acl is_ipv4 src 0.0.0.0/0",
+        "    tcp-request connection set-var(sess.address) src,ipmask(32,64)",
+        "    tcp-request connection set-var(sess.address) src if is_ipv4",
+        "    tcp-request connection track-sc1 var(sess.address) table addresses",
+        "    tcp-request connection reject if "
+        f"{{ sc1_conn_cur(addresses) gt {settings.connections // 2} }}",
+    ]
+    if trusted:
+        lines.insert(0, f"    acl is_trusted src {trusted}")
+        lines[-2] += " unless is_trusted"
+        lines.append("    http-request set-src req.hdr_ip(x-forwarded-for,-1) if is_trusted")
+    return [
+        *lines,
+        "    http-request set-var(txn.address) src,ipmask(32,64)",
+        "    http-request set-var(txn.address) src if is_ipv4",
+        # a connection of HTTP/2, or of a proxy, has many requests
+        *_counted(2, "requests", settings.connections // 2, "TRUE"),
+    ]
+
+
+def _counted(counter: int, table: str, most: int, condition: str) -> list[str]:
+    """Return the rules that refuse more than ``most`` requests of an address."""
+    count = f"sc_conn_cur({counter},{table})"
+    return [
+        f"    http-request track-sc{counter} var(txn.address) table {table} if {condition}",
+        _refuse(429, "gateway.api_address", f"if {{ {count} gt {most} }}", retry=1),
     ]
 
 
@@ -441,9 +503,18 @@ backend large
     server large unix@{LARGE_SOCKET}
 """
 
-_USERS_SECTION = """\
+_TABLES = """\
 backend users
     stick-table type string len 64 size 100k expire 2m store http_req_rate(60s),conn_cur
+
+backend addresses
+    stick-table type ipv6 size 100k expire 2m store conn_cur
+
+backend requests
+    stick-table type ipv6 size 100k expire 2m store conn_cur
+
+backend large_requests
+    stick-table type ipv6 size 100k expire 2m store conn_cur
 """
 
 
@@ -487,6 +558,7 @@ def _answerer(
         "program": program,
         "config": CONFIG,
         "large_config": LARGE_CONFIG,
+        "files": [CONFIG, LARGE_CONFIG, MODELS_MAP, RATES_MAP, CONCURRENT_MAP, ROUTE.name],
         "socket": ANSWERER_SOCKET,
         "keys_file": mapped(str, settings.keys_file),
         "users_map": USERS_MAP,

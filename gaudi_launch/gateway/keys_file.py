@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import ssl
 import stat
 from pathlib import Path
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.gateway.gateway_settings import GatewaySettings
+from gaudi_launch.gateway.gateway_settings import GatewaySettings, Tls
 
 # the gateway's process reads the same form (runtime/gateway_process.py, users_of)
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -68,20 +69,18 @@ def check_access(settings: GatewaySettings) -> None:
         if each.user not in known:
             shown = ", ".join(known) or "-"
             raise LaunchError("gateway.unknown_user", ExitCode.USAGE, user=each.user, known=shown)
-    if settings.tls is None:
-        return
-    for path in (settings.tls.certificate, settings.tls.key):
-        try:
-            content = path.read_text(encoding="ascii", errors="replace")
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise LaunchError(
-                "gateway.tls_unreadable", ExitCode.USAGE, path=str(path), why=why
-            ) from None
-        wanted = "-----BEGIN CERTIFICATE-----"
-        if path == settings.tls.key:
-            wanted = "PRIVATE KEY-----"
-        if wanted not in content:
-            raise LaunchError(
-                "gateway.tls_not_pem", ExitCode.USAGE, path=str(path), wanted=wanted.strip("-")
-            )
+    if settings.tls is not None:
+        _check_tls(settings.tls)
+
+
+def _check_tls(tls: Tls) -> None:
+    """Raise LaunchError (USAGE) for TLS files that cannot be used, or not together."""
+    try:
+        # names the file that is missing
+        tls.certificate.read_bytes()
+        tls.key.read_bytes()
+        # no password is requested for an encrypted key
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, str)
+    except (OSError, ValueError) as error:
+        paths = {"path": str(tls.certificate), "key": str(tls.key)}
+        raise LaunchError("gateway.tls_unusable", ExitCode.USAGE, **paths, why=str(error)) from None

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gaudi_launch.engines.vllm_cpu.install import mark
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.gateway import gateway_job as module
 from gaudi_launch.gateway import program
-from gaudi_launch.gateway.gateway_job import drain, gateway_job, renew, routed_names
+from gaudi_launch.gateway.gateway_job import gateway_job, renew, routed_names
 from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica, GatewaySettings
 from gaudi_launch.services.state import registry, store
-from gaudi_launch.services.state.identity import Identity, of
 from gaudi_launch.services.state.job import ServiceJob
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -80,26 +73,6 @@ def recorded(job: ServiceJob) -> None:
         )
 
 
-def test_drained_services_are_disabled_in_every_section(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[dict[str, str]] = []
-    monkeypatch.setattr(module, "_take", lambda name, files: taken.append({name: "", **files}))
-    named = tuple(
-        Backend(model, (GatewayReplica("http://127.0.0.1:1", "chat.0"), GatewayReplica(other, "x")))
-        for model, other in (("a", "http://127.0.0.1:2"), ("b", "http://127.0.0.1:3"))
-    )
-    job = gateway_job("gw", named, GatewaySettings())
-    recorded(job)
-    drain("gw", ("chat.0",))
-    (files,) = taken
-    assert files.pop("gw") == ""
-    line = "    server chat.0 127.0.0.1:1"
-    assert files == {
-        path: content.replace(f"{line}\n", f"{line} disabled\n")
-        for path, content in job.command.files.items()
-    }
-    assert files[str(store.service_dir("gw") / "gateway" / "haproxy.cfg")].count("disabled") == 2
-
-
 def test_the_names_that_a_gateway_routes() -> None:
     assert routed_names("gw") == {}
     folder = store.service_dir("gw") / "gateway"
@@ -109,69 +82,6 @@ def test_the_names_that_a_gateway_routes() -> None:
     assert routed_names("gw") == {"a": ("a", "x", "y"), "b": ("b",)}
     (folder / "gateway.json").write_text('{"models": 5}')
     assert routed_names("gw") == {}
-
-
-def test_a_new_worker_of_each_master_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = iter([{}, {1: {10}, 2: {20}}, {1: {10, 11}, 2: {20}}, {1: {11}, 2: {20, 21}}])
-    monkeypatch.setattr(module, "_workers", lambda pid: next(seen))
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    module._await_new("gw", 7, {1: {10}, 2: {20}})
-    assert [*seen] == []
-    monkeypatch.setattr(module, "_workers", lambda pid: {1: {10}})
-    monkeypatch.setattr(module, "_NEW_WORKER_SECONDS", 0.01)
-    with pytest.raises(LaunchError) as raised:
-        module._await_new("gw", 7, {1: {10}})
-    assert (raised.value.id, raised.value.exit_code) == ("gateway.not_taken", ExitCode.FAILED)
-    assert raised.value.text.values == {"name": "gw"}
-
-
-def test_the_workers_are_the_children_of_a_gateways_children() -> None:
-    script = "sleep 60 & echo $!; wait"
-    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True) as master:
-        assert master.stdout is not None
-        worker = int(master.stdout.readline())
-        try:
-            assert module._workers(os.getpid())[master.pid] == {worker}
-        finally:
-            os.kill(worker, signal.SIGKILL)
-    assert module._workers(master.pid) == {}
-
-
-def test_a_running_gateway_takes_files_and_a_new_job(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    awaited: list[tuple[str, int, dict[int, set[int]]]] = []
-    monkeypatch.setattr(module, "_workers", lambda pid: {1: {pid}})
-    monkeypatch.setattr(module, "_await_new", lambda *values: awaited.append(values))
-    signals: list[int] = []
-    monkeypatch.setattr(Identity, "send", lambda self, number: signals.append(number))
-    job = gateway_job("gw", BACKENDS, GatewaySettings())
-    recorded(job)
-    folder = store.service_dir("gw")
-    process = of(os.getpid())
-    assert process is not None
-    state = {"name": "gw", "engine_process": process.to_json()}
-    store.write(folder, "state.json", state)
-    monkeypatch.setattr(module, "find", lambda name: Running(folder, state))
-    new = renew("gw", BACKENDS, GatewaySettings(body_mib=3))
-    assert signals == [signal.SIGHUP]
-    assert awaited == [("gw", os.getpid(), {1: {os.getpid()}})]
-    assert ServiceJob.from_json(store.read(folder, "job.json"), folder / "job.json") == new
-    for path, content in new.command.files.items():
-        assert Path(path).read_text(encoding="utf-8") == content
-    (tmp_path / "file").write_text("")
-    with pytest.raises(LaunchError) as raised:
-        module._take("gw", {str(tmp_path / "file" / "x"): "y"})
-    assert (raised.value.id, raised.value.exit_code) == ("gateway.not_written", ExitCode.FAILED)
-
-
-@dataclass
-class Running:
-    """A service that runs."""
-
-    folder: Path
-    state: dict[str, Any]
-    alive: bool = True
 
 
 def test_a_job_of_an_earlier_version_is_of_an_engine() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.gateway.gateway_settings import (
     Backend,
     GatewayReplica,
@@ -15,6 +15,7 @@ from gaudi_launch.gateway.gateway_settings import (
 )
 from tests.support.places import TOP
 from tests.support.records import known
+from tests.support.refusals import failing
 
 ONE = (GatewayReplica("http://127.0.0.1:9201"),)
 
@@ -47,9 +48,8 @@ ONE = (GatewayReplica("http://127.0.0.1:9201"),)
 def test_what_cannot_be_routed_to_is_refused(
     backends: list[Backend], id: str, values: dict[str, str]
 ) -> None:
-    with pytest.raises(LaunchError) as raised:
+    with failing(f"gateway.{id}", ExitCode.USAGE) as raised:
         check_backends(backends)
-    assert (raised.value.id, raised.value.exit_code) == (f"gateway.{id}", ExitCode.USAGE)
     assert raised.value.text.values == values
 
 
@@ -62,6 +62,7 @@ def test_the_defaults_of_a_gateway() -> None:
         "body_mib": 8,
         "timeout_seconds": 1800,
         "connections": 2000,
+        "trusted_proxies": (),
         "large_connections": 200,
         "threads": 4,
     }

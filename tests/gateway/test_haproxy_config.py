@@ -25,6 +25,7 @@ from gaudi_launch.gateway.haproxy_config import (
     large_config,
 )
 from gaudi_launch.messages import set_language
+from gaudi_launch.reader import standalone
 from tests.support.cli import golden
 
 CHAT = Backend(
@@ -83,7 +84,7 @@ def test_the_files_of_a_gateway(name: str, settings: GatewaySettings) -> None:
     parts = []
     for path, content in sorted(files.files.items()):
         if path in sources:
-            assert content == sources[path].read_text(encoding="utf-8")
+            assert content == standalone(sources[path])
         else:
             parts.append(f"### {path}\n{content}")
     golden(f"gateway-{name}.txt", "".join(parts))
@@ -148,8 +149,9 @@ def test_a_prefix_keeps_conversations_and_load_decides_otherwise() -> None:
 def test_a_buffer_has_room_for_the_largest_request_and_its_head() -> None:
     settings = GatewaySettings(body_mib=8)
     assert rules(settings, "bufsize") == ["tune.bufsize 131072"]
-    assert "tune.bufsize 8404992" in large_config((CHAT, EMBED), settings)
-    assert "{ req.hdr_val(content-length) gt 8388608 }" in rules(settings, "status 413")[0]
+    # the largest head that the first process takes fits, too: a full buffer has too large a body
+    assert "tune.bufsize 8536064" in large_config((CHAT, EMBED), settings)
+    assert "{ req.hdr_val(content-length) gt 8388608 }" in rules(settings, "status 413")[-1]
 
 
 def test_the_process_for_large_requests_has_no_address_and_no_keys() -> None:
@@ -187,6 +189,24 @@ def test_limits_are_of_users_so_without_keys_there_are_none() -> None:
     ]
 
 
+def test_a_trusted_proxy_names_the_address_that_is_limited() -> None:
+    limited = [
+        "tcp-request connection reject if { sc1_conn_cur(addresses) gt 50 }",
+    ]
+    own = "tcp-request connection track-sc1 var(sess.address) table addresses"
+    plain = GatewaySettings(connections=100)
+    assert rules(plain, "connection track") == [own]
+    assert rules(plain, "connection reject") == limited
+    assert rules(plain, "x-forwarded-for") == []
+    behind = GatewaySettings(connections=100, trusted_proxies=("10.0.0.0/8", "::1"))
+    assert rules(behind, "is_trusted") == [
+        "acl is_trusted src 10.0.0.0/8 ::1",
+        f"{own} unless is_trusted",
+        "http-request set-src req.hdr_ip(x-forwarded-for,-1) if is_trusted",
+    ]
+    assert rules(behind, "connection reject") == limited
+
+
 def test_a_user_may_have_limits_of_their_own() -> None:
     own = (UserLimits("bob", RequestLimits(20, 2)), UserLimits("carol", RequestLimits()))
     files = made(GatewaySettings(keys_file=KEYS, user_limits=own)).files
@@ -207,7 +227,7 @@ def test_every_answer_of_haproxy_is_an_openai_error(language: str) -> None:
         if " string '" in line
     ]
     errors = [json.loads(text)["error"] for text in texts]
-    assert len(errors) == 11
+    assert len(errors) == 16
     assert all(set(error) == {"message", "type", "code"} for error in errors)
     assert not any("'" in text for text in texts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway.gateway_settings import GatewaySettings, RequestLimits, Tls, UserLimits
 from gaudi_launch.gateway.keys_file import check_access, users
 from gaudi_launch.gateway.runtime.gateway_process import users_of
-from tests.support.gateways import KEYS, keys_file
-
-CERTIFICATE = "-----BEGIN CERTIFICATE-----\nxyz\n-----END CERTIFICATE-----\n"
-KEY = "-----BEGIN PRIVATE KEY-----\nxyz\n-----END PRIVATE KEY-----\n"
+from tests.support.gateways import KEYS, certificate_in, keys_file
 
 
 def refusal(settings: GatewaySettings) -> tuple[str, dict[str, object]]:
@@ -89,27 +87,26 @@ def test_limits_of_a_user_without_a_key_are_refused(tmp_path: Path) -> None:
     assert refusal(without) == ("gateway.unknown_user", {"user": "carol", "known": "-"})
 
 
-def test_tls_files_are_pem_files_of_their_kind(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
-    tls = Tls(certificate, key)
-    assert refusal(GatewaySettings(tls=tls)) == (
-        "gateway.tls_unreadable",
-        {"path": str(certificate), "why": "No such file or directory"},
-    )
-    certificate.write_text(CERTIFICATE, encoding="ascii")
-    key.write_text(CERTIFICATE, encoding="ascii")
-    assert refusal(GatewaySettings(tls=tls)) == (
-        "gateway.tls_not_pem",
-        {"path": str(key), "wanted": "PRIVATE KEY"},
-    )
-    certificate.write_text(KEY, encoding="ascii")
-    assert refusal(GatewaySettings(tls=tls)) == (
-        "gateway.tls_not_pem",
-        {"path": str(certificate), "wanted": "BEGIN CERTIFICATE"},
-    )
-    certificate.write_text(CERTIFICATE, encoding="ascii")
-    key.write_text(KEY, encoding="ascii")
-    check_access(GatewaySettings(tls=tls))
+def test_a_certificate_needs_its_own_unencrypted_key(tmp_path: Path) -> None:
+    mine, other = certificate_in(tmp_path / "mine"), certificate_in(tmp_path / "other")
+    check_access(GatewaySettings(tls=mine))
+
+    def why(certificate: Path, key: Path) -> str:
+        id, values = refusal(GatewaySettings(tls=Tls(certificate, key)))
+        found = str(values.pop("why"))
+        assert (id, values) == (
+            "gateway.tls_unusable",
+            {"path": str(certificate), "key": str(key)},
+        )
+        return found
+
+    assert "KEY_VALUES_MISMATCH" in why(mine.certificate, other.key)
+    assert str(tmp_path / "none") in why(mine.certificate, tmp_path / "none")
+    assert why(mine.key, mine.key)
+    assert why(mine.certificate, mine.certificate)
+    words = ("openssl", "rsa", "-aes128", "-passout", "pass:x", "-in", str(other.key))
+    subprocess.run([*words, "-out", str(other.key)], check=True, capture_output=True)
+    assert why(other.certificate, other.key)
 
 
 @pytest.mark.parametrize("content", [KEYS, "a k\n", "alice k1\nalice k2\n", "# x\n\n"])

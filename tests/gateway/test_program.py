@@ -14,6 +14,7 @@ from gaudi_launch.engines.vllm_cpu.install import InstallStep, mark
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway import program
 from gaudi_launch.mirrors import Mirrors, read
+from tests.support.refusals import failing
 
 
 @pytest.fixture
@@ -162,9 +163,8 @@ def test_a_new_version_that_fails_its_trial_leaves_the_old_one_in_force(folder: 
 
 
 def test_a_gateway_without_its_program_names_the_command(folder: Path) -> None:
-    with pytest.raises(LaunchError) as raised:
+    with failing("gateway.not_installed", ExitCode.MACHINE) as raised:
         program.needed()
-    assert (raised.value.id, raised.value.exit_code) == ("gateway.not_installed", ExitCode.MACHINE)
     assert "gaudi-launch setup gateway" in str(raised.value)
 
 

@@ -30,6 +30,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.plain_json import plain_json
+
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 # an answer about engines is used for this time: a client that polls must not burden them
@@ -38,8 +40,14 @@ _ENGINE_SECONDS = 2.0
 _MOST_BYTES = 1 << 20
 _LEAST_RETRY = 5
 _MOST_RETRY = 3600
-# an HAProxy that ends within this time of its start is not started again
-_SOON_SECONDS = 2.0
+# an HAProxy that was killed is started again at once, this often within this time
+_MOST_ENDS = 5
+_ENDS_SECONDS = 10.0
+# HAProxy's exit status where it refuses its configuration
+_REFUSED = 1
+# requests that run when the gateway is stopped have this time; its launcher kills it after 20 s
+_STOP_SECONDS = 10.0
+APPLIED = "applied.cfg"
 # phases of a service's state.json in which a model will answer without anybody's doing
 _COMING = (
     *("start", "load", "profile", "kv_cache", "multimodal", "warmup_prompt", "warmup_decode"),
@@ -58,15 +66,34 @@ class Gateway:
         self.settings: dict[str, Any] = {}
 
     def read(self) -> None:
-        """Read the settings, and write the users and TLS files for HAProxy."""
-        self.settings = json.loads(self._path.read_text(encoding="utf-8"))
-        keys = self.settings["keys_file"]
-        lines = users_of(Path(keys).read_text(encoding="utf-8")) if keys else []
+        """Read the settings, and write the users, TLS files and their digest for HAProxy."""
+        content = self._path.read_text(encoding="utf-8")
+        self.settings = plain_json(content)
+        lines = self._users()
         _put(Path(self.settings["users_map"]), "".join(f"{line}\n" for line in lines))
         tls = self.settings["tls"]
         if tls:
             _link(Path("tls.pem"), tls["certificate"])
             _link(Path("tls.pem.key"), tls["key"])
+        digest = digest_of(content, lines, lambda name: Path(name).read_bytes())
+        # HAProxy shows it: what it runs with can be compared with what it is to run with
+        _put(Path(APPLIED), f"global\n    description {digest}\n")
+
+    def _users(self) -> list[str]:
+        """Return the users' map; those in force stay where the keys file cannot be used."""
+        keys, users = self.settings["keys_file"], Path(self.settings["users_map"])
+        if not keys:
+            return []
+        try:
+            found = users_of(Path(keys).read_text(encoding="utf-8"))
+            if not found:
+                raise ValueError(f"{keys} has no key")
+            return found
+        except (OSError, ValueError) as error:
+            if not users.is_file():
+                raise
+            print(f"gateway: the keys are not read again, earlier ones stay: {error}", flush=True)
+            return users.read_text(encoding="utf-8").splitlines()
 
     def state(self, model: dict[str, Any]) -> dict[str, Any]:
         """Return a model's state: ready, the phase of its launch, or down.
@@ -113,7 +140,7 @@ class Gateway:
         if not service or not folder:
             return "down", None
         try:
-            state = json.loads((Path(folder) / service / "state.json").read_text(encoding="utf-8"))
+            state = plain_json((Path(folder) / service / "state.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return "down", None
         if not isinstance(state, dict) or not _runs(state.get("launcher")):
@@ -174,6 +201,18 @@ def users_of(content: str) -> list[str]:
     return lines
 
 
+def digest_of(settings: str, users: list[str], read: Callable[[str], bytes]) -> str:
+    """Return the SHA-256 of all that a gateway serves with, by content.
+
+    ``settings`` is the text of gateway.json, ``users`` the lines of the users' map. ``read``
+    returns the content of a file: by its name in the folder, or by the absolute path of a TLS file.
+    """
+    document = plain_json(settings)
+    parts = [settings.encode(), "\n".join(users).encode()]
+    parts += [read(name) for name in (*document["files"], *(document["tls"] or {}).values())]
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
 def _entry(name: str, model: str, found: dict[str, Any]) -> dict[str, Any]:
     card = found.get("card") or {"object": "model", "owned_by": "gaudi-launch"}
     own = {key: found[key] for key in ("state", "replicas", "replicas_ready", "left_seconds")}
@@ -185,7 +224,7 @@ def _card(url: str, names: list[str]) -> dict[str, Any] | None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}/v1/models", timeout=_ENGINE_SECONDS) as answer:
-            listed = json.loads(answer.read(_MOST_BYTES))["data"]
+            listed = plain_json(answer.read(_MOST_BYTES))["data"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     for entry in listed if isinstance(listed, list) else []:
@@ -217,6 +256,14 @@ class Answerer(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Log nothing: HAProxy logs each request."""
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is not a request in OpenAI's form, too."""
+        self.close_connection = True
+        self._send(code, _error(message or str(code), "invalid_request_error", "request"))
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def do_GET(self) -> None:
         name = self.path.partition("?")[0].removeprefix("/v1/models").strip("/")
@@ -276,7 +323,8 @@ class Answerer(BaseHTTPRequestHandler):
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
 
 def _error(sentence: str, kind: str, code: str) -> dict[str, Any]:
@@ -316,61 +364,65 @@ def _with_us() -> Callable[[], None]:
 
 
 class Children:
-    """The processes of HAProxy: the first has the address, the second large requests."""
+    """The processes of HAProxy, by their configurations."""
 
-    def __init__(self, program: str, first: str, large: str) -> None:
+    def __init__(self, program: str, configs: tuple[str, ...]) -> None:
         self._program = program
-        self._large_config = large
         self._stopping = False
-        self._large = self._start(large)
-        self._large_began = time.monotonic()
-        self._first = self._start(first)
+        self._ends: list[float] = []
+        self._running = {config: self._start(config) for config in configs}
 
     def _start(self, config: str) -> subprocess.Popen[bytes]:
-        # a master that serves with workers: it takes new settings without closing its address
-        words = [self._program, "-W", "-db", "-f", config]
+        # a master that serves with workers: it takes new settings without closing its address, and
+        # answers questions on its socket
+        socket = f"unix@{config}.sock,mode,600"
+        words = [self._program, "-W", "-db", "-S", socket, "-f", APPLIED, "-f", config]
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, preexec_fn=_with_us())
         print(f"gateway: HAProxy started as process {child.pid} ({config})", flush=True)
         return child
 
     def send(self, number: int) -> None:
         """Send both a signal."""
-        for child in (self._first, self._large):
+        for child in self._running.values():
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(number)
 
     def stop(self) -> None:
-        """End both: they stop listening now, and end when their requests have ended."""
+        """End both: they stop listening now, and end with their requests, or later."""
         self._stopping = True
         self.send(signal.SIGUSR1)
+        late = threading.Timer(_STOP_SECONDS, self.send, (signal.SIGTERM,))
+        late.daemon = True
+        late.start()
 
     def wait(self) -> int:
-        """Return the status of the first when it has ended; the second is started again."""
+        """Return the status of the first that ends for good, when both have ended."""
         while True:
             # a signal handler may end both while this waits
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-            if self._first.poll() is not None:
-                break
-            if self._large.poll() is not None and not self._again():
-                break
-        self._stopping = True
-        self._large.terminate()
-        self._large.wait()
-        if self._first.poll() is None:
-            self._first.terminate()
-        return self._first.wait()
+            for config, child in self._running.items():
+                status = child.poll()
+                if status is None:
+                    continue
+                if self._stopping or not self._again(config, status):
+                    return self._end(status)
 
-    def _again(self) -> bool:
-        """Start the second again; False where it ends at once, or both are to end."""
-        if self._stopping:
-            self._first.wait()
+    def _again(self, config: str, status: int) -> bool:
+        """Start one again that was killed; False for one that cannot stay."""
+        now = time.monotonic()
+        self._ends = [each for each in self._ends if now - each < _ENDS_SECONDS] + [now]
+        if status == _REFUSED or len(self._ends) > _MOST_ENDS:
+            print(f"gateway: HAProxy does not stay ({config})", flush=True)
             return False
-        if time.monotonic() - self._large_began < _SOON_SECONDS:
-            print("gateway: HAProxy for large requests does not stay", flush=True)
-            return False
-        self._large_began = time.monotonic()
-        self._large = self._start(self._large_config)
+        self._running[config] = self._start(config)
         return True
+
+    def _end(self, status: int) -> int:
+        if not self._stopping:
+            self.send(signal.SIGTERM)
+        for child in self._running.values():
+            child.wait()
+        return status
 
 
 def copied(source: Path, target: Path) -> None:
@@ -393,7 +445,7 @@ def run(path: Path, folder: Path) -> int:
     gateway.read()
     wanted = gateway.settings
     server = serve(gateway, Path(wanted["socket"]))
-    children = Children(wanted["program"], wanted["config"], wanted["large_config"])
+    children = Children(wanted["program"], (wanted["large_config"], wanted["config"]))
 
     def end(number: int, frame: object) -> None:
         children.stop()
@@ -417,6 +469,8 @@ def run(path: Path, folder: Path) -> int:
 
 def main() -> None:
     """Run the gateway of the settings file that is the first argument."""
+    # until the settings are read; by default the signal ends a process
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     path = Path(sys.argv[1]).absolute()
     # a second argument is a folder for what is written; by default that of the settings
     folder = Path(*sys.argv[2:3] or [str(path.parent)]).absolute()

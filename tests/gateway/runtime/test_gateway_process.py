@@ -9,10 +9,17 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.gateway.runtime.gateway_process import Gateway, users_of
+from gaudi_launch.gateway.runtime.gateway_process import Gateway, digest_of, users_of
 from gaudi_launch.services.state.identity import start_ticks
 from tests.support.gateways import engines
 from tests.support.waiting import unused_port
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in the folder of the files that it writes."""
+    monkeypatch.chdir(tmp_path)
+
 
 DOWN = f"http://127.0.0.1:{unused_port()}"
 
@@ -24,6 +31,7 @@ def gateway(tmp_path: Path, *replicas: tuple[str, str], aliases: tuple[str, ...]
         "users_map": str(tmp_path / "users.map"),
         "tls": None,
         "services": str(tmp_path / "services"),
+        "files": [],
         "models": [
             {
                 "model": "m",
@@ -108,3 +116,44 @@ def test_of_two_that_start_the_sooner_counts(tmp_path: Path) -> None:
 def test_a_service_without_a_record_is_down(tmp_path: Path) -> None:
     found = gateway(tmp_path, (DOWN, "never"), (DOWN, "")).models()["data"][0]
     assert (found["state"], found["left_seconds"]) == ("down", None)
+
+
+def test_the_digest_changes_with_every_content() -> None:
+    settings = {"files": ["a.cfg", "b.map"], "tls": {"certificate": "/c.pem", "key": "/k.pem"}}
+    contents = {"a.cfg": b"a", "b.map": b"b", "/c.pem": b"c", "/k.pem": b"k"}
+    found = [digest_of(json.dumps(settings), ["hash alice"], contents.__getitem__)]
+    for name in contents:
+        changed = {**contents, name: b"other"}
+        found.append(digest_of(json.dumps(settings), ["hash alice"], changed.__getitem__))
+    found.append(digest_of(json.dumps(settings), ["hash bob"], contents.__getitem__))
+    found.append(digest_of(json.dumps({**settings, "x": 1}), ["hash alice"], contents.__getitem__))
+    # no content can be moved from one file to the next
+    moved = {**contents, "a.cfg": b"ab", "b.map": b""}
+    found.append(digest_of(json.dumps(settings), ["hash alice"], moved.__getitem__))
+    assert len(set(found)) == len(found) == 8
+
+
+def test_keys_that_cannot_be_read_again_leave_the_earlier_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("alice k\n", encoding="utf-8")
+    found = gateway(tmp_path)
+    found.settings["keys_file"] = str(keys)
+    (tmp_path / "gateway.json").write_text(json.dumps(found.settings), encoding="utf-8")
+    found.read()
+    users, applied = tmp_path / "users.map", tmp_path / "applied.cfg"
+    before = (users.read_text(encoding="utf-8"), applied.read_text(encoding="utf-8"))
+    assert before[0] == f"{users_of('alice k')[0]}\n"
+    for broken in ("bob\n", "", None):
+        if broken is None:
+            keys.unlink()
+        else:
+            keys.write_text(broken, encoding="utf-8")
+        found.read()
+        now = (users.read_text(encoding="utf-8"), applied.read_text(encoding="utf-8"))
+        assert now == before
+        assert "the keys are not read again, earlier ones stay" in capsys.readouterr().out
+    users.unlink()
+    with pytest.raises(OSError):
+        found.read()
