@@ -11,8 +11,8 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from gaudi_launch import paths
 from gaudi_launch.host.hardware import Host
+from gaudi_launch.reader import shipped
 
 VENDOR = "1da3"
 
@@ -88,11 +88,7 @@ class PowerRange:
 
 @cache
 def _document() -> dict[str, Any]:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = (paths.profiles_dir() / "accelerators.yaml").read_text(encoding="utf-8")
-    document: dict[str, Any] = yaml.load(text, Loader=loader)
+    document: dict[str, Any] = shipped("accelerators.yaml")
     return document
 
 

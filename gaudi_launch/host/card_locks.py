@@ -8,7 +8,6 @@ release them.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pwd
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from gaudi_launch import locks
 from gaudi_launch.host.hardware import Holder
+from gaudi_launch.reader import parse_json
 
 _NAME = re.compile(r"^module-(\d{1,4})\.lock$")
 _PORT_NAME = re.compile(r"^port-\d{1,5}-.*\.lock$")
@@ -97,9 +97,9 @@ def _content_of_locked(path: Path) -> str | None:
 def read_holder(text: str) -> Holder | None:
     """Return the launch that a lock file names; None if it names none."""
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         pid, command, user = document["pid"], document.get("command", ""), document.get("user", "")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if not isinstance(pid, int) or isinstance(pid, bool):
         return None
@@ -109,8 +109,8 @@ def read_holder(text: str) -> Holder | None:
 def read_service(text: str) -> str:
     """Return the service that a lock file names; "" if it names none."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        document = parse_json(text)
+    except ValueError:
         return ""
     if not isinstance(document, dict):
         return ""

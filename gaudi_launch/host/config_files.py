@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from gaudi_launch.host.accelerators import VENDOR
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.files import Files, captured, content, first_line, numbered
 from gaudi_launch.host.sysfs import read_meminfo
+from gaudi_launch.reader import parse_json
 
 CPU = "sys/devices/system/cpu"
 _MODULES = ("habanalabs", "ib_uverbs", "ib_core")
@@ -89,13 +89,21 @@ def assignments(text: str) -> dict[str, str]:
 
 
 def grub(files: Files) -> tuple[str, ...] | None:
-    """Return kernel arguments of /etc/default/grub; None without that file."""
+    """Return kernel arguments of /etc/default/grub; None without that file.
+
+    Debian and Ubuntu read grub.d, too (the patch default-grub-d of their grub2).
+    """
     text = files.text("etc/default/grub")
     if text is None:
         return None
-    found = assignments(text)
-    both = (found.get("GRUB_CMDLINE_LINUX", ""), found.get("GRUB_CMDLINE_LINUX_DEFAULT", ""))
-    return tuple(" ".join(both).split())
+    more = [f"etc/default/grub.d/{name}" for name in sorted(files.names("etc/default/grub.d"))]
+    texts = [text, *(content(files, path) for path in more if path.endswith(".cfg"))]
+    found = [
+        assignments(each).get(name, "")
+        for name in ("GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT")
+        for each in texts
+    ]
+    return tuple(word for word in " ".join(found).split() if not word.startswith("$"))
 
 
 def bracketed(text: str | None) -> str | None:
@@ -225,10 +233,10 @@ def docker_runtimes(files: Files) -> tuple[dict[str, str] | None, str | None]:
             return ({}, None)
         return (None, "unreadable")
     try:
-        document = json.loads(text or "{}")
+        document = parse_json(text or "{}")
         runtimes = document.get("runtimes", {})
         return {str(name): str(entry.get("path", "")) for name, entry in runtimes.items()}, None
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, AttributeError) as error:
         return None, str(error)
 
 

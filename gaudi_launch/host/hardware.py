@@ -109,7 +109,6 @@ class Host:
     interfaces: tuple[Interface, ...] = ()
     in_container: bool | None = None
     virtual_machine: bool | None = None
-    has_numactl: bool = False
     root: str = "/"
     origin: str = "live"
     notes: Mapping[str, str] = field(default_factory=dict)

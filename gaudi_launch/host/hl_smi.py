@@ -21,6 +21,7 @@ from functools import partial
 
 from gaudi_launch import interrupt
 from gaudi_launch.debug_log import ChildLog
+from gaudi_launch.guard import guarded
 from gaudi_launch.host import hl_smi_text
 from gaudi_launch.host.hl_smi_text import Affinity, LogCard, Table
 
@@ -100,6 +101,7 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
                 stderr=subprocess.DEVNULL,
                 env=environment,
                 start_new_session=True,
+                preexec_fn=guarded(),
             )
         except OSError as error:
             seen.failed(error)

@@ -26,7 +26,7 @@ _PERCENT = re.compile(r"MiB\s*/\s*\d{1,9}\s*MiB.*?\b(\d{1,3})\s*%")
 
 
 _COLUMN = re.compile(r"[a-z][a-z0-9_.-]*")
-_VERSION = re.compile(r"^\|?\s*(HL-SMI|Driver|Nic Driver)\s+Version\s*:\s*([^\s|]+)", re.I)
+_VERSION = re.compile(r"^\|?\s*(HL-SMI|Driver)\s+Version\s*:\s*([^\s|]+)", re.I)
 _PROCESS = re.compile(
     r"^\|\s*(\d{1,4})\s+(\d{1,10})\s+(\S+)\s+(.*?)(?:\s+(\d{1,9})\s*MiB)?\s*\|?\s*$"
 )
@@ -74,11 +74,9 @@ class Table:
 
     rows: tuple[HlSmiRow, ...] = ()
     processes: tuple[Process, ...] = ()
-    has_processes: bool = False
     version: str | None = None
     firmware: str | None = None
     driver: str | None = None
-    nic_driver: str | None = None
 
 
 @dataclass(frozen=True)
@@ -121,11 +119,9 @@ def parse_table(text: str) -> Table:
     return Table(
         rows=tuple(_rows(lines[:cards_end])),
         processes=tuple(_process(match) for match in processes if match),
-        has_processes=bool(heads),
         version=version or None,
         firmware=firmware or None,
         driver=versions.get("driver"),
-        nic_driver=versions.get("nic driver"),
     )
 
 

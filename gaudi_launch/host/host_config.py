@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch import paths
+from gaudi_launch.background import in_background
 from gaudi_launch.host import config_files as settings
 from gaudi_launch.host.cpus import parse_cpus
 from gaudi_launch.host.files import Files, FolderFiles, content, first_line, whole_number
@@ -246,7 +246,10 @@ def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
         ofi_wrapper=settings.library(files, libraries, "libhccl_ofi_wrapper.so"),
         environment=known,
         ports=settings.listening(files),
-        disks=_disks(files, live.space),
+        disks={
+            use: _disk(files, str(path), live.space)
+            for use, path in (("cache", paths.cache_dir()), ("data", paths.data_dir()))
+        },
         root_user=live.root_user,
         root=live.root,
     )
@@ -275,20 +278,10 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _disks(files: Files, space: Space) -> dict[str, Disk]:
-    places = {"cache": paths.cache_dir(), "data": paths.data_dir()}
-    return {use: _disk(files, str(path), space) for use, path in places.items()}
-
-
 def _disk(files: Files, path: str, space: Space) -> Disk:
     free, writable = space(path.lstrip("/")) or (None, None)
     kind = settings.mount_kind(settings.mounts(files), path)
     return Disk(path, free, kind, writable)
-
-
-def read_disk(root: Path, path: Path) -> Disk:
-    """Return the disk of any folder of this machine, a model's say."""
-    return _disk(FolderFiles(root), str(path), lambda inner: _space(Path("/") / inner))
 
 
 def _space(path: Path) -> tuple[int, bool] | None:
@@ -308,10 +301,7 @@ def _space(path: Path) -> tuple[int, bool] | None:
             return
         measured[0] = (state.f_bavail * state.f_frsize >> 20, os.access(place, os.W_OK))
 
-    # a daemon thread: one that hangs must not keep the program from ending
-    worker = threading.Thread(target=look, daemon=True)
-    worker.start()
-    worker.join(_DISK_SECONDS)
+    in_background(look).join(_DISK_SECONDS)
     return measured[0]
 
 

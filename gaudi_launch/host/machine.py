@@ -5,13 +5,13 @@ Every command reads its machine here.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
+from gaudi_launch.reader import parse_json
 
 SIMULATED = "simulated:"
 
@@ -62,8 +62,8 @@ def load_document(path: str) -> dict[str, Any]:
             "host.snapshot_file", ExitCode.USAGE, path=path, reason=reason, known=known
         ) from None
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text)
+    except ValueError as error:
         raise LaunchError(
             "host.snapshot_json", ExitCode.USAGE, path=path, reason=str(error)
         ) from None

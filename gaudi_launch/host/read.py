@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,6 @@ def read_host(root: Path) -> Host:
         FolderFiles(root),
         hl_smi.find(),
         reserved=card_locks.read_reserved(root),
-        has_numactl=shutil.which("numactl") is not None,
     )
     if root == Path("/") and not any(interface.addresses for interface in host.interfaces):
         host = replace(host, interfaces=_live_interfaces(host.interfaces))
@@ -44,7 +42,6 @@ def assemble(
     ask: Ask | None,
     *,
     reserved: Mapping[int, Holder | None] | None = None,
-    has_numactl: bool = False,
 ) -> Host:
     """Return the machine that these files and this hl-smi show (None: no hl-smi)."""
     notes: dict[str, str] = {}
@@ -54,7 +51,9 @@ def assemble(
     if not from_sysfs:
         notes["sysfs"] = "no Gaudi card in /sys/class/accel"
     table, processes, affinities = fill(cards, ask, notes)
-    numa_nodes, nodes_from = _memory_nodes(files, cards)
+    numa_nodes, nodes_from = sysfs.read_numa_nodes(files), "sysfs"
+    if not numa_nodes:
+        numa_nodes, nodes_from = _nodes_of(cards), "the cards' own nodes and CPUs"
     if numa_nodes:
         sources["numa_nodes"] = nodes_from
     siblings, siblings_from = _siblings(files, cards, affinities)
@@ -89,19 +88,10 @@ def assemble(
         driver_version=driver,
         hl_smi_version=table.version if table else None,
         interfaces=system.read_interfaces(files),
-        has_numactl=has_numactl,
         notes=notes,
         sources=sources,
         **about,
     )
-
-
-def _memory_nodes(files: Files, cards: Cards) -> tuple[tuple[NumaNode, ...], str]:
-    """Return the NUMA nodes and their source."""
-    nodes = sysfs.read_numa_nodes(files)
-    if nodes:
-        return nodes, "sysfs"
-    return _nodes_of(cards), "the cards' own nodes and CPUs"
 
 
 def _siblings(

@@ -22,6 +22,7 @@ from typing import Any
 from gaudi_launch import locks, paths
 from gaudi_launch.host import hl_smi
 from gaudi_launch.host.hl_smi import Ask, HlSmiOutput
+from gaudi_launch.reader import parse_json
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class SharedHlSmi:
         """Read the answers of all programs; return when hl-smi was called last."""
         try:
             with (self.folder / "answers.json").open("rb") as file:
-                document = json.loads(file.read(_LARGEST))
+                document = parse_json(file.read(_LARGEST))
             for key, entry in document["answers"].items():
                 self._known[key] = _timed(entry)
             return float(document["last_call"])

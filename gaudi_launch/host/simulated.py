@@ -24,6 +24,13 @@ from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.read import assemble
 from gaudi_launch.host.simulated_files import SimulatedServer
 
+
+def _slots(text: str) -> tuple[tuple[int, str], ...]:
+    """Return (module, bus) by index, written as `MODULE:BUS`."""
+    pairs = (slot.split(":") for slot in text.split())
+    return tuple((int(module), bus) for module, bus in pairs)
+
+
 # index -> (module, bus) of hls2: HabanaAI/Setup_and_Install@b626de8:utils/intel_gaudi_health_screen
 # README. Buses of gaudi2e: Gaudi2E 1.23.0 manual; of gaudi3: ibm-cloud-docs/openshift. The rest is
 # made up.
@@ -31,71 +38,35 @@ BOXES: Mapping[str, SimulatedServer] = {
     "hls2": SimulatedServer(
         product="gaudi2",
         card_name="HL-225",
-        slots=(
-            (3, "19"),
-            (7, "b3"),
-            (2, "1a"),
-            (6, "b4"),
-            (1, "33"),
-            (5, "cc"),
-            (0, "34"),
-            (4, "cd"),
-        ),
+        slots=_slots("3:19 7:b3 2:1a 6:b4 1:33 5:cc 0:34 4:cd"),
         cores_per_socket=40,
         cpu_model="Intel(R) Xeon(R) Platinum 8380 CPU @ 2.30GHz",
     ),
     "gaudi2e-8": SimulatedServer(
         product="gaudi2e",
         card_name="HL-288",
-        slots=(
-            (2, "2a"),
-            (6, "aa"),
-            (3, "29"),
-            (7, "ab"),
-            (0, "3a"),
-            (4, "bb"),
-            (1, "3b"),
-            (5, "bc"),
-        ),
+        slots=_slots("2:2a 6:aa 3:29 7:ab 0:3a 4:bb 1:3b 5:bc"),
         cores_per_socket=48,
         cpu_model="Intel(R) Xeon(R) Platinum 8468",
     ),
     "gaudi2e-4": SimulatedServer(
         product="gaudi2e",
         card_name="HL-288",
-        slots=((1, "2a"), (0, "29"), (3, "ab"), (2, "aa")),
+        slots=_slots("1:2a 0:29 3:ab 2:aa"),
         cores_per_socket=32,
         cpu_model="Intel(R) Xeon(R) Gold 6448Y",
     ),
     "gaudi3-oam": SimulatedServer(
         product="gaudi3",
         card_name="HL-325L",
-        slots=(
-            (3, "a3"),
-            (2, "ad"),
-            (1, "b7"),
-            (0, "c1"),
-            (7, "cb"),
-            (6, "d5"),
-            (5, "df"),
-            (4, "e9"),
-        ),
+        slots=_slots("3:a3 2:ad 1:b7 0:c1 7:cb 6:d5 5:df 4:e9"),
         cores_per_socket=56,
         cpu_model="Intel(R) Xeon(R) Platinum 8480+",
     ),
     "gaudi3-pcie": SimulatedServer(
         product="gaudi3-pcie",
         card_name="HL-338",
-        slots=(
-            (0, "29"),
-            (1, "2a"),
-            (2, "3a"),
-            (3, "3b"),
-            (4, "aa"),
-            (5, "ab"),
-            (6, "bb"),
-            (7, "bc"),
-        ),
+        slots=_slots("0:29 1:2a 2:3a 3:3b 4:aa 5:ab 6:bb 7:bc"),
         cores_per_socket=56,
         cpu_model="Intel(R) Xeon(R) Platinum 8480+",
     ),
@@ -160,9 +131,7 @@ def make(name: str) -> Host:
     Raises LaunchError (USAGE) for a name or variant that is not known.
     """
     machine = build(name)
-    host = assemble(
-        machine.view, machine.ask if machine.hl_smi is not None else None, has_numactl=True
-    )
+    host = assemble(machine.view, machine.ask if machine.hl_smi is not None else None)
     return replace(host, origin=f"simulated:{name}")
 
 

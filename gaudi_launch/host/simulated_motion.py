@@ -48,7 +48,7 @@ def _card(card: dict[str, Any], seconds: float) -> dict[str, Any] | None:
     if "busy" in moves:
         news.update(_working(card, seconds))
     if "hot" in moves:
-        news.update(_heating(card, seconds))
+        news.update(_heating(seconds))
     if "link-down" in moves and faulty:
         first = min(card["ports"], key=int)
         news["ports"] = {**card["ports"], first: "DOWN"}
@@ -66,7 +66,7 @@ def _working(card: dict[str, Any], seconds: float) -> dict[str, Any]:
     }
 
 
-def _heating(card: dict[str, Any], seconds: float) -> dict[str, Any]:
+def _heating(seconds: float) -> dict[str, Any]:
     """Return a card that heats up for 20 s of each minute, then throttles."""
     at = seconds % _MINUTE
     rise = min(1.0, at / _WELL_SECONDS)

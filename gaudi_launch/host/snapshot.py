@@ -22,6 +22,8 @@ from gaudi_launch.host.hardware import Host
 KIND = "gaudi-launch snapshot"
 # written as "0-39,80-119" instead of eighty numbers
 _CPU_LISTS = frozenset({"cpus"})
+# what counts cards goes through all numbers up to the largest
+_MOST_MODULE = 1023
 _KINDS = {
     int: "an integer",
     str: "text",
@@ -51,6 +53,10 @@ def from_json(document: object) -> Host:
     if document.get("schema") != 1:
         raise _bad("schema", "1", document.get("schema"))
     host: Host = _read(Host, document.get("host"), "host")
+    for number, card in enumerate(host.cards):
+        for name, found in (("index", card.index), ("module", card.module)):
+            if found is not None and not 0 <= found <= _MOST_MODULE:
+                raise _bad(f"host.cards[{number}].{name}", f"0 to {_MOST_MODULE}", found)
     return host
 
 

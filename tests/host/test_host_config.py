@@ -19,7 +19,6 @@ from gaudi_launch.host.host_config import (
     cpus_without,
     load_config,
     read_config,
-    read_disk,
     read_live,
     to_json,
 )
@@ -128,12 +127,15 @@ def test_the_mounts_of_this_process_count_where_there_are_no_others() -> None:
     assert [disk.free_mib for disk in config.disks.values()] == [None, None]
 
 
-def test_the_disk_of_a_folder_that_does_not_exist_yet(tmp_path: Path) -> None:
+def test_the_disk_of_a_folder_that_does_not_exist_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/mounts").write_text("x / zfs rw\n")
-    disk = read_disk(tmp_path, tmp_path / "a/b")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/a/b")
+    disk = read_live(tmp_path).disks["cache"]
     state = os.statvfs(tmp_path)
-    assert (disk.path, disk.kind, disk.writable) == (str(tmp_path / "a/b"), "zfs", True)
+    assert (disk.path, disk.kind, disk.writable) == ("/a/b/gaudi-launch", "zfs", True)
     # another program may write between the two readings
     assert disk.free_mib is not None
     assert abs(disk.free_mib - (state.f_bavail * state.f_frsize >> 20)) < 1024

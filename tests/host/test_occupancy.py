@@ -13,7 +13,7 @@ from gaudi_launch.host.hl_smi_text import Process
 from gaudi_launch.host.merge import CardFacts, Cards
 from gaudi_launch.host.occupancy import OpenFiles, judge, read_open_files
 
-GAUDI2, GAUDI3 = accelerators()["gaudi2"], accelerators()["gaudi3"]
+GAUDI2 = accelerators()["gaudi2"]
 IDLE = GAUDI2.memory_idle_mib
 NOBODY = OpenFiles(processes=9)
 VLLM = Holder(7, "python3 -m vllm", "ana")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.machine import load
 from gaudi_launch.host.simulated import Machine, build, server_of, write_machine
+from tests.support.refusals import failing
 
 BOXES = "hls2, gaudi2e-8, gaudi2e-4, gaudi3-oam, gaudi3-pcie"
 KNOWN_VARIANTS = (
@@ -23,25 +24,22 @@ KNOWN_VARIANTS = (
 
 @pytest.mark.parametrize("name", ["", "hls9"])
 def test_a_machine_that_cannot_be_simulated(name: str) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("host.unknown_machine", ExitCode.USAGE) as caught:
         load(f"simulated:{name}")
-    assert (caught.value.id, caught.value.exit_code) == ("host.unknown_machine", ExitCode.USAGE)
     assert caught.value.text.values == {"found": name, "known": BOXES}
 
 
 @pytest.mark.parametrize("variant", ["busy", "no-driver=1", "rust"])
 def test_a_variant_that_is_not_known(variant: str) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("host.unknown_variant", ExitCode.USAGE) as caught:
         load(f"simulated:hls2+{variant}")
-    assert (caught.value.id, caught.value.exit_code) == ("host.unknown_variant", ExitCode.USAGE)
     assert caught.value.text.values == {"found": variant, "known": KNOWN_VARIANTS}
 
 
 @pytest.mark.parametrize("modules", ["8", "", "a", "1,8", "-1"])
 def test_a_variant_of_modules_that_the_machine_lacks(modules: str) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("host.variant_modules", ExitCode.USAGE) as caught:
         load(f"simulated:hls2+busy={modules}")
-    assert (caught.value.id, caught.value.exit_code) == ("host.variant_modules", ExitCode.USAGE)
     assert caught.value.text.values == {
         "found": f"busy={modules}",
         "machine": "hls2",
