@@ -3,6 +3,10 @@
 Objects are built once, with a `Knob` wherever a chart has a value and a `Name` wherever it puts its
 release's name. `plain` turns them into objects to apply, `kubernetes.chart` into templates and
 values.yaml.
+
+A value is what a cluster decides: where pods run, how many, with which image and storage. Sizes
+that one plan decided together (arguments, variables, cards, memory, probes, buckets, pods of a
+group) are not values: one of them changed alone would disagree with the others.
 """
 
 from __future__ import annotations
@@ -13,23 +17,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Form = Literal["text", "number", "block", "pairs"]
+Form = Literal["text", "number", "block"]
 
 
 @dataclass(frozen=True)
 class Knob:
     """One value: its ``path`` in values.yaml, its ``default``, and its template form.
 
-    ``block`` is a mapping or list; ``pairs`` a mapping that becomes the items ``{name, value}`` of
-    the knob's list (the variables of a container).
+    ``block`` is a mapping or list.
     """
 
     path: tuple[str, ...]
     default: Any
     form: Form = "text"
-
-    def __hash__(self) -> int:
-        return hash(self.path)
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,6 @@ class TemplateText:
 def plain(part: Any) -> Any:
     """Return the same objects with every knob at its default and every name complete."""
     if isinstance(part, Knob):
-        if _pairs(part):
-            return [{"name": k, "value": v} for k, v in sorted(part.default.items())]
         return part.default
     if isinstance(part, (Name, Checksum)):
         return part.plain()
@@ -87,18 +85,8 @@ def plain(part: Any) -> Any:
     if isinstance(part, Mapping):
         return {key: plain(value) for key, value in part.items()}
     if isinstance(part, Sequence) and not isinstance(part, str):
-        items: list[Any] = []
-        for item in part:
-            if _pairs(item):
-                items.extend(plain(item))
-            else:
-                items.append(plain(item))
-        return items
+        return [plain(item) for item in part]
     return part
-
-
-def _pairs(part: Any) -> bool:
-    return isinstance(part, Knob) and part.form == "pairs"
 
 
 def knobs_of(part: Any) -> list[Knob]:

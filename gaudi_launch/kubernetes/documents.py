@@ -1,4 +1,4 @@
-"""Plans as Kubernetes objects: plain YAML, a kustomization, or a Helm chart.
+"""Plans as Kubernetes objects: plain YAML or a Helm chart.
 
 Pure: only this package's files are read.
 """
@@ -17,6 +17,7 @@ from gaudi_launch.kubernetes.objects.extras import (
     config_map,
     ingress,
     monitor,
+    monitoring_objects,
     scaler,
     storage,
 )
@@ -27,7 +28,6 @@ from gaudi_launch.kubernetes.objects.gateway_objects import (
     keys_secret,
     tls_secret,
 )
-from gaudi_launch.kubernetes.objects.monitoring_objects import monitoring_objects
 from gaudi_launch.kubernetes.objects.pod import engine_mounts, places_of, selector
 from gaudi_launch.kubernetes.objects.webui_objects import webui
 from gaudi_launch.kubernetes.schema_check import check
@@ -84,7 +84,7 @@ def _around_models(
 ) -> list[Mapping[str, Any]]:
     """Return what all models share: gateway, chat page, monitoring, ingress."""
     found: list[Mapping[str, Any]] = []
-    style, path = "openai", "/v1"
+    style, path = "chat", "/v1"
     if first.serve:
         style, path = "infer", "/infer"
     if cluster.gateway is not None:
@@ -132,32 +132,18 @@ def _main(
     return deployment(served, cluster, release, places, together), selector(served)
 
 
-def render(
-    models: Sequence[ServedModel], cluster: KubernetesTarget, *, kustomize: bool = False
-) -> Rendered:
+def render(models: Sequence[ServedModel], cluster: KubernetesTarget) -> Rendered:
     """Return plain YAML in one file.
 
-    ``kustomize`` adds a kustomization that names it. Raises LaunchError for what Kubernetes would
-    refuse.
+    Raises LaunchError for what Kubernetes would refuse.
     """
     release = Name(cluster.release)
     objects = [plain(part) for _, part in parts_of(models, cluster, release)]
     check(objects)
     if cluster.namespace:
         objects = [_in(cluster.namespace, each) for each in objects]
-    file = f"{release.plain()}.yaml"
-    how = "kubectl apply -f FILE"
-    if kustomize:
-        how = "kubectl apply -k FOLDER"
-    files = {file: documents((dump(each) for each in objects), header(models, cluster, how))}
-    if kustomize:
-        entry: dict[str, Any] = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-        }
-        if cluster.namespace:
-            entry["namespace"] = cluster.namespace
-        files["kustomization.yaml"] = dump({**entry, "resources": [file]})
+    lines = header(models, cluster, "kubectl apply -f FILE")
+    files = {f"{release.plain()}.yaml": documents((dump(each) for each in objects), lines)}
     if cluster.autoscale == "hpa":
         files["prometheus-adapter-values.yaml"] = documents([dump(adapter_values(models))])
     return Rendered(files, notes=notes(models, cluster, release))
@@ -232,8 +218,6 @@ def _controller_notes(cluster: KubernetesTarget) -> list[Message]:
     found = []
     if cluster.autoscale == "hpa":
         found.append(message("kubernetes.adapter"))
-    if cluster.autoscale == "keda" and not cluster.monitor:
-        found.append(message("kubernetes.scrape"))
     if cluster.kind == "leaderworkerset":
         found.append(message("kubernetes.experimental", interface=cluster.interface))
         if "RAY_AUTH_TOKEN" not in cluster.secret_names:

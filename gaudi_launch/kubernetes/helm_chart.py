@@ -20,7 +20,7 @@ from gaudi_launch.render.yaml_text import documents, dump
 
 _ENABLED = "enabled"
 # values to which the user of a chart may add keys
-_OPEN = ("env", "resources", "nodeSelector", "limits", "requests")
+_OPEN = ("nodeSelector", "limits", "requests")
 
 
 def chart(models: Sequence[ServedModel], cluster: KubernetesTarget) -> Rendered:
@@ -38,10 +38,11 @@ def chart(models: Sequence[ServedModel], cluster: KubernetesTarget) -> Rendered:
     files: dict[str, str] = {}
     for key, part in parts:
         for knob in knobs_of(part):
-            _put(values, knob.path, plain_default(knob))
+            _put(values, knob.path, knob.default)
         file = _file(str(part["kind"]), key, part["metadata"]["name"].suffix)
         files[f"templates/{file}"] = template(_kept(part), key)
     values = {name: values[name] for name in sorted(values, key=lambda name: name != "models")}
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_part(values, "")}
     about = {
         "apiVersion": "v2",
         "name": cluster.release,
@@ -55,7 +56,7 @@ def chart(models: Sequence[ServedModel], cluster: KubernetesTarget) -> Rendered:
         "values.yaml": documents(
             [dump(values)], header(models, cluster, "helm install NAME FOLDER")
         ),
-        "values.schema.json": json.dumps(_schema(values), indent=2) + "\n",
+        "values.schema.json": json.dumps(schema, indent=2) + "\n",
     }
     return Rendered({**first, **files}, notes=notes(models, cluster, release))
 
@@ -69,12 +70,6 @@ def _file(kind: str, key: str, suffix: str) -> str:
     if suffix != key:
         words.append(suffix)
     return "-".join(filter(None, words)) + ".yaml"
-
-
-def plain_default(knob: Knob) -> Any:
-    if knob.form == "pairs":
-        return dict(knob.default)
-    return plain(knob.default)
 
 
 def _kept(part: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -121,7 +116,6 @@ class _Marks:
             number += 1
         self._start = start
         self._found: list[Knob | Name | Checksum] = []
-        self._alone: set[Knob] = set()  # pairs that are a complete list
 
     def into(self, part: Any) -> Any:
         if isinstance(part, (Knob, Name, Checksum)):
@@ -134,7 +128,6 @@ class _Marks:
         if isinstance(part, Mapping):
             return {key: self.into(value) for key, value in part.items()}
         if isinstance(part, (list, tuple)):
-            self._alone |= {item for item in part if isinstance(item, Knob) and len(part) == 1}
             return [self.into(item) for item in part]
         return part
 
@@ -154,14 +147,14 @@ class _Marks:
             line,
         )
 
-    def _knob(self, found: Knob, indent: str, item: str, name: str) -> str:
+    @staticmethod
+    def _knob(found: Knob, indent: str, item: str, name: str) -> str:
         """Return the line of a knob that is all of a value."""
-        if found.form == "pairs":
-            return _pairs(found, indent, found in self._alone)
         if found.form == "block":
             deep = len(indent) + len(item) + 2
             return f"{indent}{item}{name}{{{{- toYaml {_value(found.path)} | nindent {deep} }}}}\n"
-        ending = _ENDINGS.get(found.form, "quote")
+        # a text is in quotes
+        ending = "int" if found.form == "number" else "quote"
         return f"{indent}{item}{name}{{{{ {_value(found.path)} | {ending} }}}}\n"
 
     @staticmethod
@@ -178,32 +171,8 @@ class _Marks:
         return f'{{{{ .Release.Name | trunc {most} | trimSuffix "-" }}}}{found.tail}'
 
 
-# how a template writes a knob by its form; text in quotes
-_ENDINGS = {"number": "int"}
-
-
 def _value(path: Sequence[str]) -> str:
     return "(index .Values " + " ".join(json.dumps(name) for name in path) + ")"
-
-
-def _pairs(knob: Knob, indent: str, alone: bool) -> str:
-    """Return the items of a list.
-
-    Without any, and nothing else in the list, it is an empty list: `env:` would be null.
-    """
-    none = ""
-    if alone:
-        none = f"{indent}{{{{- else }}}}\n{indent}  []\n"
-    return (
-        f"{indent}{{{{- range $name, $value := {_value(knob.path)} }}}}\n"
-        f"{indent}- name: {{{{ $name }}}}\n{indent}  value: {{{{ $value | quote }}}}\n{none}"
-        f"{indent}{{{{- end }}}}\n"
-    )
-
-
-def _schema(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of values.yaml: a misspelled value is an error."""
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **_part(values, "")}
 
 
 def _part(value: Any, name: str) -> dict[str, Any]:

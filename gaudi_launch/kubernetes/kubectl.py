@@ -5,7 +5,6 @@ It is the only source of facts about a cluster.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from typing import Any
 
 from gaudi_launch import interrupt
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.reader import parse_json
 
 PROGRAM = "kubectl"
 _SECONDS = 60.0
@@ -84,11 +84,8 @@ class Kubectl:
             "--context": self.context,
             "--namespace": self.namespace,
         }
-        return [
-            self.program,
-            *(f"{name}={value}" for name, value in chosen.items() if value),
-            *words,
-        ]
+        options = [f"{name}={value}" for name, value in chosen.items() if value]
+        return [self.program, *options, *words]
 
     def document(self, *words: str) -> dict[str, Any] | None:
         """Return the JSON answer of a command.
@@ -115,8 +112,8 @@ class Kubectl:
                 return None
             raise failure(said)
         try:
-            found = json.loads(done.stdout)
-        except (ValueError, RecursionError):
+            found = parse_json(done.stdout)
+        except ValueError:
             found = None
         if not isinstance(found, dict):
             raise LaunchError("kube.answer", ExitCode.FAILED, command=" ".join(words))

@@ -8,15 +8,14 @@ selectors, and resources that must be equal in requests and limits.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.reader import shipped
 
 # docs: Kubernetes, Object Names and IDs; Labels and Selectors
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -30,8 +29,7 @@ def schemas() -> dict[str, Any]:
 
     It has ``kinds`` by "API kind", and ``$defs``.
     """
-    path = paths.profiles_dir() / "kubernetes" / "schemas.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = shipped("kubernetes", "schemas.json")
     return found
 
 

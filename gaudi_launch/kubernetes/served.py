@@ -71,11 +71,12 @@ def served_of(
     plan: Plan, container: Container, needs: PodResources, key: str, name: Name
 ) -> ServedModel:
     """Return a plan as a model whose objects have this name."""
-    recipe = container.env.get(RECIPE_VARIABLE, "")
-    mib = recipe.rpartition(",")[2]
+    mib = container.env.get(RECIPE_VARIABLE, "").rpartition(",")[2]
     recipe_mib, recipe_key = 0, ""
     if mib.isdigit():
-        recipe_mib, recipe_key = int(mib), _recipe_key(plan, container.image)
+        # graphs of another image are not used
+        graphs = f"{plan.cache.get('key', '')} {container.image}"
+        recipe_mib, recipe_key = int(mib), hashlib.sha256(graphs.encode()).hexdigest()[:16]
     return ServedModel(
         key=key,
         name=name,
@@ -89,12 +90,6 @@ def served_of(
         ray_amount=needs.cards or 1,
         metrics=_METRICS[plan.engine.api],
     )
-
-
-def _recipe_key(plan: Plan, image: str) -> str:
-    """Return the plan's key, which covers all but the software inside the image."""
-    text = f"{plan.cache.get('key', '')} {image}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _requests(args: EngineArgs) -> int:

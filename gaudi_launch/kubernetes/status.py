@@ -31,7 +31,6 @@ CORE = (
 OPTIONAL = (
     "leaderworkersets.leaderworkerset.x-k8s.io",
     "rayservices.ray.io",
-    "scaledobjects.keda.sh",
     "servicemonitors.monitoring.coreos.com",
     "prometheusrules.monitoring.coreos.com",
 )
@@ -106,7 +105,7 @@ class Status:
             "pods": [
                 {
                     **vars(pod),
-                    "why": {"id": pod.why.id, "message": pod.why.render()} if pod.why else None,
+                    "why": pod.why.to_json() if pod.why else None,
                 }
                 for pod in self.pods
             ],
@@ -292,8 +291,7 @@ def _at(item: Any, *path: str) -> Any:
 
 
 def _list(item: Any, *path: str) -> list[Any]:
-    found = _at(item, *path)
-    return array(found)
+    return array(_at(item, *path))
 
 
 def _number(item: Any, otherwise: int, *path: str) -> int:

@@ -70,8 +70,7 @@ class KubernetesTarget:
     namespace: str = ""
     replicas: int = 1
     max_replicas: int = 1
-    autoscale: str = ""  # "", hpa, keda
-    prometheus: str = ""
+    autoscale: str = ""  # "", hpa
     requests: int = 0  # a replica's target before one more starts; 0: its concurrent requests
     weights_claim: str = ""  # an existing PVC
     storage_class: str = ""

@@ -17,21 +17,17 @@ def test_names_are_cut_before_their_suffix() -> None:
 
 
 def test_every_knob_is_at_its_default() -> None:
-    pairs = Knob(("env",), {"B": "2", "A": "1"}, "pairs")
     objects = {
         "image": Knob(("image",), "i:1"),
-        "env": ({"name": "first"}, pairs),
-        "all": pairs,
+        "selector": Knob(("selector",), {"B": "2"}, "block"),
         "nested": [Knob(("n",), 3, "number"), (Name("r", "s"),)],
         "url": TemplateText(("http://", Name("r"), ":80")),
         "sum": Checksum("scripts", {"b": "2", "a": "1"}),
         "none": None,
     }
-    items = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
     assert plain(objects) == {
         "image": "i:1",
-        "env": [{"name": "first"}, *items],
-        "all": items,
+        "selector": {"B": "2"},
         "nested": [3, ["r-s"]],
         "url": "http://r:80",
         "sum": hashlib.sha256(b'{"a": "1", "b": "2"}').hexdigest(),

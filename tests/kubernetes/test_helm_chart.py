@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 
-from gaudi_launch.cli.main import run
 from gaudi_launch.kubernetes.chart_values import Name
 from gaudi_launch.kubernetes.helm_chart import chart
 from gaudi_launch.kubernetes.objects.needs import PodResources
@@ -21,7 +21,6 @@ from tests.support.cli import golden
 from tests.support.kubernetes_documents import (
     CASES,
     HOSTILE,
-    TGI,
     _plain,
     objects,
     rendered,
@@ -163,11 +162,7 @@ def test_values_reach_the_objects(three: Path) -> None:
     values = {
         "models": {
             "bge-m3": {"enabled": False},
-            "qwen2-72b-instruct": {
-                "replicas": 3,
-                "image": "mine:1",
-                "env": {"VLLM_SKIP_WARMUP": "true"},
-            },
+            "qwen2-72b-instruct": {"replicas": 3, "image": "mine:1"},
         },
         "weights": {"size": "2Ti"},
     }
@@ -176,12 +171,66 @@ def test_values_reach_the_objects(three: Path) -> None:
     spec = found["Deployment", "other-qwen2-72b-instruct"]["spec"]
     engine = spec["template"]["spec"]["containers"][0]
     assert (spec["replicas"], engine["image"]) == (3, "mine:1")
-    env = {entry["name"]: entry["value"] for entry in engine["env"]}
-    assert env["VLLM_SKIP_WARMUP"] == "true" and env["PT_HPU_LAZY_MODE"] == "1"
     assert (
         found["PersistentVolumeClaim", "other-weights"]["spec"]["resources"]["requests"]["storage"]
         == "2Ti"
     )
+
+
+def changes_of(values: Any, name: str = "") -> Iterator[Any]:
+    """Yield the values again and again, each time with one of them changed."""
+    if isinstance(values, dict) and name not in ("nodeSelector", "limits", "requests"):
+        for key, value in values.items():
+            yield from ({key: changed} for changed in changes_of(value, key))
+    elif isinstance(values, dict):
+        yield {"added": "x"}
+    elif isinstance(values, bool):
+        yield not values
+    elif isinstance(values, list):
+        yield [*values, {"key": "added", "operator": "Exists"}]
+    else:
+        yield values + type(values)(1)
+
+
+def engines(found: dict[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
+    """Return the sizes of each engine: its containers and its groups.
+
+    Images and the names of Secrets are no sizes.
+    """
+    sizes = {}
+    for (kind, name), each in found.items():
+        if kind not in ("Deployment", "LeaderWorkerSet", "RayService"):
+            continue
+        for at, template in enumerate(templates_of(each["spec"])):
+            for container in template["spec"]["containers"]:
+                if container["name"] in ("engine", "ray-worker"):
+                    env = [each for each in container["env"] if "value" in each]
+                    sizes[f"{name} {at}"] = {**container, "image": "", "env": env}
+        if kind == "LeaderWorkerSet":
+            sizes[f"{name} size"] = each["spec"]["leaderWorkerTemplate"]["size"]
+        if kind == "RayService":
+            group = each["spec"]["rayClusterConfig"]["workerGroupSpecs"][0]
+            sizes[f"{name} group"] = {**group, "template": ""}
+            sizes[f"{name} application"] = each["spec"]["serveConfigV2"]
+    return sizes
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_value_changes_a_size_of_an_engine(
+    case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Each value changes the objects, and none of what one plan decided together."""
+    folder = tmp_path / "chart"
+    rendered(capsys, *CASES[case], "--helm", str(folder))
+    values = yaml.safe_load((folder / "values.yaml").read_text(encoding="utf-8"))
+    before = by_name(templated(folder, "r"))
+    planned = engines(before)
+    for changed in changes_of(values):
+        after = by_name(templated(folder, "r", changed))
+        assert after != before, changed
+        found = engines(after)
+        # a model that is not enabled has no engine
+        assert found == {name: planned[name] for name in found}, changed
 
 
 def test_two_releases_share_no_name(three: Path) -> None:
@@ -239,33 +288,3 @@ def test_no_text_is_a_template(value: str, tmp_path_factory: pytest.TempPathFact
     assert engine["command"] == [value or "x"]
     assert engine["args"] == [escaped]
     assert {e["name"]: e["value"] for e in engine["env"]}["TEXT"] == escaped
-
-
-def test_an_engine_without_variables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A list that a chart leaves empty is an empty list, not null, and its user may still fill
-    it."""
-    words = ("-w", "/models/Llama-3.1-8B-Instruct", *TGI[2:], "-n", "1")
-    plain = objects(rendered(capsys, *words))
-    rendered(capsys, *words, "--helm", str(tmp_path / "chart"))
-    assert by_name(templated(tmp_path / "chart", "llama-3-1-8b-instruct")) == by_name(plain)
-    values = {"models": {"llama-3-1-8b-instruct": {"env": {"LOG_LEVEL": "debug"}}}}
-    (made,) = [
-        o for o in templated(tmp_path / "chart", "other", values) if o["kind"] == "Deployment"
-    ]
-    engine = made["spec"]["template"]["spec"]["containers"][0]
-    assert engine["env"] == [{"name": "LOG_LEVEL", "value": "debug"}]
-
-
-def test_values_are_yaml_of_the_plan(three: Path) -> None:
-    values = yaml.safe_load((three / "values.yaml").read_text(encoding="utf-8"))
-    assert list(values) == ["models", "weights", "recipes", "service"]
-    assert list(values["models"]) == ["qwen2-72b-instruct", "bge-m3", "bge-reranker-v2-m3"]
-    assert values["models"]["bge-m3"]["resources"]["limits"]["habana.ai/gaudi"] == "1"
-
-
-def test_helm_goes_with_no_other_output(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        run(["render", "kubernetes", *CASES["deployment-gaudi2"], "--helm", "c", "--kustomize"])
-        == 2
-    )
-    assert "--helm" in capsys.readouterr().err

@@ -3,59 +3,22 @@ stand-ins of ray."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_launch.kubernetes.pods import chat_page, keep_recipes, multi_node
+from gaudi_launch.kubernetes.pods import keep_recipes, multi_node
+from tests.support.http_answers import server
 from tests.support.waiting import GENEROUS, unused_port
 
 PODS = Path(keep_recipes.__file__).parent
-
-
-@contextmanager
-def server(answers: dict[str, tuple[int, bytes]]) -> Iterator[tuple[str, list[Any]]]:
-    """A server of fixed answers by path (without the query); what it was asked, in order."""
-    asked: list[Any] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            asked.append((self.path, body, self.headers.get("Authorization")))
-            code, text = answers.get(self.path.partition("?")[0], (404, b""))
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_GET = do_POST = _answer
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(
-        target=found.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-    )
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{found.server_port}", asked
-    finally:
-        found.shutdown()
-        found.server_close()
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -245,47 +208,16 @@ def test_wrong_words_of_a_node() -> None:
         multi_node.main(["head", "2"])
 
 
-STREAM = b"".join(
-    b"data: " + json.dumps({"choices": [{"delta": {"content": piece}}]}).encode() + b"\n\n"
-    for piece in ("Par", "is")
-)
-
-
-def test_the_chat_page_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {
-        "/v1/models": (200, b'{"data": [{"id": "chat"}]}'),
-        "/v1/chat/completions": (200, STREAM + b'data: {"choices": []}\n\ndata: [DONE]\n\n'),
-    }
-    history = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}, ("old", "style")]
-    monkeypatch.setenv("VLLM_API_KEY", "key")
-    with server(answers) as (url, asked):
-        monkeypatch.setattr(chat_page, "URL", url)
-        said = list(chat_page.answer("Capital of France?", history))
-    assert said == ["Par", "Paris"]
-    path, body, key = asked[-1]
-    assert (path, key) == ("/v1/chat/completions", "Bearer key")
-    assert body == {
-        "model": "chat",
-        "stream": True,
-        "messages": [
-            {"role": "user", "content": "Hello"},
-            {"role": "user", "content": "old"},
-            {"role": "assistant", "content": "style"},
-            {"role": "user", "content": "Capital of France?"},
-        ],
-    }
-
-
 def test_a_proxy_of_the_pod_is_not_asked_for_the_model() -> None:
     start = (
         "import os, chat_page, keep_recipes\n"
-        "print(list(chat_page.answer('1+1?', [])))\n"
+        "chat = chat_page.Chat(os.environ['CHAT_URL'], style='infer')\n"
+        "print(list(chat_page.answer(chat, '1+1?', [])))\n"
         "print(keep_recipes.answers(os.environ['CHAT_URL'] + '/infer'))\n"
     )
     with server({"/infer": (200, b'["1+1? 2"]')}) as (url, _):
         environment = {
             "CHAT_URL": url,
-            "CHAT_STYLE": "infer",
             "PYTHONPATH": str(PODS),
             "http_proxy": f"http://127.0.0.1:{unused_port()}",
         }
@@ -293,29 +225,3 @@ def test_a_proxy_of_the_pod_is_not_asked_for_the_model() -> None:
             [sys.executable, "-c", start], env=environment, capture_output=True, text=True
         )
     assert (done.stdout, done.stderr) == ("['2']\nTrue\n", "")
-
-
-def test_the_chat_page_speaks_the_inferentia_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer is a list with one text that begins with the question."""
-    with server({"/infer": (200, b'["<s> What is 1+1?\\n2</s>"]')}) as (url, asked):
-        monkeypatch.setattr(chat_page, "URL", url)
-        monkeypatch.setattr(chat_page, "STYLE", "infer")
-        assert list(chat_page.answer("What is 1+1?", [])) == ["2"]
-    assert asked[0][0] == "/infer?sentence=What+is+1%2B1%3F"
-
-
-@pytest.mark.parametrize(
-    "body", [(500, b""), (200, b"no json"), (200, b'{"data": []}'), (200, b'{"data": 5}')]
-)
-def test_the_chat_page_says_what_failed(
-    body: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with server({"/v1/models": body}) as (url, _):
-        monkeypatch.setattr(chat_page, "URL", url)
-        said = list(chat_page.answer("Hello", []))
-    assert len(said) == 1 and said[0].startswith("(")
-
-
-def test_the_chat_page_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_page, "URL", "http://127.0.0.1:9")
-    assert "refused" in next(chat_page.answer("Hello", []))

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.kubernetes.schema_check import check, pods_of, problems
+from tests.support.refusals import failing
 
 
 def deployment(**container: Any) -> dict[str, Any]:
@@ -26,13 +27,6 @@ def deployment(**container: Any) -> dict[str, Any]:
 
 def config_map(name: str = "a") -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {}}
-
-
-def pages(*, requests: str, limits: str) -> dict[str, Any]:
-    """Return a container with these huge pages."""
-    return {
-        "resources": {"requests": {"hugepages-2Mi": requests}, "limits": {"hugepages-2Mi": limits}}
-    }
 
 
 ENGINE = ".spec.template.spec.engine"
@@ -141,15 +135,13 @@ def test_every_pod_of_an_object_is_found() -> None:
 
 def test_the_first_problem_is_an_error_and_so_are_two_of_one_name() -> None:
     check([config_map("a"), config_map("b"), deployment()])
-    with pytest.raises(LaunchError) as caught:
+    with failing("kubernetes.not_valid", ExitCode.FAILED) as caught:
         check([config_map("a"), config_map("B")])
-    assert (caught.value.id, caught.value.exit_code) == ("kubernetes.not_valid", ExitCode.FAILED)
     assert caught.value.text.values == {
         "object": "ConfigMap B",
         "where": "metadata.name",
         "what": "'B' is not a DNS label",
     }
-    with pytest.raises(LaunchError) as caught:
+    with failing("kubernetes.twice", ExitCode.USAGE) as caught:
         check([config_map("a"), config_map("a")])
-    assert (caught.value.id, caught.value.exit_code) == ("kubernetes.twice", ExitCode.USAGE)
     assert caught.value.text.values == {"object": "ConfigMap a"}

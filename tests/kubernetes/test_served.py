@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.kubernetes.chart_values import Name
 from gaudi_launch.kubernetes.objects.needs import PodResources
 from gaudi_launch.kubernetes.served import dns_name, keys_of, release_name, served_of
 from gaudi_launch.kubernetes.target import ServedModel
 from gaudi_launch.planning.container import Container
 from tests.support.plans import odd
+from tests.support.refusals import failing
 from tests.support.served_models import NEEDS
 
 PLAN = odd(("python",), {})
@@ -88,9 +89,8 @@ def test_a_release_is_named_by_its_user_or_by_its_model() -> None:
 
 @pytest.mark.parametrize("name", ["Upper", "7b", "a_b", "-a", "a" * 34])
 def test_a_name_that_kubernetes_refuses_is_refused(name: str) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("kubernetes.name", ExitCode.USAGE) as caught:
         release_name(name, "m")
-    assert (caught.value.id, caught.value.exit_code) == ("kubernetes.name", ExitCode.USAGE)
     assert caught.value.text.values == {"found": name, "longest": 33}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.host.accelerators import Instance
 from gaudi_launch.kubernetes.chart_values import Name
 from gaudi_launch.kubernetes.documents import render
@@ -19,6 +19,7 @@ from gaudi_launch.planning.container import Container
 from gaudi_launch.render.rendered import Rendered
 from tests.support.cli import golden
 from tests.support.kubernetes_documents import objects, steady
+from tests.support.refusals import failing
 from tests.support.served_models import GATEWAY, plain_served, served
 
 INSTANCE = Instance("inf2.48xlarge", 12, 24, 16, 192, 768)
@@ -46,8 +47,7 @@ GROUPS = KubernetesTarget(
     kind="leaderworkerset",
     replicas=1,
     max_replicas=3,
-    autoscale="keda",
-    prometheus="http://prometheus:9090",
+    autoscale="hpa",
     requests=48,
     nodes=2,
     interface="net1",
@@ -96,7 +96,7 @@ def shown(made: Rendered) -> str:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_files_of_each_shape(shape: str) -> None:
     models, cluster = SHAPES[shape]
-    made = render(models, cluster, kustomize=cluster is DEPLOYMENT)
+    made = render(models, cluster)
     golden(f"kubernetes/shapes/{shape}.txt", shown(made))
 
 
@@ -133,16 +133,14 @@ def test_what_a_template_could_read_as_its_own_stays_text() -> None:
 
 def test_an_object_with_a_name_that_exists_twice_is_refused() -> None:
     for make in (render, chart):
-        with pytest.raises(LaunchError) as caught:
+        with failing("kubernetes.twice", ExitCode.USAGE):
             make([plain_served(), plain_served(key="other")], KubernetesTarget("chat"))
-        assert (caught.value.id, caught.value.exit_code) == ("kubernetes.twice", ExitCode.USAGE)
 
 
 def test_a_key_that_ray_would_ignore_is_refused() -> None:
     wrong = {"applications": [], "proxy_place": "EveryNode"}
-    with pytest.raises(LaunchError) as caught:
+    with failing("kubernetes.not_valid", ExitCode.FAILED):
         render([plain_served(serve=wrong)], RAY)
-    assert (caught.value.id, caught.value.exit_code) == ("kubernetes.not_valid", ExitCode.FAILED)
 
 
 def test_what_a_monitored_model_needs_is_noted() -> None:
@@ -165,16 +163,3 @@ def test_what_a_monitored_model_needs_is_noted() -> None:
         }
         for name in ("chat", "chat-bge-m3")
     ]
-
-
-def test_a_scaler_of_keda_needs_the_metrics_of_a_monitor() -> None:
-    models = [plain_served()]
-    scaled = KubernetesTarget("chat", autoscale="keda", max_replicas=2, prometheus="http://p")
-    watched = KubernetesTarget(
-        "chat", autoscale="keda", max_replicas=2, prometheus="http://p", monitor=True
-    )
-    found = [
-        "kubernetes.scrape" in [note.id for note in render(models, cluster).notes]
-        for cluster in (scaled, watched)
-    ]
-    assert found == [True, False]

@@ -376,7 +376,6 @@ def test_every_kind_of_object_that_is_rendered_is_read_and_deleted() -> None:
     assert OPTIONAL == (
         "leaderworkersets.leaderworkerset.x-k8s.io",
         "rayservices.ray.io",
-        "scaledobjects.keda.sh",
         "servicemonitors.monitoring.coreos.com",
         "prometheusrules.monitoring.coreos.com",
     )

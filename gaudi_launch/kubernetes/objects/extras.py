@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.kubernetes.chart_values import Knob, Name, TemplateText
+from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name
 from gaudi_launch.kubernetes.objects.pod import (
     ONE_NODE,
     claim,
     engine_mounts,
     knob,
     labels,
+    manifest,
+    pod_metadata,
     scripts_of,
     selector,
 )
 from gaudi_launch.kubernetes.target import PORT, KubernetesTarget, ServedModel
+from gaudi_launch.watch.monitoring import dashboard, rule_groups
 
 METRIC = "gaudi_launch_requests"
 
@@ -76,21 +80,36 @@ def _claim(
     }
     if cluster.storage_class:
         spec["storageClassName"] = Knob((use, "storageClass"), cluster.storage_class)
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": claim(release, use), "labels": shared_labels(release, "storage")},
-        "spec": spec,
-    }
+    name, labels = claim(release, use), shared_labels(release, "storage")
+    return manifest("PersistentVolumeClaim", name, labels, spec=spec)
 
 
 def config_map(release: Name, use: str, files: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": claim(release, use), "labels": shared_labels(release, use)},
-        "data": dict(files),
+    return manifest("ConfigMap", claim(release, use), shared_labels(release, use), data=dict(files))
+
+
+def server(
+    release: Name, component: str, reads: Mapping[str, Checksum], pod: Mapping[str, Any], port: int
+) -> list[dict[str, Any]]:
+    """Return the Deployment of one pod without cards, and its Service."""
+    name = claim(release, component)
+    labels = {**shared_labels(release, component), "app.kubernetes.io/name": name}
+    selector = {"app.kubernetes.io/name": name, "app.kubernetes.io/component": component}
+    pods = {
+        "replicas": 1,
+        "revisionHistoryLimit": 3,
+        "selector": {"matchLabels": selector},
+        "template": {"metadata": pod_metadata(labels, reads), "spec": pod},
     }
+    reached = {
+        "type": "ClusterIP",
+        "selector": selector,
+        "ports": [{"name": "http", "port": port, "targetPort": "http"}],
+    }
+    return [
+        manifest("Deployment", name, labels, spec=pods),
+        manifest("Service", name, labels, spec=reached),
+    ]
 
 
 def budget(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict[str, Any]:
@@ -99,12 +118,8 @@ def budget(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dic
     A budget of no evictions would keep a node from ever being drained. All pods of a group count:
     when one is evicted the others go too.
     """
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": served.name, "labels": labels(served, release)},
-        "spec": {"maxUnavailable": cluster.at_once, "selector": {"matchLabels": selector(served)}},
-    }
+    spec = {"maxUnavailable": cluster.at_once, "selector": {"matchLabels": selector(served)}}
+    return manifest("PodDisruptionBudget", served.name, labels(served, release), spec=spec)
 
 
 def monitor(served: ServedModel, release: Name) -> dict[str, Any]:
@@ -112,15 +127,11 @@ def monitor(served: ServedModel, release: Name) -> dict[str, Any]:
 
     The metrics then carry the Service's name as ``service``.
     """
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "ServiceMonitor",
-        "metadata": {"name": served.name, "labels": labels(served, release)},
-        "spec": {
-            "selector": {"matchLabels": selector(served)},
-            "endpoints": [{"port": "http", "path": "/metrics", "interval": "15s"}],
-        },
+    spec = {
+        "selector": {"matchLabels": selector(served)},
+        "endpoints": [{"port": "http", "path": "/metrics", "interval": "15s"}],
     }
+    return manifest("ServiceMonitor", served.name, labels(served, release), spec=spec)
 
 
 def scaler(
@@ -131,9 +142,6 @@ def scaler(
     A pod's target is its number of concurrent requests: a launch takes minutes, so CPU use would
     react too late and is not informative. Never to none, and down slowly.
     """
-    least = knob(served, "minReplicas", cluster.replicas, "number")
-    most = knob(served, "maxReplicas", cluster.max_replicas, "number")
-    metadata = {"name": served.name, "labels": labels(served, release)}
     # the numbers of opea-project/GenAIInfra@9200b371:helm-charts/common/vllm,
     # horizontal-pod-autoscaler.yaml
     down = {
@@ -144,60 +152,20 @@ def scaler(
         "stabilizationWindowSeconds": 0,
         "policies": [{"type": "Pods", "value": 1, "periodSeconds": 90}],
     }
-    behavior = {"scaleDown": down, "scaleUp": up}
-    if cluster.autoscale == "keda":
-        running, waiting = served.metrics
-        ask = TemplateText(
-            (
-                f'sum({running}{{service="',
-                served.name,
-                f'"}}) + sum({waiting}{{service="',
-                served.name,
-                '"})',
-            )
-        )
-        trigger = {
-            "type": "prometheus",
-            "metadata": {
-                "serverAddress": Knob(("prometheus",), cluster.prometheus),
-                "query": ask,
-                "threshold": knob(
-                    served, "requestsPerReplica", str(cluster.requests or served.requests), "text"
-                ),
-            },
-        }
-        return {
-            "apiVersion": "keda.sh/v1alpha1",
-            "kind": "ScaledObject",
-            "metadata": metadata,
-            "spec": {
-                "scaleTargetRef": {**target, "name": served.name},
-                "pollingInterval": 30,
-                "cooldownPeriod": 300,
-                "minReplicaCount": least,
-                "maxReplicaCount": most,
-                "advanced": {"horizontalPodAutoscalerConfig": {"behavior": behavior}},
-                "triggers": [trigger],
-            },
-        }
     each = {
         "type": "AverageValue",
         "averageValue": knob(
             served, "requestsPerReplica", str(cluster.requests or served.requests), "text"
         ),
     }
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": metadata,
-        "spec": {
-            "scaleTargetRef": {**target, "name": served.name},
-            "minReplicas": least,
-            "maxReplicas": most,
-            "behavior": behavior,
-            "metrics": [{"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": each}}],
-        },
+    spec = {
+        "scaleTargetRef": {**target, "name": served.name},
+        "minReplicas": knob(served, "minReplicas", cluster.replicas, "number"),
+        "maxReplicas": knob(served, "maxReplicas", cluster.max_replicas, "number"),
+        "behavior": {"scaleDown": down, "scaleUp": up},
+        "metrics": [{"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": each}}],
     }
+    return manifest("HorizontalPodAutoscaler", served.name, labels(served, release), spec=spec)
 
 
 def adapter_values(models: Sequence[ServedModel]) -> dict[str, Any]:
@@ -240,28 +208,34 @@ def ingress(
         backend = {"service": {"name": name, "port": {"number": port}}}
         return {"path": prefix, "pathType": "Prefix", "backend": backend}
 
-    if page is None:
-        paths = [path("/", api, PORT)]
-    else:
+    paths = [path("/", api, PORT)]
+    if page is not None:
         paths = [path(routes, api, PORT), path("/", page, 7860)]
-    metadata: dict[str, Any] = {"name": release, "labels": shared_labels(release, "ingress")}
+    spec: dict[str, Any] = {}
+    if cluster.ingress_class:
+        spec["ingressClassName"] = Knob(("ingress", "class"), cluster.ingress_class)
+    host = Knob(("ingress", "host"), cluster.ingress_host)
+    spec["rules"] = [{"host": host, "http": {"paths": paths}}]
+    found = manifest("Ingress", release, shared_labels(release, "ingress"), spec=spec)
     if cluster.ingress_class == "nginx":
-        metadata["annotations"] = {
+        found["metadata"]["annotations"] = {
             "nginx.ingress.kubernetes.io/proxy-buffering": "off",
             "nginx.ingress.kubernetes.io/proxy-read-timeout": "3600",
         }
-    if cluster.ingress_class:
-        chosen = {"ingressClassName": Knob(("ingress", "class"), cluster.ingress_class)}
-    else:
-        chosen = {}
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "Ingress",
-        "metadata": metadata,
-        "spec": {
-            **chosen,
-            "rules": [
-                {"host": Knob(("ingress", "host"), cluster.ingress_host), "http": {"paths": paths}}
-            ],
-        },
-    }
+    return found
+
+
+# the label by which the Grafana chart's sidecar finds dashboards (grafana/helm-charts:
+# charts/grafana/values.yaml)
+_DASHBOARD_LABEL = {"grafana_dashboard": "1"}
+
+
+def monitoring_objects(release: Name) -> list[dict[str, Any]]:
+    """Return a PrometheusRule and a ConfigMap with the dashboard."""
+    name, labels = claim(release, "alerts"), shared_labels(release, "alerts")
+    rules = manifest("PrometheusRule", name, labels, spec=rule_groups())
+    made = config_map(
+        release, "dashboard", {"gaudi-launch.json": json.dumps(dashboard(), indent=1) + "\n"}
+    )
+    made["metadata"]["labels"] |= _DASHBOARD_LABEL
+    return [rules, made]

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gaudi_launch.kubernetes.chart_values import Checksum, Name
-from gaudi_launch.kubernetes.objects.extras import config_map, shared_labels
-from gaudi_launch.kubernetes.objects.pod import pod_metadata
+from gaudi_launch.kubernetes.objects.extras import config_map, server
 from gaudi_launch.kubernetes.target import PORT, KubernetesGateway
 from gaudi_launch.render.gateway_image import FOLDER, RUN_FOLDER, GatewaySecrets
 
@@ -60,36 +59,10 @@ def pod_secrets(*, keys: bool, tls: bool) -> GatewaySecrets:
 
 def gateway_objects(gateway: KubernetesGateway, release: Name) -> list[dict[str, Any]]:
     """Return the objects, in the order in which they may be applied."""
-    name = gateway_name(release)
-    labels = {**shared_labels(release, COMPONENT), "app.kubernetes.io/name": name}
-    selector = {"app.kubernetes.io/name": name, "app.kubernetes.io/component": COMPONENT}
     reads = {COMPONENT: Checksum(COMPONENT, gateway.files)}
     return [
         config_map(release, COMPONENT, gateway.files),
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {
-                "replicas": 1,
-                "revisionHistoryLimit": 3,
-                "selector": {"matchLabels": selector},
-                "template": {
-                    "metadata": pod_metadata(labels, reads),
-                    "spec": _pod(gateway, release),
-                },
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {
-                "type": "ClusterIP",
-                "selector": selector,
-                "ports": [{"name": "http", "port": PORT, "targetPort": "http"}],
-            },
-        },
+        *server(release, COMPONENT, reads, _pod(gateway, release), PORT),
     ]
 
 

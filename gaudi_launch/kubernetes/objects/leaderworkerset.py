@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gaudi_launch.kubernetes.chart_values import Knob, Name
+from gaudi_launch.kubernetes.chart_values import Name
 from gaudi_launch.kubernetes.objects.pod import (
     SCRIPTS,
     config_maps,
     engine_container,
-    knob,
     labels,
     literal,
+    manifest,
     pod_metadata,
     pod_spec,
     port_of,
@@ -28,7 +28,6 @@ from gaudi_launch.kubernetes.objects.pod import (
 )
 from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
 
-API = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 _SCRIPT = f"{SCRIPTS}/multi_node.py"
 
 
@@ -52,9 +51,11 @@ def leader_worker_set(
         *shared["volumeMounts"],
         {"name": "scripts", "mountPath": SCRIPTS, "readOnly": True},
     ]
-    words = [literal(word) for word in (*served.container.entry, *served.container.argv)]
-    leader = {**shared, "command": ["python3", _SCRIPT, "head", "$(LWS_GROUP_SIZE)", cards]}
-    leader["args"] = knob(served, "args", words)
+    leader = {
+        **shared,
+        "command": ["python3", _SCRIPT, "head", "$(LWS_GROUP_SIZE)", cards],
+        "args": [literal(word) for word in (*served.container.entry, *served.container.argv)],
+    }
     worker = {
         key: value
         for key, value in shared.items()
@@ -75,26 +76,23 @@ def leader_worker_set(
     # queries the leader
     url = f"http://$(LWS_LEADER_ADDRESS):{port_of(served.container)}{served.container.health}"
     far = [{**each, "command": [*each["command"][:-1], url]} for each in beside]
-    return {
-        **API,
-        "metadata": {"name": served.name, "labels": labels(served, release)},
-        "spec": {
-            **replicas_of(served, cluster),
-            # the leader is ready when the engine is, and the engine needs the workers, which must
-            # not wait for it
-            "startupPolicy": "LeaderCreated",
-            "rolloutStrategy": {
-                "type": "RollingUpdate",
-                "rollingUpdateConfiguration": {"maxUnavailable": cluster.at_once, "maxSurge": 0},
-            },
-            "leaderWorkerTemplate": {
-                "size": Knob(("models", served.key, "nodes"), cluster.nodes, "number"),
-                "restartPolicy": "RecreateGroupOnPodRestart",
-                "leaderTemplate": template("leader", [leader, *beside]),
-                "workerTemplate": template("worker", [worker, *far]),
-            },
+    spec = {
+        **replicas_of(served, cluster),
+        # the leader is ready when the engine is, and the engine needs the workers, which must
+        # not wait for it
+        "startupPolicy": "LeaderCreated",
+        "rolloutStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdateConfiguration": {"maxUnavailable": cluster.at_once, "maxSurge": 0},
+        },
+        "leaderWorkerTemplate": {
+            "size": cluster.nodes,
+            "restartPolicy": "RecreateGroupOnPodRestart",
+            "leaderTemplate": template("leader", [leader, *beside]),
+            "workerTemplate": template("worker", [worker, *far]),
         },
     }
+    return manifest("LeaderWorkerSet", served.name, labels(served, release), spec=spec)
 
 
 def leaders(served: ServedModel) -> dict[str, Any]:

@@ -88,7 +88,8 @@ def needs_of(cards: int, host: Host, config: HostConfig, demand: PodDemand) -> P
     nodes, hugepages_mib = demand.nodes, demand.hugepages_mib
     weights = demand.weights
     if weights is None:
-        weights = _held(cards, host) * nodes
+        product = accelerator_of(host)
+        weights = float(cards * product.memory_total_mib << 20) * nodes if product else 0.0
     share = 1 / 8
     if cards and host.cards:
         share = cards / len(host.cards)
@@ -102,7 +103,8 @@ def needs_of(cards: int, host: Host, config: HostConfig, demand: PodDemand) -> P
         notes.append(message("kubernetes.no_weights", memory=wanted // 1024, disk=disk))
     pages = hugepages_mib
     if pages is None:
-        pages = _pages_of_pool(_pool_mib(config), len(host.cards), notes)
+        pool = (config.hugepages_total or 0) * (config.hugepage_kib or 2048) // 1024
+        pages = _pages_of_pool(pool, len(host.cards), notes)
     if room and wanted > room:
         notes.append(message("kubernetes.memory", wanted=wanted // 1024, room=room // 1024))
     seconds_per_byte = 1 / _SLOWEST_READ
@@ -132,14 +134,6 @@ def _cpus(cards: int, host: Host, share: float) -> int:
     return max(1, int(known * share * _SHARE))
 
 
-def _held(cards: int, host: Host) -> float:
-    """Return the memory of this number of the host's cards in bytes."""
-    product = accelerator_of(host)
-    if not product:
-        return 0.0
-    return float(cards * product.memory_total_mib << 20)
-
-
 def shm_mib(cards: int) -> int:
     """Return /dev/shm in MiB: 2 GiB for one card, 1 GiB more for each further one.
 
@@ -149,7 +143,3 @@ def shm_mib(cards: int) -> int:
     if cards >= 8:
         return 16 << 10
     return (2 + max(0, cards - 1)) << 10
-
-
-def _pool_mib(config: HostConfig) -> int:
-    return (config.hugepages_total or 0) * (config.hugepage_kib or 2048) // 1024

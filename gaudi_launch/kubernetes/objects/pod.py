@@ -12,9 +12,9 @@ from gaudi_launch.engines.docker_command import SCALE_OUT_CAPABILITIES
 from gaudi_launch.engines.tgi.container import DATA
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name
-from gaudi_launch.kubernetes.objects.needs import PULL_SECONDS
 from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
 from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.reader import standalone
 from gaudi_launch.render.plan_container import HUB_FOLDERS
 
 ONE_NODE = "ReadWriteOnce"
@@ -26,6 +26,25 @@ _PROBE_SECONDS = 10
 # the kubelet's default for "not requested"; the longest drain of our pods (TGI: 90 s)
 _GRACE_SECONDS = 120
 _DRAIN_SECONDS = 10  # until every proxy has taken the pod out of the Service (assumed)
+
+
+# the API in which each kind of object is written
+_API = {
+    **dict.fromkeys(("ConfigMap", "PersistentVolumeClaim", "Service"), "v1"),
+    **dict.fromkeys(("PrometheusRule", "ServiceMonitor"), "monitoring.coreos.com/v1"),
+    "Deployment": "apps/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
+    "Ingress": "networking.k8s.io/v1",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "RayService": "ray.io/v1",
+}
+
+
+def manifest(kind: str, name: Any, labels: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
+    """Return an object of its kind: metadata, then `parts` (mostly a spec)."""
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": _API[kind], "kind": kind, "metadata": metadata, **parts}
 
 
 def labels(served: ServedModel, release: Name | str, component: str = "engine") -> dict[str, Any]:
@@ -41,8 +60,8 @@ def labels(served: ServedModel, release: Name | str, component: str = "engine") 
     }
 
 
-def selector(served: ServedModel, component: str = "engine") -> dict[str, Any]:
-    return {"app.kubernetes.io/name": served.name, "app.kubernetes.io/component": component}
+def selector(served: ServedModel) -> dict[str, Any]:
+    return {"app.kubernetes.io/name": served.name, "app.kubernetes.io/component": "engine"}
 
 
 def literal(text: str) -> str:
@@ -92,14 +111,14 @@ def engine_container(
         "name": "engine",
         "image": knob(served, "image", container.image, "text"),
         **words,
-        "args": knob(served, "args", [literal(word) for word in container.argv]),
+        "args": [literal(word) for word in container.argv],
         "env": env_of(served, cluster),
         "ports": [{"name": "http", "containerPort": port}],
-        "resources": knob(served, "resources", served.needs.resources()),
+        "resources": served.needs.resources(),
         "securityContext": {"capabilities": {"add": capabilities}},
         "volumeMounts": mounts_of(served, places),
         # the engine refuses connections until it is warm; only the startup probe runs until then
-        "startupProbe": {**probe, "failureThreshold": knob(served, "startTries", tries, "number")},
+        "startupProbe": {**probe, "failureThreshold": tries},
         "readinessProbe": {**probe, "periodSeconds": 5, "failureThreshold": 3},
         # HabanaAI/vllm-fork@17a7946f:scripts/vllm-multi-model-chart gives an engine two minutes,
         # too
@@ -130,14 +149,15 @@ def env_of(served: ServedModel, cluster: KubernetesTarget) -> list[Any]:
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
         for name, path in served.env_from.items()
     ]
-    hidden = [
-        {
-            "name": name,
-            "valueFrom": {"secretKeyRef": {"name": Knob(("secret",), cluster.secret), "key": name}},
-        }
-        for name in cluster.secret_names
-    ]
-    return [*known, knob(served, "env", values, "pairs"), *hidden]
+    hidden = [from_secret(cluster, name) for name in cluster.secret_names]
+    planned = [{"name": name, "value": value} for name, value in sorted(values.items())]
+    return [*known, *planned, *hidden]
+
+
+def from_secret(cluster: KubernetesTarget, name: str) -> dict[str, Any]:
+    """Return a variable whose value is an entry of the user's Secret."""
+    entry = {"name": Knob(("secret",), cluster.secret), "key": name}
+    return {"name": name, "valueFrom": {"secretKeyRef": entry}}
 
 
 def uses_hub(served: ServedModel) -> bool:
@@ -220,24 +240,18 @@ def recipe_containers(served: ServedModel) -> tuple[list[dict[str, Any]], list[d
             {"name": "scripts", "mountPath": SCRIPTS, "readOnly": True},
         ],
     }
-    script = f"{SCRIPTS}/keep_recipes.py"
+
+    def container(step: str, *words: str, **amounts: str) -> dict[str, Any]:
+        return {
+            "name": f"{step}-recipes",
+            "command": ["python3", f"{SCRIPTS}/keep_recipes.py", step, *words],
+            **shared,
+            "resources": {"requests": amounts, "limits": amounts},
+        }
+
     # the resources of an init container return to the engine: it may use them
-    before = {"cpu": "2", "memory": "1Gi"}
-    beside = {"cpu": "200m", "memory": "512Mi"}
-    bring = {
-        "name": "bring-recipes",
-        "command": ["python3", script, "bring", KEPT, RECIPES],
-        **shared,
-    }
-    keep = {
-        "name": "keep-recipes",
-        "command": ["python3", script, "keep", RECIPES, KEPT, url],
-        **shared,
-    }
-    return (
-        [{**bring, "resources": {"requests": before, "limits": before}}],
-        [{**keep, "resources": {"requests": beside, "limits": beside}}],
-    )
+    bring = container("bring", KEPT, RECIPES, cpu="2", memory="1Gi")
+    return [bring], [container("keep", RECIPES, KEPT, url, cpu="200m", memory="512Mi")]
 
 
 def volumes_of(
@@ -369,7 +383,7 @@ def tolerations(served: ServedModel, cluster: KubernetesTarget) -> list[dict[str
 
 def script(name: str) -> str:
     """Return the text of one of the scripts that run inside a pod."""
-    return (Path(__file__).parents[1] / "pods" / name).read_text(encoding="utf-8")
+    return standalone(Path(__file__).parents[1] / "pods" / name)
 
 
 def replicas_of(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Knob]:
@@ -377,8 +391,3 @@ def replicas_of(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Kno
     if cluster.scaled:
         return {}
     return {"replicas": knob(served, "replicas", cluster.replicas, "number")}
-
-
-def rollout_seconds(served: ServedModel) -> int:
-    """Return the seconds until a rollout counts as failed: image, weights, warm-up."""
-    return served.needs.start_seconds + PULL_SECONDS

@@ -23,6 +23,7 @@ from gaudi_launch.kubernetes.objects.pod import (
     engine_container,
     knob,
     labels,
+    manifest,
     pod_metadata,
     pod_spec,
     recipe_containers,
@@ -106,43 +107,32 @@ def ray_service(
     """Return a head without cards, and one worker pod for each replica."""
     worker = _worker(served, cluster, release, places)
     head = _head(served, cluster, release)
+    workers = {
+        "groupName": "workers",
+        "replicas": cluster.replicas,
+        "minReplicas": cluster.replicas,
+        "maxReplicas": cluster.max_replicas,
+        "numOfHosts": 1,
+        "rayStartParams": {"resources": quoted({served.ray_resource: served.ray_amount})},
+        "template": worker,
+    }
+    scales = {}
     if cluster.max_replicas > cluster.replicas:
         scales = {"enableInTreeAutoscaling": True}
-    else:
-        scales = {}
-    least = knob(served, "minReplicas", cluster.replicas, "number")
-    return {
-        "apiVersion": "ray.io/v1",
-        "kind": "RayService",
-        # no ray.io/initializing-timeout: it would end a service for good that only waits for cards
-        "metadata": {"name": served.name, "labels": labels(served, release)},
-        "spec": {
-            # without it every change starts a second cluster in addition to the first, for which no
-            # cards are free
-            "upgradeStrategy": {"type": "None"},
-            "serveConfigV2": knob(
-                served, "serveConfig", dump(serve_config(served, cluster)), "text"
-            ),
-            "rayClusterConfig": {
-                "rayVersion": cluster.ray_version,
-                **scales,
-                "headGroupSpec": head,
-                "workerGroupSpecs": [
-                    {
-                        "groupName": "workers",
-                        "replicas": least,
-                        "minReplicas": least,
-                        "maxReplicas": knob(served, "maxReplicas", cluster.max_replicas, "number"),
-                        "numOfHosts": 1,
-                        "rayStartParams": {
-                            "resources": quoted({served.ray_resource: served.ray_amount})
-                        },
-                        "template": worker,
-                    }
-                ],
-            },
+    spec = {
+        # without it every change starts a second cluster in addition to the first, for which no
+        # cards are free
+        "upgradeStrategy": {"type": "None"},
+        "serveConfigV2": dump(serve_config(served, cluster)),
+        "rayClusterConfig": {
+            "rayVersion": cluster.ray_version,
+            **scales,
+            "headGroupSpec": head,
+            "workerGroupSpecs": [workers],
         },
     }
+    # no ray.io/initializing-timeout: it would end a service for good that only waits for cards
+    return manifest("RayService", served.name, labels(served, release), spec=spec)
 
 
 def quoted(resources: Mapping[str, int]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name, TemplateText
-from gaudi_launch.kubernetes.objects.extras import config_map, shared_labels
-from gaudi_launch.kubernetes.objects.pod import pod_metadata, script
+from gaudi_launch.kubernetes.objects.extras import config_map, server
+from gaudi_launch.kubernetes.objects.pod import from_secret, script
 from gaudi_launch.kubernetes.target import PORT, KubernetesTarget
 
 # the one public image that is only gradio and requests:
@@ -21,45 +21,30 @@ def webui(
     release: Name,
     api: Name | TemplateText,
     title: str,
-    style: str = "openai",
+    style: str = "chat",
 ) -> list[dict[str, Any]]:
     """Return the objects of the page, which uses the Service ``api``.
 
     The resources of its container are those of the same example.
     """
-    name = Name(release.release, _NAME)
     program = {"chat_page.py": script("chat_page.py")}
-    labels = {**shared_labels(release, _NAME), "app.kubernetes.io/name": name}
-    selector = {"app.kubernetes.io/name": name, "app.kubernetes.io/component": _NAME}
-    hidden = [
-        {
-            "name": variable,
-            "valueFrom": {
-                "secretKeyRef": {"name": Knob(("secret",), cluster.secret), "key": variable}
-            },
-        }
-        for variable in cluster.secret_names
-        if variable == "VLLM_API_KEY"
-    ]
+    hidden = [from_secret(cluster, name) for name in cluster.secret_names if name == "VLLM_API_KEY"]
+    reached = []
+    if cluster.ingress_host:
+        # the page refuses other names than its Service's
+        reached = [{"name": "CHAT_HOSTS", "value": Knob(("ingress", "host"), cluster.ingress_host)}]
     small, most = {"cpu": "512m", "memory": "2Gi"}, {"cpu": "1", "memory": "4Gi"}
+    parts = api.parts if isinstance(api, TemplateText) else (api,)
+    url = TemplateText(("http://", *parts, f":{PORT}"))
     container = {
         "name": _NAME,
         "image": Knob((_NAME, "image"), cluster.webui_image or IMAGE),
         "command": ["python3", "/opt/gaudi-launch/chat_page.py"],
         "env": [
-            {
-                "name": "CHAT_URL",
-                "value": TemplateText(
-                    (
-                        "http://",
-                        *(api.parts if isinstance(api, TemplateText) else (api,)),
-                        f":{PORT}",
-                    )
-                ),
-            },
+            {"name": "CHAT_URL", "value": url},
             {"name": "CHAT_STYLE", "value": style},
             {"name": "CHAT_TITLE", "value": title},
-            {"name": "GRADIO_ANALYTICS_ENABLED", "value": "False"},
+            *reached,
             *hidden,
         ],
         "ports": [{"name": "http", "containerPort": PAGE_PORT}],
@@ -76,26 +61,5 @@ def webui(
     }
     return [
         config_map(release, "page", program),
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {
-                "replicas": 1,
-                "selector": {"matchLabels": selector},
-                "template": {
-                    "metadata": pod_metadata(labels, {"page": Checksum("page", program)}),
-                    "spec": pod,
-                },
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {
-                "selector": selector,
-                "ports": [{"name": "http", "port": PAGE_PORT, "targetPort": "http"}],
-            },
-        },
+        *server(release, _NAME, {"page": Checksum("page", program)}, pod, PAGE_PORT),
     ]

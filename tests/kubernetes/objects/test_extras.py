@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.kubernetes.chart_values import Name, plain
-from gaudi_launch.kubernetes.objects.extras import access_mode, adapter_values, storage
+from gaudi_launch.kubernetes.objects.extras import (
+    access_mode,
+    adapter_values,
+    monitoring_objects,
+    storage,
+)
 from gaudi_launch.kubernetes.target import KubernetesTarget
 from gaudi_launch.planning.container import Container
+from gaudi_launch.watch.monitoring import dashboard, rule_groups
+from tests.support.refusals import failing
 from tests.support.served_models import plain_served, served
 
 ONE, MANY = "ReadWriteOnce", "ReadWriteMany"
@@ -43,9 +51,8 @@ def test_pods_on_several_nodes_share_a_volume(more: dict[str, Any], models: int,
     ],
 )
 def test_a_volume_for_which_pods_would_wait_is_refused(more: dict[str, Any], models: int) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("kubernetes.access_mode", ExitCode.USAGE) as caught:
         access_mode(KubernetesTarget("chat", **more), [served()] * models)
-    assert (caught.value.id, caught.value.exit_code) == ("kubernetes.access_mode", ExitCode.USAGE)
     assert caught.value.text.values == {"found": more["access_mode"]}
 
 
@@ -100,3 +107,36 @@ def test_the_adapter_adds_running_and_waiting_requests_of_every_engine() -> None
             ]
         }
     }
+
+
+def test_the_rules_and_a_dashboard_that_grafana_finds() -> None:
+    rules, made = (plain(each) for each in monitoring_objects(Name("chat")))
+    shared = {
+        "app.kubernetes.io/name": "chat",
+        "app.kubernetes.io/instance": "chat",
+        "app.kubernetes.io/managed-by": "gaudi-launch",
+    }
+    assert rules == {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {
+            "name": "chat-alerts",
+            "labels": {**shared, "app.kubernetes.io/component": "alerts"},
+        },
+        "spec": rule_groups(),
+    }
+    text = made["data"].pop("gaudi-launch.json")
+    assert made == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "chat-dashboard",
+            "labels": {
+                **shared,
+                "app.kubernetes.io/component": "dashboard",
+                "grafana_dashboard": "1",
+            },
+        },
+        "data": {},
+    }
+    assert json.loads(text) == dashboard()

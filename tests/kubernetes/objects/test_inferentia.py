@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.host.accelerators import Instance
 from gaudi_launch.kubernetes.chart_values import Name
 from gaudi_launch.kubernetes.objects.inferentia import neuron_served
@@ -16,6 +16,7 @@ from gaudi_launch.kubernetes.target import ServedModel
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.container import Container, Mount
+from tests.support.refusals import failing
 
 INSTANCE = Instance("inf2.test", 2, 4, 16, 32, 100)
 LLAMA = Model("org/llama", "llama", parameters=20_000_000_000, weight_bytes=40 << 30)
@@ -92,12 +93,8 @@ def test_weights_larger_than_the_memory_are_noted() -> None:
 
 @pytest.mark.parametrize(("cores", "least"), [(2, 3), (5, 3), (1, 3)])
 def test_cores_are_those_that_exist_and_hold_the_weights(cores: int, least: int) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("kubernetes.neuron_cores", ExitCode.MACHINE) as caught:
         made(cores=cores)
-    assert (caught.value.id, caught.value.exit_code) == (
-        "kubernetes.neuron_cores",
-        ExitCode.MACHINE,
-    )
     values = {"used": cores, "least": least, "there": 4, "name": "inf2.test"}
     assert caught.value.text.values == values
 
@@ -112,9 +109,8 @@ def test_one_core_is_enough_for_a_model_of_unknown_size() -> None:
 
 def test_only_an_image_of_the_user_serves_another_architecture() -> None:
     other = replace(LLAMA, architecture="Qwen3ForCausalLM")
-    with pytest.raises(LaunchError) as caught:
+    with failing("kubernetes.neuron_model", ExitCode.MODEL) as caught:
         made(other)
-    assert (caught.value.id, caught.value.exit_code) == ("kubernetes.neuron_model", ExitCode.MODEL)
     assert caught.value.text.values == {"model": "org/llama", "found": "Qwen3ForCausalLM"}
     mine = made(other, image="registry/mine:1")
     assert (mine.container.image, mine.example_image) == ("registry/mine:1", False)
