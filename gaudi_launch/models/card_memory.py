@@ -12,7 +12,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.recurrent_state import compact_bytes
+from gaudi_launch.models.recurrent_state import StatePage, compact_bytes, page_of
 from gaudi_launch.models.sizing import BLOCK, GIB, MemoryRules
 
 # 16 GB (1e9) of an Inferentia2 core, two cores an accelerator: the public guide's table
@@ -23,7 +23,11 @@ MOST_OF_A_CARD = 0.9
 
 @dataclass(frozen=True)
 class ServingDemand:
-    """The requested service and how the engine divides a card. Lengths in tokens."""
+    """The requested service and how the engine divides a card. Lengths in tokens.
+
+    ``more_weights`` and ``more_block`` are bytes on each card for what the user's options add:
+    adapters, a draft model and its part of a KV block.
+    """
 
     max_model_len: int
     max_num_seqs: int = 32
@@ -36,6 +40,8 @@ class ServingDemand:
     blocks_step: int = BLOCK
     pools: bool = False
     cache: sizing.CacheRules = sizing.AS_NAMED
+    more_weights: float = 0.0
+    more_block: int = 0
 
     @property
     def profile_tokens(self) -> int:
@@ -51,9 +57,10 @@ class CardMemory:
 
     weights + activations + margin + graphs + kv = card; ``states`` are allocated from the margin
     and what is kept for graphs, after the cache; ``kv`` is below 0 when the card is too
-    small. ``block`` is the size of one KV block on this card, ``blocks`` how many each of
-    ``engines`` has (more than one: virtual engines of pipeline stages), ``lost`` how many more
-    would fit if they were not rounded down to complete decode steps.
+    small. ``block`` is the size of one KV block of ``block_tokens`` on this card, ``blocks`` how
+    many each of ``engines`` has (more than one: virtual engines of pipeline stages), ``lost`` how
+    many more would fit if they were not rounded down to complete decode steps. ``page``: the block
+    that keys and states share; ``kept`` bytes of the cache are states of the requests that fit.
     """
 
     card: float
@@ -66,6 +73,9 @@ class CardMemory:
     pools: bool = False
     states: int = 0
     engines: int = 1
+    block_tokens: int = BLOCK
+    page: StatePage | None = None
+    kept: int = 0
 
     @property
     def cache(self) -> float:
@@ -91,7 +101,21 @@ class CardMemory:
     @property
     def tokens(self) -> int:
         """Return the number of tokens that fit in the KV cache: the longest context."""
-        return self.blocks * BLOCK
+        return self.tokens_beside(1)
+
+    def tokens_beside(self, requests: int) -> int:
+        """Return the tokens that fit in the cache with the states of these requests."""
+        tokens = self.blocks * self.block_tokens
+        if self.page is None:
+            return tokens
+        pages = tokens // self.page.tokens - requests * self.page.states
+        return max(0, pages // self.page.groups) * self.page.tokens
+
+    def requests(self, length: int) -> float:
+        """Return the requests of this length that fit in the cache, as engines log it."""
+        if self.page is None:
+            return sizing.concurrency(self.blocks, length)
+        return self.blocks * self.block_tokens / self.page.tokens / self.page.blocks(length)
 
 
 @dataclass(frozen=True)
@@ -136,9 +160,12 @@ def divide_card(
     Return None when the model's sizes are not known.
     """
     weights = sizing.weight_bytes_per_card(model, cards, dtype)
-    block = sizing.block_bytes(model, cards, sizing.KV_BYTES.get(ask.kv_dtype, 2), rules=ask.cache)
+    kv_bytes = sizing.KV_BYTES.get(ask.kv_dtype, 2)
+    block = sizing.block_bytes(model, cards, kv_bytes, rules=ask.cache)
     if weights is None or block is None:
         return None
+    weights += ask.more_weights
+    block += ask.more_block
     activations = 0.0
     if rules.profile_run:
         activations = sizing.activation_bytes(model, ask.profile_tokens, cards)
@@ -161,6 +188,10 @@ def divide_card(
     if ask.cache.compact_states:
         states = compact_bytes(model, ask.max_num_seqs, cards)
     engines = model.stages if rules.virtual_engines else 1
+    page = page_of(model, cards, kv_bytes, ask.cache)
+    if page is not None:
+        found = CardMemory(card_bytes, weights, activations, parts, block, 0, states=states)
+        return _in_pages(found, page, ask, rules)
     return CardMemory(
         card_bytes,
         weights,
@@ -172,6 +203,29 @@ def divide_card(
         states=states,
         engines=engines,
     )
+
+
+def _in_pages(
+    found: CardMemory, page: StatePage, ask: ServingDemand, rules: MemoryRules
+) -> CardMemory:
+    """Return the card with its cache in blocks that keys and states share."""
+    size = page.size + ask.more_block * page.tokens // BLOCK
+    pages = sizing.count_blocks(found.parts.kv, size, rules)
+    counted = ask.cache.state_blocks is not None and ask.cache.state_blocks.counted
+    tokens = page.tokens if counted else BLOCK
+    divided = replace(
+        found,
+        block=size * tokens // page.tokens,
+        blocks=pages * page.tokens // tokens,
+        block_tokens=tokens,
+        page=page,
+    )
+    return replace(divided, kept=_served(divided, ask) * page.states * page.size)
+
+
+def _served(found: CardMemory, ask: ServingDemand) -> int:
+    """Return the requests of the requested length that run at the same time."""
+    return min(ask.max_num_seqs, int(found.requests(ask.max_model_len)))
 
 
 def fit(
@@ -235,6 +289,9 @@ def _row(
     tight = too_tight(found, ask) if fits else None
     if tight is not None:
         fits, reason = False, tight
+    longest = ask.max_model_len
+    if not found.pools:
+        longest = min(found.tokens, model.max_position_embeddings or found.tokens)
     return FitRow(
         n=n,
         dtype=dtype,
@@ -243,17 +300,13 @@ def _row(
         weights_gib_per_card=found.weights / GIB,
         activations_gib_per_card=found.activations / GIB,
         graphs_gib_per_card=found.graphs / GIB,
-        kv_bytes_per_token=found.block // BLOCK,
-        kv_gib_per_card=found.cache / GIB,
-        states_gib_per_card=found.states / GIB,
-        kv_blocks=found.blocks,
-        concurrency=sizing.concurrency(found.blocks, ask.max_model_len),
-        longest_context=ask.max_model_len if found.pools else _longest(found, model),
+        kv_bytes_per_token=found.block // found.block_tokens,
+        kv_gib_per_card=(found.cache - found.kept) / GIB,
+        states_gib_per_card=(found.states + found.kept) / GIB,
+        kv_blocks=found.tokens_beside(_served(found, ask)) // BLOCK,
+        concurrency=found.requests(ask.max_model_len),
+        longest_context=longest,
     )
-
-
-def _longest(found: CardMemory, model: Model) -> int:
-    return min(found.tokens, model.max_position_embeddings or found.tokens)
 
 
 def verdict(found: CardMemory, ask: ServingDemand) -> tuple[bool, Message]:
@@ -271,7 +324,7 @@ def verdict(found: CardMemory, ask: ServingDemand) -> tuple[bool, Message]:
         return False, message("fit.no_cache", used=used, card=gib["card"])
     if found.tokens < ask.max_model_len:
         return False, message("fit.short", tokens=found.tokens, length=ask.max_model_len)
-    times = sizing.concurrency(found.blocks, ask.max_model_len)
+    times = found.requests(ask.max_model_len)
     if times < ask.max_num_seqs:
         return True, message(
             "fit.fits_some", times=f"{times:.1f}", length=ask.max_model_len, asked=ask.max_num_seqs
@@ -302,7 +355,7 @@ def too_tight(found: CardMemory, ask: ServingDemand) -> Message | None:
             states=f"{found.states / GIB:.1f}",
             left=f"{max(0.0, spare) / GIB:.1f}",
         )
-    request = 0.0 if found.pools else found.block * ask.max_model_len / BLOCK
+    request = 0.0 if found.pools else found.block * ask.max_model_len / found.block_tokens
     needed = found.weights + found.activations + request
     if needed <= MOST_OF_A_CARD * found.card:
         return None

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import array, mapping
+from gaudi_launch.messages import Message
 from gaudi_launch.models.config_dialects import in_usual_names, text_type
 from gaudi_launch.models.model import Model
+from gaudi_launch.reader import parse_json, shipped
+from gaudi_launch.redact import redact_text
 
 # the part of config.json with the language model in multimodal ones (transformers, llama4,
 # qwen2_5_vl, llava)
@@ -52,6 +54,9 @@ _POSITION_KEYS = (
     "seq_len",
 )
 _LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+# suffixes of hub names for copies of a model in other weights (assumed from the names in use;
+# config.json shows it for certain)
+_QUANTISED = re.compile(r"[-_.](awq|gptq(?!-int8)|fp8)(?![a-z0-9])", re.IGNORECASE)
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", re.ASCII)
 _MOST_CONFIG_BYTES = 8 << 20
 
@@ -66,14 +71,34 @@ def looks_like_hub_id(path: str) -> bool:
     return bool(_HUB_ID.match(path)) and not Path(path).exists()
 
 
-def _by_name(name: str) -> tuple[str, ...]:
-    """Return the parts other than language that a model's name indicates.
+def refuse_address(path: str) -> None:
+    """Raise LaunchError (USAGE) for the address of a model's page, with its hub ID."""
+    if "://" not in path:
+        return
+    address = urlsplit(path)
+    path_parts = address.path.removesuffix(".git").split("/")
+    parts = [part for part in path_parts if part not in ("", "models")]
+    pull = f"pull {'/'.join(parts[:2]) or 'OWNER/NAME'}"
+    if "modelscope" in address.netloc:
+        pull += " --from modelscope"
+    raise LaunchError("models.address", ExitCode.USAGE, found=redact_text(path), pull=pull)
 
-    Engines that rely on it show it as assumed.
+
+def named_model(path: str, unread: Message | None = None) -> Model:
+    """Return a model of which only the name is known.
+
+    The name may indicate other parts than language and a method of quantisation; engines that rely
+    on it show it as assumed. ``unread``: the reason why a hub's config.json is not known.
     """
-    if not _VISION_NAME.search(name):
-        return ()
-    return ("vision",)
+    name = name_of(path)
+    quantised = _QUANTISED.search(name)
+    return Model(
+        path=path,
+        name=name,
+        quantization=quantised[1].lower() if quantised else None,
+        multimodal=("vision",) if _VISION_NAME.search(name) else (),
+        unread=unread,
+    )
 
 
 def read_model(path: str, must_exist: bool = True) -> Model:
@@ -96,12 +121,15 @@ def read_model(path: str, must_exist: bool = True) -> Model:
             raise LaunchError("models.gguf", ExitCode.MODEL, path=path)
         if must_exist and not looks_like_hub_id(path):
             raise LaunchError("models.no_folder", ExitCode.MODEL, path=path)
-        return Model(path=path, name=name_of(path), multimodal=_by_name(name_of(path)))
+        return named_model(path)
     document = read_config(folder)
     from gaudi_launch.models.fp8.conversion_record import is_recorded
-    from gaudi_launch.models.weights import read_weights
+    from gaudi_launch.models.weights import TOKENIZER, has_tokenizer, has_weights, read_weights
 
     found = model_from_config(path, document, read_weights(folder, *counted_with(document)))
+    names = [each.name for each in folder.iterdir()]
+    if found.weight_bytes and has_weights(folder) and not has_tokenizer(names):
+        found = replace(found, files_missing=(*found.files_missing, TOKENIZER))
     if is_recorded(folder):
         return replace(found, converted=True)
     return found
@@ -125,25 +153,28 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return config.json of a folder. Raises LaunchError (MODEL)."""
     file = folder / "config.json"
     try:
-        if file.stat().st_size > _MOST_CONFIG_BYTES:
-            raise LaunchError(
-                "models.bad_config", ExitCode.MODEL, path=str(file), why="larger than 8 MiB"
-            )
-        document = json.loads(file.read_text(encoding="utf-8"))
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_CONFIG_BYTES + 1)
     except FileNotFoundError:
         raise LaunchError("models.no_config", ExitCode.MODEL, path=str(folder)) from None
     except OSError as error:
         raise LaunchError(
             "models.bad_config", ExitCode.MODEL, path=str(file), why=error.strerror or ""
         ) from None
-    except (ValueError, RecursionError) as error:
-        raise LaunchError(
-            "models.bad_config", ExitCode.MODEL, path=str(file), why=str(error)
-        ) from None
+    return parse_config(content, str(file))
+
+
+def parse_config(content: bytes, path: str) -> dict[str, Any]:
+    """Return the document of a config.json.
+
+    Raises LaunchError (MODEL) that names ``path``.
+    """
+    try:
+        document = parse_json(content, _MOST_CONFIG_BYTES, as_engine=True)
+    except ValueError as error:
+        raise LaunchError("models.bad_config", ExitCode.MODEL, path=path, why=str(error)) from None
     if not isinstance(document, dict):
-        raise LaunchError(
-            "models.bad_config", ExitCode.MODEL, path=str(file), why="not a JSON object"
-        )
+        raise LaunchError("models.bad_config", ExitCode.MODEL, path=path, why="not a JSON object")
     return document
 
 
@@ -272,8 +303,7 @@ def mla_types() -> frozenset[str]:
     minicpm3 has the ranks but ordinary heads in its cache, so it is not among them. The file is
     written by scripts/engine_facts.py from every shipped engine version.
     """
-    path = paths.profiles_dir() / "engines" / "support" / "mla.json"
-    return frozenset(json.loads(path.read_text(encoding="utf-8"))["model_types"])
+    return frozenset(shipped("engines", "support", "mla.json")["model_types"])
 
 
 def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:

@@ -7,13 +7,12 @@ profiles/config-classes.json has what transformers' classes say (scripts/config_
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from gaudi_launch import paths
 from gaudi_launch.json_values import array, mapping
+from gaudi_launch.reader import shipped
 
 _FULL, _STATE, _WINDOW = "full_attention", "linear_attention", "sliding_attention"
 _PATTERN = {"M": "mamba", "*": _FULL}
@@ -84,8 +83,7 @@ def text_type(kind: str) -> str:
 
 @cache
 def _classes() -> Mapping[str, Mapping[str, Any]]:
-    path = paths.profiles_dir() / "config-classes.json"
-    found: Mapping[str, Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["classes"]
+    found: Mapping[str, Mapping[str, Any]] = shipped("config-classes.json")["classes"]
     return found
 
 
@@ -113,7 +111,8 @@ def _widths(text: Mapping[str, Any]) -> dict[str, Any]:
     each = text.get("intermediate_size")
     if isinstance(each, list) and each:
         return {"intermediate_size": each[0]}
-    if "conv_L_cache" in text and "num_experts" not in text and _is_adjusted(text):
+    adjusts = text.get("block_auto_adjust_ff_dim", True) is not False
+    if adjusts and "conv_L_cache" in text and "num_experts" not in text:
         return {"intermediate_size": _adjusted(text)}
     return {}
 
@@ -126,10 +125,6 @@ def _enumerated(text: Mapping[str, Any]) -> dict[str, Any]:
     count = _whole(text, "num_hidden_layers")
     layers = {each.strip() for each in listed.split(",")}
     return {"moe_layer_freq": [int(str(index) in layers) for index in range(count)]}
-
-
-def _is_adjusted(text: Mapping[str, Any]) -> bool:
-    return text.get("block_auto_adjust_ff_dim", True) is not False
 
 
 def _adjusted(text: Mapping[str, Any]) -> int:

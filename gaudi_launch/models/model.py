@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gaudi_launch.messages import Message
+
 
 @dataclass(frozen=True)
 class Model:
     """Facts of one model. ``None`` means "could not be read".
 
     ``path`` is what the user gave (folder or hub id), ``name`` its last part. ``source`` is
-    ``config.json`` when the folder was read and ``name`` when only the name is known.
-    ``parameters`` counts weights; ``weight_bytes`` is their size on disk. ``mla_rank`` is
+    ``config.json`` (a folder, also one of a hub's local cache), ``profile`` (one that lists this
+    model), ``hub``, or ``name`` where only the name is known; ``unread`` is then the hub's reason.
+    ``draft``: the draft model that the options name, as its folder states it. ``parameters`` counts
+    weights; ``weight_bytes`` is their size on disk. ``mla_rank`` is
     kv_lora_rank + qk_rope_head_dim for MLA models. ``intermediate_size`` is the MLP's width that
     one token passes: in MoE models all experts of a token together. ``unloaded_bytes`` of
     ``weight_bytes`` belong to layers behind the last one (they guess further tokens), which engines
-    skip. ``files_missing`` names shards that the index lists and the folder lacks. ``converted``:
-    'gaudi-launch convert' brought the folder's fp8 weights into Gaudi2's range. ``stages``: this is
-    the largest of this number of pipeline stages of a model (`models.stages`).
+    skip. ``files_missing`` names shards that the index lists and the folder lacks, and a
+    tokenizer. ``converted``: ``fp8 convert`` brought the folder's fp8 weights into Gaudi2's range.
+    ``stages``: this is the largest of this number of pipeline stages of a model (`models.stages`).
+    ``state_sizes``: config.json's sizes of layers with a state, from a profile.
     """
 
     path: str
@@ -49,4 +54,12 @@ class Model:
     files_missing: tuple[str, ...] = ()
     converted: bool = False
     stages: int = 1
+    unread: Message | None = None
+    draft: Model | None = None
+    state_sizes: Mapping[str, object] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_only_a_name(self) -> bool:
+        """Report whether the sizes are not known from any source."""
+        return self.source == "name" and self.layers is None

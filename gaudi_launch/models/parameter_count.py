@@ -117,8 +117,11 @@ def parameters_of(model: Model) -> Parameters | None:
     if _lists_experts(text) and not _indices(text, "moe_intermediate_size"):
         return None
     layers = tuple(_layer(model, text, index) for index in range(model.layers))
+    # gemma3n's and gemma4's second embedding, one row per layer and token
+    width = _number(text, "hidden_size_per_layer_input")
+    per_layer = width * model.layers * _number(text, "vocab_size_per_layer_input")
     return Parameters(
-        embedding=embedding + _per_layer_embedding(text, model.layers),
+        embedding=embedding + per_layer,
         head=0 if is_tied(model) or is_headless(model) else embedding,
         layers=layers,
         tower=_tower(model),
@@ -250,17 +253,12 @@ def _layer(model: Model, text: Mapping[str, Any], index: int) -> Layer:
         mlp, experts = _mlp(model, text, index)
         return Layer(kind, mlp=mlp, experts=experts)
     attention = _mixer(model, text, kind)
-    if _is_separate(text) or is_attention_free(text):
+    if text.get("model_type") == "nemotron_h" or is_attention_free(text):
         return Layer(kind, attention=attention)
     if _number(text, "num_mem_blocks"):
         return _shared_block(model, text, index)
     mlp, experts = _mlp(model, text, index)
     return Layer(kind, attention=attention, mlp=mlp, experts=experts)
-
-
-def _is_separate(text: Mapping[str, Any]) -> bool:
-    """Return True for nemotron_h, where mixers and MLPs are separate layers."""
-    return text.get("model_type") == "nemotron_h"
 
 
 def _mixer(model: Model, text: Mapping[str, Any], kind: Kind) -> int:
@@ -640,12 +638,6 @@ def _shared_experts(text: Mapping[str, Any]) -> int:
         "num_shared_expert",
         "moe_num_shared_experts",
     )
-
-
-def _per_layer_embedding(text: Mapping[str, Any], layers: int) -> int:
-    """Return gemma3n's and gemma4's second embedding, one row per layer and token."""
-    width = _number(text, "hidden_size_per_layer_input")
-    return width * layers * _number(text, "vocab_size_per_layer_input")
 
 
 def _tower(model: Model) -> int:

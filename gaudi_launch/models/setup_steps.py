@@ -109,7 +109,7 @@ def steps(facts: SetupFacts) -> tuple[SetupStep, ...]:
     if facts.converts:
         source = facts.folder or facts.target
         id = "prepare.converted" if facts.converted else "prepare.convert"
-        words = ("gaudi-launch", "convert", str(source), str(facts.converted_target))
+        words = ("gaudi-launch", "fp8", "convert", str(source), str(facts.converted_target))
         found.append(
             SetupStep(
                 "convert", facts.converted, message(id, path=str(facts.converted_target)), words

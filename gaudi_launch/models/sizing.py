@@ -65,18 +65,35 @@ class MemoryRules:
 
 
 @dataclass(frozen=True)
+class StateBlocks:
+    """The rules by which states and keys share blocks of one size.
+
+    A block is a multiple of ``step`` tokens. ``counted``: buckets and limits count these blocks,
+    not those of 128 tokens. ``apart``: keys and states of a block have separate memory. ``copies``:
+    the blocks of states that each request has in each group of layers.
+    """
+
+    step: int = 128
+    counted: bool = False
+    apart: bool = False
+    copies: int = 1
+
+
+@dataclass(frozen=True)
 class CacheRules:
     """The rules by which an engine version counts a token of its cache.
 
     ``compressed``: MLA keeps its latent; otherwise keys and values of all heads, each as wide as a
     query (HabanaAI/vllm-fork@17a7946f:vllm/config.py get_head_size). ``shared``: layers that use
     the cache of another one have no other. ``compact_states``: states of linear attention have
-    slots next to the cache, one for each request.
+    slots next to the cache, one for each request. ``state_blocks``: None where states have no
+    blocks.
     """
 
     compressed: bool = True
     shared: bool = True
     compact_states: bool = False
+    state_blocks: StateBlocks | None = None
 
 
 AS_NAMED = CacheRules()
@@ -180,11 +197,7 @@ def kv_bytes_per_token(
 
 
 def block_bytes(
-    model: Model,
-    cards: int = 1,
-    kv_bytes: int = 2,
-    block: int = BLOCK,
-    rules: CacheRules = AS_NAMED,
+    model: Model, cards: int = 1, kv_bytes: int = 2, rules: CacheRules = AS_NAMED
 ) -> int | None:
     """Return the bytes of one KV block on one card.
 
@@ -192,7 +205,7 @@ def block_bytes(
     16
     """
     token = kv_bytes_per_token(model, cards, kv_bytes, rules)
-    return mapped(lambda each: each * block, token)
+    return mapped(lambda each: each * BLOCK, token)
 
 
 def activation_bytes(model: Model, tokens: int, cards: int = 1) -> float:
@@ -239,13 +252,13 @@ def count_blocks(kv: float, block: int, rules: MemoryRules, step: int = BLOCK) -
     return blocks
 
 
-def concurrency(blocks: int, max_model_len: int, block: int = BLOCK) -> float:
+def concurrency(blocks: int, max_model_len: int) -> float:
     """Return the requests of full length that fit in the cache, as engines log it.
 
     >>> concurrency(16384, 512)
     4096.0
     """
-    return blocks * block / max_model_len
+    return blocks * BLOCK / max_model_len
 
 
 def profile_tokens(max_num_seqs: int, max_num_batched_tokens: int, longest_prompt: int) -> int:
@@ -283,8 +296,5 @@ def units(
     [9, 2, 1]
     """
     # in thousandths: 0.9 * 128 must not become 115.19999
-    total, unit = (
-        round(parameters_billions * bytes_per_weight * 1000),
-        round(unit_gb * usable * 1000),
-    )
-    return -(-total // unit)
+    total = round(parameters_billions * bytes_per_weight * 1000)
+    return -(-total // round(unit_gb * usable * 1000))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.reader import parse_json, read_json
 
 _log = logging.getLogger(__name__)
 
@@ -41,16 +42,25 @@ def read_header(path: Path) -> tuple[Mapping[str, Any], int]:
         text = file.read(length)
     if len(text) < length:
         raise HeaderError("shorter than its header")
+    return parse_header(text)
+
+
+def parse_header(text: bytes) -> tuple[Mapping[str, Any], int]:
+    """Return a safetensors header and the expected length of its file.
+
+    Raises HeaderError.
+    """
     try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
+        header = parse_json(text, _MOST_HEADER_BYTES)
+    except ValueError:
         raise HeaderError("its header is not JSON") from None
     if not isinstance(header, dict):
         raise HeaderError("its header is not a JSON object")
     tensors = [entry for name, entry in header.items() if name != "__metadata__"]
     if not all(_is_tensor(entry) for entry in tensors):
         raise HeaderError("its header has an entry that is not a tensor")
-    return header, 8 + length + max((entry["data_offsets"][1] for entry in tensors), default=0)
+    data = max((entry["data_offsets"][1] for entry in tensors), default=0)
+    return header, 8 + len(text) + data
 
 
 def _is_tensor(entry: Any) -> bool:
@@ -168,9 +178,11 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
         total += max(size, length)
     if promised and read < len(names):
         parameters, total, unloaded = 0, promised, 0
+    # of the older format, which has no sizes to read
+    other = sum(path.stat().st_size for path in folder.glob("*.bin") if path.is_file())
     return {
         "parameters": parameters or None,
-        "weight_bytes": total or _other_bytes(folder),
+        "weight_bytes": total or other or None,
         "unloaded_bytes": unloaded,
         "files_missing": tuple(missing),
     }
@@ -183,7 +195,7 @@ def _index(folder: Path) -> tuple[set[str], int]:
     """
     path = folder / "model.safetensors.index.json"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
         total = (document.get("metadata") or {}).get("total_size", 0)
         return {str(name) for name in document["weight_map"].values()}, int(total) if _is_size(
             total
@@ -192,7 +204,7 @@ def _index(folder: Path) -> tuple[set[str], int]:
         return set(), 0
     except OSError as error:
         why = error.strerror or ""
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         why = str(error)
     except (KeyError, AttributeError, TypeError):
         why = "no weight_map in it"
@@ -208,7 +220,16 @@ def has_weights(folder: Path) -> bool:
     return any(name.endswith(_WEIGHT_SUFFIXES) and name not in _NO_WEIGHTS for name in names)
 
 
-def _other_bytes(folder: Path) -> int | None:
-    """Return the bytes of pickled weights, where there are no safetensors."""
-    total = sum(path.stat().st_size for path in folder.glob("*.bin") if path.is_file())
-    return total or None
+# the file that most models have, named where all of these are missing
+TOKENIZER = "tokenizer.json"
+# the vocabularies that tokenizers load (transformers 5.19: VOCAB_FILES_NAMES of its tokenizers;
+# mistral_common: tekken.json, tokenizer.model.v3), or code of the model's own
+_TOKENIZERS = (
+    TOKENIZER, "tekken.json", "vocab.json", "vocab.txt", "*.model", "tokenizer.model.*",
+    "*.tiktoken", "tokenization_*.py",
+)  # fmt: skip
+
+
+def has_tokenizer(names: Iterable[str]) -> bool:
+    """Return whether a folder with these files has a vocabulary."""
+    return any(fnmatchcase(name, pattern) for name in names for pattern in _TOKENIZERS)

@@ -20,6 +20,7 @@ from gaudi_launch.models.config import (
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import activation_bytes, kv_bytes_per_token, weight_bytes
 from gaudi_launch.profiles import known_model
+from tests.support.refusals import failing
 
 # the keys that matter of each family's config.json, and what they mean
 FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -164,9 +165,8 @@ def folder(tmp_path: Path, text: str | bytes) -> str:
     ],
 )
 def test_broken_config_is_a_sentence(tmp_path: Path, text: str | bytes) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("models.bad_config", ExitCode.MODEL) as caught:
         read_model(folder(tmp_path, text))
-    assert (caught.value.id, caught.value.exit_code) == ("models.bad_config", ExitCode.MODEL)
     assert "config.json" in str(caught.value)
 
 
@@ -188,6 +188,24 @@ def test_what_is_no_folder(path: str, id: str | None) -> None:
     assert id is None or caught.value.id == id
 
 
+@pytest.mark.parametrize(
+    ("address", "pull"),
+    [
+        (
+            "https://www.modelscope.cn/models/Qwen/QwQ-32B/files",
+            "pull Qwen/QwQ-32B --from modelscope",
+        ),
+        ("https://huggingface.co/Qwen/QwQ-32B?x=1", "pull Qwen/QwQ-32B"),
+        ("hf://", "pull OWNER/NAME"),
+    ],
+)
+def test_the_address_of_a_page_is_answered_with_its_hub_id(address: str, pull: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        known_model(address, must_exist=False)
+    assert (caught.value.id, caught.value.exit_code) == ("models.address", ExitCode.USAGE)
+    assert dict(caught.value.text.values) == {"found": address, "pull": pull}
+
+
 def test_folder_without_config(tmp_path: Path) -> None:
     with pytest.raises(LaunchError) as caught:
         read_model(str(tmp_path))
@@ -196,7 +214,7 @@ def test_folder_without_config(tmp_path: Path) -> None:
 
 def test_missing_folder_has_the_facts_of_its_profile() -> None:
     found = known_model("/models/QwQ-32B", must_exist=False)
-    assert (found.source, found.layers, found.moe, found.kv_heads) == ("name", 64, False, 8)
+    assert (found.source, found.layers, found.moe, found.kv_heads) == ("profile", 64, False, 8)
     assert known_model("/models/unheard", must_exist=False) == Model("/models/unheard", "unheard")
 
 
@@ -389,5 +407,5 @@ def test_config_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert read_config(tmp_path) == {"a": "x"}
     with file.open("a") as more:
         more.write(" ")
-    bad[2]["why"] = "larger than 8 MiB"
+    bad[2]["why"] = "it is larger than 8192 KiB"
     assert config_error(tmp_path) == bad

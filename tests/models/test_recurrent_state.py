@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.recurrent_state import compact_bytes, compact_slots, gated_delta_bytes
+from gaudi_launch.models.recurrent_state import (
+    StatePage,
+    compact_bytes,
+    compact_slots,
+    gated_delta_bytes,
+    mamba2_bytes,
+    page_of,
+)
+from gaudi_launch.models.sizing import CacheRules, StateBlocks
+from gaudi_launch.profiles import known_model
 
 # Qwen/Qwen3-Next-80B-A3B-Instruct, config.json
 NEXT = {
@@ -59,3 +68,62 @@ def test_each_request_has_a_slot_in_each_layer(kinds: list[str] | None, expected
 def test_the_states_of_all_requests() -> None:
     assert compact_bytes(model(), 256) == 12 * (256 * 3 + 2) * 1_097_728
     assert compact_bytes(Model("m", "m"), 256) == 0
+
+
+# nvidia/Nemotron-H-8B-Base-8K and tiiuae/Falcon-H1-1.5B-Instruct, config.json
+NEMOTRON = {
+    "mamba_num_heads": 128,
+    "mamba_head_dim": 64,
+    "ssm_state_size": 128,
+    "n_groups": 8,
+    "conv_kernel": 4,
+}
+FALCON = {
+    "mamba_n_heads": 48,
+    "mamba_d_head": 64,
+    "mamba_d_state": 256,
+    "mamba_n_groups": 1,
+    "mamba_d_conv": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "cards", "expected"),
+    [
+        (NEMOTRON, 1, (8192 + 2 * 8 * 128) * 3 * 2 + 128 * 64 * 128 * 2),
+        (NEMOTRON, 8, (8192 + 2 * 8 * 128) // 8 * 3 * 2 + 16 * 64 * 128 * 2),
+        (
+            {**NEMOTRON, "mamba_ssm_cache_dtype": "float32"},
+            1,
+            (8192 + 2 * 8 * 128) * 3 * 2 + 128 * 64 * 128 * 4,
+        ),
+        # each card has a group for its heads
+        (FALCON, 2, (3072 + 2 * 2 * 256) // 2 * 3 * 2 + 24 * 64 * 256 * 2),
+        ({**FALCON, "mamba_d_state": None}, 1, None),
+    ],
+)
+def test_the_state_of_a_mamba_layer(
+    config: dict[str, object], cards: int, expected: int | None
+) -> None:
+    assert mamba2_bytes(Model("m", "m", dtype="bfloat16", config=config), cards) == expected
+
+
+# 528 and 768 tokens: executed, vllm-gaudi 0.26.0 with vLLM 0.26.0, and main with vLLM 0.28
+@pytest.mark.parametrize("cards", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    ("blocks", "tokens", "states"),
+    [
+        (None, 0, 0),
+        (StateBlocks(16), 528, 9),
+        (StateBlocks(256, copies=2), 768, 18),
+        (StateBlocks(128), 640, 9),
+    ],
+)
+def test_a_block_is_as_large_as_a_state(
+    blocks: StateBlocks | None, tokens: int, states: int, cards: int
+) -> None:
+    granite = known_model("ibm-granite/granite-4.0-h-small", must_exist=False)
+    page = page_of(granite, cards, 2, CacheRules(state_blocks=blocks))
+    size = 4 * tokens * 4096 // cards
+    assert page == (StatePage(tokens, size, states, 1) if blocks is not None else None)
+    assert page is None or page.blocks(2048) == states + -(-2048 // tokens)

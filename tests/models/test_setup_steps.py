@@ -82,7 +82,7 @@ def test_the_disk_is_the_first_step(free: int | None, done: bool, says: str) -> 
 def test_the_commands_of_the_steps() -> None:
     assert [step.command for step in steps(BARE)] == [
         ("gaudi-launch", "pull", "me/R1", "--to", "/data/R1"),
-        ("gaudi-launch", "convert", "/data/R1", "/data/R1-G2"),
+        ("gaudi-launch", "fp8", "convert", "/data/R1", "/data/R1-G2"),
         ("gaudi-launch", "pull", "you/measured", "--to", "/data/m"),
         (),
     ]
@@ -133,7 +133,7 @@ def test_each_step_states_what_is_there_and_what_is_not() -> None:
     assert words(removed)[0] == message("prepare.pulled", path="/data/R1-G2")
     assert words(replace(BARE, weight_bytes=None))[0].values["size"] == "?"
     own = replace(BARE, folder=Path("/own"))
-    assert steps(own)[1].command == ("gaudi-launch", "convert", "/own", "/data/R1-G2")
+    assert steps(own)[1].command == ("gaudi-launch", "fp8", "convert", "/own", "/data/R1-G2")
 
 
 def test_the_disk_is_stated_with_its_room() -> None:

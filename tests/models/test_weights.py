@@ -172,8 +172,8 @@ def test_any_file_is_read_or_named(tmp_path: Path, content: bytes | str) -> None
 
 @pytest.mark.parametrize(
     "shape",
-    [f"[1{'0' * 4000}]", f"[{2**62}, 4]", f"[{2**40}, {2**40}]"],
-    ids=["digits", "sum", "product"],
+    [f"[{2**62}, 4]", f"[{2**40}, {2**40}]"],
+    ids=["sum", "product"],
 )
 def test_a_shape_that_no_file_can_have_is_damage(tmp_path: Path, shape: str) -> None:
     text = f'{{"w": {{"dtype": "BF16", "shape": {shape}, "data_offsets": [0, 0]}}}}'.encode()

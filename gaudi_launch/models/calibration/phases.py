@@ -17,23 +17,18 @@ from typing import Any, Literal
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.calibration.rules import Calibration, Rules
+from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
 
 Name = Literal["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
 RECORD = "calibration.json"
 # arguments of step 2 for a data set that is not a pickle
-_AUTO = (
-    "--max-dataset-samples",
-    "512",
-    "--max-tokens",
-    "32",
-    "--auto-process-dataset",
-)
+_AUTO = ("--max-dataset-samples", "512", "--max-tokens", "32", "--auto-process-dataset")
 _UNIFY, _EXPAND = "step-5-unify_measurements.py", "step-6-expand-measurements.py"
 _DEEPSEEK_STEP = "run_example_tp.py"
 # one prompt at a time, of NeelNanda/pile-10k, which that step fetches itself
-_DEEPSEEK_WORDS = (
+_DEEPSEEK_WORDS = [
     "--osl",
     "32",
     "--max_num_seqs",
@@ -42,7 +37,7 @@ _DEEPSEEK_WORDS = (
     "2048",
     "--dataset",
     "pile",
-)
+]
 _DEEPSEEK_SAMPLES = 512
 _AUTO_LENGTHS = ("--sample-len", "1024", "--max-model-len", "2048")
 
@@ -176,20 +171,10 @@ def _options(path: Path) -> tuple[str, ...]:
 def phases(
     request: CalibrationRequest, scripts: Scripts, rules: Rules, places: Places, python: str
 ) -> tuple[CalibrationPhase, ...]:
-    """Return the steps in their order.
-
-    Raises LaunchError (USAGE) for a data set that these scripts cannot read.
-    """
+    """Return the steps in their order."""
     if 3 not in scripts.options:
         return (_measure_deepseek(request, scripts, rules, places, python),)
     pickled = request.dataset.endswith(".pkl")
-    if not pickled and not scripts.reads_any_dataset:
-        raise LaunchError(
-            "calibrate.dataset_pkl",
-            ExitCode.USAGE,
-            found=request.dataset or "-",
-            path=scripts.folder,
-        )
     common = dict(rules.env)
     if request.cards > 1:
         common["PT_HPU_ENABLE_LAZY_COLLECTIVES"] = "true"
@@ -253,26 +238,15 @@ def _sample_words(request: CalibrationRequest) -> list[str]:
 def _measure_deepseek(
     request: CalibrationRequest, scripts: Scripts, rules: Rules, places: Places, python: str
 ) -> CalibrationPhase:
-    cards, samples = str(request.cards), str(request.samples or _DEEPSEEK_SAMPLES)
-    expert_cards = "1"
-    if request.experts:
-        expert_cards = cards
-    words = [
-        python,
-        str(Path(scripts.folder) / _DEEPSEEK_STEP),
-        "--model",
-        request.model,
-        "--tokenizer",
-        request.model,
-    ]
-    words += [
-        "--tp_size",
-        cards,
-        "--ep_size",
-        expert_cards,
-        "--nprompts",
-        samples,
-    ]
+    cards, script = str(request.cards), str(Path(scripts.folder) / _DEEPSEEK_STEP)
+    options = {
+        "--model": request.model,
+        "--tokenizer": request.model,
+        "--tp_size": cards,
+        "--ep_size": cards if request.experts else "1",
+        "--nprompts": str(request.samples or _DEEPSEEK_SAMPLES),
+    }
+    words = [python, script, *(word for option in options.items() for word in option)]
     words += _DEEPSEEK_WORDS
     if request.eager:
         words.append("--enforce_eager")
@@ -313,7 +287,7 @@ def about(request: CalibrationRequest, scripts: Scripts, release: str) -> dict[s
 def read_done(out: Path, now: Mapping[str, Any]) -> Done:
     """Return the record of an earlier run; an empty one if its inputs differed."""
     try:
-        document = json.loads((out / RECORD).read_text(encoding="utf-8"))
+        document = read_json(out / RECORD)
         done = Done(
             document["about"], tuple(map(str, document["phases"])), document["whole"] is True
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.json_values import mapping
+from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     {} without one, or for one that cannot be read.
     """
     try:
-        document = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        document = read_json(folder / RECORD)
     except (OSError, ValueError) as error:
         _log.debug("the record of a conversion is not read: %s", error)
         return {}

@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -23,6 +22,7 @@ from zlib import crc32
 
 import numpy as np
 
+from gaudi_launch.background import in_background
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.interrupt import TURN_SECONDS, check, deferred
 from gaudi_launch.models.folder_lock import hold
@@ -79,14 +79,15 @@ def convert_folder(
     done: dict[str, Any] = {} if force else dict(read_record(out).get("shards", {}))
     likely = [shard for shard in shards if _is_done(source / shard, out / shard, done.get(shard))]
     _check_disk(source, out, [shard for shard in shards if shard not in likely])
-    with hold(out, "convert"), deferred(), _pool(processes) as pool:
+    with hold(out, "fp8 convert"), deferred(), _pool(processes) as pool:
         # a shard of an earlier run is trusted by its checksum only
         asked = {pool.submit(checksum, out / shard): shard for shard in likely}
         sums = {asked[job]: job.result() for job in _ended(asked)}
         kept = [shard for shard in likely if sums[shard] == done[shard].get("crc32")]
         left = [shard for shard in shards if shard not in kept]
         done = {shard: done[shard] for shard in kept}
-        _remove_parts(out)
+        for part in out.rglob("*.safetensors.*.part"):
+            part.unlink(missing_ok=True)
         _write_record(out, done, complete=False)
         jobs = {pool.submit(convert_shard, source / shard, out / shard): shard for shard in left}
         for job in _ended(jobs):
@@ -116,12 +117,6 @@ def _check_complete(source: Path, shards: Sequence[str]) -> None:
         )
     if not shards:
         raise LaunchError("fp8.no_weights", ExitCode.MODEL, path=str(source))
-
-
-def _remove_parts(out: Path) -> None:
-    """Remove the parts of runs that were killed."""
-    for part in out.rglob("*.safetensors.*.part"):
-        part.unlink(missing_ok=True)
 
 
 def _copied_projections(headers: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -170,7 +165,7 @@ def _in_worker(parent: int) -> None:
             time.sleep(_WATCH_SECONDS)
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    in_background(watch)
 
 
 def is_converted(folder: Path) -> bool:

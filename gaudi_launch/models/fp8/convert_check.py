@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from gaudi_launch.models.fp8.arithmetic import (
     decode_table,
     weight_of,
 )
+from gaudi_launch.reader import parse_json
 
 _SAMPLES = 4096
 _BLOCK = 16 << 20
@@ -78,7 +78,7 @@ class _Shard:
     def __init__(self, path: Path) -> None:
         self._bytes: _Array = np.memmap(path, dtype=np.uint8, mode="r")
         (length,) = struct.unpack("<Q", self._bytes[:8].tobytes())
-        document = json.loads(self._bytes[8 : 8 + length].tobytes())
+        document = parse_json(self._bytes[8 : 8 + length].tobytes(), length)
         self._header: Mapping[str, Any] = {n: e for n, e in document.items() if n != "__metadata__"}
         self._start = 8 + length
 

@@ -66,7 +66,7 @@ def quant_name(generation: str) -> str:
 
 
 def calibrated_folder(model: str, generation: str, cards: int, family: str = "") -> Path:
-    """Return the folder of the results of ``calibrate``.
+    """Return the folder of the results of ``fp8 calibrate``.
 
     Measurements are valid for one number of cards of one generation.
     """

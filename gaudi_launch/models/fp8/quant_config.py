@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
 
@@ -78,14 +78,12 @@ def measured_folder(path: Path, prefix: str = "") -> Path | None:
 
 def _read(path: Path, code: ExitCode) -> Mapping[str, Any]:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise LaunchError("quant.unreadable", code, path=str(path), why="> 1 MiB")
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, _MOST_BYTES)
     except OSError as error:
         raise LaunchError(
             "quant.unreadable", code, path=str(path), why=error.strerror or str(error)
         ) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise LaunchError("quant.unreadable", code, path=str(path), why=f"JSON: {error}") from None
     if not isinstance(document, dict):
         raise LaunchError("quant.unreadable", code, path=str(path), why="no JSON object")

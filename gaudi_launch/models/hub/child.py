@@ -15,14 +15,12 @@ import json
 import os
 import re
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.json_values import mapping
 from gaudi_launch.models.hub.file_choice import PARTS, digest_of
-from gaudi_launch.models.hub.network import reason_of
 
 
 def _digest(sha256: str | None) -> str:
@@ -35,7 +33,8 @@ def _digest(sha256: str | None) -> str:
 class HubError(Exception):
     """An error of a hub, by kind.
 
-    The kinds are offline, no_repo, no_revision, gated, busy, changed, disk and other.
+    The kinds are offline, no_repo, no_revision, no_file, gated, token, busy, changed, disk and
+    other.
     """
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -214,6 +213,17 @@ _KIND_OF_NAME = {
 }
 
 
+# the hub's header X-Error-Code (huggingface_hub 1.0:utils/_http.py, hf_raise_for_status)
+_KIND_OF_CODE = {
+    "GatedRepo": "gated",
+    "RepoNotFound": "no_repo",
+    "RevisionNotFound": "no_revision",
+    "EntryNotFound": "no_file",
+}
+# the hub's answer to a token that it does not know (ibid.)
+_BAD_TOKEN = "Invalid credentials in Authorization header"
+
+
 _KIND_OF_STATUS = {401: "gated", 403: "gated", 404: "no_repo", 429: "busy"}
 
 
@@ -230,12 +240,18 @@ def classify(error: BaseException) -> HubError:
     name, text = type(error).__name__, str(error)
     if isinstance(error, OSError) and error.errno in (28, 122):
         return HubError("disk", text)
+    answer = getattr(error, "response", None)
+    headers = getattr(answer, "headers", None) or {}
+    status = getattr(answer, "status_code", None)
+    if status == 401 and _BAD_TOKEN in f"{headers.get('X-Error-Message')} {text}":
+        return HubError("token", text)
     # By name first: the Hub answers 401 for a repository that does not exist (huggingface_hub's
     # RepositoryNotFoundError), and the text contains ".../revision/..." whenever a revision was
     # requested.
     if name in _KIND_OF_NAME:
         return HubError(_KIND_OF_NAME[name], text)
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    if headers.get("X-Error-Code") in _KIND_OF_CODE:
+        return HubError(_KIND_OF_CODE[headers["X-Error-Code"]], text)
     if status == 404 and "revision" in text.lower():
         return HubError("no_revision", text)
     if status in _KIND_OF_STATUS:
@@ -257,18 +273,8 @@ def _is_of_network(error: BaseException) -> bool:
     return isinstance(error, ConnectionError) or bool(_NETWORK.search(type(error).__name__))
 
 
-def _end_with_parent() -> None:
-    # the launcher keeps the other end of this pipe open while it runs, and the kernel closes it
-    # when it is killed
-    with contextlib.suppress(OSError):
-        while os.read(0, 1):
-            pass
-    os._exit(1)
-
-
 def main() -> None:
     request = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
     answers = sys.stdout
@@ -284,6 +290,40 @@ def main() -> None:
         found = classify(error)
         say(error=found.kind, detail=found.detail[:2000])
         sys.exit(1)
+
+
+_MOST_WRAPS = 12
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the system's text of the innermost cause (``Connection refused``).
+
+    Without one, return ``timed out`` or the outermost error's class.
+    """
+    found = list(_wrapped(error))
+    for each in reversed(found):
+        if isinstance(each, OSError) and each.strerror:
+            return each.strerror
+    if any("timeout" in type(each).__name__.lower() for each in found):
+        return "timed out"
+    return type(error).__name__
+
+
+def _wrapped(error: BaseException) -> Iterator[BaseException]:
+    """Return the error and those that it wraps, outermost first.
+
+    They are its cause, context, reason (urllib3) or first argument.
+    """
+    waiting: list[BaseException] = [error]
+    seen: list[BaseException] = []
+    while waiting and len(seen) < _MOST_WRAPS:
+        each = waiting.pop(0)
+        if each in seen:
+            continue
+        seen.append(each)
+        yield each
+        inner = (each.__cause__, each.__context__, getattr(each, "reason", None), *each.args[:1])
+        waiting += [one for one in inner if isinstance(one, BaseException)]
 
 
 if __name__ == "__main__":

@@ -18,12 +18,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch import mirrors
+from gaudi_launch.background import in_background
 from gaudi_launch.debug_log import ChildLog, best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.guard import guarded
 from gaudi_launch.interrupt import deferred, pause
 from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.models.hub.file_choice import (
@@ -35,6 +38,7 @@ from gaudi_launch.models.hub.file_choice import (
     safe,
     write_record,
 )
+from gaudi_launch.reader import parse_json
 from gaudi_launch.redact import redact_text
 
 _log = logging.getLogger(__name__)
@@ -78,13 +82,17 @@ class PullProgress:
 
 @dataclass(frozen=True)
 class Pulled:
-    """A folder as a pull left it."""
+    """A folder as a pull left it.
+
+    ``unread`` files have the size and time that they were verified with, and were not read again.
+    """
 
     folder: Path
     listing: Listing
     files: tuple[RemoteFile, ...]
     fetched: int
     cleared: tuple[str, ...] = ()
+    unread: int = 0
 
 
 Report = Callable[[PullProgress], None]
@@ -147,7 +155,7 @@ def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
             first.set()
 
     for source in SOURCES:
-        threading.Thread(target=ask, args=(source,), daemon=True).start()
+        in_background(partial(ask, source))
     first.wait(_PROBE_SECONDS + 10)
     for result in results.values():
         if isinstance(result, Listing):
@@ -155,6 +163,7 @@ def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
     errors = [result for result in results.values() if isinstance(result, LaunchError)]
     # a hub that knows the model but refuses it says more than one that could not be reached
     order = (
+        "pull.token",
         "pull.gated",
         "pull.no_revision",
         "pull.no_repo",
@@ -245,7 +254,7 @@ def _pull(order: _PullOrder, report: Report) -> Pulled:
         record, fetched = _fetch(order, missing, record, report)
     write_record(folder, replace(record, whole=True))
     shutil.rmtree(folder / PARTS, ignore_errors=True)
-    return Pulled(folder, listing, files, fetched, cleared)
+    return Pulled(folder, listing, files, fetched, cleared, len(files) - len(missing))
 
 
 def _check_disk(folder: Path, missing: Sequence[RemoteFile]) -> None:
@@ -385,6 +394,7 @@ def _error(answer: dict[str, Any], repo: str, source: str, revision: str) -> Lau
         "no_repo": ExitCode.MODEL,
         "no_revision": ExitCode.MODEL,
         "gated": ExitCode.MODEL,
+        "token": ExitCode.MODEL,
         "changed": ExitCode.MODEL,
     }
     known = (*codes, "offline", "offline_mode", "busy", "disk", "stuck")
@@ -407,13 +417,11 @@ def _ask(
     """
     with deferred(), _child() as process:
         assert process.stdin is not None and process.stdout is not None
-        # left open: the child ends when this end closes, also when we are killed
         with suppress(BrokenPipeError):
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
         lines: list[str | None] = []
-        reader = threading.Thread(target=lambda: _read(process, lines), daemon=True)
-        reader.start()
+        in_background(partial(_read, process, lines))
         begin = moved = time.monotonic()
         before = -1
         while True:
@@ -455,7 +463,7 @@ def _read(process: subprocess.Popen[str], lines: list[str | None]) -> None:
 
 def _parse(line: str) -> dict[str, Any] | None:
     try:
-        answer = json.loads(line)
+        answer = parse_json(line)
     except ValueError:
         return None
     if not isinstance(answer, dict):
@@ -477,6 +485,7 @@ def _child() -> Iterator[subprocess.Popen[str]]:
             env={**os.environ, **mirrors.read().hub_variables()},
             # Ctrl-C is ours to handle: the child's partial file must stay complete
             start_new_session=True,
+            preexec_fn=guarded(),
         )
     except OSError as error:
         seen.failed(error)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.models.folder_lock import NAME as LOCK
+from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
 
@@ -172,7 +173,7 @@ class Fetched:
 def read_record(folder: Path) -> Fetched | None:
     """Return the record of a folder; None without a valid one."""
     try:
-        document: Any = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        document: Any = read_json(folder / RECORD)
         files = {
             str(path): (int(a), str(b), int(c)) for path, (a, b, c) in document["files"].items()
         }

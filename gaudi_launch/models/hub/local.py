@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from pathlib import Path
 
 from gaudi_launch.models.hub.file_choice import read_record
 from gaudi_launch.paths import data_dir
+from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
 
@@ -37,11 +37,25 @@ def find_local(repo: str, revision: str = "", *, code: bool = False) -> Path | N
     record = read_record(ours)
     if record is not None and record.whole and record.intact(ours) and _usable(ours, code):
         return ours
-    others = _ms_folders(repo) if revision in _DEFAULT_BRANCHES else []
-    for folder in (*_hf_snapshots(repo, revision), *others):
+    for folder in _cached(repo, revision):
         if _usable(folder, code) and not _unfinished(folder):
             return folder
     return None
+
+
+def find_config(repo: str, revision: str = "") -> Path | None:
+    """Return a local folder with config.json of ``owner/name``, complete or not."""
+    folders = (folder_for(repo, revision), *_cached(repo, revision))
+    return next((folder for folder in folders if _usable(folder, code=False)), None)
+
+
+def _cached(repo: str, revision: str) -> list[Path]:
+    """Return the folders in which the hubs' libraries keep this model."""
+    folders = _hf_snapshots(repo, revision)
+    if revision in _DEFAULT_BRANCHES:
+        home = Path(os.environ.get("MODELSCOPE_CACHE", Path.home() / ".cache/modelscope"))
+        folders += [home / "hub" / "models" / repo, home / "models" / repo, home / "hub" / repo]
+    return folders
 
 
 def _usable(folder: Path, code: bool) -> bool:
@@ -54,13 +68,13 @@ def _lacks_code(folder: Path) -> bool:
     Those of another repository (``owner/name--module.Class``) are fetched by the engine.
     """
     try:
-        named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("auto_map", {})
+        named = read_json(folder / "config.json", as_engine=True).get("auto_map", {})
         words = [
             word
             for value in named.values()
             for word in (value if isinstance(value, list) else [value])
         ]
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         _log.debug("config.json is not read: %s", error)
         return False
     modules = {str(word).rpartition(".")[0] for word in words if word and "--" not in str(word)}
@@ -80,11 +94,6 @@ def _hf_snapshots(repo: str, revision: str) -> list[Path]:
         _log.debug("a reference has no commit: %s", error)
         commit = revision
     return [base / "snapshots" / commit] if commit else []
-
-
-def _ms_folders(repo: str) -> list[Path]:
-    home = Path(os.environ.get("MODELSCOPE_CACHE", Path.home() / ".cache/modelscope"))
-    return [home / "hub" / "models" / repo, home / "models" / repo, home / "hub" / repo]
 
 
 def _unfinished(folder: Path) -> bool:

@@ -139,9 +139,6 @@ def test_another_data_set_needs_no_first_step() -> None:
     )
     assert made[1].argv[-1] == "--deepseek"
     assert "PT_HPU_ENABLE_LAZY_COLLECTIVES" not in made[0].env
-    with pytest.raises(LaunchError) as refused:
-        phases(wish, scripts("1.21"), rules_for("x", "1.21"), PLACES, "py")
-    assert refused.value.id == "calibrate.dataset_pkl"
 
 
 def test_the_plugin_puts_the_experts_of_all_cards_together() -> None:
@@ -424,17 +421,6 @@ def test_the_batch_is_stated_once(dataset: str) -> None:
     words = next(phase.argv for phase in made if phase.name == "measure")
     assert words.count("--batch-size") == 1
     assert words[words.index("--batch-size") + 1] == "8"
-
-
-def test_scripts_that_read_pickles_only(tmp_path: Path) -> None:
-    old = scripts("1.21")
-    for dataset, found in (("/d/x", "/d/x"), ("", "-")):
-        with pytest.raises(LaunchError) as refused:
-            phases(replace(WISH, dataset=dataset), old, rules_for("x", "1.21"), PLACES, "p")
-        error = refused.value
-        assert (error.id, error.exit_code, error.text.values) == (
-            "calibrate.dataset_pkl", 2, {"found": found, "path": "/s"},
-        )  # fmt: skip
 
 
 def test_the_switches_of_steps_that_have_them() -> None:

@@ -19,7 +19,7 @@ import pytest
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.models.fp8 import convert
 from gaudi_launch.models.fp8.arithmetic import conversion_table, convert_scale
-from gaudi_launch.models.fp8.conversion_record import RECORD, read_record
+from gaudi_launch.models.fp8.conversion_record import RECORD, is_recorded, read_record
 from gaudi_launch.models.fp8.convert import (
     Conversion,
     convert_folder,
@@ -32,7 +32,7 @@ from tests.support.shards import read_shard
 
 UP = "layers.0.up_proj.weight"
 CODES = bytes(range(256))
-ONE_BF16, ONE_F16, ONE_F32 = b"\x80\x3f", b"\x00\x3c", struct.pack("<f", 1.0)
+ONE_BF16, ONE_F16 = b"\x80\x3f", b"\x00\x3c"
 SCALE = struct.pack("<f", 448.0 / 240.0)
 Tensors = Mapping[str, tuple[str, bytes]]
 WHOLE: Tensors = {
@@ -368,3 +368,20 @@ def test_a_checkpoint_without_tensors(tmp_path: Path) -> None:
     path = write(tmp_path / "a.safetensors", {})
     assert not wants_conversion(tmp_path)
     assert convert_shard(path, tmp_path / "b.safetensors")["size"] == path.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "complete"),
+    [
+        ('{"complete": true, "shards": {"é": 1}}', {"complete": True, "shards": {"é": 1}}, True),
+        ('{"complete": 1}', {"complete": 1}, False),
+        ('{"shards": {}}', {"shards": {}}, False),
+        ("[]", {}, False),
+        ("[", {}, False),
+        (None, {}, False),
+    ],
+)
+def test_records(tmp_path: Path, text: str | None, found: object, complete: bool) -> None:
+    if text is not None:
+        (tmp_path / ".gaudi-launch.json").write_text(text, encoding="utf-8")
+    assert (read_record(tmp_path), is_recorded(tmp_path)) == (found, complete)

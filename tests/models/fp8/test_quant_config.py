@@ -43,7 +43,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         ("[", "quant.unreadable", {"why": "JSON: Expecting value: line 1 column 2 (char 1)"}),
         ("[]", "quant.unreadable", {"why": "no JSON object"}),
         ('{"mode": "MEASURE"}', "quant.mode", {"mode": "MEASURE"}),
-        (" " * ((1 << 20) + 1), "quant.unreadable", {"why": "> 1 MiB"}),
+        (" " * ((1 << 20) + 1), "quant.unreadable", {"why": "JSON: it is larger than 1024 KiB"}),
     ):
         if text is not None:
             path.write_text(text)

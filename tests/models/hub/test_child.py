@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import socket
 import sys
 import types
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.models.hub import child
-from gaudi_launch.models.hub.child import HubError, classify, fetch
+from gaudi_launch.models.hub.child import HubError, classify, fetch, reason_of
 from gaudi_launch.models.hub.file_choice import PARTS
 
 CONTENT = b"content"
@@ -257,8 +258,6 @@ class Process:
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> Process:
-    threads = SimpleNamespace(Thread=lambda target, daemon: SimpleNamespace(start=lambda: None))
-    monkeypatch.setattr(child, "threading", threads)
     for name in ("HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -303,15 +302,6 @@ def test_a_long_hash_is_told(process: Process, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "stdout", out)
     child._Hashing("x")(5)
     assert json.loads(out.getvalue()) == {"hashing": "x", "at": 5}
-
-
-def test_the_process_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = [b"x", b""]
-    ended: list[int] = []
-    system = SimpleNamespace(read=lambda number, count: reads.pop(0), _exit=ended.append)
-    monkeypatch.setattr(child, "os", system)
-    child._end_with_parent()
-    assert (reads, ended) == ([], [1])
 
 
 def module(monkeypatch: pytest.MonkeyPatch, name: str, **parts: Any) -> None:
@@ -475,3 +465,39 @@ def test_a_transfer_of_modelscope(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         assert part.read_bytes() == kind.encode()
     options = {"revision": "v1", "local_dir": str(tmp_path)}
     assert asked == [("model", "me/m", "x", options), ("dataset", "me/m", "x", options)]
+
+
+class PoolError(Exception):
+    def __init__(self, reason: BaseException) -> None:
+        super().__init__("HTTPConnectionPool(host='h', port=9): Max retries exceeded")
+        self.reason = reason
+
+
+class ReadTimeout(OSError):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+        (
+            OSError(PoolError(ConnectionRefusedError(111, "Connection refused"))),
+            "Connection refused",
+        ),
+        (
+            OSError(PoolError(socket.gaierror(-2, "Name or service not known"))),
+            "Name or service not known",
+        ),
+        (OSError(PoolError(ReadTimeout("read timed out"))), "timed out"),
+        (ValueError("text of a library"), "ValueError"),
+    ],
+)
+def test_reason(error: BaseException, words: str) -> None:
+    assert reason_of(error) == words
+
+
+def test_a_ring_of_causes_ends() -> None:
+    one, two = ValueError("1"), KeyError("2")
+    one.__cause__, two.__cause__ = two, one
+    assert reason_of(one) == "ValueError"

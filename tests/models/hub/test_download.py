@@ -199,14 +199,11 @@ def test_the_error_that_says_most_is_raised(
 def test_hubs_that_never_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     event = SimpleNamespace(wait=waited.append, set=lambda: None)
-    threads = SimpleNamespace(
-        Event=lambda: event,
-        Thread=lambda **words: SimpleNamespace(start=lambda: waited.append(words["daemon"])),
-    )
-    monkeypatch.setattr(download, "threading", threads)
+    monkeypatch.setattr(download, "threading", SimpleNamespace(Event=lambda: event))
+    monkeypatch.setattr(download, "in_background", lambda work: None)
     values = {**HF, "revision": "v1", "why": "-"}
     assert failed(lambda: find("me/m", "v1")) == ("pull.offline", ExitCode.FAILED, values, None)
-    assert waited == [True, True, 30.0]
+    assert waited == [30.0]
 
 
 def transfer(request: dict[str, Any], *, in_place: bool = False) -> list[dict[str, Any]]:
@@ -258,11 +255,12 @@ def test_files_are_brought_and_recorded(tmp_path: Path, monkeypatch: pytest.Monk
         PullProgress(7, 7, 2, 2, "", 0, 0),
     ]
     # what is verified is not asked for again
-    assert pull(LISTING, folder) == Pulled(folder, LISTING, (SMALL, LARGE), 0)
+    assert pull(LISTING, folder) == Pulled(folder, LISTING, (SMALL, LARGE), 0, (), 2)
     assert len(child.asked) == 1
     # but for what was changed since
     os.utime(folder / "config.json", ns=(5, 5))
-    assert pull(LISTING, folder).fetched == 1
+    changed = pull(LISTING, folder)
+    assert (changed.fetched, changed.unread) == (1, 1)
     assert [each["path"] for each in child.asked[1][0]["files"]] == ["config.json"]
 
 
@@ -559,7 +557,7 @@ def test_the_child_never_outlives_a_pull(
     assert argv == [sys.executable, "-m", "gaudi_launch.models.hub.child"]
     environment = words["env"]
     assert environment["PATH"] == os.environ["PATH"]
-    assert {name: value for name, value in words.items() if name != "env"} == {
+    assert {name: value for name, value in words.items() if name not in ("env", "preexec_fn")} == {
         "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL,
         "text": True, "start_new_session": True,
     }  # fmt: skip

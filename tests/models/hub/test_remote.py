@@ -1,27 +1,24 @@
-"""A model on the hub, read by its config.json and headers; the hub's client is a stand-in."""
+"""A model on a hub, read by its config.json and headers; the hub is a server of this machine."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import struct
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import huggingface_hub
 import pytest
-import requests
-from huggingface_hub import errors
 
-from gaudi_launch import http_client
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.models.config import read_model
 from gaudi_launch.models.hub.remote import read_remote
 from gaudi_launch.models.model import Model
+from tests.support.local_hub import Hub
 from tests.support.scripted_hosts import failed
 
-ID, HUB = "me/m", "https://hub.example"
+ID = "me/small"
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -32,152 +29,163 @@ CONFIG = {
 }
 
 
-class Hub:
-    """Stand in for the hub's client: a config.json, headers or an error, and what is asked."""
+def shard(**tensors: list[int]) -> bytes:
+    """Return a safetensors file of BF16 tensors by their shapes; a long header where padded."""
+    header: dict[str, object] = {"__metadata__": {"padding": " " * 70_000}}
+    at = 0
+    for name, shape in tensors.items():
+        size = 2
+        for each in shape:
+            size *= each
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(at)
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.asked: list[tuple[object, ...]] = []
-        self.error: Exception | None = None
-        self.no_weights: Exception | None = None
-        (folder / "config.json").write_text(json.dumps(CONFIG))
 
-    def head(self, url: str, seconds: float) -> None:
-        self.asked.append(("head", url, seconds))
-
-    def hf_hub_download(self, *words: str, **options: Any) -> str:
-        self.asked.append((*words, options))
-        if self.error is not None:
-            raise self.error
-        return str(self.folder / "config.json")
-
-    def get_safetensors_metadata(self, *words: str, **options: Any) -> Any:
-        self.asked.append((*words, options))
-        if self.no_weights is not None:
-            raise self.no_weights
-        tensor = SimpleNamespace(dtype="BF16", shape=[10, 3], data_offsets=(0, 60))
-        other = SimpleNamespace(dtype="BF16", shape=[10], data_offsets=(60, 80))
-        unread = SimpleNamespace(dtype="BF16", shape=[2], data_offsets=(0, 4))
-        return SimpleNamespace(
-            files_metadata={
-                "a": SimpleNamespace(tensors={"model.x": tensor, "model.y": other}),
-                "b": SimpleNamespace(tensors={"model.layers.2.z": unread}),
-            }
-        )
+PARTS = {
+    "a.safetensors": shard(**{"model.x": [10, 3], "model.y": [10]}),
+    # a layer after the last one is not loaded
+    "b.safetensors": shard(**{"model.layers.2.z": [2]}),
+}
+SIZE = sum(len(content) for content in PARTS.values())
+INDEX = {
+    "metadata": {"total_size": 84},
+    "weight_map": {
+        "model.x": "a.safetensors",
+        "model.y": "a.safetensors",
+        "model.layers.2.z": "b.safetensors",
+    },
+}
+FILES = {
+    "config.json": json.dumps(CONFIG).encode(),
+    "model.safetensors.index.json": json.dumps(INDEX).encode(),
+    **PARTS,
+}
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    made = Hub(tmp_path)
-    monkeypatch.setenv("HF_ENDPOINT", f"{HUB}/")
-    monkeypatch.setattr(http_client, "head", made.head)
-    for name in ("hf_hub_download", "get_safetensors_metadata"):
-        monkeypatch.setattr(huggingface_hub, name, getattr(made, name))
-    return made
+def hub(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> Iterator[Hub]:
+    with Hub(dict(FILES)) as made:
+        for name, value in made.environment().items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        yield made
 
 
 def sizes(model: Model) -> tuple[object, ...]:
-    return model.name, model.path, model.source, model.parameters, model.weight_bytes
+    return model.parameters, model.weight_bytes, model.unloaded_bytes, model.layers
 
 
-def test_a_model_is_read_by_its_headers(hub: Hub) -> None:
-    found = read_remote(ID, "v1")
-    assert sizes(found) == ("m", ID, "hub", 42, 84)
-    assert (found.layers, found.heads, found.hidden_size) == (2, 2, 8)
-    assert hub.asked == [
-        ("head", HUB, 10),
-        (ID, "config.json", {"revision": "v1"}),
-        (ID, {"revision": "v1"}),
-    ]
-    # as from a folder, but for its place
-    assert read_model(str(hub.folder)).layers == 2
-
-
-@pytest.mark.parametrize(
-    "error", [errors.NotASafetensorsRepoError("x"), errors.SafetensorsParsingError("x")]
-)
-def test_a_model_without_safetensors(hub: Hub, error: Exception) -> None:
-    hub.no_weights = error
+def test_a_model_is_read_by_its_headers_as_from_its_folder(hub: Hub, tmp_path: Path) -> None:
     found = read_remote(ID)
-    assert found.weight_bytes is None
-    assert hub.asked[1] == (ID, "config.json", {"revision": None})
+    assert (found.name, found.path, found.source) == ("small", ID, "hub")
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    folder = read_model(str(tmp_path))
+    assert sizes(found) == sizes(folder) == (42, SIZE, 4, 2)
+    assert sum(len(range_) > 0 for _, range_ in hub.asked) == 4
 
 
-def answered(kind: Callable[..., Exception], text: str = "x", status: int = 404) -> Exception:
-    answer = requests.Response()
-    answer.status_code = status
-    return kind(text, response=answer)
-
-
-def hidden(cause: Exception | None) -> Exception:
-    error = errors.LocalEntryNotFoundError("hidden")
-    error.__cause__ = cause
-    return error
-
-
-class ConnectTimeout(Exception):
-    """A timeout of httpx, whose classes are not errors of the system."""
-
-
-ConnectTimeout.__module__ = "httpx._exceptions"
-OFFLINE = {"model": ID, "hub": HUB}
-ANSWER = {"model": ID, "hub": HUB}
+def test_what_was_read_is_kept(hub: Hub) -> None:
+    first = read_remote(ID)
+    asked = list(hub.asked)
+    assert (read_remote(ID), hub.asked) == (first, asked)
+    # also while the hub does not answer, however old it is
+    (kept,) = (Path(os.environ["XDG_CACHE_HOME"]) / "gaudi-launch" / "hub").glob("me--small*.json")
+    os.utime(kept, (0, 0))
+    hub.trouble = "always_busy"
+    assert read_remote(ID) == first
+    assert len(hub.asked) > len(asked)
 
 
 @pytest.mark.parametrize(
-    ("error", "id", "values"),
+    ("change", "expected"),
     [
-        (answered(errors.GatedRepoError), "models.gated", OFFLINE),
-        (answered(errors.RepositoryNotFoundError), "models.not_on_hub", OFFLINE),
-        (answered(errors.RevisionNotFoundError), "models.not_on_hub", OFFLINE),
-        (errors.EntryNotFoundError("x"), "models.no_config", {"path": ID}),
-        (hidden(None), "models.offline", {**OFFLINE, "why": "LocalEntryNotFoundError"}),
+        # one file without an index
         (
-            hidden(ConnectionRefusedError(111, "Connection refused")),
-            "models.offline",
-            {**OFFLINE, "why": "Connection refused"},
+            {"model.safetensors": PARTS["a.safetensors"]},
+            (40, len(PARTS["a.safetensors"]), 0, 2),
         ),
-        (
-            hidden(answered(errors.HfHubHTTPError, "  odd\n answer ", 500)),
-            "models.hub_answer",
-            {**ANSWER, "why": "odd answer"},
-        ),
-        (errors.OfflineModeIsEnabled("x"), "models.offline", {**OFFLINE, "why": "HF_HUB_OFFLINE"}),
-        (
-            answered(errors.HfHubHTTPError, "y" * 400, 500),
-            "models.hub_answer",
-            {**ANSWER, "why": "y" * 300},
-        ),
-        (errors.HFValidationError("x"), "models.no_folder", {"path": ID}),
-        (OSError(5, "Input/output error"), "models.offline",
-         {**OFFLINE, "why": "Input/output error"}),
-        (ConnectTimeout("x"), "models.offline", {**OFFLINE, "why": "timed out"}),
+        # a shard that is not there, or not one: the index has the bytes
+        ({**FILES, "b.safetensors": b""}, (None, 84, 0, 2)),
+        ({**FILES, "b.safetensors": struct.pack("<Q", 1 << 60) + bytes(9)}, (None, 84, 0, 2)),
+        ({**FILES, "b.safetensors": struct.pack("<Q", 3) + b"[1]"}, (None, 84, 0, 2)),
+        # pickled weights
+        ({"pytorch_model.bin": b"x"}, (None, None, 0, 2)),
     ],
-)  # fmt: skip
-def test_errors_of_the_hub(hub: Hub, error: Exception, id: str, values: dict[str, str]) -> None:
-    hub.error = error
-    assert failed(lambda: read_remote(ID)) == (id, ExitCode.MODEL, values, None)
+)
+def test_weights_that_the_headers_do_not_tell(
+    hub: Hub, change: dict[str, bytes], expected: tuple[object, ...]
+) -> None:
+    hub.files = {"config.json": FILES["config.json"], **change}
+    assert sizes(read_remote(ID)) == expected
 
 
-def test_a_defect_is_not_hidden(hub: Hub) -> None:
-    hub.error = KeyError("defect")
-    with pytest.raises(KeyError):
-        read_remote(ID)
+def test_a_revision_and_the_token_are_sent(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert read_remote(ID, "v1").layers == 2
+    assert hub.tokens == {"Bearer hf_secret"}
 
 
-def test_a_hub_that_is_not_reached_is_asked_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise requests.ConnectionError(ConnectionRefusedError(111, "Connection refused"))
+def test_modelscope_has_what_hugging_face_cannot_give(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert sizes(read_remote(ID)) == (42, SIZE, 4, 2)
+    # the token of one hub is not for another
+    assert hub.tokens == {""}
 
-    monkeypatch.setattr(http_client, "head", refuse)
-    monkeypatch.setenv("HF_ENDPOINT", "https://user:secret@hub.example")
+
+@pytest.mark.parametrize(
+    ("trouble", "files", "id"),
+    [
+        ("gated", FILES, "models.gated"),
+        ("token", FILES, "models.token_refused"),
+        ("always_busy", FILES, "models.hub_answer"),
+        ("", {}, "models.not_on_hub"),
+        ("", {"config.json": b"{"}, "models.bad_config"),
+        ("", {"config.json": b"[]"}, "models.bad_config"),
+    ],
+)
+def test_answers_of_the_hub_are_sentences(
+    hub: Hub, trouble: str, files: dict[str, bytes], id: str
+) -> None:
+    hub.trouble, hub.files = trouble, files
+    found, code, values, _ = failed(lambda: read_remote("me/none" if not files else ID))
+    assert (found, code) == (id, ExitCode.MODEL)
+    assert values.get("hub", hub.url) == hub.url
+
+
+def test_a_hub_that_is_not_reached_is_not_asked_again_for_a_minute(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HF_ENDPOINT", "MODELSCOPE_ENDPOINT"):
+        monkeypatch.setenv(name, "http://user:secret@127.0.0.1:9")
     id, code, values, _ = failed(lambda: read_remote(ID))
     assert (id, code, values["why"]) == ("models.offline", ExitCode.MODEL, "Connection refused")
     assert "secret" not in values["hub"]
-    assert hub.asked == []
+    folder = Path(os.environ["XDG_CACHE_HOME"]) / "gaudi-launch" / "hub"
+    (silence,) = folder.glob("unreachable-*")
+    silence.write_text("remembered")
+    assert failed(lambda: read_remote(ID))[2]["why"] == "remembered"
+    os.utime(silence, (time.time() - 61,) * 2)
+    assert failed(lambda: read_remote(ID))[2]["why"] == "Connection refused"
 
 
-def test_the_usual_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "environ", {**os.environ, "HF_ENDPOINT": ""})
-    read_remote(ID)
-    assert hub.asked[0] == ("head", "https://huggingface.co", 10)
+def test_a_hub_that_hangs_is_left_after_its_time(hub: Hub) -> None:
+    hub.trouble = "hang"
+    begin = time.monotonic()
+    id, _, values, _ = failed(lambda: read_remote(ID, seconds=0.5))
+    assert (id, values["why"]) == ("models.offline", "timed out")
+    assert time.monotonic() - begin < 5
+    asked = len(hub.asked)
+    assert failed(lambda: read_remote(ID))[0] == "models.offline"
+    assert len(hub.asked) == asked
+
+
+def test_offline_mode_asks_no_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    id, _, values, _ = failed(lambda: read_remote(ID))
+    assert (id, values["why"], hub.asked) == ("models.offline", "HF_HUB_OFFLINE", [])
