@@ -65,7 +65,9 @@ def verify(pack: Path, progress: Progress) -> Manifest:
         wanted = {file.path: file for file in manifest.files}
         try:
             while (member := tar.next()) is not None:
-                if member.name not in wanted or not member.isreg() or member.name in here:
+                # a sparse member states any size at no cost
+                is_plain = member.isreg() and not member.issparse()
+                if member.name not in wanted or not is_plain or member.name in here:
                     raise pack_manifest.additional(str(pack), [repr(member.name)])
                 if _as_listed(tar, member, progress) != wanted[member.name]:
                     raise pack_manifest.damaged(str(pack), member.name)

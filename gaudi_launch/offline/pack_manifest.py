@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.reader import parse_json
 
 _log = logging.getLogger(__name__)
 
@@ -123,9 +124,9 @@ def read(content: bytes, pack: str) -> Manifest:
     ``pack`` is its path for the sentence. Raises LaunchError for one that is damaged or another's.
     """
     try:
-        document = json.loads(content)
+        document = parse_json(content)
         is_pack = document["kind"] == KIND
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         _log.debug("the list of a pack is not read: %s", error)
         raise LaunchError("offline.not_a_pack", ExitCode.USAGE, path=pack) from None
     if not is_pack:

@@ -67,6 +67,13 @@ def rewritten(archive: Path, change: str) -> None:
                 if change == "link":
                     member = tarfile.TarInfo(member.name)
                     member.type, member.linkname, content = tarfile.SYMTYPE, "/etc/passwd", b""
+                if change == "sparse":
+                    # 8 GiB of zeros in a header (GNU tar's manual, "PAX 0.1")
+                    member.pax_headers = {
+                        "GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 33),
+                        "GNU.sparse.numblocks": "1",
+                    }  # fmt: skip
+                    content, member.size = b"", 0
             tar.addfile(member, io.BytesIO(content))
             if member.name == "model/weights" and change == "twice":
                 tar.addfile(member, io.BytesIO(content))
@@ -82,6 +89,7 @@ def rewritten(archive: Path, change: str) -> None:
         ("additional", "offline.additional"),
         ("link", "offline.additional"),
         ("twice", "offline.additional"),
+        ("sparse", "offline.additional"),
     ],
 )
 def test_a_changed_file_is_refused(archive: Path, change: str, id: str) -> None:
