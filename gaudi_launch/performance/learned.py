@@ -14,6 +14,7 @@ from gaudi_launch import paths
 from gaudi_launch.performance.published import MEASURED_HERE, Figure, kind_of
 from gaudi_launch.performance.shape import Shape
 from gaudi_launch.performance.step_model import Generation, Setup
+from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
 
@@ -86,9 +87,9 @@ def state_file() -> Path:
     return paths.state_dir() / FILE_NAME
 
 
-def read_learned(file: Path | None = None) -> LearnedConstants | None:
+def read_learned() -> LearnedConstants | None:
     """Return the constants of this host; None where it has none that can be read."""
-    path = file or state_file()
+    path = state_file()
     try:
         stamp = path.stat().st_mtime_ns
     except OSError:
@@ -99,7 +100,7 @@ def read_learned(file: Path | None = None) -> LearnedConstants | None:
 @lru_cache(maxsize=4)
 def _read(path: Path, stamp: int) -> LearnedConstants | None:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
         if document["schema"] != SCHEMA:
             return None
         return LearnedConstants(
@@ -116,9 +117,9 @@ def _read(path: Path, stamp: int) -> LearnedConstants | None:
         return None
 
 
-def write_learned(found: LearnedConstants, file: Path | None = None) -> None:
+def write_learned(found: LearnedConstants) -> None:
     """Replace the file atomically. Raises OSError."""
-    path = file or state_file()
+    path = state_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".new")
     part.write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,14 +24,11 @@ from gaudi_launch.performance.learning import learn
 from gaudi_launch.performance.published import shapes
 from gaudi_launch.performance.step_model import Generation, Setup
 
+pytestmark = pytest.mark.usefixtures("own_folders")
+
 NOW = 1_790_000_000.0
 LOADS = ((128, 64, 1), (512, 128, 8), (256, 256, 32))
 OTHERS = ((1024, 64, 4), (64, 200, 16), (300, 100, 24))
-
-
-@pytest.fixture(autouse=True)
-def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 def setup(generation: Generation = "gaudi2") -> Setup:

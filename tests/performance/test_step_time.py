@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.performance.step_time import (
     EIGHT_CARDS_32B,
     ONE_CARD_8B,
     StepTime,
     constants_of,
 )
+from tests.support.refusals import failing
 
 PLAIN = StepTime(1.0, 2.0, 0.5, 3.0, 4.0, 0.25, "plain")
 BENT = StepTime(1.0, 2.0, 0.5, 3.0, 4.0, 0.25, "bent", (0.0, 10.0, 20.0))
@@ -67,9 +68,8 @@ def test_given_constants_are_named_and_a_given_line_is_straight() -> None:
     ],
 )
 def test_a_constant_that_is_none_is_refused(name: str, text: str) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("warmup.bad_constant", ExitCode.USAGE) as caught:
         PLAIN.with_constants({name: text})
-    assert (caught.value.id, caught.value.exit_code) == ("warmup.bad_constant", ExitCode.USAGE)
     known = (
         "prefill_fixed, prefill_token, prefill_attention, decode_fixed, decode_sequence, "
         "decode_block"
@@ -92,9 +92,8 @@ def test_steps_must_take_time(changes: dict[str, float | str], accepted: bool) -
         given = PLAIN.with_constants(changes).constants()
         assert given == {**PLAIN.constants(), **changes}
         return
-    with pytest.raises(LaunchError) as caught:
+    with failing("warmup.free_steps", ExitCode.USAGE):
         PLAIN.with_constants(changes)
-    assert (caught.value.id, caught.value.exit_code) == ("warmup.free_steps", ExitCode.USAGE)
 
 
 def test_constants_are_read_from_arguments() -> None:
