@@ -5,12 +5,16 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.effects import unmodelled
+from gaudi_launch.planning.engine import Context, Limits
 from gaudi_launch.planning.memory import MemoryPlan
-from gaudi_launch.planning.plan import Setting
+from gaudi_launch.planning.plan import Command, Setting
+from gaudi_launch.planning.request import Request
 
 _LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
@@ -18,12 +22,14 @@ _LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 def advice(context: Context, settings: Sequence[Setting], memory: MemoryPlan) -> list[Message]:
     """Return the warnings of this request.
 
-    They concern lengths, the hot part, key-value heads, and memory that was not checked.
+    They concern lengths, key-value heads, and memory that was not checked.
     """
-    found = [*_lengths(context, settings), *_hot(context), *_heads(context)]
+    found = [*_lengths(context, settings), *_heads(context)]
     # without a model (a question about buckets alone) there is nothing to weigh
-    if memory.fits is None and context.placement.modules and context.model.name:
-        found.append(message("plan.memory_unchecked", model=context.model.name))
+    weighs = context.placement.modules and context.model.name
+    if memory.fits is None and weighs and not unmodelled(context.request, context.model):
+        id = "plan.memory_unchecked" if context.host.cards else "plan.memory_no_card"
+        found.append(message(id, model=context.model.name))
     return found
 
 
@@ -50,23 +56,21 @@ def _lengths(context: Context, settings: Sequence[Setting]) -> list[Message]:
     return found
 
 
-def _hot(context: Context) -> list[Message]:
-    """Return the warning for a hot part beyond the limits."""
-    reduce, limits = context.request.reduce, context.limits
-    if reduce is None:
-        return []
-    batch, length = reduce
-    if batch <= limits.max_num_seqs and length <= limits.max_model_len:
-        return []
-    return [
-        message(
-            "plan.reduce_beyond",
-            batch=batch,
-            length=length,
-            seqs=limits.max_num_seqs,
-            longest=limits.max_model_len,
-        )
-    ]
+def hot_within(request: Request, limits: Limits) -> tuple[Request, list[Message]]:
+    """Return the request with its hot range (-r) within the limits, and a warning.
+
+    The start scripts use the range as it is, so reference tuning only warns.
+    """
+    if request.reduce is None:
+        return request, []
+    batch, length = request.reduce
+    most, longest = limits.max_num_seqs, limits.max_model_len
+    if batch <= most and length <= longest:
+        return request, []
+    beyond = message("plan.reduce_beyond", batch=batch, length=length, seqs=most, longest=longest)
+    if request.tuning == "auto":
+        request = replace(request, reduce=(min(batch, most), min(length, longest)))
+    return request, [beyond]
 
 
 def _heads(context: Context) -> list[Message]:
@@ -82,3 +86,57 @@ def _heads(context: Context) -> list[Message]:
             "plan.kv_replicated", heads=model.kv_heads, cards=cards, times=cards // model.kv_heads
         )
     ]
+
+
+_KEY = "VLLM_API_KEY"
+
+
+def listening_address(command: Command) -> str:
+    """Return the address that the engine, or its container, listens on ("" for all).
+
+    An engine without ``--host`` is assumed to listen on this machine only.
+    """
+    container = command.container
+    if container is not None and container.ports:
+        return container.address
+    found = command.args().last("--host")
+    if found is None:
+        return "127.0.0.1"
+    return found
+
+
+def is_open(address: str) -> bool:
+    """Return True if other machines may reach ``address``.
+
+    That is true for anything but a loopback address or its name.
+
+    >>> [is_open(each) for each in ("127.0.0.1", "::1", "localhost")]
+    [False, False, False]
+    >>> [is_open(each) for each in ("0.0.0.0", "", "10.0.0.5", "node1")]
+    [True, True, True, True]
+    """
+    if address == "localhost":
+        return False
+    try:
+        return not ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return True
+
+
+def open_warning(command: Command, environment: Mapping[str, str]) -> Message | None:
+    """Return the warning for an address that is open without a key, or None.
+
+    vLLM and our Ray applications read VLLM_API_KEY
+    (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py, ``authentication``). The
+    engine that runs in a separate container, TGI, gets no key: its launcher writes all options into
+    its log.
+    """
+    address = listening_address(command)
+    if not is_open(address):
+        return None
+    shown = address or "0.0.0.0"
+    if command.container is not None:
+        return message("plan.open_keyless", address=shown)
+    if environment.get(_KEY):
+        return None
+    return message("plan.open_address", address=shown)

@@ -18,6 +18,7 @@ from gaudi_launch.models.sizing import divides
 from gaudi_launch.performance.balance import balanced
 from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.memory import MemoryPlan, division
+from gaudi_launch.planning.model_name import check_sizes
 from gaudi_launch.planning.passthrough import with_options
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.planner import draft, place
@@ -46,11 +47,14 @@ def with_balanced_cards(request: Request, host: Host, model: Model, engine: Engi
     """Return the request with the best number of free cards: 1, 2, 4 or 8.
 
     The best by the goal ``balanced``; the fewest where the speed is not known. It is unchanged
-    where the user or the engine gives the number, where sizes are not known, and where no number
-    fits the model: the plan then names the reason.
+    where the user or the engine gives the number, where a card's memory is not known, and where no
+    number fits the model: the plan then names the reason. Raises LaunchError (MODEL) for a model of
+    which only the name is known.
     """
     if not _is_open(request, engine):
         return request
+    if model.path:
+        check_sizes(model)
     speeds = speeds_of(request, host, model, engine)
     tight: Request | None = None
     for count in _in_order(speeds):

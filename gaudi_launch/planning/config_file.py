@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.planning.engine_args import Argument, EngineArgs, engine_args
+from gaudi_launch.planning.engine_args import EngineArgs, engine_args
 from gaudi_launch.planning.option_table import OptionTable
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.secret_args import CONFIG, SECRET_FILE, has_secret
+from gaudi_launch.reader import BadDocument, parse_yaml
 
 _ENDINGS = (".yaml", ".yml")
 
@@ -63,7 +62,7 @@ def with_file(request: Request, path: str, text: str) -> Request:
         argument = engine_args(table=request.options, user=option).user[0]
         if argument.option.secret:
             environment[argument.option.variable] = argument.value
-        if _is_secret(argument):
+        if argument.option.secret or has_secret(argument):
             option = [option[0], hidden(path)]
         words += option
     return replace(request, file_words=tuple(words), environment=environment)
@@ -74,16 +73,11 @@ def hidden(path: str) -> str:
     return f"<in {path}>"
 
 
-def _is_secret(argument: Argument) -> bool:
-    return has_secret(argument) or argument.option.secret
-
-
 def _mapping(path: str, text: str) -> Mapping[Any, Any]:
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        why = str(error).partition("\n")[0][:200] or type(error).__name__
-        raise LaunchError("plan.config_text", ExitCode.USAGE, path=path, why=why) from None
+        document = parse_yaml(text)
+    except BadDocument as error:
+        raise LaunchError("plan.config_text", ExitCode.USAGE, path=path, why=str(error)) from None
     if not isinstance(document, dict):
         raise LaunchError(
             "plan.config_mapping", ExitCode.USAGE, path=path, found=type(document).__name__

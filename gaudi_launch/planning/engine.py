@@ -6,7 +6,7 @@ planning knows this class, never an engine. `engines.registry` registers engines
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -74,6 +74,10 @@ class BucketQuestion:
     algorithm: str
     environment: Mapping[str, str]
     arguments: Mapping[str, Any]
+
+
+InstalledAnswer = Callable[[BucketQuestion], tuple[str, Buckets] | None]
+"""An installed engine's own strategy and list; None where it does not answer."""
 
 
 @dataclass(frozen=True)
@@ -245,6 +249,10 @@ class Engine(ABC):
         """Return the engine for this model: some select their inner engine by the model."""
         return self
 
+    def fitting(self, limits: Limits, num_blocks: int | None) -> Engine:
+        """Return the engine with defaults that a cache of this size has room for."""
+        return self
+
     # From a request to a command
 
     def cards(self, request: Request) -> int | None:
@@ -284,6 +292,13 @@ class Engine(ABC):
         """
         return ()
 
+    def settled(self, context: Context, proposed: Sequence[Setting]) -> Proposal:
+        """Return the settings as the known conditions of this version change them.
+
+        Also a warning for each that only warns.
+        """
+        return Proposal(proposed)
+
     @property
     def needs_gaudi2_range(self) -> bool:
         """Return True if fp8 weights must be in Gaudi2's range on disk.
@@ -308,6 +323,10 @@ class Engine(ABC):
     def needs_quant_file(self, request: Request, model: Model) -> bool:
         """Return True for a deployment that reads a QUANT_CONFIG."""
         return False
+
+    def measured_files(self, request: Request) -> tuple[str, ...]:
+        """Return what fp8 needs on the host, where the engine in a container mounts it."""
+        return ()
 
     @abstractmethod
     def propose(self, context: Context) -> Proposal:
@@ -367,6 +386,10 @@ class Engine(ABC):
     ) -> BucketQuestion | None:
         """Return the inputs of the bucket grid; None where the grid is unknown."""
         return None
+
+    def asking(self, answer: InstalledAnswer) -> Engine:
+        """Return the engine, its lists being those of the installed one where it answers."""
+        return self
 
     def buckets(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from gaudi_launch.buckets.engine_env import boolean, is_true
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.option_table import variable_table
 from gaudi_launch.planning.plan import Setting, variables_of
-from gaudi_launch.planning.variable_table import variable_table
 from gaudi_launch.profiles import engine_reads
 from gaudi_launch.redact import is_secret_name, redact_text
 

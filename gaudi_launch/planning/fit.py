@@ -67,9 +67,10 @@ def drawn_up(
     )
     request = replace(request, cards=cards)
     if dtype in _NAMED and dtype != model.quantization:
-        request = replace(
-            request, dtype=dtype, quant_file=_calibrated(model, engine) if dtype == "fp8" else None
-        )
+        quant_file = None
+        if dtype == "fp8":
+            quant_file = QuantFile("calibrated", "calibrated", fp8_cache(model, engine.calibration))
+        request = replace(request, dtype=dtype, quant_file=quant_file)
     limits = engine.limits(request, host, model)
     context = Context(request, host, model, Placement(tuple(range(cards))), limits)
     settings = tuple(engine.propose(context).settings)
@@ -90,10 +91,6 @@ def limits_of(engine: Engine, request: Request, model: Model) -> Limits:
     Raises LaunchError (USAGE).
     """
     return engine.limits(request, Host(), model)
-
-
-def _calibrated(model: Model, engine: Engine) -> QuantFile:
-    return QuantFile("calibrated", "calibrated", fp8_cache(model, engine.calibration))
 
 
 def ways_out(table: FitTable, model: Model, accelerator: Accelerator) -> tuple[Message, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gaudi_launch.messages import Message, message
+
 if TYPE_CHECKING:
     from gaudi_launch.planning.request import Request
 
@@ -11,21 +13,31 @@ BLOCK = 128
 """Tokens of one KV block on HPU in every engine version."""
 
 
+_OUTPUT = 2048
+"""Longest output of the scripts' -o: HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh."""
+
+
 def length_for(usual: int, longest: int | None, asked: Request) -> int:
     """Return the maximum of input plus output where -l is not given.
 
     In complete blocks; ``usual`` is the engine's default, ``longest`` the model's own maximum.
-    Ranges of -i and -o that are longer together than the default need their sum.
+    Longer requests that -i, -o and -r name need their length.
     """
-    wanted = max(usual, _of_ranges(asked))
+    wanted = max(usual, _of_ranges(asked), _of_hot(asked))
     if not longest:
         return wanted
     return min(wanted, max(BLOCK, round_down(longest, BLOCK)))
 
 
-def is_of_ranges(asked: Request, length: int) -> bool:
-    """Return True if ``length`` is the sum of -i and -o because no -l is given."""
-    return asked.max_model_len is None and length == _of_ranges(asked)
+def reason_for(asked: Request, length: int) -> Message | None:
+    """Return the reason of a length that -i, -o or -r decided because no -l is given."""
+    if asked.max_model_len is not None:
+        return None
+    if length == _of_ranges(asked):
+        return message("plan.length_of_ranges")
+    if length == _of_hot(asked):
+        return message("plan.length_of_hot")
+    return None
 
 
 def _of_ranges(asked: Request) -> int:
@@ -35,6 +47,14 @@ def _of_ranges(asked: Request) -> int:
     if not inputs and not outputs:
         return 0
     return round_up(inputs + max(outputs, 1), BLOCK)
+
+
+def _of_hot(asked: Request) -> int:
+    """Return the longest request of -r, in complete blocks; 0 without."""
+    if asked.reduce is None:
+        return 0
+    _, outputs = asked.output_range or (0, _OUTPUT)
+    return round_up(asked.reduce[1] + max(outputs, 1), BLOCK)
 
 
 def ceil_div(number: int, divisor: int) -> int:

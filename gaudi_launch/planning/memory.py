@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import identify
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models import card_memory, sizing
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import GIB
+from gaudi_launch.planning.decisions import Decisions
+from gaudi_launch.planning.effects import additions
 from gaudi_launch.planning.engine import Context, Engine, Limits
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.planning.parse import share
@@ -27,7 +30,8 @@ class MemoryPlan:
     ``fits`` None: unknown, because the model's or the card's size is unknown; ``gib`` is empty
     then. ``message`` states why it does not fit, or its concurrency; ``remedies`` the options that
     would make it fit. ``tight`` is an additional warning. ``lost_blocks`` of ``block_bytes`` each
-    would also fit if the cache were not cut to multiples of ``blocks_step``.
+    would also fit if the cache were not cut to multiples of ``blocks_step``. A block has
+    ``block_tokens``.
     """
 
     gib: Mapping[str, float] = field(default_factory=dict)
@@ -35,6 +39,7 @@ class MemoryPlan:
     lost_blocks: int = 0
     blocks_step: int = sizing.BLOCK
     block_bytes: int = 0
+    block_tokens: int = sizing.BLOCK
     fits: bool | None = None
     message: Message | None = None
     tight: Message | None = None
@@ -69,17 +74,19 @@ class ChosenSettings:
 def memory_for(
     model: Model, limits: Limits, card_set: CardSet, engine: Engine, chosen: ChosenSettings
 ) -> MemoryPlan:
-    """Return the memory of each of these cards.
+    """Return the memory of each card; none where an option's part is not known.
 
     Sources: `models.sizing`.
     """
     cards, product = card_set.count, card_set.product
     settings, args, fp8 = chosen.settings, chosen.args, chosen.fp8
     accelerator = identify(product, device_type=product)
-    if accelerator is None or not cards:
+    more = additions(model, cards, args)
+    if accelerator is None or not cards or more.unknown:
         return MemoryPlan()
     decided = _DecidedOptions(settings, args)
     ask, rules = division(model, limits, settings, engine, args)
+    ask = replace(ask, more_weights=more.weights, more_block=more.block)
     dtype = type_on_card(model, settings, engine, args, fp8=fp8)
     found = card_memory.divide_card(model, cards, dtype, accelerator.usable_bytes, ask, rules)
     if found is None:
@@ -94,6 +101,7 @@ def memory_for(
         gib={name: round(size / GIB, 2) for name, size in _parts(found).items()},
         blocks_step=ask.blocks_step,
         block_bytes=found.block,
+        block_tokens=found.block_tokens,
         fits=fits,
         message=reason,
     )
@@ -123,12 +131,12 @@ def _parts(found: card_memory.CardMemory) -> dict[str, float]:
         "weights": found.weights,
         "activations": found.activations,
         "graphs": found.graphs,
-        "kv": found.cache,
-        "states": found.states,
+        "kv": found.cache - found.kept,
+        "states": found.states + found.kept,
         "free": found.unused,
         "card": found.card,
     }
-    if not found.states:
+    if not parts["states"]:
         del parts["states"]
     return parts
 
@@ -155,7 +163,7 @@ def memory_in(context: Context, settings: Sequence[Setting], engine: Engine) -> 
     names = (card.product or card.device_type for card in context.host.cards)
     product = next((name for name in names if name), None)
     cards = CardSet(len(context.placement.modules), product, most=len(context.host.cards))
-    chosen = ChosenSettings(settings, request.args, fp8=runs_fp8(request, model))
+    chosen = ChosenSettings(settings, request.args, runs_fp8(request, model))
     return memory_for(model, context.limits, cards, engine, chosen)
 
 
@@ -281,3 +289,34 @@ class _DecidedOptions:
         if text.isascii() and text.isdigit() and len(text) < 12:
             return int(text) or None
         return None
+
+
+_MIB_PER_GIB = 1024
+
+
+def check_host_memory(context: Context, decisions: Decisions) -> None:
+    """Refuse or warn when the weights on disk do not fit into the host's memory.
+
+    Each rank loads its part, so all ranks of a machine together have the weights once
+    (HabanaAI/vllm-fork@277a33cd9:vllm/model_executor/model_loader/loader.py load_model: the model
+    of one rank is made on the load device). Other buffers are not counted. Raises LaunchError
+    (MACHINE) for a machine that is too small, unless forced.
+    """
+    model, host, request = context.model, context.host, context.request
+    needed = sizing.weight_bytes(model, model.quantization or model.dtype or "bfloat16")
+    total = host.memory_total_mib
+    if needed is None or total is None:
+        return
+    shown = f"{needed / sizing.GIB:.1f}"
+    if needed > total << 20:
+        have = f"{total / _MIB_PER_GIB:.1f}"
+        error = LaunchError("plan.host_memory", ExitCode.MACHINE, needed=shown, total=have)
+        if not request.force:
+            raise error
+        decisions.warnings.append(error.text)
+        return
+    available = host.memory_available_mib
+    if available is not None and needed > available << 20:
+        decisions.warn(
+            "plan.host_memory_low", needed=shown, available=f"{available / _MIB_PER_GIB:.1f}"
+        )

@@ -1,18 +1,22 @@
-"""A model of which only the name is known: its assumed sizes, and similar names.
-
-Pure.
-"""
+"""Missing facts of a model: its sizes or its files. Similar names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.weights import TOKENIZER
+from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import listed_id, profiles
 
 _MOST = 2  # number of names in a warning
+_MOST_FILES = 5
+INCOMPLETE = "serve.model_incomplete"
 # a misspelled long name is above, another size of the same family mostly below (assumed)
 _NEAR = 0.8
 
@@ -22,31 +26,66 @@ class KnownNames:
     """The names that a model's name is compared with.
 
     ``hub_ids`` are those that profiles list, ``folders`` the existing ones whose path is near the
-    missing one, ``profile`` is the profile that the sizes are taken from ("": none).
+    missing one.
     """
 
     hub_ids: tuple[str, ...]
     folders: tuple[str, ...] = ()
-    profile: str = ""
 
 
-def name_warning(asked: str, model: Model, known: KnownNames) -> Message | None:
-    """Return the warning for a model that is not a folder or a known hub ID, or None.
+def name_warning(asked: str, model: Model) -> tuple[Message, ...]:
+    """Return the warnings for a model whose files were not read.
 
-    Known hub IDs are those of profiles. ``asked``: the user's value, ``model``: the known facts.
+    There are none for a known hub ID. ``asked``: the user's value, ``model``: the known facts.
     """
-    if model.source != "name" or asked == "demo" or asked in known.hub_ids:
-        return None
-    nearest = ", ".join(nearest_names(asked, known))
-    if model.layers is None:
-        if nearest:
-            return message("plan.name_sizeless_near", model=asked, nearest=nearest)
-        return message("plan.name_sizeless", model=asked)
-    if nearest:
-        return message(
-            "plan.name_assumed_near", model=asked, profile=known.profile, nearest=nearest
+    if model.source not in ("name", "profile") or asked in ("", "demo"):
+        return ()
+    hub_ids = tuple(name for profile in profiles() for name in profile.models)
+    if asked in hub_ids:
+        return ()
+    near = near_folders(Path(asked))
+    listed = listed_id(asked)
+    if listed is not None:
+        profile, hub_id = listed
+        found = [message("plan.name_listed", model=asked, hub_id=hub_id, profile=profile.name)]
+    else:
+        found = [message("plan.name_sizeless", model=asked)]
+        near = nearest_names(asked, KnownNames(hub_ids, near))
+    if model.unread is not None:
+        found.append(model.unread)
+    if near:
+        found.append(message("plan.name_near", nearest=", ".join(near)))
+    return tuple(found)
+
+
+def check_sizes(model: Model) -> None:
+    """Raise LaunchError (MODEL) for a model of which only the name is known."""
+    if model.is_only_a_name:
+        raise LaunchError(
+            "models.sizes_unknown",
+            ExitCode.MODEL,
+            model=model.path,
+            detail=model.unread.render() if model.unread is not None else None,
         )
-    return message("plan.name_assumed", model=asked, profile=known.profile)
+
+
+def check_files(model: Model, request: Request) -> None:
+    """Raise LaunchError (MODEL) for a folder that lacks files, unless forced.
+
+    A tokenizer of another place, or none, may be chosen by an option of the engine.
+    """
+    missing = model.files_missing
+    if request.args.given("--tokenizer") or request.args.has("--skip-tokenizer-init"):
+        missing = tuple(name for name in missing if name != TOKENIZER)
+    if missing and not request.force:
+        more = " ..." if len(missing) > _MOST_FILES else ""
+        raise LaunchError(
+            INCOMPLETE,
+            ExitCode.MODEL,
+            path=model.path,
+            count=len(missing),
+            files=", ".join(missing[:_MOST_FILES]) + more,
+        )
 
 
 def nearest_names(asked: str, known: KnownNames) -> tuple[str, ...]:
@@ -68,12 +107,38 @@ def nearest_names(asked: str, known: KnownNames) -> tuple[str, ...]:
     found = list(known.folders)
     near = [wanted]
     if wanted not in by_key:
-        near = close_to(wanted, list(by_key))
+        near = _close_to(wanted, list(by_key))
     for each in near:
         found += by_key[each]
     return tuple(found[:_MOST])
 
 
-def close_to(word: str, possibilities: Sequence[str]) -> list[str]:
+def near_folders(path: Path) -> tuple[str, ...]:
+    """Return the existing folders that differ from a missing path in one part.
+
+    That part may be misspelled.
+    """
+    path = path.expanduser()
+    parts = path.parts
+    parent = Path()
+    for at, part in enumerate(parts):
+        if (parent / part).is_dir():
+            parent /= part
+            continue
+        rest = parts[at + 1 :]
+        candidates = [parent.joinpath(name, *rest) for name in _close_to(part, _folders(parent))]
+        return tuple(str(each) for each in candidates if each.is_dir())
+    return ()
+
+
+def _close_to(word: str, possibilities: Sequence[str]) -> list[str]:
     """Return the possibilities that are similar to ``word``, the nearest first."""
     return get_close_matches(word, possibilities, n=_MOST, cutoff=_NEAR)
+
+
+def _folders(parent: Path) -> list[str]:
+    """Return the names of the folders in ``parent``, none where it cannot be read."""
+    try:
+        return sorted(each.name for each in parent.iterdir() if each.is_dir())
+    except OSError:
+        return []

@@ -5,13 +5,12 @@ The engine itself is not needed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from gaudi_launch import paths
+from gaudi_launch.reader import shipped
 
 # the number of values of an option, as argparse writes it; "0": a bare flag
 Count = Literal["0", "1", "?", "+"]
@@ -67,6 +66,8 @@ class OptionTable:
 GENERIC = OptionTable()
 # the table of upstream vLLM, for engines that are a plugin or a build of it
 UPSTREAM = "vllm-upstream"
+# the vLLM of which that table is exactly
+UPSTREAM_VERSION = "0.32.0"
 
 
 @cache
@@ -77,8 +78,7 @@ def option_table(name: str) -> OptionTable:
     """
     if not name:
         return GENERIC
-    path = paths.profiles_dir() / "engines" / "options" / f"{name}.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
+    document = shipped("engines", "options", f"{name}.json")
     return OptionTable(name, tuple(_options(document["options"])))
 
 
@@ -94,3 +94,21 @@ def _options(rows: Mapping[str, Mapping[str, object]]) -> Iterable[EngineOption]
             variable=str(row.get("secret", "")),
             registered=tuple(row.get("registered", ())),  # type: ignore[arg-type]
         )
+
+
+@cache
+def variable_table(name: str) -> Mapping[str, str]:
+    """Return ``repo@commit:path`` by variable; the result is empty for no name.
+
+    The files ``profiles/engines/variables/NAME.json`` are made by ``scripts/engine_variables.py``
+    from a checkout of the engine.
+    """
+    if not name:
+        return {}
+    document = shipped("engines", "variables", f"{name}.json")
+    sources = document["sources"]
+    found = {}
+    for variable, place in document["variables"].items():
+        package = place.partition("/")[0]
+        found[variable] = f"{sources[package]}:{place}"
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -98,11 +99,10 @@ def pair(flag: str, text: str, *, short: bool = True) -> tuple[int, int]:
     return least, most
 
 
-def _plain_tokens(flag: str, text: str) -> int:
-    return number(flag, text, 1, MOST_TOKENS)
-
-
-_READERS: dict[bool, Callable[[str, str], int]] = {True: tokens, False: _plain_tokens}
+_READERS: dict[bool, Callable[[str, str], int]] = {
+    True: tokens,
+    False: partial(number, most=MOST_TOKENS),
+}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,10 @@ from gaudi_launch.planning.secret_args import CONFIG, is_secret_file
 _ITS_OWN = ("auto", "-1")
 # each copy or stage uses separate cards, for which a plan of one server has no option
 _STAGES = ("--pipeline-parallel-size", "-pp")
-_MORE_CARDS = (*_STAGES, "--data-parallel-size", "-dp")
+# parts of one engine on several servers, which their user starts one by one
+_SERVERS = ("--headless", "--nnodes", "--node-rank", "--master-addr", "--master-port")
+_LAUNCHED = ("--distributed-executor-backend", "external_launcher")
+_COPIES = ("-dp", "--data-parallel")
 # the layout of 'cluster' over its hosts, each with our option that decides it
 _LAYOUT = (
     ("--tensor-parallel", "--tensor-parallel-size", "-tp"),
@@ -67,6 +70,10 @@ _WORDS = (
     _Word("served_name", ("--served-model-name",), "--served-name", _text),
     _Word("trust_remote_code", ("--trust-remote-code",), "--trust-remote-code", lambda *_: True),
 )
+
+
+# the options that a field of the request replaces, in every spelling
+OWN_OPTIONS = frozenset(name for word in _WORDS for name in word.names)
 
 
 def with_options(request: Request, identity: EngineIdentity) -> Request:
@@ -205,17 +212,16 @@ def with_own_words(request: Request, identity: EngineIdentity, lacks: Collection
 
 
 def refuse_more_cards(args: EngineArgs, *, copies: bool = False) -> None:
-    """Raise LaunchError (USAGE) for stages or copies of a model.
+    """Raise LaunchError (USAGE) for stages, copies or remote parts of a model.
 
     They take more cards than -n names. ``copies`` are accepted from an engine that places them.
     """
-    refused: tuple[str, ...] = _MORE_CARDS
-    if copies:
-        refused = _STAGES
-    for option in refused:
+    for option in dict.fromkeys(argument.name for argument in args.every):
         text = args.last(option)
-        if text not in (None, "1"):
-            raise LaunchError("plan.more_cards", ExitCode.USAGE, option=option, found=text)
+        refused = option in (*_STAGES, *_SERVERS) or (option, text) == _LAUNCHED
+        if text != "1" and (refused or (option.startswith(_COPIES) and not copies)):
+            found = f"{option} {text or ''}".strip()
+            raise LaunchError("plan.more_cards", ExitCode.USAGE, found=found)
 
 
 def refuse_layout(args: EngineArgs) -> None:

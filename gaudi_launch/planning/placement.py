@@ -129,11 +129,14 @@ def choose(
     if modules is not None:
         chosen = _check(host, modules)
         reasons.append(message("placement.as_asked", modules=_list(chosen)))
-        warnings += _outside(chosen, visible)
+        outside = [module for module in chosen if visible is not None and module not in visible]
+        if outside:
+            shown = {"modules": _list(outside), "visible": _list(visible or ())}
+            warnings.append(message("placement.outside_visible", **shown))
     else:
         chosen = _best(host, wanted, visible, reasons)
     _warn(host, chosen, warnings, asked=modules is not None)
-    shares = share_cpus(host)
+    nodes, shares = _nodes_of(host, chosen), share_cpus(host)
     by_module = {module: shares[module] for module in chosen if shares.get(module)}
     cpus = tuple(sorted({cpu for share in by_module.values() for cpu in share}))
     if cpus:
@@ -144,24 +147,16 @@ def choose(
         modules=chosen,
         cpus=cpus,
         numa_nodes=_known_nodes(host, chosen),
-        memory_node=_only_node(host, chosen),
+        memory_node=next(iter(nodes)) if len(nodes) == 1 else None,
         cpus_by_module=by_module,
         reasons=tuple(reasons),
         warnings=tuple(warnings),
     )
 
 
-def _outside(chosen: tuple[int, ...], visible: tuple[int, ...] | None) -> list[Message]:
-    """Return the warning for named cards that the environment does not allow."""
-    if visible is None or set(chosen) <= set(visible):
-        return []
-    outside = _list(module for module in chosen if module not in visible)
-    return [message("placement.outside_visible", modules=outside, visible=_list(visible))]
-
-
 def _check_host(host: Host) -> None:
     """Check that the machine has cards with module IDs. Raises LaunchError (MACHINE)."""
-    why = _notes(host)
+    why = "; ".join(f"{name}: {text}" for name, text in host.notes.items()) or "-"
     if not host.cards and host.origin == "live":
         raise LaunchError("placement.no_cards", ExitCode.MACHINE, why=why)
     if not host.cards:
@@ -261,6 +256,8 @@ def _too_few(
             visible=_list(visible),
             known=_list(host.modules),
         )
+    if not free:
+        return LaunchError("placement.none_free", ExitCode.MACHINE, holders=holders(host, used))
     return LaunchError(
         "placement.too_few",
         ExitCode.MACHINE,
@@ -317,25 +314,13 @@ def spans_groups(host: Host, modules: Iterable[int]) -> bool:
     return _groups_of(host, modules) > 1
 
 
-def _cards(host: Host, modules: Iterable[int]) -> list[Card]:
-    return [card for module in modules if (card := host.card(module))]
-
-
 def _nodes_of(host: Host, modules: Iterable[int]) -> set[int | None]:
     """Return the NUMA nodes of these cards; None is an unknown one."""
-    return {card.numa_node for card in _cards(host, modules)}
+    return {card.numa_node for module in modules if (card := host.card(module))}
 
 
 def _known_nodes(host: Host, modules: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(node for node in _nodes_of(host, modules) if node is not None))
-
-
-def _only_node(host: Host, modules: Iterable[int]) -> int | None:
-    """Return the NUMA node that all these cards are known to have."""
-    nodes = _nodes_of(host, modules)
-    if len(nodes) > 1:
-        return None
-    return next(iter(nodes), None)
 
 
 def _warn(host: Host, chosen: tuple[int, ...], warnings: list[Message], *, asked: bool) -> None:
@@ -407,8 +392,9 @@ def _pools(host: Host) -> list[tuple[list[int], set[int]]]:
 
 def _cores(cpus: set[int], siblings: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return the complete cores of these CPUs, by their lowest CPU."""
-    cores = {tuple(c for c in siblings.get(cpu, (cpu,)) if c in cpus) or (cpu,) for cpu in cpus}
-    return sorted(cores)
+    return sorted(
+        {tuple(c for c in siblings.get(cpu, (cpu,)) if c in cpus) or (cpu,) for cpu in cpus}
+    )
 
 
 def holders(host: Host, modules: Iterable[int]) -> str:
@@ -439,7 +425,3 @@ def _sign(card: Card) -> str:
 
 def _list(modules: Iterable[int]) -> str:
     return ",".join(map(str, modules)) or "-"
-
-
-def _notes(host: Host) -> str:
-    return "; ".join(f"{name}: {text}" for name, text in host.notes.items()) or "-"

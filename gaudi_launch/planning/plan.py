@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.messages import Message
+from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.container import Container
 from gaudi_launch.planning.engine_args import EngineArgs, split_argv
 from gaudi_launch.planning.option_table import GENERIC, OptionTable, option_table
@@ -61,6 +61,18 @@ class Setting:
     def sent(self) -> bool:
         return self.source != "engine"
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the setting for programs."""
+        return {
+            "name": self.name,
+            "value": self.value,
+            "kind": self.kind,
+            "source": self.source,
+            "reason": self.reason.render(),
+            "origin": self.origin,
+            "beaten": [{"value": each.value, "source": each.source} for each in self.beaten],
+        }
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -92,21 +104,32 @@ def variables_of(settings: Sequence[Setting]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Warm-up seconds as a range, with a sentence about its basis."""
+    """Warm-up seconds as a range, with a sentence about its basis.
+
+    ``cached`` is the number of graphs that are read from the recipe cache.
+    """
 
     low_seconds: float
     high_seconds: float
     basis: Message
+    cached: int = 0
+
+    @property
+    def reason(self) -> Message:
+        """Return the basis, with the graphs from the recipe cache."""
+        if not self.cached:
+            return self.basis
+        return message("cache.estimate", basis=self.basis.render(), warm=self.cached)
 
 
 @dataclass(frozen=True)
 class EngineIdentity:
     """The engine of a plan: ``name`` is ``vllm-fork``, ``version`` ``1.21``.
 
-    ``word`` is the value for --engine where that is not the name alone. ``config_file``: its
-    program is ``vllm serve``, which reads its options from a file. ``options`` names its option
-    table, ``variables`` the table of the variables that it reads. ``simulated``: its cards are
-    simulated, and it runs on the CPU of any machine.
+    ``word`` is the value for --engine where that is not the name alone. ``options`` names its
+    option table, ``variables`` the table of the variables that it reads. ``simulated``: its cards
+    are simulated, and it runs on the CPU of any machine. ``facts_date``: the day of the code that
+    its facts were read from, "" without any.
     """
 
     name: str
@@ -115,10 +138,10 @@ class EngineIdentity:
     facts: Mapping[str, str] = field(default_factory=dict)
     word: str = ""
     api: Api = "openai"
-    config_file: bool = False
     options: str = ""
     variables: str = ""
     simulated: bool = False
+    facts_date: str = ""
 
     @property
     def label(self) -> str:
@@ -204,6 +227,7 @@ class Plan:
                 "version": self.engine.version,
                 "python": self.engine.python,
                 **({"simulated": True} if self.engine.simulated else {}),
+                **({"facts_date": self.engine.facts_date} if self.engine.facts_date else {}),
                 **dict(self.engine.facts),
             },
             "model": dict(self.model),
@@ -219,23 +243,12 @@ class Plan:
             "num_blocks": self.num_blocks,
             "estimate": None,
             "cache": dict(self.cache) or None,
-            "settings": [
-                {
-                    "name": setting.name,
-                    "value": setting.value,
-                    "kind": setting.kind,
-                    "source": setting.source,
-                    "reason": setting.reason.render(),
-                    "origin": setting.origin,
-                    "beaten": [{"value": b.value, "source": b.source} for b in setting.beaten],
-                }
-                for setting in self.settings
-            ],
-            "warnings": [{"id": w.id, "message": w.render()} for w in self.warnings],
+            "settings": [setting.to_json() for setting in self.settings],
+            "warnings": [w.to_json() for w in self.warnings],
         }
         if self.reference_differences:
             document["reference_differences"] = [
-                {"id": each.id, "message": each.render()} for each in self.reference_differences
+                each.to_json() for each in self.reference_differences
             ]
         if self.command.files:
             document["files"] = dict(self.command.files)
@@ -254,6 +267,6 @@ class Plan:
                     "low": self.estimate.low_seconds,
                     "high": self.estimate.high_seconds,
                 },
-                "basis": self.estimate.basis.render(),
+                "basis": self.estimate.reason.render(),
             }
         return document

@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.buckets.coverage import uncovered
 from gaudi_launch.buckets.warmup_time import Measured, per_graph, times
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message, text
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import BLOCK, GIB
-from gaudi_launch.planning.advice import advice
+from gaudi_launch.models.sizing import GIB
+from gaudi_launch.planning.advice import advice, hot_within, open_warning
+from gaudi_launch.planning.effects import unmodelled
 from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.exported import inherited, overridden, skips_warmup
-from gaudi_launch.planning.exposure import open_warning
 from gaudi_launch.planning.memory import MemoryPlan, memory_in
 from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.planning.passthrough import (
@@ -29,10 +30,17 @@ from gaudi_launch.planning.passthrough import (
     with_user_args,
 )
 from gaudi_launch.planning.plan import Command, EngineIdentity, Estimate, Placement, Plan, Setting
-from gaudi_launch.planning.precision import weight_type
+from gaudi_launch.planning.precision import check_stored_type, weight_type
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.scale_out import with_scale_out
 from gaudi_launch.planning.support_answer import check_support
+
+# of the model, in a plan's document
+_MODEL_FIELDS = (
+    "path", "name", "source", "architecture", "model_type", "parameters", "weight_bytes", "dtype",
+    "quantization", "moe", "experts", "layers", "heads", "kv_heads", "head_dim", "mla_rank",
+    "max_position_embeddings", "remote_code",
+)  # fmt: skip
 
 
 def make_plan(
@@ -86,11 +94,12 @@ def _decide(
     )
     drawn = draft(request, host, model, engine, placement or place(request, host, engine))
     context, settings, memory = drawn.context, drawn.settings, drawn.memory
-    asked: tuple[Message, ...] = ()
-    if request.tuning == "auto":
-        asked = engine.check_features(request)
+    asked = engine.check_features(request)
     placement = context.placement
-    warnings = [*_ended(engine), *asked, *unsupported, *drawn.warnings]
+    warnings = [*asked, *unsupported, *drawn.warnings]
+    if engine.ended is not None:
+        ended = message("plan.engine_ended", engine=engine.identity.exact, date=engine.ended)
+        warnings.insert(0, ended)
     found = buckets_of(engine, settings, context, warnings, memory.num_blocks)
     strategy, buckets = found or ("", None)
     command = engine.command(drawn.proposed, context)
@@ -145,13 +154,7 @@ def refuse_options(request: Request, host: Host, model: Model, engine: Engine) -
                 "simulated.only", ExitCode.USAGE, flag=flag, engine=engine.identity.label
             )
     engine.refuse(request, host, model)
-
-
-def _ended(engine: Engine) -> tuple[Message, ...]:
-    """Return the warning for an engine that its makers no longer continue."""
-    if engine.ended is None:
-        return ()
-    return (message("plan.engine_ended", engine=engine.identity.exact, date=engine.ended),)
+    check_stored_type(request, model)
 
 
 @dataclass(frozen=True)
@@ -175,11 +178,13 @@ def draft(
 
     Raises LaunchError for an impossible request.
     """
-    context = Context(request, host, model, placement, engine.limits(request, host, model))
+    limits = engine.limits(request, host, model)
+    request, beyond = hot_within(request, limits)
+    context = Context(request, host, model, placement, limits)
     proposal = engine.propose(context)
     if engine.needs_cards:
         proposal = with_scale_out(proposal, context, engine.identity.label)
-    warnings: list[Message] = [*placement.warnings, *proposal.warnings]
+    warnings: list[Message] = [*placement.warnings, *beyond, *proposal.warnings]
     overruled = (*request.overruled, *overruled_flags(proposal.settings, request))
     if overruled:
         warnings.append(message("plan.overruled", flags=", ".join(overruled)))
@@ -187,9 +192,19 @@ def draft(
         warnings.append(message("plan.config_unknown", path=request.unread_file))
     warnings += overridden(proposal.settings)
     own = inherited(request.environment, engine.identity.variables, proposal.settings)
-    proposed = (*proposal.settings, *own)
+    known = engine.settled(context, (*proposal.settings, *own))
+    proposed = tuple(known.settings)
     settings = with_user_args(proposed, request.args)
+    warnings += known.warnings
+    unknown = unmodelled(request, model)
+    if unknown:
+        warnings.append(message("plan.not_modelled", options=", ".join(unknown)))
+    if model.draft is not None and model.draft.source == "assumed":
+        warnings.append(message("plan.draft_assumed", model=model.name))
     memory = _memory(engine, settings, context, warnings)
+    fitting = engine.fitting(limits, memory.num_blocks)
+    if fitting is not engine:
+        return draft(request, host, model, fitting, placement)
     if engine.needs_cards:
         warnings += advice(context, settings, memory)
     return Draft(context, settings, memory, tuple(warnings), proposed)
@@ -219,7 +234,7 @@ def _memory(
     request, cards = context.request, len(context.placement.modules)
     found = memory_in(context, settings, engine)
     if found.fits is False and found.message is not None:
-        would = _list(found.remedies)
+        would = text("common.between").join(each.render() for each in found.remedies)
         if request.tuning == "auto" and not request.force:
             raise LaunchError(
                 "fit.plan_refused",
@@ -241,7 +256,7 @@ def _kv_cache(memory: MemoryPlan) -> Message | None:
     """
     if memory.num_blocks is None:
         return None
-    tokens = memory.num_blocks * BLOCK
+    tokens = memory.num_blocks * memory.block_tokens
     if not memory.lost_blocks:
         return message("plan.kv_blocks", blocks=memory.num_blocks, tokens=tokens)
     return message(
@@ -254,10 +269,6 @@ def _kv_cache(memory: MemoryPlan) -> Message | None:
     )
 
 
-def _list(messages: Sequence[Message]) -> str:
-    return text("common.between").join(each.render() for each in messages)
-
-
 def buckets_of(
     engine: Engine,
     settings: Sequence[Setting],
@@ -267,11 +278,14 @@ def buckets_of(
 ) -> tuple[str, Buckets] | None:
     """Return the strategy and the buckets of these settings.
 
-    Settings that the engine itself fails on raise LaunchError (USAGE); in reference tuning they are
-    a warning.
+    None where an option that is not modelled changes them. Shapes without a bucket are a warning,
+    but not those of a start script. Settings that the engine itself fails on raise LaunchError
+    (USAGE); in reference tuning they are a warning.
     """
+    if unmodelled(context.request, context.model):
+        return None
     try:
-        return engine.buckets(settings, context, num_blocks)
+        found = engine.buckets(settings, context, num_blocks)
     except BucketError as error:
         if context.request.tuning == "auto":
             raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=str(error)) from None
@@ -280,6 +294,13 @@ def buckets_of(
             id = "plan.buckets_fail"
         warnings.append(message(id, why=str(error)))
         return None
+    asked = engine.question(settings, context, num_blocks)
+    # an engine without a family promises less than its limits
+    if found and asked and asked.family and context.request.tuning == "auto":
+        holes = uncovered(found[1], asked.limits)
+        if holes.shapes:
+            warnings.append(message("plan.uncovered", shapes=holes.shapes))
+    return found
 
 
 def _estimate(
@@ -311,19 +332,7 @@ def _estimate(
 
 def model_json(model: Model) -> Mapping[str, Any]:
     """Return the ``model`` object of a plan."""
-    names = (
-        "path",
-        "name",
-        "source",
-        "architecture",
-        "model_type",
-        "parameters",
-        "weight_bytes",
-        "dtype",
-    )
-    more = ("quantization", "moe", "experts", "layers", "heads", "kv_heads", "head_dim", "mla_rank")
-    last = ("max_position_embeddings", "remote_code")
-    return {name: getattr(model, name) for name in (*names, *more, *last)}
+    return {name: getattr(model, name) for name in _MODEL_FIELDS}
 
 
 def _url(command: Command, identity: EngineIdentity) -> str:

@@ -6,6 +6,7 @@ One answer for all that depends on it: estimates, memory, profiles, records.
 from __future__ import annotations
 
 from gaudi_launch import profiles
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.fp8.quant_config import kv_cache_dtype
 from gaudi_launch.models.model import Model
@@ -44,6 +45,23 @@ def weight_type(request: Request, model: Model) -> str:
     if runs_fp8(request, model):
         return "fp8"
     return request.dtype or model.dtype or "bfloat16"
+
+
+def check_stored_type(request: Request, model: Model) -> None:
+    """Raise LaunchError (MODEL) for awq or gptq without weights of that kind.
+
+    Every engine ends while it loads them. Only for weights that are known: by config.json, or by a
+    profile that lists this model.
+    """
+    asked = request.dtype or (request.args.last("--quantization") or "").removesuffix("_hpu")
+    if asked not in ("awq", "gptq") or request.tuning == "reference" or model.quantization == asked:
+        return
+    profile = profiles.match(model)
+    listed = profile is not None and model.name in {
+        each.rpartition("/")[2] for each in profile.models
+    }
+    if model.source == "config.json" or listed:
+        raise LaunchError("plan.not_quantised", ExitCode.MODEL, model=model.name, found=asked)
 
 
 def fp8_or_asked(fp8: bool, request: Request) -> str:

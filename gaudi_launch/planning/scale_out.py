@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch.messages import Message, message
+from gaudi_launch.messages import message
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Proposal
 from gaudi_launch.planning.placement import spans_groups
@@ -32,9 +32,8 @@ def with_scale_out(proposal: Proposal, context: Context, engine: str) -> Proposa
         return proposal
     root = request.environment.get(ROOT) or request.libfabric_root
     if not root:
-        return replace(
-            proposal, warnings=(*proposal.warnings, _missing(engine, len(placement.modules)))
-        )
+        missing = message("plan.scale_out", cards=len(placement.modules), engine=engine)
+        return replace(proposal, warnings=(*proposal.warnings, missing))
     if request.tuning == "reference":
         return proposal
     decisions = Decisions(request.environment)
@@ -47,7 +46,3 @@ def with_scale_out(proposal: Proposal, context: Context, engine: str) -> Proposa
         value = ":".join(filter(None, [*ours, exported]))
         decisions.force_env(LIBRARIES, value, message("plan.libfabric_libraries"), origin=_ORIGIN)
     return replace(proposal, settings=(*proposal.settings, *decisions.settings()))
-
-
-def _missing(engine: str, cards: int) -> Message:
-    return message("plan.scale_out", cards=cards, engine=engine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -13,6 +13,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.engine_args import Argument, EngineArgs, engine_args
 from gaudi_launch.planning.option_table import UNKNOWN, UPSTREAM, option_table
 from gaudi_launch.planning.request import Request
+from gaudi_launch.reader import parse_json
+from gaudi_launch.redact import has_broken_secret
 
 # assumed: names of secrets in options and in the keys of JSON options; "eos_token" and "max_tokens"
 # are not secrets
@@ -57,8 +59,9 @@ def with_secret_moved(request: Request, *, into_file: bool = False) -> Request:
         return request
     if entries:
         kept += [CONFIG, SECRET_FILE]
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}\n" for key, value in entries.items()]
     return replace(
-        request, extra=tuple(kept), environment=environment, secret_options=_as_yaml(entries)
+        request, extra=tuple(kept), environment=environment, secret_options="".join(lines)
     )
 
 
@@ -85,11 +88,6 @@ def _key(argument: Argument) -> str:
     if argument.key:
         return f"{name}.{argument.key}"
     return name
-
-
-def _as_yaml(entries: Mapping[str, str]) -> str:
-    """Return these options as YAML; every value stays the text that it is."""
-    return "".join(f"{json.dumps(key)}: {json.dumps(value)}\n" for key, value in entries.items())
 
 
 def refuse_secret_args(args: EngineArgs) -> None:
@@ -128,9 +126,9 @@ def _in_object(value: str) -> bool:
     if not value.lstrip().startswith(("{", "[")):
         return False
     try:
-        document = json.loads(value)
-    except (ValueError, RecursionError):
-        return False
+        document = parse_json(value)
+    except ValueError:
+        return has_broken_secret(value)
     return any(_NAME.search(key.replace("-", "_")) and held for key, held in _entries(document))
 
 

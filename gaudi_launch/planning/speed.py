@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from gaudi_launch.host.accelerators import Accelerator, accelerator_of, accelerators
 from gaudi_launch.models.sizing import BLOCK, KV_BYTES, WEIGHT_BYTES
 from gaudi_launch.performance.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
+from gaudi_launch.planning.effects import speculative_options, unmodelled
 from gaudi_launch.planning.precision import runs_fp8, weight_type
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
     """Return the setup of ``context`` on ``engine`` with these settings.
 
     Return None for an engine without cards, one that contains another, models that generate no
-    text, products without published figures, and where sizes are not known.
+    text, products without published figures, and where sizes, or what an option changes, are not
+    known.
     """
     from gaudi_launch.performance.prediction import reads_chosen_experts
     from gaudi_launch.performance.scaling import generation_of, hosts_of
@@ -71,6 +73,9 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
     product, shape = accelerator_of(context.host), shape_of(model)
     cards = len(context.placement.modules)
     if engine.inner is not None or shape is None or product is None or not cards:
+        return None
+    # how many drafted tokens are accepted is not known
+    if unmodelled(request, model) or speculative_options(request.args):
         return None
     dtype = type_on_card(model, settings, engine, request.args, fp8=runs_fp8(request, model))
     if not engine.generates(model, request.args) or dtype not in WEIGHT_BYTES:
@@ -124,10 +129,8 @@ def load_in(context: Context, blocks: int | None) -> Load:
     return replace(load, room=room)
 
 
-def speed_of(made: PlannedSetup, load: Load, *, measured: bool = True) -> Prediction:
+def speed_of(made: PlannedSetup, load: Load) -> Prediction:
     """Return the prediction, with the constants that were learned on this host."""
     from gaudi_launch.performance.prediction import knowledge_of, predict
 
-    return predict(
-        made.setup, made.shape, load, knowledge_of(made.setup.generation), measured=measured
-    )
+    return predict(made.setup, made.shape, load, knowledge_of(made.setup.generation))

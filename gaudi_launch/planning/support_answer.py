@@ -11,7 +11,7 @@ from enum import Enum
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.cached_layers import CacheKind
-from gaudi_launch.models.sizing import CacheRules
+from gaudi_launch.models.sizing import CacheRules, StateBlocks
 
 
 class SupportStatus(Enum):
@@ -41,8 +41,7 @@ class LayerCache:
     """The cache that an engine allocates for the layers of one kind.
 
     ``layers`` is their number (None: unknown), ``allocates`` one of full, latent, state, model,
-    none, refused and unknown; ``meaning`` states what that is for memory. ``read_by``: how the
-    source was read.
+    none, refused and unknown; ``meaning`` states what that is for memory.
     """
 
     kind: CacheKind
@@ -50,7 +49,6 @@ class LayerCache:
     allocates: str
     meaning: Message
     source: str = ""
-    read_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,8 @@ class ModelSupport:
     dequantises them when it loads them ("": they stay as they are), ``unless`` the variable that
     prevents that. ``caches`` is what it allocates for the model's layers; empty where unknown.
     ``compact_states``: states of linear attention are in slots next to the cache.
+    ``state_blocks``: how they share blocks with keys and values; None where they do not.
+    ``own_class``: code that the model brings does not run without the user's permission.
     """
 
     engine: str
@@ -75,6 +75,8 @@ class ModelSupport:
     unless: str = ""
     caches: tuple[LayerCache, ...] = ()
     compact_states: bool = False
+    state_blocks: StateBlocks | None = None
+    own_class: bool = False
 
     @property
     def cache_rules(self) -> CacheRules:
@@ -84,6 +86,7 @@ class ModelSupport:
             compressed=allocated.get("latent", "latent") == "latent",
             shared=allocated.get("shared", "none") == "none",
             compact_states=self.compact_states,
+            state_blocks=self.state_blocks,
         )
 
 

@@ -123,9 +123,12 @@ def test_the_number_is_within_the_modules_that_the_environment_allows(
     assert json.loads(capsys.readouterr().out)["error"]["id"] == "fit.plan_refused"
 
 
-def test_sizes_that_are_not_known_leave_one_card(capsys: pytest.CaptureFixture[str]) -> None:
-    found = plan(capsys, "acme/Never-Heard-Of", "--engine", "vllm-fork@1.21")
-    assert found["modules"] == [0]
+def test_sizes_that_are_not_known_choose_no_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("plan", "acme/Never-Heard-Of", "--engine", "vllm-fork@1.21", *MACHINE, "--json")
+    assert run([*words]) == 5
+    assert json.loads(capsys.readouterr().out)["error"]["id"] == "models.sizes_unknown"
+    found = plan(capsys, "acme/Never-Heard-Of", "--engine", "vllm-fork@1.21", "-n", "2")
+    assert (found["modules"], found["verdict"]) == ([0, 1], "to do")
     assert "plan.memory_unchecked" in {warning["id"] for warning in found["warnings"]}
 
 
@@ -155,7 +158,7 @@ def test_a_number_that_is_tight_is_the_second_choice(
     monkeypatch.setattr(balanced_cards, "_memory", plan_of)
     engine = find("vllm-gaudi", None, None)
     request = balanced_cards.with_balanced_cards(
-        Request(model="m"), Host(), Model(path="m", name="m"), engine
+        Request(model="m"), Host(), Model(path="m", name="m", layers=2), engine
     )
     assert request.chosen_cards == expected
 

@@ -19,6 +19,7 @@ from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.secret_args import SECRET_FILE
+from tests.support.refusals import failing
 
 TABLE = option_table(UPSTREAM)
 S = "hunter2-SECRET"
@@ -103,7 +104,12 @@ def test_an_empty_file_changes_nothing_and_an_exported_value_stays() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: [", message("plan.config_text", path="c.yaml", why="while parsing a flow node")),
+        (
+            "a: [",
+            message(
+                "plan.config_text", path="c.yaml", why="line 2: did not find expected node content"
+            ),
+        ),
         ("- a\n", message("plan.config_mapping", path="c.yaml", found="list")),
         ("", message("plan.config_mapping", path="c.yaml", found="NoneType")),
     ],
@@ -172,9 +178,8 @@ def test_a_file_that_is_not_here_is_reported(capsys: pytest.CaptureFixture[str])
 
 def test_a_launch_refuses_a_file_that_is_not_here() -> None:
     request = Request("/m", extra=("--config", "/nowhere/c.yaml"))
-    with pytest.raises(LaunchError) as refused:
+    with failing("plan.config_unread", ExitCode.USAGE):
         with_config_file(request, find("vllm-gaudi", None), needed=True)
-    assert (refused.value.id, refused.value.exit_code) == ("plan.config_unread", ExitCode.USAGE)
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"])

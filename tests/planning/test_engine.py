@@ -146,6 +146,7 @@ def test_the_questions_to_an_engine_have_the_answers_of_one_without_abilities() 
     assert bare.silent_kv_dtype(MODEL, {}) == "auto"
     assert bare.bucket_question((), context, None) is None
     assert bare.buckets((), context, None) is None
+    assert bare.asking(lambda asked: None) is bare
     assert bare.chooses_prompts(context) is False
     assert (bare.pools(MODEL, NO_ARGS), bare.generates(MODEL, NO_ARGS)) == (False, True)
     assert bare.warmed(buckets, (), context) is buckets

@@ -214,14 +214,14 @@ PLAN = (
 def test_a_plan_shows_the_value_that_the_engine_uses(
     engine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--gpu_memory_utilization=0.55", "--foo=3", "bar", "-tp", "4")
+    words = ("--gpu_memory_utilization=0.55", "--max-logprobs=3", "bar", "-tp", "4")
     found = reading(capsys, *PLAN, "--engine", engine, "--", *words)
     assert found["argv"][-len(words) :] == list(words)
     assert len(split_argv(found["argv"]).given("--gpu-memory-utilization")) == 1
     stated = setting(found, "--gpu-memory-utilization")
     assert (stated["value"], stated["source"]) == ("0.55", "flag")
     assert [each["source"] for each in stated["beaten"]] == ["computed"]
-    assert setting(found, "--foo") == {"value": "3", "source": "flag", "beaten": []}
+    assert setting(found, "--max-logprobs") == {"value": "3", "source": "flag", "beaten": []}
     assert setting(found, "bar") == {"value": None, "source": "flag", "beaten": []}
     assert setting(found, "--tensor-parallel-size") == {
         "value": "4",

@@ -30,6 +30,7 @@ from gaudi_launch.planning.plan import Kind, Overridden, Setting
 from gaudi_launch.planning.planner import place
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.secret_args import SECRET_FILE
+from tests.support.refusals import failing
 
 
 def read(*words: str, lacks: tuple[str, ...] = (), **given: object) -> Request:
@@ -92,6 +93,20 @@ def test_the_last_word_counts_and_what_it_beat_is_told() -> None:
     assert (found.max_num_seqs, found.overruled) == (7, ("-b",))
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--headless",),
+        ("--data-parallel-address", "10.0.0.1"),
+        ("--distributed-executor-backend", "external_launcher"),
+    ],
+)
+def test_parts_on_other_servers_are_not_planned(words: tuple[str, ...]) -> None:
+    args = engine_args(user=words)
+    assert refused(lambda: refuse_more_cards(args))[2] == {"found": " ".join(words)}
+    refuse_more_cards(engine_args(user=("--distributed-executor-backend", "mp")))
+
+
 def test_what_an_engine_has_no_flag_for_is_left_alone() -> None:
     assert read("--max-num-batched-tokens", "2048", lacks=("-t",)).max_num_batched_tokens is None
 
@@ -144,9 +159,8 @@ def test_a_plan_goes_by_the_words(engine: str) -> None:
     ],
 )
 def test_a_slip_of_the_pen_is_refused_at_once(options: LaunchOptions) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("plan.number", ExitCode.USAGE):
         to_request(options, {})
-    assert (caught.value.id, caught.value.exit_code) == ("plan.number", ExitCode.USAGE)
 
 
 def shown(settings: Sequence[Setting], *user: str, file: tuple[str, ...] = ()) -> list[Setting]:
@@ -207,11 +221,13 @@ def refused(what: Callable[[], None]) -> tuple[str, ExitCode, dict[str, object]]
         ("-pp", False),
         ("--data-parallel-size", True),
         ("-dp", True),
+        ("--data-parallel-size-local", True),
+        ("--nnodes", False),
     ],
 )
 def test_stages_and_copies_take_more_cards(option: str, copies: bool) -> None:
     args, one = engine_args(user=(option, "2")), engine_args(user=(option, "1"))
-    expected = ("plan.more_cards", ExitCode.USAGE, {"option": option, "found": "2"})
+    expected = ("plan.more_cards", ExitCode.USAGE, {"found": f"{option} 2"})
     assert refused(lambda: refuse_more_cards(args)) == expected
     refuse_more_cards(one)
     if copies:

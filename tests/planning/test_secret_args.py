@@ -171,6 +171,8 @@ def test_plan_names_the_file_and_render_refuses(capsys: pytest.CaptureFixture[st
     line = (
         "-w",
         "/m/q",
+        "-n",
+        "1",
         "--engine",
         "vllm-gaudi",
         "--machine",
