@@ -225,14 +225,11 @@ def _estimate(plan: Plan, use: cache_root.Use) -> Estimate | None:
         dtype = "fp8"
     share = per_graph(dtype, True).low / per_graph(dtype, False).low
     factor = new + (1 - new) * share
-    return Estimate(
-        plan.estimate.low_seconds * factor,
-        plan.estimate.high_seconds * factor,
-        message(
-            "cache.estimate",
-            basis=plan.estimate.basis.render(),
-            warm=graphs - use.new.graphs,
-        ),
+    return replace(
+        plan.estimate,
+        low_seconds=plan.estimate.low_seconds * factor,
+        high_seconds=plan.estimate.high_seconds * factor,
+        cached=graphs - use.new.graphs,
     )
 
 

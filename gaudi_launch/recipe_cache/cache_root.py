@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from gaudi_launch.buckets.bucket_list import Bucket, Buckets
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.messages import Message, message
 from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
 from gaudi_launch.recipe_cache.key_locks import held, in_use, lock_path
@@ -119,8 +119,7 @@ def entries(root: Path, *, sizes: bool = True) -> list[CacheEntry]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("cache.unreadable", ExitCode.FAILED, path=str(root), why=why) from None
+        raise file_error("cache.unreadable", error, root) from None
     keys = sorted(
         {name.split(".")[0] for name in names if is_ours(name) and not name.startswith(".")}
     )
@@ -382,21 +381,6 @@ def check(root: Path, entry: CacheEntry, *, quick: bool) -> Findings:
     """Compare one key's files with its list."""
     skip = skipped(root, entry.folder)
     return verify(root, entry.key, entry.folder, quick=quick, skip=skip)
-
-
-def repair(root: Path, entry: CacheEntry, findings: Findings) -> tuple[str, ...]:
-    """Remove damaged files and write the list again.
-
-    The engine compiles those recipes again. Returns the names.
-    """
-    with held(root, entry.key, exclusive=True):
-        for name in findings.bad:
-            (entry.folder / name).unlink(missing_ok=True)
-        if entry.ledger is not None:
-            write_list(root, entry.key, entry.folder, skipped(root, entry.folder))
-            lost = bool(findings.bad or findings.missing)
-            write_ledger(root, replace(entry.ledger, complete=entry.ledger.complete and not lost))
-    return findings.bad
 
 
 def remove(root: Path, entry: CacheEntry) -> None:

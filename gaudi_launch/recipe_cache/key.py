@@ -168,16 +168,8 @@ def parts_of_host(host: Host) -> KeyParts:
     return KeyParts(
         product=host.product or "",
         stepping=",".join(sorted({card.device_type for card in host.cards if card.device_type})),
-        driver=_minor(host.driver_version),
+        driver="".join(re.findall(r"^\d+\.\d+", host.driver_version or "")),
     )
-
-
-def _minor(version: str | None) -> str:
-    """Return major.minor of a version such as ``1.21.3-57``.
-
-    Recipes are assumed to be valid for a release.
-    """
-    return "".join(re.findall(r"^\d+\.\d+", version or ""))
 
 
 def _digest(document: Any) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gaudi_launch import locks
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.recipe_cache.sharing import share
 
 
@@ -40,8 +40,7 @@ def held(
         try:
             taken = locks.try_take(handle, shared=not exclusive, wait_seconds=wait_seconds)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise LaunchError("cache.no_lock", ExitCode.FAILED, path=str(root), why=why) from None
+            raise file_error("cache.no_lock", error, root) from None
         if not taken:
             raise LaunchError("cache.in_use", ExitCode.FAILED, key=key, path=str(root))
         yield

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.buckets.bucket_list import Bucket, Buckets
+from gaudi_launch.reader import read_json
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.recipe_cache.sharing import share
 
@@ -55,17 +56,11 @@ class Ledger:
         return {
             "schema": SCHEMA,
             "key": self.key,
-            "folder": self.folder,
-            "complete": self.complete,
+            **vars(self),
             "parts": self.parts.to_json(),
-            "buckets": {"prompt": self.buckets.prompt, "decode": self.buckets.decode},
-            "num_blocks": self.num_blocks,
-            "created": self.created,
-            "last_used": self.last_used,
+            "buckets": vars(self.buckets),
             "filled_seconds": list(self.filled_seconds),
             "used_seconds": list(self.used_seconds),
-            "files": self.files,
-            "bytes": self.bytes,
         }
 
     @classmethod
@@ -125,12 +120,12 @@ def read_ledger(root: Path, key: str) -> Ledger | None:
     Raises LedgerError when it is damaged.
     """
     try:
-        document = json.loads(ledger_path(root, key).read_text(encoding="utf-8"))
+        document = read_json(ledger_path(root, key))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise LedgerError(str(error.strerror or error)) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise LedgerError("its JSON is incomplete or invalid") from None
     return Ledger.from_json(document)
 

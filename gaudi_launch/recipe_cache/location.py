@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 
@@ -52,21 +50,12 @@ def file_system(path: Path, machine_root: Path = Path("/")) -> str:
     return mount_kind(mounts, os.fspath(path.absolute())) or ""
 
 
-@dataclass(frozen=True)
-class Copied:
-    files: int
-    bytes: int
-
-
-def copy_new(
-    source: Path, target: Path, progress: Callable[[int, int], None] | None = None
-) -> Copied:
+def copy_new(source: Path, target: Path) -> None:
     """Copy every file that the target lacks or has in another size.
 
     Each file appears atomically. Raises OSError (disk full): the target then contains only complete
     files.
     """
-    files = copied = 0
     for name, status in walk(source):
         if not S_ISREG(status.st_mode) or not status.st_size:
             continue
@@ -82,8 +71,3 @@ def copy_new(
             part.replace(there)
         finally:
             part.unlink(missing_ok=True)
-        files += 1
-        copied += status.st_size
-        if progress is not None:
-            progress(files, copied)
-    return Copied(files, copied)

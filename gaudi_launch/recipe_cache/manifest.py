@@ -36,15 +36,6 @@ class Findings:
             self.missing or self.empty or self.wrong_size or self.wrong_content or self.foreign
         )
 
-    @property
-    def bad(self) -> tuple[str, ...]:
-        """Return the files that `repair` removes."""
-        return tuple(sorted({*self.empty, *self.wrong_size, *self.wrong_content}))
-
-
-def unwatched(files: int, size: int) -> None:
-    """Receive progress that is not shown: files and bytes so far."""
-
 
 def _none_skipped(name: str) -> bool:
     return False
@@ -108,7 +99,6 @@ def write_list(
     key: str,
     folder: Path,
     skip: Callable[[str], bool] = _none_skipped,
-    progress: Callable[[int, int], None] = unwatched,
 ) -> tuple[int, int]:
     """List a directory's regular files with sizes and checksums; return their totals.
 
@@ -127,7 +117,6 @@ def write_list(
             digest = checksum(folder / name)
         lines.append(f"{name}\t{status.st_size}\t{digest}\t{status.st_mtime_ns}\n")
         total += status.st_size
-        progress(len(lines), total)
     write_whole(files_path(root, key), "".join(lines).encode("utf-8", "surrogateescape"))
     return len(lines), total
 
@@ -166,7 +155,6 @@ def verify(
     *,
     quick: bool,
     skip: Callable[[str], bool] = _none_skipped,
-    progress: Callable[[int, int], None] = unwatched,
 ) -> Findings:
     """Compare a directory with its list: names, sizes, and contents.
 
@@ -178,8 +166,7 @@ def verify(
     wrong_content: list[str] = []
     foreign: list[str] = []
     unlisted: list[str] = []
-    total = 0
-    for seen, (name, status) in enumerate(walk(folder, skip), start=1):
+    for name, status in walk(folder, skip):
         line = listed.pop(name, None)
         size = status.st_size
         if not S_ISREG(status.st_mode):
@@ -192,8 +179,5 @@ def verify(
             wrong_size.append(name)
         elif not quick and checksum(folder / name) != line.split("\t")[1]:
             wrong_content.append(name)
-        if not quick:
-            total += size
-            progress(seen, total)
     names = (list(listed), empty, wrong_size, wrong_content, foreign, unlisted)
     return Findings(*(tuple(sorted(group)) for group in names))

@@ -12,12 +12,13 @@ import re
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.reader import parse_json
 from gaudi_launch.recipe_cache.cache_root import CacheEntry, skipped
 from gaudi_launch.recipe_cache.key import KeyDifference, KeyParts
 from gaudi_launch.recipe_cache.key_locks import held
@@ -28,13 +29,7 @@ from gaudi_launch.recipe_cache.ledger import (
     write_ledger,
     write_whole,
 )
-from gaudi_launch.recipe_cache.manifest import (
-    checksum,
-    files_path,
-    read_list,
-    unwatched,
-    write_list,
-)
+from gaudi_launch.recipe_cache.manifest import checksum, files_path, read_list, write_list
 from gaudi_launch.recipe_cache.sharing import share_all
 
 _log = logging.getLogger(__name__)
@@ -50,12 +45,8 @@ _MEMBER_BYTES = 16 << 10
 # kept free in addition to the recipes, for the ledger and other writers
 _SPARE_BYTES = 16 << 20
 
-Progress = Callable[[int, int], None]
 
-
-def export(
-    root: Path, entry: CacheEntry, target: Path, progress: Progress = unwatched
-) -> tuple[int, int]:
+def export(root: Path, entry: CacheEntry, target: Path) -> tuple[int, int]:
     """Write one key to a file; return (files, bytes). The file appears atomically.
 
     Raises LaunchError when the key has no valid ledger, or the file cannot be written.
@@ -67,21 +58,16 @@ def export(
         with held(root, entry.key, exclusive=False), part.open("wb") as raw:
             # a service may have added recipes since the list was written
             write_list(root, entry.key, entry.folder, skipped(root, entry.folder))
-            counted = _write(root, entry, entry.ledger, raw, progress)
+            counted = _write(root, entry, entry.ledger, raw)
         part.replace(target)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "cache.export_failed", ExitCode.FAILED, path=str(target), why=why
-        ) from None
+        raise file_error("cache.export_failed", error, target) from None
     finally:
         part.unlink(missing_ok=True)
     return counted
 
 
-def _write(
-    root: Path, entry: CacheEntry, ledger: Ledger, raw: IO[bytes], progress: Progress
-) -> tuple[int, int]:
+def _write(root: Path, entry: CacheEntry, ledger: Ledger, raw: IO[bytes]) -> tuple[int, int]:
     import zstandard
 
     document = ledger.to_json() | {"folder": ledger.key}
@@ -100,7 +86,6 @@ def _write(
                 tar.addfile(info, file)
             files += 1
             total += size
-            progress(files, total)
     return files, total
 
 
@@ -124,14 +109,7 @@ def differences(ledger: Ledger, here: KeyParts) -> tuple[KeyDifference, ...]:
     )
 
 
-def import_(
-    root: Path,
-    source: Path,
-    here: KeyParts,
-    *,
-    force: bool = False,
-    progress: Progress = unwatched,
-) -> Ledger:
+def import_(root: Path, source: Path, here: KeyParts, *, force: bool = False) -> Ledger:
     """Import a key into a root; return its ledger.
 
     The key appears complete, with its checksums compared, or not at all.
@@ -159,12 +137,9 @@ def import_(
                 )
             _check_room(root, listed, source)
             with held(root, ledger.key, exclusive=True):
-                _unpack(tar, root, ledger, listed, source, progress)
+                _unpack(tar, root, ledger, listed, source)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "cache.import_failed", ExitCode.FAILED, path=str(source), why=why
-        ) from None
+        raise file_error("cache.import_failed", error, source) from None
     return ledger
 
 
@@ -257,8 +232,8 @@ def _head(tar: tarfile.TarFile, source: Path) -> tuple[Ledger, bytes]:
         assert file is not None, "a regular file has a content"
         contents.append(file.read())
     try:
-        return Ledger.from_json(json.loads(contents[0])), contents[1]
-    except (LedgerError, ValueError, RecursionError) as error:
+        return Ledger.from_json(parse_json(contents[0])), contents[1]
+    except (LedgerError, ValueError) as error:
         raise LaunchError(
             "cache.import_not_ours", ExitCode.USAGE, path=str(source), why=str(error)
         ) from None
@@ -269,29 +244,23 @@ def _is_document(member: tarfile.TarInfo, name: str) -> bool:
 
 
 def _unpack(
-    tar: tarfile.TarFile,
-    root: Path,
-    ledger: Ledger,
-    listed: _Listed,
-    source: Path,
-    progress: Progress,
+    tar: tarfile.TarFile, root: Path, ledger: Ledger, listed: _Listed, source: Path
 ) -> None:
     fresh = root / f".{ledger.key}.import-{time.time_ns()}"
     try:
         fresh.mkdir()
-        files = total = 0
         while (member := tar.next()) is not None:
             name = _safe(member, source)
-            _check_listed(name, member, listed, source)
+            size, _ = listed.files.get(name, (None, ""))
+            if member.issparse() or size != member.size:
+                where = {"path": str(source), "why": name}
+                raise LaunchError("cache.import_damaged", ExitCode.FAILED, **where)
             file = tar.extractfile(member)
             assert file is not None  # _safe lets regular files through only
             target = fresh / name
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as out:
                 shutil.copyfileobj(file, out, 1 << 20)
-            files += 1
-            total += member.size
-            progress(files, total)
         _compare(fresh, listed, source)
         share_all(fresh, root)
         target = root / ledger.key
@@ -315,13 +284,6 @@ def _safe(member: tarfile.TarInfo, source: Path) -> str:
             "cache.import_unsafe", ExitCode.FAILED, path=str(source), name=repr(member.name)
         )
     return "/".join(inside)
-
-
-def _check_listed(name: str, member: tarfile.TarInfo, listed: _Listed, source: Path) -> None:
-    """Refuse a member before it is written, unless the list names it with this size."""
-    size, _ = listed.files.get(name, (None, ""))
-    if member.issparse() or size != member.size:
-        raise LaunchError("cache.import_damaged", ExitCode.FAILED, path=str(source), why=name)
 
 
 def _compare(folder: Path, listed: _Listed, source: Path) -> None:

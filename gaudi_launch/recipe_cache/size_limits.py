@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.recipe_cache.cache_root import CacheEntry
-from gaudi_launch.recipe_cache.key import KeyParts
 
 MIB = 1 << 20
 # assumed, no published figure: the scripts' 16384 MB were outgrown by grids of several hundred
@@ -66,12 +65,8 @@ def to_prune(
     now: float,
     max_bytes: int | None = None,
     older_seconds: float | None = None,
-    here: KeyParts | None = None,
 ) -> list[Doomed]:
-    """Return the keys to remove, least recently used first; never one in use.
-
-    ``here`` has the product and driver of this machine: keys of another one are stale.
-    """
+    """Return the keys to remove, least recently used first; never one in use."""
     candidates = sorted((entry for entry in found if not entry.in_use), key=lambda e: e.last_used)
     doomed: dict[str, Doomed] = {}
     for entry in candidates:
@@ -79,10 +74,6 @@ def to_prune(
         if older_seconds is not None and age > older_seconds:
             why = message("cache.prune_old", days=round(age / 86400))
             doomed[entry.key] = Doomed(entry, why)
-        elif here is not None and entry.ledger is not None:
-            stale = _stale(entry.ledger.parts, here)
-            if stale is not None:
-                doomed[entry.key] = Doomed(entry, stale)
     left = [entry for entry in candidates if entry.key not in doomed]
     total = sum(entry.bytes for entry in left)
     while max_bytes is not None and left and total > max_bytes:
@@ -90,16 +81,6 @@ def to_prune(
         doomed[oldest.key] = Doomed(oldest, message("cache.prune_size", bytes=oldest.bytes))
         total -= oldest.bytes
     return list(doomed.values())
-
-
-def _stale(parts: KeyParts, here: KeyParts) -> Message | None:
-    for name, was, now in (
-        ("product", parts.product, here.product),
-        ("driver", parts.driver, here.driver),
-    ):
-        if was and now and was != now:
-            return message("cache.prune_stale", name=name, was=was, now=now)
-    return None
 
 
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

@@ -242,7 +242,7 @@ def test_a_cache_with_every_graph(tmp_path: Path) -> None:
     estimate = found.plan.estimate
     assert estimate is not None
     assert (estimate.low_seconds, estimate.high_seconds) == (100.0 * share, 200.0 * share)
-    assert estimate.basis == message("cache.estimate", basis=BASIS.render(), warm=4)
+    assert estimate.reason == message("cache.estimate", basis=BASIS.render(), warm=4)
     # 1000 bytes in four graphs; a skipped warm-up needs nothing then
     measured = message("cache.limit_measured", graphs=4, per_graph=0.0, room=FREE * 9 // 10 >> 20)
     assert found.plan.settings[-1].reason == measured
@@ -258,11 +258,7 @@ def test_a_cache_with_some_graphs(tmp_path: Path, option: str, dtype: str | None
     assert found is not None and found.plan.estimate is not None
     share = per_graph(dtype, True).low / per_graph(dtype, False).low
     factor = 0.25 + 0.75 * share
-    assert found.plan.estimate == Estimate(
-        100.0 * factor,
-        200.0 * factor,
-        message("cache.estimate", basis=BASIS.render(), warm=3),
-    )
+    assert found.plan.estimate == Estimate(100.0 * factor, 200.0 * factor, BASIS, cached=3)
     assert (found.plan.cache["state"], found.plan.cache["new_graphs"]) == ("partial", 1)
 
 

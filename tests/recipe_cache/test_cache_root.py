@@ -12,16 +12,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gaudi_launch import locks
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.recipe_cache import cache_root
-from gaudi_launch.recipe_cache.key_locks import held, in_use
+from gaudi_launch.recipe_cache.key_locks import held, in_use, lock_path
 from gaudi_launch.recipe_cache.ledger import LedgerError, ledger_path, read_ledger, write_ledger
-from gaudi_launch.recipe_cache.manifest import Findings, read_list, write_list
+from gaudi_launch.recipe_cache.manifest import Findings, write_list
 from tests.support.places import TOP
 from tests.support.recipes import BUCKETS, PARTS, fill
 
@@ -253,7 +255,7 @@ def test_a_flat_folder_works_unchanged_and_can_be_adopted(root: Path) -> None:
     assert [p.name for p in root.iterdir()] == [f"{PARTS.key}.lock"]
 
 
-def test_verify_finds_each_kind_of_damage_and_repair_drops_only_that(root: Path) -> None:
+def test_verify_finds_each_kind_of_damage(root: Path) -> None:
     folder = fill(root)
     (folder / "recipe_0.recipe").write_bytes(b"")
     (folder / "recipe_1.recipe").write_bytes(b"short")
@@ -272,13 +274,6 @@ def test_verify_finds_each_kind_of_damage_and_repair_drops_only_that(root: Path)
     )
     assert cache_root.check(root, entry, quick=False) == findings
     assert cache_root.check(root, entry, quick=True) == replace(findings, wrong_content=())
-    assert cache_root.repair(root, entry, findings) == (
-        "recipe_0.recipe",
-        "recipe_1.recipe",
-        "recipe_2.recipe",
-    )
-    assert sorted(p.name for p in folder.iterdir()) == ["link", "new.recipe"]
-    assert state(root) == ("partial", "cache.interrupted")
 
 
 def test_the_list_keeps_checksums_of_files_that_did_not_change(
@@ -470,29 +465,6 @@ def test_another_number_of_blocks_forgets_the_older_graphs(root: Path) -> None:
     assert ledger is not None and ledger.buckets == BUCKETS
 
 
-def test_a_repair_needs_the_cache_for_itself(root: Path) -> None:
-    fill(root)
-    entry = cache_root.find(root, PARTS.key)
-    with held(root, PARTS.key, exclusive=False):
-        found = failure(lambda: cache_root.repair(root, entry, Findings()))
-    assert found == ("cache.in_use", 1, {"key": PARTS.key, "path": str(root)})
-    assert cache_root.repair(root, entry, Findings()) == ()
-    assert state(root) == ("hit", "cache.hit")
-    # a recipe that is missing only
-    cache_root.repair(root, entry, Findings(missing=("x",)))
-    assert state(root) == ("partial", "cache.interrupted")
-
-
-def test_a_repair_of_an_adopted_folder_lists_no_ledger(root: Path) -> None:
-    root.mkdir()
-    (root / "old.recipe").write_bytes(b"old")
-    cache_root.adopt(root, PARTS, BUCKETS)
-    entry = cache_root.find(root, PARTS.key)
-    cache_root.repair(root, entry, Findings())
-    assert list(read_list(root, PARTS.key)) == ["old.recipe"]
-    assert cache_root.check(root, entry, quick=False) == Findings()
-
-
 def test_what_killed_removals_and_imports_left_is_removed(root: Path) -> None:
     key = "a" * 16
     kept = [f".{key}.other", f"{key}.gone-1", ".x.gone-1"]
@@ -500,3 +472,51 @@ def test_what_killed_removals_and_imports_left_is_removed(root: Path) -> None:
         (root / name / "deep").mkdir(parents=True)
     cache_root.sweep(root)
     assert sorted(path.name for path in root.iterdir()) == sorted(kept)
+
+
+KEY = "0123456789abcdef"
+
+
+def test_a_lock_that_another_user_wrote_is_taken_by_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As mode 0644 lets the others do, whom flock(2) asks for no more."""
+    lock_path(tmp_path, KEY).touch()
+    real_open = os.open
+
+    def unwritable(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(13, "Permission denied")
+        return real_open(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", unwritable)
+    with held(tmp_path, KEY, exclusive=True):
+        assert (in_use(tmp_path, KEY, fill=True), in_use(tmp_path, "0" * 16)) == (False, False)
+        assert in_use(tmp_path, KEY)
+        with pytest.raises(LaunchError) as refused, held(tmp_path, KEY, exclusive=False):
+            pass
+        assert refused.value.id == "cache.in_use"
+    assert not in_use(tmp_path, KEY)
+
+
+def test_a_lock_is_not_opened_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    lock_path(tmp_path, KEY).symlink_to(tmp_path / "other")
+    with pytest.raises(LaunchError) as refused, held(tmp_path, KEY, exclusive=True):
+        pass
+    values = {"path": str(tmp_path), "why": "Too many levels of symbolic links"}
+    assert (refused.value.id, refused.value.exit_code) == ("cache.no_lock", 1)
+    assert refused.value.text.values == values
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> bool:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(locks, "try_take", fail)
+    with pytest.raises(LaunchError) as refused, held(tmp_path, KEY, exclusive=True):
+        pass
+    values = {"path": str(tmp_path), "why": "No locks available"}
+    assert (refused.value.id, refused.value.exit_code) == ("cache.no_lock", 1)
+    assert refused.value.text.values == values
+    assert not in_use(tmp_path, KEY)
