@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import filterfalse
 from operator import attrgetter
 from typing import Any
@@ -21,7 +20,6 @@ from gaudi_launch.recommend.analytic import Fitting, Forecaster, Group, fitting,
 from gaudi_launch.recommend.front import front
 from gaudi_launch.recommend.goal import Goal, objective
 from gaudi_launch.recommend.limit import Limit, inside_of, limit_of
-from gaudi_launch.recommend.side_by_side import side_by_side
 from gaudi_launch.recommend.space import (
     CARDS,
     Candidate,
@@ -101,13 +99,10 @@ def find(
     goal: Goal,
     progress: Progress | None = None,
     measured: Sequence[Measured] = (),
-    *,
-    two: bool = False,
 ) -> Recommendation:
     """Return the best configuration for ``goal``.
 
-    ``two``: a second process helps. Raises LaunchError (MACHINE) where the model fits no number of
-    these cards.
+    Raises LaunchError (MACHINE) where the model fits no number of these cards.
     """
     show = progress or (lambda done, total: None)
     able = fitting(case)
@@ -118,7 +113,7 @@ def find(
         forecaster.forecast(candidate, able.group(candidate)) for candidate in able.candidates
     ]
     chosen = [each.candidate for each in survivors(forecasts, _SIMULATED, _OF_EACH)]
-    simulation = _Simulations(Simulation(case, goal, measured), able, two)
+    simulation = _Simulations(Simulation(case, goal, measured), able)
     simulated = len(chosen) + _NEIGHBOURS
     total = simulated + _PLANNED + _FRONT
     quick = simulation.quick(chosen, lambda done: show(done, total))
@@ -166,25 +161,30 @@ def _nothing_shown(done: int) -> None:
 
 @dataclass(frozen=True)
 class _Simulations:
-    """Trials of several candidates at once, by one process or two."""
+    """Trials of several candidates at once."""
 
     one: Simulation
     able: Fitting
-    two: bool
 
     def quick(
         self, candidates: Sequence[Candidate], show: Callable[[int], None] = _nothing_shown
     ) -> list[Trial]:
         """Return the short trials of these candidates."""
-        work = [partial(self.one.quick, each, self.able.group(each)) for each in candidates]
-        return side_by_side(work, show, two=self.two)
+        found = []
+        for number, each in enumerate(candidates, 1):
+            found.append(self.one.quick(each, self.able.group(each)))
+            show(number)
+        return found
 
     def exact(
         self, candidates: Sequence[Candidate], show: Callable[[int], None] = _nothing_shown
     ) -> list[Trial]:
         """Return the trials of these candidates as their plans would have them."""
-        work = [partial(self.one.exact, each) for each in candidates]
-        return side_by_side(work, show, two=self.two)
+        found = []
+        for number, each in enumerate(candidates, 1):
+            found.append(self.one.exact(each))
+            show(number)
+        return found
 
 
 def _climbed(

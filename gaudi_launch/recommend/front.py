@@ -38,11 +38,10 @@ def _by_time(trial: Trial) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class RateCards:
-    """The fewest cards for a rate (requests per second), and their trial."""
+    """The fewest cards for a rate (requests per second)."""
 
     rate: float
     cards: int
-    trial: Trial
 
 
 def cards_for_rates(
@@ -60,9 +59,8 @@ def cards_for_rates(
     base = rate or first.spare / case.traffic.mean_output
     found: list[RateCards] = []
     for share in _SHARES:
-        counted = [(_cards(case, trial, base * share), at) for at, trial in enumerate(able)]
-        cards, at = min(counted)
-        found.append(RateCards(base * share, cards, able[at]))
+        cards = min(_cards(case, trial, base * share) for trial in able)
+        found.append(RateCards(base * share, cards))
     return tuple(found)
 
 

@@ -28,6 +28,7 @@ from gaudi_launch.recommend.space import Candidate, SearchCase
 from gaudi_launch.recommend.trial import Simulation, Trial
 from tests.support.recommend import TableEngine, goal, search_case, searched, table_case
 from tests.support.records import near
+from tests.support.refusals import failing
 from tests.support.traces import limits
 
 
@@ -77,9 +78,8 @@ def test_targets_that_cannot_be_met_leave_no_winner() -> None:
 def test_a_number_of_cards_without_an_engine_is_refused(
     cards: int, id: str, code: ExitCode
 ) -> None:
-    with pytest.raises(LaunchError) as error:
+    with failing(id, code):
         find(replace(search_case(dtype="bfloat16"), cards=(cards,)), goal("balanced"))
-    assert (error.value.id, error.value.exit_code) == (id, code)
 
 
 def test_a_model_that_fits_nowhere_is_refused() -> None:
@@ -649,24 +649,6 @@ def test_graphs_that_are_expected_follow_from_those_that_are_known() -> None:
     assert expected(made(2, 8, 281)) == [181, 281, 381]
     # by the lowest of both
     assert expected(made(2, 8, 562), made(1, 1, 100)) == [181, 562, 381]
-
-
-def test_both_kinds_of_trials_may_have_a_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    def side_by_side(work: Sequence[Any], show: Any, *, two: bool) -> list[Any]:
-        asked.append((len(work), two))
-        return []
-
-    monkeypatch.setattr(module, "side_by_side", side_by_side)
-    groups: Any = {replace(ONE, batch=1, tokens=1): "group"}
-    one: Any = SimpleNamespace(quick=None, exact=None)
-    for two in (True, False):
-        both = module._Simulations(one, Fitting((ONE,), groups), two)
-        monkeypatch.setattr(module, "partial", lambda *work: work)
-        both.quick([ONE, ONE])
-        both.exact([ONE])
-    assert asked == [(2, True), (1, True), (2, False), (1, False)]
 
 
 @pytest.mark.parametrize(

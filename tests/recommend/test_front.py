@@ -49,11 +49,11 @@ def test_the_fewest_cards_for_rates_around_the_given_one() -> None:
         return [*cards_for_rates(case(), trials, rate)]
 
     assert found(20.0, missing, small, large) == [
-        RateCards(10.0, 1, small),
-        RateCards(20.0, 2, small),
-        RateCards(40.0, 4, small),
-        RateCards(100.0, 8, large),
-        RateCards(200.0, 16, large),
+        RateCards(10.0, 1),
+        RateCards(20.0, 2),
+        RateCards(40.0, 4),
+        RateCards(100.0, 8),
+        RateCards(200.0, 16),
     ]
     # what the first one carries, where no rate is given
     assert [each.rate for each in found(0.0, large, small)] == [50.0, 100.0, 200.0, 500.0, 1000.0]
