@@ -83,7 +83,8 @@ def service_of(container: Container, name: str, dockerfile: str | None) -> dict[
     service["volumes"] = list(map(_volume, container.mounts))
     if container.scale_out:
         service["volumes"].append({"type": "bind", "source": "/dev", "target": "/dev"})
-    service["healthcheck"] = _health(container)
+    words = health_words(container)
+    service["healthcheck"] = health_check(words, container.start_seconds) if words else {}
     # not after a boot: the cards' numbers may have changed
     service["restart"] = "on-failure"
     service["stop_grace_period"] = f"{STOP_SECONDS}s"
@@ -121,14 +122,11 @@ def _volume(mount: Mount) -> dict[str, Any]:
     return {**found, "bind": {"create_host_path": mount.fill}}
 
 
-def _health(container: Container) -> dict[str, Any]:
-    """Return the health check; {} without a way to check."""
-    words = health_words(container)
-    if not words:
-        return {}
+def health_check(words: Sequence[str], start_seconds: int) -> dict[str, Any]:
+    """Return the health check of a service by a command."""
     return {
         "test": ["CMD", *map(_plain, words)],
-        "start_period": f"{container.start_seconds}s",
+        "start_period": f"{start_seconds}s",
         "retries": HEALTH_RETRIES,
         **{kind: f"{seconds}s" for kind, seconds in HEALTH_SECONDS.items()},
     }

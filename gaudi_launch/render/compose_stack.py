@@ -9,8 +9,8 @@ from typing import Any
 from gaudi_launch.gateway.gateway_settings import GatewaySettings
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.container import Container
-from gaudi_launch.render.compose import FILE, file_text, project_name, service_of
-from gaudi_launch.render.docker import HEALTH_RETRIES, HEALTH_SECONDS, STOP_SECONDS
+from gaudi_launch.render.compose import FILE, file_text, health_check, project_name, service_of
+from gaudi_launch.render.docker import STOP_SECONDS
 from gaudi_launch.render.gateway_image import (
     FOLDER,
     IMAGE,
@@ -111,12 +111,7 @@ def _gateway_service(
     secrets = list(_secret_files(settings))
     if secrets:
         service["secrets"] = secrets
-    service["healthcheck"] = {
-        "test": ["CMD", *health_words(settings.port)],
-        "start_period": f"{_HAPROXY_START_SECONDS}s",
-        "retries": HEALTH_RETRIES,
-        **{kind: f"{seconds}s" for kind, seconds in HEALTH_SECONDS.items()},
-    }
+    service["healthcheck"] = health_check(health_words(settings.port), _HAPROXY_START_SECONDS)
     service["restart"] = "on-failure"
     service["stop_grace_period"] = f"{STOP_SECONDS}s"
     return service

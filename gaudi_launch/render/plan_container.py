@@ -95,7 +95,8 @@ def container_of(
     if image is not None and not IMAGE.fullmatch(image):
         raise LaunchError("kubernetes.image", ExitCode.USAGE, option="--image", found=image)
     if plan.container is not None:
-        return _as_planned(plan, plan.container, image)
+        image = image or plan.container.image
+        return replace(plan.container, image=image, start_seconds=start_seconds(plan))
     inner = plan.engine.facts.get("inner")
     if inner is not None:
         # its program is part of gaudi-launch, which no image contains
@@ -152,14 +153,6 @@ def no_container(plan: Plan, target: str) -> None:
     """
     if plan.container is not None:
         raise LaunchError("docker.render", ExitCode.USAGE, engine=plan.engine.name, target=target)
-
-
-def _as_planned(plan: Plan, container: Container, image: str | None) -> Container:
-    """Return the container of an engine that comes as one.
-
-    It has a separate network and its port is published already.
-    """
-    return replace(container, image=image or container.image, start_seconds=start_seconds(plan))
 
 
 def secrets_of(plan: Plan, environment: Mapping[str, str]) -> tuple[str, ...]:

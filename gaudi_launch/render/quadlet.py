@@ -30,8 +30,7 @@ from gaudi_launch.render.docker import (
 )
 from gaudi_launch.render.plan_container import about_cards, visible
 from gaudi_launch.render.rendered import Rendered
-from gaudi_launch.render.systemd_quoting import command, description, environment
-from gaudi_launch.render.text import comments
+from gaudi_launch.render.systemd import command, description, environment, unit_text
 
 _LEAST_PODMAN = "4.8"
 # `CONFINED_OPTIONS` in Quadlet's form
@@ -51,29 +50,15 @@ def render(
         if word in container.argv:
             raise LaunchError("render.quadlet_word", ExitCode.USAGE, word=repr(word))
     # podman's name of a locally built image
-    if dockerfile is not None:
-        image = f"localhost/{container.image}"
-    else:
-        image = container.image
-    lines = [
-        *comments(head),
-        "[Unit]",
-        f"Description={description(head[0])}",
-        "Wants=network-online.target",
-        "After=network-online.target",
-        "",
-        "[Container]",
-        f"Image={description(image)}",
-        f"ContainerName={name}",
-        *_container_lines(container),
-        "",
-        "[Service]",
-        *_service_lines(container),
-        "",
-        "[Install]",
-        "WantedBy=default.target",
-    ]
-    files = {f"{name}.container": "\n".join(lines) + "\n"}
+    image = container.image if dockerfile is None else f"localhost/{container.image}"
+    named = (f"Image={description(image)}", f"ContainerName={name}")
+    sections = {
+        "Unit": ("Wants=network-online.target", "After=network-online.target"),
+        "Container": (*named, *_container_lines(container)),
+        "Service": tuple(_service_lines(container)),
+        "Install": ("WantedBy=default.target",),
+    }
+    files = {f"{name}.container": unit_text(head, sections)}
     notes = [*about_cards(container), message("render.quadlet", name=name, least=_LEAST_PODMAN)]
     if dockerfile is not None:
         files["Containerfile"] = dockerfile
@@ -101,7 +86,10 @@ def _container_lines(container: Container) -> Iterator[str]:
         yield from (f"AddCapability={name}" for name in SCALE_OUT_CAPABILITIES)
     if container.confined:
         yield from _CONFINED
-    yield from _network_lines(container)
+    if not container.ports:
+        yield "Network=host"
+    for outside, inside in container.ports:
+        yield f"PublishPort={container.published_at}{outside}:{inside}"
     yield "RunInit=true"
     # Quadlet copies these into its ExecStart=, where systemd would replace variables
     variables = environment({**visible(container), **container.env})
@@ -115,13 +103,6 @@ def _container_lines(container: Container) -> Iterator[str]:
         yield f"Exec={command(container.argv)}"
     if health:
         yield "Notify=healthy"
-
-
-def _network_lines(container: Container) -> Iterator[str]:
-    if not container.ports:
-        yield "Network=host"
-    for outside, inside in container.ports:
-        yield f"PublishPort={container.published_at}{outside}:{inside}"
 
 
 def _arguments(container: Container) -> Iterator[str]:

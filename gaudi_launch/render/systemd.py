@@ -24,8 +24,7 @@ from gaudi_launch.render.plan_container import (
 )
 from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.script import folders_of
-from gaudi_launch.render.systemd_quoting import command, description, environment
-from gaudi_launch.render.text import check_words, comments, heading
+from gaudi_launch.render.text import check_words, comments, heading, on_one_line
 
 # a user's name or number: dots and @ are in those of directories, which systemd accepts with a
 # warning (docs: systemd.io, "User/Group Name Syntax")
@@ -104,20 +103,10 @@ def render(
     """
     options = options or UnitOptions()
     _check(plan, options)
-    head = heading(plan)
     secrets = secrets_of(plan, given)
     place = secrets_file(name, options.user)
-    lines = [
-        *comments(head),
-        "[Unit]",
-        f"Description={description(head[0])}",
-        *order_lines(options),
-        f"StartLimitIntervalSec={4 * start_seconds(plan)}",
-        "StartLimitBurst=3",
-        "",
-        "[Service]",
-        "Type=exec",
-    ]
+    limits = (f"StartLimitIntervalSec={4 * start_seconds(plan)}", "StartLimitBurst=3")
+    lines = ["Type=exec"]
     if options.owner:
         lines.append(f"User={options.owner}")
     if plan.command.working_dir:
@@ -132,18 +121,30 @@ def render(
     folders = folders_of(env)
     if folders:
         lines.append(f"ExecStartPre={command(('/bin/mkdir', '-p', '--', *folders))}")
-    lines += [*_service_lines(plan), "", "[Install]", f"WantedBy={options.wanted_by}"]
-
-    files = {f"{name}.service": "\n".join(lines) + "\n"}
+    sections = {
+        "Unit": (*order_lines(options), *limits),
+        "Service": (*lines, *_service_lines(plan)),
+        "Install": (f"WantedBy={options.wanted_by}",),
+    }
+    files = {f"{name}.service": unit_text(heading(plan), sections)}
     about, about_tuning = _NOTES[options.user]
     notes = [message(about, name=name)]
     if options.launcher is not None:
         notes.append(message(about_tuning))
         if not options.user:
-            files[TUNING] = tuning(options.launcher, given)
+            files[TUNING] = tuning(options.launcher)
     if secrets:
         notes.append(message("render.unit_secrets", names=", ".join(secrets), path=place))
     return Rendered(files, notes=tuple(notes))
+
+
+def unit_text(head: Sequence[str], sections: Mapping[str, Sequence[str]]) -> str:
+    """Return a unit: comments and the description from `head`, then lines by section."""
+    lines = list(comments(head))
+    for name, content in sections.items():
+        about = (f"Description={description(head[0])}",) if name == "Unit" else ()
+        lines += [f"[{name}]", *about, *content, ""]
+    return "\n".join(lines[:-1]) + "\n"
 
 
 def _check(plan: Plan, options: UnitOptions) -> None:
@@ -206,7 +207,7 @@ def secrets_file(name: str, user: bool) -> str:
     return f"/etc/gaudi-launch/{name}.env"
 
 
-def tuning(launcher: str, given: Mapping[str, str]) -> str:
+def tuning(launcher: str) -> str:
     """Return the unit that tunes the machine at boot, with reversible changes only."""
     lines = [
         "[Unit]",
@@ -224,3 +225,39 @@ def tuning(launcher: str, given: Mapping[str, str]) -> str:
         "WantedBy=multi-user.target",
     ]
     return "\n".join(lines) + "\n"
+
+
+# characters that need no quotes
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@^")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "%": "%%"}
+
+
+def quoted(word: str) -> str:
+    """Return one value for Environment= and the like.
+
+    It has C escapes and doubled specifiers (%).
+    """
+    if word and all(mark in _SAFE for mark in word):
+        return word
+    return '"' + "".join(_ESCAPES.get(mark) or _other(mark) for mark in word) + '"'
+
+
+def _other(mark: str) -> str:
+    if ord(mark) < 32 or ord(mark) == 127:
+        return f"\\x{ord(mark):02x}"
+    return mark
+
+
+def command(words: Sequence[str]) -> str:
+    """Return arguments for ExecStart=: as `quoted`, and variables ($) doubled."""
+    return " ".join(quoted(word).replace("$", "$$") for word in words)
+
+
+def environment(env: Mapping[str, str]) -> list[str]:
+    """Return Environment= lines, sorted by name."""
+    return [f"Environment={quoted(f'{name}={value}')}" for name, value in sorted(env.items())]
+
+
+def description(words: str) -> str:
+    """Return a line that is text only: no specifiers, one line."""
+    return on_one_line(words).replace("%", "%%").rstrip("\\")

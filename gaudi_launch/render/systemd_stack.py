@@ -10,9 +10,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.render.gateway_image import RenderedGateway
 from gaudi_launch.render.rendered import Rendered
-from gaudi_launch.render.systemd import UnitOptions, order_lines, render
-from gaudi_launch.render.systemd_quoting import command, description
-from gaudi_launch.render.text import comments
+from gaudi_launch.render.systemd import UnitOptions, command, order_lines, render, unit_text
 
 GATEWAY_FOLDER = "gateway"
 _RESTART_SECONDS = 1
@@ -59,7 +57,7 @@ def render_stack(
     units = [f"{name}-gateway.service", *(f"{engine.name}.service" for engine in engines)]
     files = {
         target: _target(head, units, options),
-        units[0]: _gateway_unit(name, head, gateway, inside),
+        units[0]: _gateway_unit(head, gateway, inside),
     }
     notes: list[Message] = [message(_NOTES[options.user], name=name)]
     for engine in engines:
@@ -74,35 +72,17 @@ def render_stack(
 
 
 def _target(head: Sequence[str], units: Sequence[str], options: UnitOptions) -> str:
-    lines = [
-        *comments(head),
-        "[Unit]",
-        f"Description={description(head[0])}",
-        f"Wants={' '.join(units)}",
-        "",
-        "[Install]",
-        f"WantedBy={options.wanted_by}",
-    ]
-    return "\n".join(lines) + "\n"
+    install = (f"WantedBy={options.wanted_by}",)
+    return unit_text(head, {"Unit": (f"Wants={' '.join(units)}",), "Install": install})
 
 
-def _gateway_unit(
-    name: str, head: Sequence[str], gateway: RenderedGateway, options: UnitOptions
-) -> str:
+def _gateway_unit(head: Sequence[str], gateway: RenderedGateway, options: UnitOptions) -> str:
     # the last argument is a folder below systemd's %t, which quoting would double
     *words, folder = gateway.argv
-    lines = [
-        *comments(head),
-        "[Unit]",
-        f"Description={description(head[0])}",
-        *order_lines(replace(options, launcher=None)),
-        "",
-        "[Service]",
+    owner = (f"User={options.owner}",) if options.owner else ()
+    service = (
         "Type=exec",
-    ]
-    if options.owner:
-        lines.append(f"User={options.owner}")
-    lines += [
+        *owner,
         f"RuntimeDirectory={PurePosixPath(folder).name}",
         "RuntimeDirectoryMode=0700",
         f"ExecStart={command(words)} {folder}",
@@ -112,8 +92,10 @@ def _gateway_unit(
         "Restart=on-failure",
         f"RestartSec={_RESTART_SECONDS}",
         "LimitNOFILE=65535",
-        "",
-        "[Install]",
-        f"WantedBy={options.wanted_by}",
-    ]
-    return "\n".join(lines) + "\n"
+    )
+    sections = {
+        "Unit": order_lines(replace(options, launcher=None)),
+        "Service": service,
+        "Install": (f"WantedBy={options.wanted_by}",),
+    }
+    return unit_text(head, sections)

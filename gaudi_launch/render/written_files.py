@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.render.rendered import Rendered
 
 # the mode of a file, by whether it is executable
@@ -60,8 +60,7 @@ def write(rendered: Rendered, output: str, *, force: bool) -> list[Path]:
         for part, path in parts:
             part.replace(path)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError("render.cannot_write", ExitCode.FAILED, path=output, why=why) from None
+        raise file_error("render.cannot_write", error, output) from None
     finally:
         for part, _ in parts:
             with contextlib.suppress(OSError):

@@ -3,7 +3,6 @@ without us."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shlex
@@ -12,26 +11,24 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
 from gaudi_launch.engines.releases import needed_release
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.host.simulated import make
 from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.planning.engine_args import split_argv
-from gaudi_launch.render import docker, env, script
+from gaudi_launch.render import docker, script
 from gaudi_launch.render.plan_container import container_of
 from tests.support.plans import odd, planned
 from tests.support.processes import free_port, living, pids, trivial_python
+from tests.support.refusals import failing
 from tests.support.render_tools import NAMES, ODD, shellcheck
 from tests.support.waiting import GENEROUS
 
@@ -69,7 +66,6 @@ def test_shellcheck_accepts_every_script(engine: str, tmp_path: Path) -> None:
     text = None if engine == "cpu" else dockerfile(needed_release(engine), SetupExtras())
     rendered = {
         **script.render(plan, given).files,
-        **env.render(plan, given).files,
         **docker.render(container, "n", ["head"], text, {}).files,
     }
     files = []
@@ -77,7 +73,7 @@ def test_shellcheck_accepts_every_script(engine: str, tmp_path: Path) -> None:
         if name.endswith(".sh"):
             files.append(tmp_path / name)
             files[-1].write_text(content, encoding="utf-8")
-    assert [file.name for file in files] == ["serve.sh", "env.sh", "docker.sh"]
+    assert [file.name for file in files] == ["serve.sh", "docker.sh"]
     shellcheck(*files)
 
 
@@ -106,7 +102,7 @@ def test_shellcheck_accepts_awkward_words_as_they_stand(tmp_path: Path) -> None:
     texts = [docker.render(container, "n", ["head"], None, {"/d $x/f": "$y"}).files["docker.sh"]]
     for word in ASKED:
         plan = odd(("x", word), {"A": word})
-        texts += [script.render(plan, {}).files["serve.sh"], env.render(plan, {}).files["env.sh"]]
+        texts.append(script.render(plan, {}).files["serve.sh"])
     for number, content in enumerate(texts):
         (tmp_path / f"{number}.sh").write_text(content, encoding="utf-8")
     shellcheck(*tmp_path.glob("*.sh"))
@@ -128,14 +124,6 @@ def test_bash_reads_back_every_word(
     plan = odd((*TELL, *words), variables)
     read, environment = told(tmp_path, script.render(plan, {}).files["serve.sh"])
     assert read == words
-    assert {name: environment.get(name) for name in variables} == variables
-
-
-@PROPERTY
-@given(variables=ENV)
-def test_sourced_variables_are_the_plans(variables: dict[str, str], tmp_path: Path) -> None:
-    text = env.render(odd(("python3", "-m", "x"), variables), {}).files["env.sh"]
-    _, environment = told(tmp_path, text + shlex.join(TELL) + "\n")
     assert {name: environment.get(name) for name in variables} == variables
 
 
@@ -263,48 +251,6 @@ def test_the_script_starts_the_engine_and_hands_it_signals(
         time.sleep(0.05)
 
 
-def as_argv(options: Mapping[str, object]) -> list[str]:
-    """What vLLM makes of a config file (HabanaAI/vllm-fork@277a33cd9:vllm/utils.py
-    _load_config_file)."""
-    words: list[str] = []
-    for key, value in options.items():
-        if isinstance(value, bool):
-            words += [f"--{key}"] if value else []
-        else:
-            words += [f"--{key}", str(value)]
-    return words
-
-
-OPTIONS = st.lists(
-    st.from_regex(r"--[a-z]{3,8}(-[a-z]{2,5})?", fullmatch=True), unique=True, max_size=6
-)
-
-
-@PROPERTY
-@given(data=st.data())
-def test_vllms_config_file_says_the_same(data: st.DataObject) -> None:
-    names = data.draw(OPTIONS.filter(lambda names: "--model" not in names))
-    value = ODD.filter(
-        lambda word: (
-            not word.startswith("-") and "\x85" not in word and word not in ("True", "False")
-        )
-    )
-    pairs = [[name, *data.draw(st.lists(value, max_size=1))] for name in names]
-    argv = ["/v/bin/python3", "-m", "vllm.entrypoints.openai.api_server", *itertools.chain(*pairs)]
-    model, options, rest = env.as_config(split_argv(argv))
-    assert (model, rest) == (None, [])
-    text = yaml.safe_dump(options, allow_unicode=True, sort_keys=False, width=1 << 20)
-    assert as_argv(yaml.safe_load(text)) == list(itertools.chain(*pairs))
-
-
-def test_what_the_config_file_cannot_say_stays_a_word() -> None:
-    line = "py -m mod --model /m --a=1 --lora x y --b 1 --b 2 --flag -tp 4 --neg -1 --yes True"
-    model, options, rest = env.as_config(split_argv(shlex.split(line)))
-    assert model == "/m"
-    assert options == {"a": "1", "flag": True, "neg": "-1"}
-    assert shlex.join(rest) == "--lora x y --b 1 --b 2 -tp 4 --yes True"
-
-
 def test_the_plans_own_files_are_written(tmp_path: Path) -> None:
     path, content = str(tmp_path / "b $x/buckets 中.txt"), "(1, 128, 0)\n# '$HOME'\n"
     plan = odd(TELL, {"VLLM_BUCKETING_FROM_FILE": path})
@@ -322,21 +268,9 @@ def test_the_plans_own_files_are_written(tmp_path: Path) -> None:
 
 def test_a_model_without_an_option_is_found() -> None:
     words = ("/v/bin/python", "-m", "vllm.entrypoints.cli.main", "serve", "/m", "--port", "1")
-    assert env.as_config(split_argv(words)) == ("/m", {"port": "1"}, [])
     assert container_of(odd(words, {}), make("hls2"), image="i").mounts == (
         Mount("/m", "/m", True),
     )
-    assert env.as_config(split_argv(("vllm", "serve", "--model", "/m")))[0] == "/m"
-
-
-def test_env_names_the_command_to_run() -> None:
-    plan, _ = planned(python="/opt/v/bin/python3")
-    made = env.render(plan, {})
-    line = "# /opt/v/bin/vllm serve /models/Qwen2-72B-Instruct --config config.yml\n"
-    assert line in made.files["env.sh"]
-    assert yaml.safe_load(made.files["config.yml"])["max-model-len"] == "20480"
-    tgi = replace(plan, engine=replace(plan.engine, name="tgi", config_file=False))
-    assert list(env.render(tgi, {}).files) == ["env.sh"]
 
 
 def test_a_name_in_a_comment_cannot_end_it(tmp_path: Path) -> None:
@@ -349,9 +283,8 @@ def test_a_name_in_a_comment_cannot_end_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", ["a\0b", "\udcff"])
 def test_words_that_are_no_text(word: str) -> None:
     for plan in (odd(("x", word), {}), odd(("x",), {"A": word}), odd(("x",), {"A B": "1"})):
-        with pytest.raises(LaunchError) as error:
+        with failing("render.not_text", ExitCode.USAGE):
             script.render(plan, {})
-        assert (error.value.id, error.value.exit_code) == ("render.not_text", ExitCode.USAGE)
 
 
 def test_a_container_of_this_box_has_other_numbers() -> None:

@@ -24,6 +24,7 @@ from gaudi_launch.planning.plan import EngineIdentity, Estimate
 from gaudi_launch.render.docker import health_words, run_words
 from gaudi_launch.render.plan_container import container_of, mounts_of, start_seconds
 from tests.support.plans import odd, planned, with_env
+from tests.support.refusals import failing
 
 
 def test_the_guides_case() -> None:
@@ -134,14 +135,12 @@ def test_an_engine_around_another_has_no_container(
 def test_no_image() -> None:
     plan, host = planned()
     nameless = replace(plan, engine=EngineIdentity("none", "0"))
-    with pytest.raises(LaunchError) as error:
+    with failing("render.no_image", ExitCode.USAGE):
         container_of(nameless, host)
-    assert (error.value.id, error.value.exit_code) == ("render.no_image", ExitCode.USAGE)
     assert container_of(nameless, host, image="mine:1").image == "mine:1"
     for bad in ("", "a b", "--rm", "Upper:1", "a:1;rm"):
-        with pytest.raises(LaunchError) as refused:
+        with failing("kubernetes.image", ExitCode.USAGE):
             container_of(nameless, host, image=bad)
-        assert (refused.value.id, refused.value.exit_code) == ("kubernetes.image", ExitCode.USAGE)
     assert release_of("none") is None
 
 

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from gaudi_launch.engines.docker_command import PODMAN_RUNTIME
 from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
 from gaudi_launch.engines.releases import needed_release
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.render.plan_container import container_of
 from gaudi_launch.render.quadlet import render
 from tests.support.plans import planned
+from tests.support.refusals import failing
 from tests.support.render_tools import NAMES, ODD, generated, loaded, no_control
 
 # containers/podman@c6580b4:docs/source/markdown/podman-systemd.unit.5.md, those of podman 4.8
@@ -143,6 +144,5 @@ def test_podmans_generator_accepts_the_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["", ";"])
 def test_words_that_quadlet_loses_are_refused(word: str) -> None:
-    with pytest.raises(LaunchError) as error:
+    with failing("render.quadlet_word", ExitCode.USAGE):
         render(odd_container(["a", word, "b"], {}, ""), "odd", ["head"], None)
-    assert (error.value.id, error.value.exit_code) == ("render.quadlet_word", ExitCode.USAGE)

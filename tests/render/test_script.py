@@ -8,10 +8,8 @@ import pytest
 
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.messages import message
-from gaudi_launch.planning.engine_args import split_argv
 from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render import env, script, systemd
-from gaudi_launch.render.env import as_config
+from gaudi_launch.render import script, systemd
 from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.systemd import UnitOptions
 from tests.support.cli import golden
@@ -41,7 +39,7 @@ def full() -> Plan:
         working_dir="/work dir",
         files={"/f/x y": "text's\n"},
     )
-    return replace(plan, engine=replace(plan.engine, config_file=True), command=command)
+    return replace(plan, command=command)
 
 
 BARE = odd(("python3", "-m", "e"), {})
@@ -58,31 +56,6 @@ def test_a_script_on_cpus_without_a_node(plain_english: None) -> None:
     plan = replace(BARE, command=replace(BARE.command, cpus=(1, 2)))
     text = script.render(plan, {}).files["serve.sh"]
     assert "numactl -C 1-2 true" in text and " -p " not in text
-
-
-@pytest.mark.parametrize(("name", "plan"), [("full", full()), ("bare", BARE)])
-def test_variables_and_options_as_files(name: str, plan: Plan, plain_english: None) -> None:
-    found = env.render(plan, EXPORTED)
-    text = "".join(f"==> {path}\n{content}" for path, content in found.files.items())
-    golden(f"render-parts/env-{name}.txt", text)
-    assert found == Rendered(found.files)
-
-
-def test_an_engine_without_options_has_an_empty_file(plain_english: None) -> None:
-    plan = replace(BARE, engine=replace(BARE.engine, config_file=True))
-    found = env.render(plan, {})
-    assert found.files["config.yml"].endswith("\n{}\n")
-    assert "# vllm serve --config config.yml\n" in found.files["env.sh"]
-
-
-def test_what_fits_into_a_config_file() -> None:
-    args = split_argv(("python3", "-m", "e", *ARGV[3:]))
-    model, options, rest = as_config(args)
-    assert model == "/m"
-    assert options == {"flag": True, "zeta": "a b", "alpha": "it's"}
-    # read as true, given twice, with several values, by a short name
-    words = "--odd True --twice 1 --twice 2 --list x y -q =x a,b +=y"
-    assert rest == words.split()
 
 
 @pytest.mark.parametrize(
@@ -140,11 +113,3 @@ def test_what_a_unit_cannot_have(
 ) -> None:
     found = failed(lambda: systemd.render(plan, "svc", {}, options))
     assert found == (id, ExitCode.USAGE, values, None)
-
-
-def test_long_and_chinese_values_stay_on_their_line(plain_english: None) -> None:
-    words = "词 " * 100
-    plan = odd(("/opt/python3", "-m", "e", "--alpha", words), {})
-    plan = replace(plan, engine=replace(plan.engine, config_file=True))
-    config = env.render(plan, {}).files["config.yml"]
-    assert config.splitlines()[-1] == f"alpha: '{words}'"

@@ -12,12 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.render.rendered import Rendered
-from gaudi_launch.render.systemd import _WAIT, TUNING, UnitOptions, render
+from gaudi_launch.render.systemd import (
+    _WAIT,
+    TUNING,
+    UnitOptions,
+    command,
+    description,
+    environment,
+    quoted,
+    render,
+)
 from tests.support.plans import odd, planned
 from tests.support.processes import free_port
+from tests.support.refusals import failing
 from tests.support.render_tools import NAMES, ODD, loaded, no_control, tool
 from tests.support.waiting import GENEROUS
 
@@ -101,9 +111,8 @@ def test_odd_folders_are_made() -> None:
     ],
 )
 def test_what_a_unit_cannot_say(argv: tuple[str, ...], env: dict[str, str], id: str) -> None:
-    with pytest.raises(LaunchError) as error:
+    with failing(id, ExitCode.USAGE):
         render(odd(argv, env), "odd", {})
-    assert (error.value.id, error.value.exit_code) == (id, ExitCode.USAGE)
 
 
 def test_secrets_come_from_a_file() -> None:
@@ -146,9 +155,8 @@ def test_the_unit_waits_for_the_engine(free_port: int) -> None:
 @pytest.mark.parametrize("user", ["", "a b", "x\nExecStartPre=/bin/false", "%i", "-x", "中"])
 def test_what_is_no_user_is_no_line_of_a_unit(user: str) -> None:
     plan, _ = planned(python="/opt/v/bin/python3")
-    with pytest.raises(LaunchError) as error:
+    with failing("render.run_as", ExitCode.USAGE):
         render(plan, "small", {}, UnitOptions(run_as=user))
-    assert (error.value.id, error.value.exit_code) == ("render.run_as", ExitCode.USAGE)
 
 
 @pytest.mark.parametrize("user", ["gaudi", "_x-1", "1000", "jo.do@corp"])
@@ -158,3 +166,36 @@ def test_a_unit_runs_as_a_user_by_name_or_number(user: str) -> None:
         f"\nUser={user}\n"
         in render(plan, "small", {}, UnitOptions(run_as=user)).files["small.service"]
     )
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("/usr/bin/vllm_1-2+x=y:z,w.@^A9", "/usr/bin/vllm_1-2+x=y:z,w.@^A9"),
+        ("", '""'),
+        ("a b", '"a b"'),
+        ("100%", '"100%%"'),
+        ('say "a\\b"', '"say \\"a\\\\b\\""'),
+        ("a\nb\tc", '"a\\nb\\tc"'),
+        ("\x00\x1f \x7f~", '"\\x00\\x1f \\x7f~"'),
+        ("模型", '"模型"'),
+        ("$HOME", '"$HOME"'),
+    ],
+)
+def test_one_value(word: str, written: str) -> None:
+    assert quoted(word) == written
+
+
+def test_a_command_has_its_variables_doubled() -> None:
+    assert command(("/bin/vllm", "--x", "$HOME %h", "")) == '/bin/vllm --x "$$HOME %%h" ""'
+
+
+def test_variables_are_sorted_and_quoted_with_their_names() -> None:
+    assert environment({"B": "1", "A": "a b"}) == ['Environment="A=a b"', "Environment=B=1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"), [("100% of a\nb", "100%% of a?b"), ("ends \\\\", "ends "), ("", "")]
+)
+def test_a_description_is_one_line_of_text(words: str, line: str) -> None:
+    assert description(words) == line

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import yaml
 
 from gaudi_launch.engines.docker_command import docker_run
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render import compose, docker, env, quadlet, script, systemd
+from gaudi_launch.errors import ExitCode
+from gaudi_launch.render import compose, docker, quadlet, script, systemd
 from gaudi_launch.render.plan_container import LEAST_LONG_START, LEAST_START, container_of
 from tests.support.plans import planned
+from tests.support.refusals import failing
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 HOME = {"HOME": "/home/me", "PWD": "/work"}
@@ -63,13 +62,8 @@ def test_a_script_binds_no_docker_client() -> None:
     assert "numactl" not in text and text.endswith('exec "${engine[@]}" "$@"\n')
 
 
-@pytest.mark.parametrize("target", ["systemd", "env"])
-def test_what_only_an_engine_on_this_machine_can_be(target: str) -> None:
-    def made(plan: Plan) -> object:
-        return systemd.render(plan, "tgi", {}) if target == "systemd" else env.render(plan, {})
-
+def test_a_unit_is_only_for_an_engine_on_this_machine() -> None:
     plan, _ = planned("tgi", model=MODEL, cards=2, environment=HOME)
-    with pytest.raises(LaunchError) as error:
-        made(plan)
-    assert (error.value.id, error.value.exit_code) == ("docker.render", ExitCode.USAGE)
-    assert f"'render {target}'" in str(error.value) and "render quadlet" in str(error.value)
+    with failing("docker.render", ExitCode.USAGE) as error:
+        systemd.render(plan, "tgi", {})
+    assert "'render systemd'" in str(error.value) and "render quadlet" in str(error.value)
