@@ -81,14 +81,17 @@ def calibrate(
     places = Places(out, request.generation)
     rules = calibration.rules_for(request.name)
     todo = phases(request, tools.scripts, rules, places, tools.python)
-    with hold(places.out, "calibrate"):
+    with hold(places.out, "fp8 calibrate"):
         facts = about(request, tools.scripts, calibration.release)
         done = Done(facts) if again else read_done(places.out, facts)
         final = places.out / quant_name(request.generation)
         if done.whole and final.is_file():
             return read_quant_file(final, request.cards, "calibrated")
         if not done.phases:
-            _begin_anew(places, final)
+            # first what -d fp8 reads, then the rest
+            final.unlink(missing_ok=True)
+            for folder in (places.work, places.measurements):
+                shutil.rmtree(folder, ignore_errors=True)
         _write(places.config("measure"), rules.measure_config(places.stem))
         _write(places.config("quant"), rules.quant_config(places.stem))
         for number, phase in enumerate(todo, 1):
@@ -110,13 +113,6 @@ def calibrate(
         write_done(places.out, replace(done, whole=True))
         shutil.rmtree(places.work, ignore_errors=True)
         return read_quant_file(final, request.cards, "calibrated")
-
-
-def _begin_anew(places: Places, final: Path) -> None:
-    # first what -d fp8 reads, then the rest
-    final.unlink(missing_ok=True)
-    for folder in (places.work, places.measurements):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(

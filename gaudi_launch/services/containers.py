@@ -6,7 +6,6 @@ apply.
 
 from __future__ import annotations
 
-import json
 import logging
 import resource
 import shutil
@@ -26,9 +25,10 @@ from gaudi_launch.engines.docker_command import (
     ULIMITS,
     Limits,
 )
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.planning.container import Container
 from gaudi_launch.planning.engine import Engine
+from gaudi_launch.reader import parse_json
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def check_program(program: str, *, needs_cards: bool) -> None:
         return
     answer = _ask(program, "info", "--format", "{{json .Runtimes}}")
     try:
-        runtimes = json.loads(answer.stdout)
+        runtimes = parse_json(answer.stdout)
     except ValueError:
         runtimes = None
     if answer.returncode != 0 or not isinstance(runtimes, dict):
@@ -206,10 +206,7 @@ def _folders(container: Container) -> None:
                 path.mkdir(parents=True, exist_ok=True)
             there = path.exists()
         except OSError as error:
-            why = error.strerror or str(error)
-            raise LaunchError(
-                "docker.folder_failed", ExitCode.MACHINE, path=str(path), why=why
-            ) from None
+            raise file_error("docker.folder_failed", error, path, ExitCode.MACHINE) from None
         if not there:
             raise LaunchError(
                 "docker.no_folder", ExitCode.USAGE, path=str(path), target=mount.target

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from gaudi_launch import paths
+from gaudi_launch.background import Loop
 from gaudi_launch.host import hl_smi_text, shared_hl_smi, sysfs
 from gaudi_launch.host.files import FolderFiles
 from gaudi_launch.services.engine_counters import COUNTER_FIELDS, EngineCounters, counters_of, rates
+from gaudi_launch.services.state.registry import services
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +29,6 @@ FILE_NAME = "history.sqlite"
 EVERY_SECONDS = 10.0
 # a day
 MOST_ROWS = 8640
-_MOST_DAYS = 400
 _ASK_SECONDS = 5.0
 _LOCK_SECONDS = 2.0
 # a longer gap (a suspended machine, an engine that restarted) is not filled with energy
@@ -38,10 +38,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS samples (at REAL PRIMARY KEY, power_w REAL, "
     + ", ".join(f"{name} REAL" for name in COUNTER_FIELDS)
     + ")",
-    (
-        "CREATE TABLE IF NOT EXISTS energy (day TEXT PRIMARY KEY, joules REAL, tokens REAL, "
-        "seconds REAL)"
-    ),
+    "CREATE TABLE IF NOT EXISTS energy (day TEXT PRIMARY KEY, joules REAL, tokens REAL)",
 )
 
 
@@ -81,12 +78,20 @@ class HistoryPoint:
 
 @dataclass(frozen=True)
 class DayEnergy:
-    """Measured energy of a service on one day of local time."""
+    """The measured energy of a service on a day of local time, and its tokens."""
 
-    day: str
     joules: float
     tokens: float
-    seconds: float
+
+    @property
+    def kwh(self) -> float:
+        return self.joules / 3.6e6
+
+    @property
+    def joules_per_token(self) -> float | None:
+        if not self.tokens:
+            return None
+        return self.joules / self.tokens
 
 
 class HistoryRing:
@@ -132,20 +137,14 @@ class HistoryRing:
             return
         joules = seconds * (before.power_w + row.power_w) / 2
         per_second = rates(before.counters, row.counters, seconds).tokens_per_second
-        day = time.strftime("%Y-%m-%d", time.localtime(row.at))
+        day = _day(row.at)
         self._data.execute(
-            "INSERT INTO energy (day, joules, tokens, seconds) VALUES (?, ?, ?, ?) "
+            "INSERT INTO energy (day, joules, tokens) VALUES (?, ?, ?) "
             "ON CONFLICT (day) DO UPDATE SET joules = joules + excluded.joules, "
-            "tokens = tokens + excluded.tokens, seconds = seconds + excluded.seconds",
-            (day, joules, (per_second or 0.0) * seconds, seconds),
+            "tokens = tokens + excluded.tokens",
+            (day, joules, (per_second or 0.0) * seconds),
         )
-        self._data.execute(
-            (
-                "DELETE FROM energy WHERE day <= (SELECT day FROM energy ORDER BY day DESC LIMIT 1 "
-                "OFFSET ?)"
-            ),
-            (_MOST_DAYS,),
-        )
+        self._data.execute("DELETE FROM energy WHERE day != ?", (day,))
 
     def close(self) -> None:
         self._data.close()
@@ -162,15 +161,30 @@ def read_rows(folder: Path, since: float) -> list[HistoryRow]:
     ]
 
 
-def read_energy(folder: Path) -> list[DayEnergy]:
-    """Return the energy of each day, oldest first; empty without a readable history."""
-    return [
-        DayEnergy(*row)
-        for row in _query(folder, "SELECT day, joules, tokens, seconds FROM energy ORDER BY day")
-    ]
+def read_energy(folder: Path, at: float) -> DayEnergy | None:
+    """Return the energy of the day of this time; None if it was not the last one."""
+    rows = _query(folder, "SELECT joules, tokens FROM energy WHERE day = ?", (_day(at),))
+    if not rows:
+        return None
+    return DayEnergy(*rows[0])
 
 
-def _query(folder: Path, query: str, values: Sequence[float] = ()) -> list[tuple]:  # type: ignore[type-arg]
+def energy_of_modules() -> dict[int, DayEnergy]:
+    """Return the energy of running services since midnight, by module ID."""
+    now = time.time()
+    found = {}
+    for service in services():
+        energy = read_energy(service.folder, now)
+        if service.alive and energy is not None:
+            found.update(dict.fromkeys(service.modules, energy))
+    return found
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(at))
+
+
+def _query(folder: Path, query: str, values: Sequence[float | str]) -> list[tuple]:  # type: ignore[type-arg]
     path = folder / FILE_NAME
     if not path.is_file():
         return []
@@ -249,38 +263,36 @@ def written(
     read: Callable[[str, float], EngineCounters | None] = counters_of,
 ) -> Iterator[None]:
     """Write the history of an engine in the background while the block runs."""
-    stop = threading.Event()
-    thread = threading.Thread(
-        target=_write, args=(folder, url, modules, every, read, stop), daemon=True
-    )
-    thread.start()
+    writer = _Writer(folder, url, modules, read)
+    loop = Loop(writer.write, every, lambda error: writer.close(), writer.close)
+    loop.start()
     try:
         yield
     finally:
-        stop.set()
+        loop.stop()
 
 
-def _write(
-    folder: Path,
-    url: str,
-    modules: Sequence[int],
-    every: float,
-    read: Callable[[str, float], EngineCounters | None],
-    stop: threading.Event,
-) -> None:
+@dataclass
+class _Writer:
+    """Writes a row of an engine's counters per call; opens the files at the first."""
+
+    folder: Path
+    url: str
+    modules: Sequence[int]
+    read: Callable[[str, float], EngineCounters | None]
     ring: HistoryRing | None = None
     power: CardPower | None = None
-    try:
-        while not stop.wait(every):
-            counters = read(url, _ASK_SECONDS)
-            if counters is None:
-                continue
-            # the files are made when there is something to write
-            ring = ring or HistoryRing(folder)
-            power = power or CardPower(modules)
-            ring.add(HistoryRow(time.time(), power.watts(), counters))
-    except (sqlite3.Error, OSError) as error:
-        _log.debug("the history is not written: %s", error)
-    finally:
-        if ring is not None:
-            ring.close()
+
+    def write(self) -> None:
+        counters = self.read(self.url, _ASK_SECONDS)
+        if counters is None:
+            return
+        self.ring = self.ring or HistoryRing(self.folder)
+        self.power = self.power or CardPower(self.modules)
+        self.ring.add(HistoryRow(time.time(), self.power.watts(), counters))
+
+    def close(self) -> None:
+        """Close the files; the next row opens them again."""
+        if self.ring is not None:
+            self.ring.close()
+        self.ring = None

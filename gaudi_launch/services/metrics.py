@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from gaudi_launch.background import in_background
 from gaudi_launch.metrics_page import samples
 from gaudi_launch.services.probe import ask
 
@@ -68,9 +69,7 @@ def loads(urls: Mapping[str, str], seconds: float) -> dict[str, EngineLoad]:
         if load is not None:
             found[name] = load
 
-    threads = [threading.Thread(target=look, args=pair, daemon=True) for pair in urls.items()]
-    for thread in threads:
-        thread.start()
+    threads = [in_background(partial(look, name, url)) for name, url in urls.items()]
     for thread in threads:
         thread.join(seconds)
     return dict(found)

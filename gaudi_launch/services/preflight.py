@@ -12,6 +12,7 @@ from gaudi_launch.models.config import looks_like_hub_id, read_model
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import has_weights
 from gaudi_launch.paths import machine_root
+from gaudi_launch.planning.model_name import check_files
 from gaudi_launch.planning.request import Request
 from gaudi_launch.services.containers import check_program, program_of
 from gaudi_launch.services.listener import address
@@ -32,17 +33,7 @@ def check_model(model: Model, request: Request) -> None:
 
     Raises LaunchError (MODEL) unless forced.
     """
-    if model.files_missing and not request.force:
-        shown = ", ".join(model.files_missing[:5]) + (
-            " ..." if len(model.files_missing) > 5 else ""
-        )
-        raise LaunchError(
-            "serve.model_incomplete",
-            ExitCode.MODEL,
-            path=model.path,
-            count=len(model.files_missing),
-            files=shown,
-        )
+    check_files(model, request)
     folder = Path(model.path).expanduser()
     if (
         not request.force

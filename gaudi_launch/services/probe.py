@@ -34,6 +34,8 @@ from urllib.request import (
     UnknownHandler,
 )
 
+from gaudi_launch.plain_json import plain_json
+
 _log = logging.getLogger(__name__)
 
 _MOST_BYTES = 1 << 20
@@ -83,7 +85,7 @@ class ProbeResult:
     @property
     def document(self) -> Any:
         try:
-            return json.loads(self.body)
+            return plain_json(self.body)
         except ValueError:
             return None
 
@@ -155,12 +157,12 @@ def _probe_completion(server: _Server, name: str) -> Readiness:
     return Readiness(True, "ready", "", name, "/v1/completions", _no_chat(server, name))
 
 
-def probe_health(base_url: str, timeout: float = 5.0) -> Readiness:
+def probe_health(base_url: str) -> Readiness:
     """Test whether /health answers, which is all that a gateway needs to be ready.
 
     No key is sent, so a certificate of any issuer will do. Never raises.
     """
-    answer = ask(f"{base_url}/health", timeout, verify=False)
+    answer = ask(f"{base_url}/health", 5.0, verify=False)
     if answer.trouble is not None:
         return Readiness(False, "connect", answer.trouble)
     if answer.status != 200:
@@ -248,8 +250,8 @@ def true_status(status: int, body: bytes) -> int:
     if status != 200 or b'"error"' not in body[:100]:
         return status
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
+        found = plain_json(body)
+    except ValueError:
         return status
     code = None
     if isinstance(found, dict) and found.get("object") == "error":

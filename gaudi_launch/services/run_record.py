@@ -6,12 +6,12 @@ The executor in the engine's process writes one file for each copy of the model
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
 
@@ -81,23 +81,19 @@ def _read(path: Path, began: float) -> RunRecord | None:
     try:
         if path.stat().st_mtime < began:
             return None
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return _record(document)
+        document = read_json(path)
+        batches = {int(batch): times for batch, times in document["batches"].items()}
+        batch = max(batches, default=0)
+        return RunRecord(
+            steps=int(document["steps"]),
+            late=int(document["late_steps"]),
+            busy_seconds=float(document["busy_seconds"]),
+            behind_seconds=float(document["behind_seconds"]),
+            host_ms=float(batches[batch]["host_ms"]) if batches else None,
+            batch=batch,
+            time_scale=float(document["time_scale"]),
+            real_time=document["real_time"] is True,
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         _log.debug("the record of simulated cards is not read: %s", error)
         return None
-
-
-def _record(document: Mapping[str, Any]) -> RunRecord:
-    batches = {int(batch): times for batch, times in document["batches"].items()}
-    batch = max(batches, default=0)
-    return RunRecord(
-        steps=int(document["steps"]),
-        late=int(document["late_steps"]),
-        busy_seconds=float(document["busy_seconds"]),
-        behind_seconds=float(document["behind_seconds"]),
-        host_ms=float(batches[batch]["host_ms"]) if batches else None,
-        batch=batch,
-        time_scale=float(document["time_scale"]),
-        real_time=document["real_time"] is True,
-    )

@@ -6,6 +6,7 @@ A failed engine is restarted where that may help.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ from gaudi_launch.services.state.job import ServiceJob
 from gaudi_launch.services.state.orphans import MARK
 from gaudi_launch.services.state.recorder import Recorder
 
+_log = logging.getLogger(__name__)
+
 LOG = "engine.log"
 
 # seconds before the first, second, ... restart after a failure; the last one is repeated
@@ -48,17 +51,12 @@ Say = Callable[[str], None]
 
 
 def run(
-    job: ServiceJob,
-    watcher: Watcher,
-    environment: Mapping[str, str],
-    say: Say,
-    *,
-    once: bool = False,
+    job: ServiceJob, watcher: Watcher, environment: Mapping[str, str], say: Say
 ) -> EngineOutcome:
     """Start the engine and stay until it ends finally; return the last outcome.
 
     ``environment`` is what the engine inherits (the job's variables override it), ``say`` gets
-    sentences. ``once``: the watcher ends it when it is ready, so it is never restarted.
+    sentences.
     """
     folder = store.service_dir(job.name)
     log = folder / LOG
@@ -71,7 +69,7 @@ def run(
         if keeper is not None:
             inner = Warmed(recorder, keeper)
         lives = _Lives(replace(job, command=command), inner, recorder, environment, say, signals)
-        return lives.run(once=once)
+        return lives.run()
 
 
 @dataclass
@@ -88,7 +86,7 @@ class _Lives:
     # how many runs have failed one after the other
     row: int = 0
 
-    def run(self, *, once: bool) -> EngineOutcome:
+    def run(self) -> EngineOutcome:
         while True:
             began = time.monotonic()
             outcome = self._one_run()
@@ -98,9 +96,11 @@ class _Lives:
             found = self._diagnosed(outcome, began)
             title = next((cause.title for cause in found.causes), None)
             self.recorder.ended(outcome, title, found.permanent)
-            if once or self.job.restart != "on-failure" or outcome.kind == "not_started":
+            if self.job.restart != "on-failure" or outcome.kind == "not_started":
                 return outcome
-            lasted = outcome.was_ready and time.monotonic() - began > GOOD_SECONDS
+            # a gateway starts within a second, so nothing is gained by a longer pause
+            good = 0 if self.job.health_only else GOOD_SECONDS
+            lasted = outcome.was_ready and time.monotonic() - began > good
             self.row += 1
             if lasted:
                 self.row = 1
@@ -133,7 +133,7 @@ class _Lives:
             # the key was not given to a server with the other API
             api_key = environment.get("VLLM_API_KEY")
         supervised = EngineJob(
-            command=job.command,
+            command=self._command(),
             url=job.url,
             log=put_aside(folder / LOG),
             environment=environment,
@@ -146,7 +146,8 @@ class _Lives:
             tgi=job.api == "generate",
             names=served_names(job.command.argv),
             owner=partial(other_service_at, *address(job.url), folder),
-            stranger=_stranger(job, folder),
+            # a container's socket is one of the container engine
+            stranger=str if job.container else partial(stranger_at, *address(job.url), folder),
             warmup=warmup_items(folder),
             health_only=job.health_only,
         )
@@ -154,6 +155,18 @@ class _Lives:
             outcome = Supervisor(supervised, self.watcher, signals=self.signals).run()
         sockets.remove_dead(since, environment)
         return outcome
+
+    def _command(self) -> Command:
+        """Return the command; files of a gateway change while it runs."""
+        folder = store.service_dir(self.job.name)
+        if not self.job.health_only:
+            return self.job.command
+        try:
+            newest = ServiceJob.from_json(store.read(folder, "job.json"), folder / "job.json")
+        except LaunchError as error:
+            _log.debug("the job of %s is not read again: %s", self.job.name, error)
+            return self.job.command
+        return replace(self.job.command, files=newest.command.files)
 
     def _diagnosed(self, outcome: EngineOutcome, began: float) -> Diagnosis:
         log = store.service_dir(self.job.name) / LOG
@@ -170,16 +183,6 @@ class _Lives:
         )
         self.recorder.again(self.restarts, seconds)
         self.signals.wait(seconds)
-
-
-def _stranger(job: ServiceJob, folder: Path) -> Callable[[], str]:
-    """Return the function that names another process at a job's address.
-
-    It names none for a container, whose socket is one of the container engine.
-    """
-    if job.container:
-        return str
-    return partial(stranger_at, *address(job.url), folder)
 
 
 def warmup_items(folder: Path) -> dict[str, int]:

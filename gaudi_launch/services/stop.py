@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -33,7 +34,8 @@ _LET_GO_SECONDS = (0.0, 0.5, 1.0, 2.0)
 class Stopped:
     """The result of a stop.
 
-    ``left`` requests were still running when the drain's time was over. ``orphans`` are processes
+    ``left`` requests (of an engine that reports none: connections) were still running when the
+    drain's time was over. ``orphans`` are processes
     that its launcher had not ended, of which ``deaf`` still run.
     """
 
@@ -65,17 +67,12 @@ def stop(
     found = tuple(orphans(service.folder))
     deaf = tuple(end(found))
     if found or lost:
-        _remove_container(service.folder)
+        job = store.read(service.folder, "job.json") or {}
+        container, command = str(job.get("container", "")), job.get("command")
+        if container and isinstance(command, dict):
+            remover(container, [str(word) for word in command.get("argv", ())])(None)
     tidy(service.folder, patient=bool(found or lost))
     return Stopped(service, service.alive, left, found, deaf)
-
-
-def _remove_container(folder: Path) -> None:
-    """Remove a service's container: a client that is killed leaves it running."""
-    job = store.read(folder, "job.json") or {}
-    container, command = str(job.get("container", "")), job.get("command")
-    if container and isinstance(command, dict):
-        remover(container, [str(word) for word in command.get("argv", ())])(None)
 
 
 def still_busy(modules: Sequence[int]) -> list[int]:
@@ -117,18 +114,33 @@ def tidy(folder: Path, patient: bool = True) -> None:
 def _drain(service: ServiceRecord, seconds: float, say: Callable[[str, float], None]) -> int:
     """Wait until no request runs; return how many still do after the time.
 
-    Return 0 where the engine cannot be queried.
+    Of an engine that reports no requests, the open connections count instead.
     """
     deadline = time.monotonic() + seconds
     while service.phase == "ready":
-        load, busy = requests_of(service.url), 0
+        load = requests_of(service.url)
         if load is not None:
-            busy = load.running + load.waiting
+            what, busy = "drain", load.running + load.waiting
+        else:
+            what, busy = "connections", _connections(service.url)
         if not busy or time.monotonic() >= deadline or not runs(service.folder, service.launcher):
             return busy
-        say("drain", busy)
+        say(what, busy)
         time.sleep(_POLL_SECONDS * 5)
     return 0
+
+
+def _connections(url: str) -> int:
+    """Return the connections that clients have to the port of this address."""
+    import psutil
+
+    port = urlsplit(url).port
+    with best_effort(_log, "count the connections to the engine", OSError, psutil.Error):
+        found = psutil.net_connections(kind="tcp")
+        ours = [each for each in found if each.laddr and each.laddr.port == port]
+        return sum(each.status == psutil.CONN_ESTABLISHED for each in ours)
+    # unknown is not idle
+    return 1
 
 
 def _note_end(service: ServiceRecord) -> None:

@@ -17,6 +17,7 @@ from gaudi_launch.models.fp8.measurements import calibrated_folder
 from gaudi_launch.services import calibration_run
 from gaudi_launch.services.calibration_run import CalibrationTools, calibrate
 from gaudi_launch.services.process.step import StepProgress
+from tests.support.refusals import failing, refused
 
 OPTIONS = {2: ("--auto-process-dataset",), 3: (), 4: (), 5: (), 6: ()}
 SCRIPTS = Scripts("/scripts", "step-3.py", OPTIONS, whole_experts=True)
@@ -191,9 +192,8 @@ def test_a_phase_that_leaves_nothing_has_failed(steps: Steps, name: str) -> None
         "unify": out / "work" / "unified",
         "expand": out / "work" / "expanded",
     }
-    with pytest.raises(LaunchError) as caught:
+    with failing("calibrate.no_output", ExitCode.ENGINE) as caught:
         calibrate(REQUEST, TOOLS, Watcher())
-    assert (caught.value.id, caught.value.exit_code) == ("calibrate.no_output", ExitCode.ENGINE)
     assert caught.value.detail == f"output of {name}"
     assert caught.value.text.values == {
         "phase": name,
@@ -210,10 +210,10 @@ def test_an_interpreter_that_does_not_start_is_named(
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(calibration_run, "run_step", fails)
-    with pytest.raises(LaunchError) as caught:
-        calibrate(REQUEST, TOOLS, Watcher())
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+    with refused(
         "calibrate.not_started",
         ExitCode.ENGINE,
-        {"python": "/e/python", "why": "No such file or directory"},
-    )
+        python="/e/python",
+        why="No such file or directory",
+    ):
+        calibrate(REQUEST, TOOLS, Watcher())

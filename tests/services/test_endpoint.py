@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.services.endpoint import Target, api_key, option, target
 from gaudi_launch.services.state import store
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 
@@ -36,13 +37,8 @@ def test_an_address_is_a_url_without_the_path_of_the_api(typed: str, url: str) -
     ["ftp://a", "http://", "http://me@a", "http://a?x=1", "http://a#x", "a:port", "http://[a"],
 )
 def test_what_is_no_address_is_refused(typed: str) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with refused("measure.bad_url", ExitCode.USAGE, found=typed):
         target(typed)
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
-        "measure.bad_url",
-        ExitCode.USAGE,
-        {"found": typed},
-    )
 
 
 def service(phase: str, plan: dict[str, object]) -> Path:
@@ -65,13 +61,8 @@ def test_a_service_has_its_model_tokenizer_and_interpreter() -> None:
 
 def test_a_service_that_does_not_run_is_refused() -> None:
     service("stopped", {})
-    with pytest.raises(LaunchError) as caught:
+    with refused("measure.not_ready", ExitCode.FAILED, name="chat", phase="stopped"):
         target("chat")
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
-        "measure.not_ready",
-        ExitCode.FAILED,
-        {"name": "chat", "phase": "stopped"},
-    )
     found = target("chat", running=False)
     assert (found.model, found.tokenizer, found.python) == (None, None, None)
 

@@ -7,6 +7,7 @@ from threading import Thread
 
 import pytest
 
+from gaudi_launch.services import metrics
 from gaudi_launch.services.engine_counters import (
     EngineCounters,
     EngineRates,
@@ -14,6 +15,8 @@ from gaudi_launch.services.engine_counters import (
     rates,
     read_counters,
 )
+from gaudi_launch.services.metrics import EngineLoad, loads, read_load, requests_of
+from gaudi_launch.services.probe import ProbeResult
 
 PAGE = """# HELP vllm:num_requests_running Running
 # TYPE vllm:num_requests_running gauge
@@ -123,3 +126,41 @@ def test_a_server_is_read_and_a_closed_port_is_none() -> None:
 )
 def test_each_name_of_an_engine_is_one_counter(name: str, field: str) -> None:
     assert read_counters(f"{name} 3\n") == EngineCounters(**{field: 3.0})
+
+
+LOAD_PAGE = """# HELP vllm:num_requests_running x
+vllm:num_requests_running{engine="0"} 2.0
+vllm:num_requests_running{engine="1"} 1.0
+vllm:num_requests_waiting{engine="0"} 4.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "load"),
+    [
+        (LOAD_PAGE, EngineLoad(3, 4)),
+        ("tgi_queue_size 5\n", EngineLoad(0, 5)),
+        ("tgi_batch_current_size 6\n", EngineLoad(6, 0)),
+        ("tgi_batch_current_size -1\ntgi_queue_size 1e12\n", EngineLoad(0, 0)),
+        ("other 1\n", None),
+    ],
+)
+def test_a_page_names_the_requests_of_all_engines(page: str, load: EngineLoad | None) -> None:
+    assert read_load(page) == load
+
+
+def test_only_servers_that_answer_have_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ask(url: str, seconds: float) -> ProbeResult:
+        asked.append((url, seconds))
+        if "silent" in url:
+            return ProbeResult(0, b"", "timeout")
+        return ProbeResult(404 if "missing" in url else 200, LOAD_PAGE.encode())
+
+    monkeypatch.setattr(metrics, "ask", ask)
+    urls = {"a": "http://a", "b": "http://silent", "c": "http://missing"}
+    assert loads(urls, 3.0) == {"a": EngineLoad(3, 4)}
+    assert sorted(asked) == [(f"{url}/metrics", 3.0) for url in sorted(urls.values())]
+    requests_of("http://a")
+    assert asked[-1] == ("http://a/metrics", 2.0)

@@ -50,9 +50,8 @@ def full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounting needs root"
-)
+@pytest.mark.root
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare on this machine")
 def test_the_end_is_written_on_a_disk_without_room(tmp_path: Path) -> None:
     program = 'mount -t tmpfs -o size=64k none "$0" && exec "$1" -c "$2" "$0"'
     words = ("unshare", "-m", "sh", "-c", program, str(tmp_path), sys.executable, FULL)

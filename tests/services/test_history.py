@@ -98,16 +98,18 @@ def test_energy_is_counted_by_day_from_measured_power_only(tmp_path: Path) -> No
         # five seconds of the next day begin at midnight
         row(half + 10, 400.0, generated=900),
     )
-    assert read_energy(tmp_path) == [
-        DayEnergy("2027-01-15", 2000.0 + 4000.0, 500.0, 20.0),
-        DayEnergy("2027-01-16", 4000.0, 100.0, 10.0),
-    ]
+    midnight = NOON + half + 5
+    assert read_energy(tmp_path, midnight) == DayEnergy(4000.0, 100.0)
+    assert (DayEnergy(1.8e6, 90.0).kwh, DayEnergy(1.8e6, 90.0).joules_per_token) == (0.5, 20_000.0)
+    assert DayEnergy(4000.0, 0.0).joules_per_token is None
+    # the day before is not kept
+    assert read_energy(tmp_path, NOON) is None
 
 
 def test_without_a_history_or_with_a_damaged_one_there_are_no_rows(tmp_path: Path) -> None:
-    assert (read_rows(tmp_path, 0), read_energy(tmp_path)) == ([], [])
+    assert (read_rows(tmp_path, 0), read_energy(tmp_path, NOON)) == ([], None)
     (tmp_path / history.FILE_NAME).write_bytes(b"no database at all" * 100)
-    assert (read_rows(tmp_path, 0), read_energy(tmp_path)) == ([], [])
+    assert (read_rows(tmp_path, 0), read_energy(tmp_path, NOON)) == ([], None)
 
 
 def until(condition: object, path: Path, count: int) -> list[HistoryRow]:

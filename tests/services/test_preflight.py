@@ -52,6 +52,13 @@ def test_missing_shards_are_named_up_to_five() -> None:
     check_model(Model("/none", "m"), REQUEST)
 
 
+def test_a_tokenizer_of_another_place_suffices() -> None:
+    model = Model("/none", "m", files_missing=("tokenizer.json",))
+    assert refused(check_model, model, REQUEST)[2]["files"] == "tokenizer.json"
+    for words in (("--tokenizer", "other/m"), ("--skip-tokenizer-init",)):
+        check_model(model, replace(REQUEST, extra=engine_args(user=words).to_argv()))
+
+
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
     model = Model(str(tmp_path), "m")
     expected = ("serve.no_weights", ExitCode.MODEL, {"path": str(tmp_path)})

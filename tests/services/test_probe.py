@@ -10,21 +10,27 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
+from gaudi_launch.services import probe as module
 from gaudi_launch.services.probe import (
     ProbeResult,
     Readiness,
     ask,
     listener,
+    not_served,
+    pooled_question,
     port_free,
     probe,
     probe_health,
+    true_status,
 )
 from tests.support.waiting import GENEROUS, unused_port
 
-Answer = Callable[[str, dict[str, str]], tuple[int, object]]
+Page = tuple[int, object]
+Answer = Callable[[str, dict[str, str]], Page]
 
 
 @contextmanager
@@ -61,12 +67,29 @@ def server(answer: Answer) -> Iterator[str]:
 
 MODELS = {"data": [{"id": "m"}]}
 CHOICES = {"choices": [{"text": "2"}]}
-GOOD = {
+GOOD: dict[str, Page] = {
     "/health": (200, {}),
     "/v1/models": (200, MODELS),
     "/v1/completions": (200, CHOICES),
     "/v1/chat/completions": (200, CHOICES),
 }
+
+
+TGI: dict[str, Page] = {
+    "/health": (200, {}),
+    "/info": (200, {"model_id": "me/Small"}),
+    "/generate": (200, {"generated_text": ""}),
+}
+URL, KEY = "http://a:1", "hunter2"
+NO_INFO: tuple[Page, ...] = ((404, {}), (200, []), (500, {}))
+COMPLETION = {"model": "m", "prompt": "1", "max_tokens": 1, "temperature": 0}
+CHAT = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "1"}],
+    "max_tokens": 1,
+    "temperature": 0,
+}
+GENERATE = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
 
 
 def table(**changes: tuple[int, object]) -> Answer:
@@ -79,11 +102,21 @@ def table(**changes: tuple[int, object]) -> Answer:
     [
         (table(), Readiness(True, "ready", "", "m", "/v1/completions")),
         (table(health=(503, {})), Readiness(False, "health", "/health: 503")),
-        (table(v1_models=(500, {})), Readiness(False, "models", "/v1/models: 500")),
         (table(v1_models=(200, b"garbage")), Readiness(False, "models", "/v1/models: 200")),
+        (table(v1_models=(200, {"data": []})), Readiness(False, "models", "/v1/models: 200")),
+        (table(v1_models=(200, [])), Readiness(False, "models", "/v1/models: 200")),
+        (table(v1_models=(500, MODELS)), Readiness(False, "models", "/v1/models: 500")),
         (
-            table(v1_completions=(500, {})),
+            table(v1_completions=(500, CHOICES)),
             Readiness(False, "completion", "/v1/completions: 500", "m"),
+        ),
+        (
+            table(v1_completions=(200, {"choices": []})),
+            Readiness(False, "completion", "/v1/completions: 200", "m"),
+        ),
+        (
+            table(v1_completions=(200, b"garbage")),
+            Readiness(False, "completion", "/v1/completions: 200", "m"),
         ),
         (
             table(v1_completions=(200, {"object": "error"})),
@@ -103,12 +136,26 @@ def table(**changes: tuple[int, object]) -> Answer:
             Readiness(True, "ready", "", "t", "/generate"),
         ),
         (
-            table(v1_models=(404, {}), info=(200, {"model_id": "t"}), generate=(200, {})),
+            table(
+                v1_models=(404, {}),
+                info=(200, {"model_id": "t"}),
+                generate=(200, {"generated_text": 3}),
+            ),
             Readiness(False, "completion", "/generate: 200", "t"),
         ),
-        (table(v1_models=(404, {})), Readiness(False, "models", "neither /v1/models nor /info")),
+        *(
+            (
+                table(v1_models=(404, {}), info=page),
+                Readiness(False, "models", "neither /v1/models nor /info"),
+            )
+            for page in NO_INFO
+        ),
         (
-            table(v1_models=(404, {}), info=(200, {"model_id": "t"}), generate=(424, {})),
+            table(
+                v1_models=(404, {}),
+                info=(200, {"model_id": "t"}),
+                generate=(424, {"generated_text": "a"}),
+            ),
             Readiness(False, "completion", "/generate: 424", "t"),
         ),
     ],
@@ -196,6 +243,10 @@ SCORES = (200, {"results": [{"index": 0, "relevance_score": 0.5}]})
             table(v1_completions=NOTHING, rerank=(200, {"results": []})),
             Readiness(False, "completion", "/rerank: 200", "m"),
         ),
+        (
+            table(v1_completions=NOTHING, v1_embeddings=(200, {"data": []})),
+            Readiness(False, "completion", "/v1/embeddings: 200", "m"),
+        ),
     ],
 )
 def test_models_that_write_nothing_are_asked_what_they_are_for(
@@ -218,6 +269,11 @@ def test_tgi_is_asked_in_its_own_words() -> None:
         assert asked == ["/health", "/info", "/generate"]
         assert probe(url, tgi=True, complete=False) == Readiness(True, "ready", "", "t")
         assert asked[3:] == ["/health", "/info"]
+    nameless = {**TGI, "/info": (200, {"version": "3"})}
+    with server(lambda path, headers: nameless[path]) as url:
+        assert probe(url, tgi=True) == Readiness(True, "ready", "", None, "/generate")
+    with server(table()) as url:
+        assert probe(url, complete=False) == Readiness(True, "ready", "", "m")
 
 
 def test_a_key_is_sent_and_never_shown() -> None:
@@ -346,6 +402,9 @@ def test_a_server_that_drips_holds_no_probe(beginning: bytes) -> None:
         ((500, {"error": {"message": "odd\x1b[31m"}}), "500 odd [31m"),
         ((404, {"detail": "Not Found"}), "404 Not Found"),
         ((422, []), "422"),
+        ((400, {"error": " ", "message": "a\tb"}), "400 a b"),
+        ((422, {"detail": "d" * 301}), "422 " + "d" * 300),
+        ((500, {"error": {"code": 3}, "detail": [1]}), "500"),
     ],
 )
 def test_a_refused_chat_is_known_when_it_is_ready(chat: tuple[int, object], said: str) -> None:
@@ -355,3 +414,124 @@ def test_a_refused_chat_is_known_when_it_is_ready(chat: tuple[int, object], said
     assert found == Readiness(
         True, "ready", "", "m", "/v1/completions", f"/v1/chat/completions: {said}"
     )
+
+
+class Server:
+    """A server by its pages; it keeps what it was asked."""
+
+    def __init__(self, pages: dict[str, Page]) -> None:
+        self.pages = pages
+        self.asked: list[tuple[Any, ...]] = []
+
+    def ask(
+        self,
+        url: str,
+        timeout: float,
+        api_key: str | None = None,
+        question: dict[str, Any] | None = None,
+    ) -> ProbeResult:
+        path = url.removeprefix(URL)
+        self.asked.append((path, timeout, api_key, question))
+        status, document = self.pages.get(path, (404, {}))
+        if status == 0:
+            return ProbeResult(0, b"", str(document))
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        return ProbeResult(status, body)
+
+
+def answered(
+    monkeypatch: pytest.MonkeyPatch, pages: dict[str, Page], **options: Any
+) -> tuple[Readiness, list[tuple[Any, ...]]]:
+    server = Server(pages)
+    monkeypatch.setattr(module, "ask", server.ask)
+    return probe(URL, **options), server.asked
+
+
+def test_vllm_is_asked_for_its_health_its_models_a_completion_and_a_chat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, asked = answered(monkeypatch, GOOD, timeout=90.0, api_key=KEY)
+    assert found == Readiness(True, "ready", "", "m", "/v1/completions", "")
+    # a first completion and chat may compile a graph
+    assert asked == [
+        ("/health", 5.0, KEY, None),
+        ("/v1/models", 10.0, KEY, None),
+        ("/v1/completions", 90.0, KEY, COMPLETION),
+        ("/v1/chat/completions", 60.0, KEY, CHAT),
+    ]
+    _, short = answered(monkeypatch, GOOD, timeout=2.0)
+    assert [each[1:3] for each in short] == [(2.0, None)] * 4
+
+
+def test_tgi_is_asked_for_its_model_and_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asked = answered(monkeypatch, TGI, timeout=90.0, api_key=KEY, tgi=True)
+    assert found == Readiness(True, "ready", "", "me/Small", "/generate", "")
+    assert asked == [
+        ("/health", 5.0, KEY, None),
+        ("/info", 10.0, KEY, None),
+        ("/generate", 90.0, KEY, GENERATE),
+    ]
+    # a server without /v1/models is asked in the same way
+    again, more = answered(monkeypatch, TGI, timeout=90.0, api_key=KEY)
+    assert (again, more[2:]) == (found, asked[1:])
+
+
+def test_the_request_of_each_task_names_model_and_texts() -> None:
+    both = {"model": "m", "input": ["a", "b"]}
+    assert pooled_question("embed", "m", ("a", "b")) == both
+    assert pooled_question("pool", "m", ("a", "b")) == both
+    assert pooled_question("rerank", "m", ("a", "b", "c")) == {
+        "model": "m",
+        "query": "a",
+        "documents": ["b", "c"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "refused"),
+    [
+        (404, b"", True),
+        (405, b"", True),
+        (501, b"", True),
+        (400, b"The model does not support Completions", True),
+        (400, b"bad request", False),
+        (500, b"does not support", False),
+        (200, b"does not support", False),
+    ],
+)
+def test_a_request_that_the_model_does_not_support_is_known(
+    status: int, body: bytes, refused: bool
+) -> None:
+    assert not_served(status, body) is refused
+
+
+def error(code: object, kind: str = "error") -> bytes:
+    return json.dumps({"object": kind, "code": code}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "intended"),
+    [
+        (200, error(400), 400),
+        (200, error(599), 599),
+        (200, error(600), 200),
+        (200, error(399), 200),
+        (200, error("400"), 200),
+        (200, error(400, "list"), 200),
+        (500, error(400), 500),
+        (200, b'["error"', 200),
+        (200, b'["error"]', 200),
+        (200, b" " * 100 + error(400), 200),
+    ],
+)
+def test_an_error_that_came_with_200_has_its_own_code(
+    status: int, body: bytes, intended: int
+) -> None:
+    assert true_status(status, body) == intended
+
+
+def test_an_answer_has_its_document_or_none() -> None:
+    assert ProbeResult(200, b'{"a": 1}').document == {"a": 1}
+    assert ProbeResult(200, b"<html>").document is None
+    assert ProbeResult(500, b"").why("/a") == "/a: 500"
+    assert ProbeResult(0, b"", "reset").why("/a") == "reset"

@@ -6,19 +6,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services import ray_status
 from gaudi_launch.services.diagnosis.diagnose import diagnose
 from gaudi_launch.services.log.follow import Follower
-from gaudi_launch.services.probe import ProbeResult
-from gaudi_launch.services.ray_status import Deployment, RayStatus, RunningRay
-from gaudi_launch.services.state import store
+from gaudi_launch.services.ray_status import Deployment, RayStatus, read
+from gaudi_launch.services.state.registry import ServiceRecord
 
 # a start of ours, two replicas, stopped (shortened); the replicas' lines are those of the engine
 LOG = """\
@@ -85,105 +83,6 @@ def test_the_guides_own_log_is_known() -> None:
     assert Follower().feed(guide, 1.0).phase == "ready"
 
 
-ANSWER: dict[str, Any] = {
-    "applications": {
-        "default": {
-            "status": "RUNNING",
-            "message": "",
-            "deployments": {
-                "Engine": {
-                    "status": "HEALTHY",
-                    "message": "",
-                    "target_num_replicas": 2,
-                    "replicas": [{"state": "RUNNING"}, {"state": "STARTING"}],
-                }
-            },
-        }
-    }
-}
-
-
-@pytest.fixture
-def dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """A service's state file and a server that stands where its dashboard does."""
-    seen: dict[str, Any] = {"answer": json.dumps(ANSWER).encode(), "status": 200}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen["asked"] = (self.path, self.headers["Authorization"])
-            self.send_response(seen["status"])
-            self.end_headers()
-            self.wfile.write(seen["answer"])
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    token = tmp_path / "token"
-    token.write_text("sesame\n")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(
-            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        ray = {"ray_dashboard": url, "ray_token": str(token)}
-        document = {"url": "http://127.0.0.1:1", "phase": "ready", "facts": ray}
-        store.write(store.make_dir("one"), "state.json", document)
-        store.write(store.make_dir("plain"), "state.json", {"phase": "ready"})
-        store.write(store.make_dir("gone"), "state.json", {**document, "phase": "stopped"})
-        yield seen
-        server.shutdown()
-
-
-def test_the_status_is_read_back(dashboard: dict[str, Any]) -> None:
-    found = ray_status.read(ray_status.running(None))
-    assert dashboard["asked"] == ("/api/serve/applications/", "Bearer sesame")
-    assert (found.service, found.application, found.status) == ("one", "default", "RUNNING")
-    assert found.deployments == (
-        ray_status.Deployment("Engine", "HEALTHY", 1, 2, "", ("RUNNING", "STARTING")),
-    )
-
-
-@pytest.mark.parametrize(
-    ("status", "answer"),
-    [
-        (401, b"no"),
-        (200, b""),
-        (200, b"[]"),
-        (200, b'{"applications": {}}'),
-        (200, b'{"applications": {"a": 1}}'),
-    ],
-)
-def test_an_answer_that_is_none_is_said(
-    dashboard: dict[str, Any], status: int, answer: bytes
-) -> None:
-    dashboard.update(status=status, answer=answer)
-    with pytest.raises(LaunchError) as caught:
-        ray_status.read(ray_status.running("one"))
-    assert (caught.value.id, caught.value.exit_code) == ("ray.no_status", ExitCode.FAILED)
-    assert "sesame" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["gone", "plain", "nobody", "../one"])
-def test_only_a_running_one_is_asked(dashboard: dict[str, Any], name: str) -> None:
-    with pytest.raises(LaunchError) as caught:
-        ray_status.running(name)
-    assert caught.value.exit_code == ExitCode.USAGE
-
-
-def test_of_two_running_ones_the_user_chooses(dashboard: dict[str, Any]) -> None:
-    store.write(
-        store.make_dir("two"),
-        "state.json",
-        store.read(store.service_dir("one"), "state.json") or {},
-    )
-    with pytest.raises(LaunchError) as caught:
-        ray_status.running(None)
-    assert "one, two" in str(caught.value)
-    assert ray_status.running("two").name == "two"
-
-
-TOKEN = "secret-token"
 STATUS = {
     "applications": {
         "default": {
@@ -202,22 +101,53 @@ STATUS = {
 }
 
 
-def test_the_status_of_each_deployment_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[Any, ...]] = []
+@dataclass
+class Dashboard:
+    """What a dashboard answers, and what it was asked."""
 
-    def ask(url: str, seconds: float, token: str, most_bytes: int) -> ProbeResult:
-        asked.append((url, seconds, token))
-        return ProbeResult(200, json.dumps(STATUS).encode())
+    url: str = ""
+    status: int = 200
+    body: bytes = json.dumps(STATUS).encode()
+    asked: list[tuple[str, str]] = field(default_factory=list)
 
-    monkeypatch.setattr(ray_status, "ask", ask)
-    (tmp_path / "token").write_text(f"{TOKEN}\n")
-    service = RunningRay("chat", "http://a:1", "http://127.0.0.1:8265", tmp_path / "token")
-    assert ray_status.read(service) == RayStatus(
-        "chat",
-        "http://a:1",
-        "http://127.0.0.1:8265",
+
+@pytest.fixture
+def dashboard() -> Iterator[Dashboard]:
+    found = Dashboard()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.asked.append((self.path, self.headers["Authorization"]))
+            self.send_response(found.status)
+            self.end_headers()
+            self.wfile.write(found.body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
+        found.url = f"http://127.0.0.1:{server.server_port}"
+        yield found
+        server.shutdown()
+
+
+def service(url: object, token: Path) -> ServiceRecord:
+    facts = {"ray_dashboard": url, "ray_token": str(token)}
+    return ServiceRecord("chat", token.parent, {"phase": "ready", "facts": facts}, True)
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    (tmp_path / "token").write_text("sesame\n")
+    return tmp_path / "token"
+
+
+def test_the_state_of_each_deployment_is_read(dashboard: Dashboard, token: Path) -> None:
+    assert read(service(dashboard.url, token)) == RayStatus(
+        dashboard.url,
         "default",
         "RUNNING",
         "",
@@ -226,28 +156,38 @@ def test_the_status_of_each_deployment_is_read(
             Deployment("Router", "HEALTHY", 0, 1, "ok", ()),
         ),
     )
-    assert asked == [("http://127.0.0.1:8265/api/serve/applications/", 20.0, TOKEN)]
+    assert dashboard.asked == [("/api/serve/applications/", "Bearer sesame")]
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("status", "body", "trouble"),
     [
-        (ProbeResult(0, b"", "timeout"), "timeout"),
-        (ProbeResult(403, b"{}"), "HTTP 403"),
-        (ProbeResult(200, b"[]"), "no application"),
-        (ProbeResult(200, b'{"applications": {}}'), "no application"),
+        (401, b"no", "HTTP 401"),
+        (200, b"", "no application"),
+        (200, b"[]", "no application"),
+        (200, b'{"applications": {}}', "no application"),
+        (200, b'{"applications": {"a": 1}}', "no application"),
     ],
 )
 def test_an_unexpected_answer_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: ProbeResult, why: str
+    dashboard: Dashboard, token: Path, status: int, body: bytes, trouble: str
 ) -> None:
-    monkeypatch.setattr(ray_status, "ask", lambda *words, **more: answer)
-    (tmp_path / "token").write_text(TOKEN)
-    service = RunningRay("chat", "u", "http://127.0.0.1:8265", tmp_path / "token")
-    with pytest.raises(LaunchError) as caught:
-        ray_status.read(service)
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
-        "ray.no_status",
-        ExitCode.FAILED,
-        {"dashboard": "http://127.0.0.1:8265", "why": why},
+    dashboard.status, dashboard.body = status, body
+    assert read(service(dashboard.url, token)) == RayStatus(dashboard.url, trouble=trouble)
+
+
+def test_a_dashboard_that_cannot_be_asked_is_named(dashboard: Dashboard, token: Path) -> None:
+    closed = "http://127.0.0.1:1"
+    assert read(service(closed, token)) == RayStatus(
+        closed, trouble="[Errno 111] Connection refused"
     )
+    token.unlink()
+    assert read(service(dashboard.url, token)) == RayStatus(
+        dashboard.url, trouble=f"{token}: No such file or directory"
+    )
+    assert dashboard.asked == []
+
+
+@pytest.mark.parametrize("state", [{}, {"facts": 1}, {"facts": {"ray_dashboard": "http://h"}}])
+def test_a_service_without_ray_has_no_state_of_it(state: dict[str, Any]) -> None:
+    assert read(ServiceRecord("chat", Path("/s"), state, True)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from gaudi_launch.services.state import store
 from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.orphans import Orphan
 from gaudi_launch.services.stop import Stopped, still_busy, stop, tidy
+from tests.support.refusals import refused
 
 
 @pytest.fixture
@@ -52,9 +54,11 @@ def nothing(word: str, value: float) -> None:
     pytest.fail(f"waited for {word}")
 
 
-def service(folder: Path, *, alive: bool, phase: str = "ready", launcher: Any = None) -> Any:
+def service(
+    folder: Path, *, alive: bool, phase: str = "ready", launcher: Any = None, url: str = ""
+) -> Any:
     return SimpleNamespace(
-        name="chat", folder=folder, alive=alive, phase=phase, launcher=launcher, url="http://a"
+        name="chat", folder=folder, alive=alive, phase=phase, launcher=launcher, url=url
     )
 
 
@@ -159,8 +163,9 @@ def run_stop(
     launcher: Launcher,
     drain: float,
     loads: list[EngineLoad | None],
+    url: str = "",
 ) -> tuple[Stopped, list[tuple[str, float]]]:
-    running = service(store.make_dir("chat"), alive=True, launcher=launcher)
+    running = service(store.make_dir("chat"), alive=True, launcher=launcher, url=url)
     after = service(running.folder, alive=False, phase="stopped", launcher=launcher)
     monkeypatch.setattr(module, "find", lambda name: after)
 
@@ -183,9 +188,22 @@ def test_requests_are_waited_for_before_the_launcher_is_ended(
     assert launcher.signals == [15]
     left, _ = run_stop(monkeypatch, Launcher(1), 0.5, [EngineLoad(2, 1), EngineLoad(1, 1)])
     assert left.left == 2
-    # an engine that does not answer, and no wait at all
-    assert run_stop(monkeypatch, Launcher(1), 30.0, [None])[0].left == 0
+    # no wait at all
     assert run_stop(monkeypatch, Launcher(1), 0.0, [])[0].left == 0
+
+
+def test_without_metrics_open_connections_are_waited_for(
+    pauses: list[float], ended: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # nothing listens there: no connection is open
+    assert run_stop(monkeypatch, Launcher(1), 30.0, [None])[0].left == 0
+    with socket.create_server(("127.0.0.1", 0)) as engine:
+        client = socket.create_connection(engine.getsockname())
+        url = f"http://127.0.0.1:{engine.getsockname()[1]}"
+        answered, _ = engine.accept()
+        with client, answered:
+            left, said = run_stop(monkeypatch, Launcher(1), 0.5, [None, None], url)
+        assert (left.left, said) == (1, [("connections", 1), ("end", 0.0)])
 
 
 def test_a_launcher_that_is_deaf_is_killed_and_one_that_stays_is_named(
@@ -195,13 +213,8 @@ def test_a_launcher_that_is_deaf_is_killed_and_one_that_stays_is_named(
     run_stop(monkeypatch, launcher, 0.0, [])
     assert launcher.signals == [15, 9]
     assert 45.0 < sum(pauses) < 46.5
-    with pytest.raises(LaunchError) as caught:
+    with refused("services.not_ending", ExitCode.FAILED, name="chat", pid=7):
         run_stop(monkeypatch, Launcher(None), 0.0, [])
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
-        "services.not_ending",
-        ExitCode.FAILED,
-        {"name": "chat", "pid": 7},
-    )
 
 
 def test_a_launcher_of_another_user_is_named(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 from typing import Any
 
+from gaudi_launch.engines.conditions import Condition, Launched, concerning
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.model import Model
 from gaudi_launch.redact import redact_text
-from gaudi_launch.services.diagnosis.exceptions import Exceptions, Line
+from gaudi_launch.services.diagnosis.drift import is_mismatch
+from gaudi_launch.services.diagnosis.exceptions import Errors, Line, LogError
+from gaudi_launch.services.diagnosis.log_facts import facts_of
 from gaudi_launch.services.diagnosis.signatures import (
     EXCEPTION,
     KILLED,
@@ -22,27 +26,25 @@ from gaudi_launch.services.diagnosis.signatures import (
     Signature,
     signatures,
 )
-from gaudi_launch.services.log.follow import Follower, bare
+from gaudi_launch.services.log.follow import READY, STOPPING, Follower
+from gaudi_launch.services.log.line import LogLine, lines_of, read_line
 
 _MOST_EVIDENCE = 3
+# an error inside of the plugin that no pattern finds
+_PAIR = "pair_mismatch"
 # its launcher ends an engine that has lost its port, long before a time limit
 _PORT = "port_in_use"
-_MOST_LINE = 2000
 # a line that only shows the configuration, or a warning that launches survive, is not evidence
 _HARMLESS = re.compile(
-    # that there is no bucket is logged at level INFO, before the failure
-    r"^(?:INFO\b(?!.*\bGenerated 0 )|DEBUG\b)|args: Namespace|"
-    r"non-default args|UserWarning|FutureWarning|DeprecationWarning"
+    r"args: Namespace|non-default args|UserWarning|FutureWarning|DeprecationWarning"
 )
-
-
-# the engine logs the unexpected end of one of its processes as a warning, which counts as an error
-# here; Python's own warnings have a file and a line first; huggingface_hub also logs each failed
-# attempt, and continues with local files
-_WARNING = re.compile(
-    r"^(?:WARN(?:ING)?\b(?!.*unexpectedly)|(?:[^:]+:\d+: )?\S{0,100}Warning: )"
-    r"|thrown while requesting (?:HEAD|GET) "
-)
+# that there is no bucket is logged at level INFO, before the failure
+_TELLING = "Generated 0 "
+# the engine logs the unexpected end of one of its processes as a warning
+_ENDED = "unexpectedly"
+_CERTAIN_RANK = 90
+_RELEASED = re.compile(r"\d+\.\d+\.\d+")
+_OPTION = re.compile(r"\b(\w{1,60})'?[:=] ?'?(?!False|None)([^,'\")}]{1,200})")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,12 @@ class Cause:
     evidence: tuple[tuple[int, str], ...]
     permanent: bool
     source: str
+    notes: tuple[Message, ...] = ()
+
+    @property
+    def remedies(self) -> list[str]:
+        """Return the remedy, and its sentences for this log."""
+        return [each.render() for each in (self.remedy, *self.notes)]
 
     def for_model(self, model: str) -> Cause:
         """Return the cause with the commands for this model's folder or name."""
@@ -68,7 +76,7 @@ class Cause:
         return {
             "id": self.id,
             "title": self.title.render(),
-            "remedy": self.remedy.render(),
+            "remedy": "\n".join(self.remedies),
             "commands": list(self.commands),
             "evidence": [{"line": number, "text": line} for number, line in self.evidence],
             "permanent": self.permanent,
@@ -119,22 +127,25 @@ def diagnose(
     follower = Follower()
     progress = follower.feed(text + "\n", 0.0)
     end = _End(exit_status, outcome)
-    reported = progress.phase == "failed"
+    facts = facts_of(text)
     log = _read(text)
+    reported = bool(log.errors["starting"].found) and not log.came_up
     found = _of_failure(log, end, reported=reported)
     # output after the failure, of an ordered end, does not show where it failed
-    ordered = not found or found is log.stages["stopping"]
+    ordered = not (found or reported) or found is log.stages["stopping"]
     where = phase or _last_working(follower, ends=ordered)
     found = _with_end(found, end)
     ended_itself = outcome != "stopped" and TERMINATED.id not in found
     if ended_itself and (end.bad or reported):
-        found = _with_exception(found, log)
+        found = _with_error(found, log, facts)
     found = _ranked(found)
     failed = bool(found) or end.bad or (reported and outcome != "stopped")
     if log.came_up and not failed and not outcome:
-        found = _errors(log.stages["up"])
-    causes = tuple(_cause(_known()[id], found[id], where) for id in _likeliest_first(found))
-    findings = tuple(_cause(_known()[id], lines, where) for id, lines in log.slow.items())
+        found = _with_error(_errors(log.stages["up"]), log, facts)
+    about = {**facts, "phase": where}
+    causes = tuple(_cause(_known()[id], found[id], about) for id in _likeliest_first(found))
+    slow = {**log.slow, **({} if log.came_up or failed else _warnings(log.stages["starting"]))}
+    findings = tuple(_cause(_known()[id], lines, about) for id, lines in slow.items())
     return Diagnosis(causes, where, failed, log.came_up, (progress.done, progress.total), findings)
 
 
@@ -159,10 +170,8 @@ _BY_SIGNAL: dict[int, str] = {
     SIGBUS: "shared_memory",
     **dict.fromkeys((SIGABRT, SIGFPE, SIGILL, SIGSEGV), "crashed"),
 }
-# they show that the engine ended, not why: an ordered end prints them, too
-_BLUNT = {"core_failed", "process_gone", "startup_probe", "shard_failed"}
 # after these no engine is running
-_DEADLY = {*_BLUNT, "crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id}
+_DEADLY = {"crashed", "oom_killer", "device_oom", "bucket_hang", KILLED.id}
 
 
 @dataclass(frozen=True)
@@ -213,8 +222,9 @@ def _at_failure(log: _Log, end: _End) -> _Hits:
     if not log.came_up:
         return log.stages["starting"]
     # an engine survives the failure of one request; one that ended did not
-    if end.bad or not _DEADLY.isdisjoint(log.stages["up"]):
-        return log.stages["up"]
+    found = log.stages["up"]
+    if end.bad or any(id in _DEADLY or _known()[id].blunt for id in found):
+        return found
     return {}
 
 
@@ -223,19 +233,33 @@ def _errors(found: _Hits) -> _Hits:
     return {id: lines for id, lines in found.items() if not _warned(lines)}
 
 
-def _ranked(found: _Hits) -> _Hits:
-    """Return the causes without those of rank 0, unless there are no others.
+def _warnings(found: _Hits) -> _Hits:
+    """Return the causes of an unfinished start that a warning shows for certain."""
+    return {id: lines for id, lines in found.items() if _known()[id].rank >= _CERTAIN_RANK}
 
-    A warning is not the cause if another cause is known.
+
+def _ranked(found: _Hits) -> _Hits:
+    """Return the causes without those of rank 0 and blunt ones.
+
+    They are kept where there are no others.
     """
-    return {id: lines for id, lines in found.items() if _known()[id].rank} or found
+    telling = {id: lines for id, lines in found.items() if _known()[id].rank} or found
+    causes = {id: lines for id, lines in telling.items() if not _known()[id].blunt}
+    if _errors(causes):
+        return causes
+    return telling
 
 
 def _likeliest_first(found: _Hits) -> list[str]:
     """Return the causes: errors before warnings, then by rank, then by line."""
+    errors = [lines[0][0] for lines in _errors(found).values() if lines]
 
     def place(id: str) -> tuple[bool, int, list[int]]:
-        return _warned(found[id]), -_known()[id].rank, [number for number, _ in found[id]]
+        numbers = [number for number, _ in found[id]]
+        rank = _known()[id].rank
+        if _known()[id].follows and numbers and errors and numbers[0] > min(errors):
+            rank = min(rank, EXCEPTION.rank - 1)
+        return _warned(found[id]), -rank, numbers
 
     return sorted(found, key=place)
 
@@ -246,24 +270,31 @@ def _known() -> dict[str, Signature]:
     return {signature.id: signature for signature in (*signatures(), *own)}
 
 
-def _with_exception(found: _Hits, log: _Log) -> _Hits:
-    """Return the causes with the first traceback's exception.
+def _with_error(found: _Hits, log: _Log, facts: Mapping[str, str]) -> _Hits:
+    """Return the causes with the first error that none of them explains.
 
-    It is left out where an error explains more.
+    It is left out below an error of a known cause.
     """
-    for id, lines in _errors(found).items():
-        if lines and _known()[id].rank > EXCEPTION.rank:
-            return found
-    raised = log.exception()
-    if raised is None:
+    error = log.error()
+    if error is None:
         return found
-    return {**found, EXCEPTION.id: [raised]}
+    known = {id: lines for id, lines in _errors(found).items() if lines and not _known()[id].blunt}
+    first = min((lines[0][0] for lines in known.values()), default=error.number + 1)
+    if first <= error.number and any(_known()[id].rank > EXCEPTION.rank for id in known):
+        return found
+    if is_mismatch(error, facts["engine"]):
+        return {**found, _PAIR: [(error.number, error.text)]}
+    lines = [(error.number, error.text)]
+    later = log.error(after=error.number, raised=True)
+    if later is not None and not error.raised and not known:
+        lines.append((later.number, later.text))
+    return {**found, EXCEPTION.id: lines}
 
 
 def _with_end(found: _Hits, end: _End) -> _Hits:
     """Return the causes with the meaning of the exit status itself."""
     errors = _errors(found).keys()
-    if errors <= _BLUNT:
+    if all(_known()[id].blunt for id in errors):
         if end.outcome == "stopped":
             return {}
         if end.signal in _ASKED:
@@ -283,7 +314,9 @@ def _warned(lines: list[tuple[int, str]]) -> bool:
 
     A launch survives them, so any other cause is likelier.
     """
-    return bool(lines) and all(_WARNING.search(line) for _, line in lines)
+    return bool(lines) and all(
+        read_line(line).level == "warning" and _ENDED not in line for _, line in lines
+    )
 
 
 @dataclass
@@ -296,91 +329,112 @@ class _Log:
     slow: _Hits = field(default_factory=dict)
     came_up: bool = False
     stage: str = "starting"
-    exceptions: dict[str, Exceptions] = field(
-        default_factory=lambda: {
-            "starting": Exceptions(),
-            "up": Exceptions(),
-            "stopping": Exceptions(),
-        }
+    errors: dict[str, Errors] = field(
+        default_factory=lambda: {"starting": Errors(), "up": Errors(), "stopping": Errors()}
     )
 
-    def add(self, number: int, line: str) -> None:
+    def add(self, number: int, line: LogLine) -> None:
         """Read one line."""
-        if "Application startup complete" in line or line.endswith(" Connected"):
+        if READY.search(line.text):
             self.stage, self.came_up = "up", True
-        elif "Shutting down" in line or "Shutdown initiated" in line:
+        elif STOPPING.search(line.text):
             self.stage = "stopping"
-        self.exceptions[self.stage].feed(number, line)
+        # Kubernetes warns of a pod that is up of what restarted others
+        if not (line.level == "event" and self.came_up):
+            self.errors[self.stage].feed(number, line)
         for id in _signs(line):
             hits = self.stages[self.stage]
             if _known()[id].slows:
                 hits = self.slow
-            hits.setdefault(id, []).append((number, line[:300]))
+            hits.setdefault(id, []).append((number, line.text[:300]))
 
-    def exception(self) -> Line | None:
-        """Return the line that names the error.
+    def error(self, after: int = 0, *, raised: bool = False) -> LogError | None:
+        """Return the first error that no signature explains.
 
-        It is the first of a failed launch, the last of an engine that was up. A line that only
-        reports the failure of another process does not count.
+        Of an engine that was up it is the last: it survived the failures of requests.
+        ``raised``: only one of a traceback.
         """
-        found = self.exceptions["starting"]
-        raised = found.raised
+        found = self.errors["starting"].found
         if self.came_up:
-            # an engine that is up survives the failures of requests, so its last error ended it
-            found = self.exceptions["up"]
-            raised = found.raised[::-1]
-        for line in (*raised, *reversed(found.loose)):
-            if not _BLUNT.intersection(_signs(line[1])):
-                return line
+            found = self.errors["up"].found[::-1]
+        for error in found:
+            if error.number <= after or (raised and not error.raised):
+                continue
+            if not _signs(read_line(error.text)):
+                return error
+            if error.before is not None and _follows(error.text):
+                return error.before
         return None
+
+
+def _follows(line: str) -> bool:
+    """Return True if a line shows nothing but consequences of another error."""
+    return all(_known()[id].follows for id in _signs(read_line(line)))
 
 
 def _read(text: str) -> _Log:
     """Return the content of the log's last run."""
     log = _Log()
-    for number, line in _lines(text):
-        if not line:
+    for number, line in lines_of(text):
+        if not line.text:
             continue
-        if "vLLM API server version" in line:
+        if "vLLM API server version" in line.text:
             log = _Log()
         log.add(number, line)
     return log
 
 
 @lru_cache(maxsize=4096)
-def _signs(line: str) -> tuple[str, ...]:
+def _signs(line: LogLine) -> tuple[str, ...]:
     """Return the signatures that a line shows. Repeated lines are checked once."""
-    if _HARMLESS.search(line):
+    if _HARMLESS.search(line.text) or (line.level == "info" and _TELLING not in line.text):
         return ()
-    return tuple(signature.id for signature, expression in _compiled() if expression.search(line))
+    return tuple(
+        signature.id for signature, expression in _compiled() if expression.search(line.text)
+    )
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield bare lines with their numbers.
-
-    A progress bar's redraws (carriage returns) share one number.
-    """
-    for number, raw in enumerate(text.split("\n"), start=1):
-        for part in raw.split("\r"):
-            yield number, bare(part[:_MOST_LINE])
-
-
-def _cause(signature: Signature, evidence: list[tuple[int, str]], phase: str) -> Cause:
+def _cause(signature: Signature, evidence: list[Line], facts: Mapping[str, str]) -> Cause:
     words, values = signature.id, {}
     if signature is EXCEPTION:
         values = {"error": redact_text(evidence[0][1])}
-    if words == "device_oom" and phase in _FILLS:
-        words = _FILLS[phase]
+    if words == "device_oom" and facts["phase"] in _FILLS:
+        words = _FILLS[facts["phase"]]
+    about = {**facts, "line": " ".join(line for _, line in evidence)}
     return Cause(
         id=signature.id,
         title=message(f"diagnose.{words}", **values),
         remedy=message(f"diagnose.{words}_fix"),
-        commands=signature.commands,
+        commands=tuple(_for_engine(command, facts) for command in signature.commands),
         evidence=tuple(evidence[:_MOST_EVIDENCE]),
         # a warning may not be the cause of the failure
         permanent=signature.permanent and not _warned(evidence),
         source=signature.source,
+        notes=(
+            *(message(f"diagnose.{n.text}", **facts) for n in signature.notes if n.holds(about)),
+            *(
+                each.sentence
+                for each in _conditions(facts)
+                if each.cause and re.search(each.cause, f"{words} {about['line']}")
+            ),
+        ),
     )
+
+
+def _conditions(facts: Mapping[str, str]) -> tuple[Condition, ...]:
+    """Return the conditions of the log's release that its model and options meet."""
+    model = Model("", "", architecture=facts["model"], quantization=facts["method"])
+    options = _OPTION.findall(facts["options"])
+    settings = {"--" + name.replace("_", "-"): value for name, value in options}
+    return concerning(f"{facts['engine']}@{facts['release']}", Launched(model, "", settings))
+
+
+def _for_engine(command: str, facts: Mapping[str, str]) -> str:
+    """Return a command with the log's engine, in the release that it shows."""
+    engine = facts["engine"] or "vllm-gaudi"
+    if engine == "vllm-gaudi" and _RELEASED.fullmatch(facts["release"]):
+        engine = f"{engine}@{facts['release']}"
+    return command.replace("ENGINE", engine)
 
 
 def _last_working(follower: Follower, *, ends: bool) -> str:

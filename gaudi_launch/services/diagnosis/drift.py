@@ -1,19 +1,30 @@
-"""Packages that an import or attribute error of a log goes through. Pure."""
+"""Packages that the errors of a log concern. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gaudi_launch.engines.pins import Deviation
-from gaudi_launch.services.log.follow import bare
+from gaudi_launch.services.diagnosis.exceptions import Errors, LogError
+from gaudi_launch.services.log.line import lines_of
 
 _ERROR = re.compile(r"\b(?:ImportError|ModuleNotFoundError|AttributeError): (?P<words>.*)")
 _MODULE = re.compile(r"(?:\bfrom|\bmodule|No module named) '(?P<name>[\w.]{1,200})'")
-_FRAME = re.compile(r'File "[^"\n]{0,500}/(?:site|dist)-packages/(?P<name>\w{1,100})')
-_TRACEBACK = "Traceback (most recent call last):"
+_INSTALLED = re.compile(r"/(?:site|dist)-packages/(?:[^/]{1,200}\.egg/)?(?P<name>\w{1,100})")
+# checkouts of the engine and the libraries between it and the cards
+_CHECKOUT = re.compile(r"/(?P<name>vllm|vllm_gaudi|vllm[_-]hpu[_-]extension)/\w")
 _MOST = 3
+_PAIR = {"vllm", "vllm_gaudi", "vllm_hpu_extension", "habana_frameworks"}
+# a call with other arguments than the function has, and what the object of another release lacks;
+# objects of Python itself, of torch and of the model's own files say nothing of the releases
+_MISMATCH = re.compile(
+    r"^(?:\w{1,50}\.){0,5}(?:TypeError: .{0,200}(?:unexpected keyword argument"
+    r"|positional arguments?\b|missing \d+ required)"
+    r"|AttributeError: (?:module 'vllm|type object|'[A-Z_](?!one)\w{0,100}"
+    r"(?<!Config)(?<!Tokenizer)(?<!TokenizerFast)(?<!Processor)'))"
+)
 
 
 @dataclass(frozen=True)
@@ -40,19 +51,33 @@ class DriftError:
 
 def drift_errors(text: str) -> Sequence[DriftError]:
     """Return the import and attribute errors of a log, in its order."""
+    errors = Errors()
+    for number, line in lines_of(text):
+        errors.feed(number, line)
     found: list[DriftError] = []
-    frames: list[str] = []
-    for number, raw in enumerate(text.split("\n"), start=1):
-        line = bare(raw[:2000])
-        if _TRACEBACK in line:
-            frames = []
-        frame = _FRAME.search(line)
-        if frame is not None:
-            frames.append(frame["name"])
-        error = _ERROR.search(line)
+    for each in errors.found:
+        error = _ERROR.search(each.text)
         if error is not None:
             named = tuple(name.partition(".")[0] for name in _MODULE.findall(error["words"]))
-            passed = tuple(dict.fromkeys(reversed(frames)))
-            found.append(DriftError(number, line[:300], named, passed))
-            frames = []
+            passed = tuple(dict.fromkeys(_packages(each.frames)))
+            found.append(DriftError(each.number, each.text, named, passed))
     return found
+
+
+def is_mismatch(error: LogError, engine: str) -> bool:
+    """Return True if plugin, vLLM and Gaudi software seem to differ in release.
+
+    The deepest frame outside of torch is theirs, or a log of vLLM shows no frame at all.
+    """
+    if engine == "other" or not _MISMATCH.search(error.text):
+        return False
+    if not error.frames:
+        return engine.startswith("vllm")
+    return next((name for name in _packages(error.frames) if name != "torch"), None) in _PAIR
+
+
+def _packages(frames: Iterable[str]) -> Iterator[str]:
+    for path in frames:
+        found = _INSTALLED.search(path) or _CHECKOUT.search(path)
+        if found is not None:
+            yield found["name"].replace("-", "_")

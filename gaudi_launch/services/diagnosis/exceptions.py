@@ -1,71 +1,149 @@
-"""The exceptions of a log: of each traceback the line that names its error. Pure."""
+"""The errors of a log: tracebacks, and lines that report one. Pure."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from gaudi_launch.services.log.line import LogLine
 
 Line = tuple[int, str]
 
-# vLLM's logger: LEVEL MM-DD HH:MM:SS [file.py:line] (vllm/logger.py)
-_LOGGED = re.compile(
-    r"^(?P<level>ERROR|CRITICAL|WARN(?:ING)?|INFO|DEBUG)\b:?\s{0,8}"
-    r"(?:\d\d-\d\d )?(?:\d\d:\d\d:\d\d(?:[.,]\d{1,6})? )?(?:\[[^\]]{1,200}\] ?)?"
-)
-_SURVIVED = ("WARN", "WARNING", "INFO", "DEBUG")
+_MOST = 300
+_MOST_FRAMES = 200
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("The above exception was the direct cause", "During handling of the above exception")
+# the first line below a traceback that is not indented names its error
+_RAISED = re.compile(r"^[A-Za-z_][\w.]{0,200}(?:\([\w.]{1,80}\))?: ")
 _NAMED = re.compile(
-    r"^(?:[A-Za-z_]\w{0,80}\.){0,10}[A-Z]\w{0,80}(?:Error|Exception|Group|Exit|Killed|Interrupt)"
-    r"(?:\([\w.]{1,80}\))?(?:: |:?$)"
+    r"^(?:[A-Za-z_]\w{0,80}\.){0,10}_?(?:(?:[A-Z]\w{0,80})?(?:Error|Exception)"
+    r"|[A-Z]\w{0,80}(?:Group|Exit|Killed|Interrupt))(?:\([\w.]{1,80}\))?(?:: |:?$)"
+)
+# errors of other programs: docker, argparse, a shell, HCCL, the Gaudi software
+_REPORTED = re.compile(
+    r"^(?:[\w./ -]{1,80}: ){0,3}(?:[\w./ -]{0,60} )?"
+    r"(?:[Ee]rror|ERROR|[Ff]atal(?: error)?|FATAL|panic)(?: response from daemon)?: ?\S"
+    r"|\bFATAL ERROR ::|: The condition \[.{0,200}\] failed"
+    r"|^(?:[^:]{1,200}: ){1,4}(?:command not found|No such file or directory|Permission denied)$"
+    r"|^[\w./-]{1,80}: [^:].{0,300}\[Errno \d{1,3}\]"
 )
 # how Python shows that a process was terminated on request (docs: Built-in Exceptions; asyncio)
 _ASKED_TO_END = re.compile(r"^(?:[\w.]{0,80}\.)?(?:KeyboardInterrupt|SystemExit|CancelledError)\b")
-# pydantic names the field and the reason in the lines below
+# pydantic names the field and the reason in the lines below, Rust's anyhow the cause
 _BELOW = re.compile(r"validation errors? for \w+$")
+_CAUSED_BY = "Caused by:"
+_FRAME = re.compile(r'^\s*File "(?P<path>[^"\n]{1,500})", line \d')
+
+
+@dataclass(frozen=True)
+class LogError:
+    """One error with the paths of its traceback's frames, the deepest first.
+
+    ``raised`` is False for a line that only reports an error. ``before`` is the line that announced
+    the traceback, or the first exception of a chain.
+    """
+
+    number: int
+    text: str
+    raised: bool = False
+    frames: tuple[str, ...] = ()
+    before: LogError | None = None
 
 
 @dataclass
-class Exceptions:
+class _Process:
+    """The traceback of one process, as far as it was read."""
+
+    inside: bool = False
+    chained: bool = False
+    frames: list[str] = field(default_factory=list)
+    # places of errors: the last one, one that the next line completes, one that only announces
+    last: int | None = None
+    unfinished: int | None = None
+    announcing: int | None = None
+
+
+@dataclass
+class Errors:
     """Reads a log line by line.
 
-    ``raised`` has one (line number, text) for each traceback, a chain counting as one: its last,
-    which is what the engine made of the first. ``loose`` are errors without a traceback.
+    ``found`` has the errors in the order of their first lines. A chain of exceptions counts as its
+    last, which is what the engine made of the first. A line that announces a traceback and the
+    error of it are one.
     """
 
-    raised: list[Line] = field(default_factory=list)
-    loose: list[Line] = field(default_factory=list)
-    _inside: bool = False
-    _chained: bool = False
-    _unfinished: bool = False
+    found: list[LogError] = field(default_factory=list)
+    _processes: dict[str, _Process] = field(default_factory=dict)
 
-    def feed(self, number: int, line: str) -> None:
-        """Read a line without colours and process prefix."""
-        logged = _LOGGED.match(line)
-        if logged is not None and logged["level"] in _SURVIVED:
+    def feed(self, number: int, line: LogLine) -> None:
+        """Read one line; what was logged below an error was survived."""
+        if line.level in ("info", "warning"):
             return
-        words = line[logged.end() :].strip() if logged is not None else line
-        if self._unfinished and words:
-            self._finish(words)
-        elif words.startswith(_TRACEBACK):
-            self._inside = True
+        process = self._processes.setdefault(line.process, _Process())
+        words = line.words
+        frame = _FRAME.match(words)
+        if frame is not None:
+            process.frames = [frame["path"], *process.frames[:_MOST_FRAMES]]
         elif words.startswith(_CHAINED):
-            self._chained = True
-        elif _NAMED.match(words) and not _ASKED_TO_END.match(words):
-            self._add((number, words[:300]))
+            process.chained = True
+        elif words.startswith(_TRACEBACK):
+            process.inside, process.frames = True, []
+        elif words == _CAUSED_BY:
+            process.unfinished = process.last
+        elif process.unfinished is not None and words.strip():
+            self._complete(process, words)
+        elif process.inside:
+            if _RAISED.match(words) or _NAMED.match(words):
+                self._raise(process, number, words)
+        elif self._is_error(line):
+            self._report(process, number, words)
+        elif words.strip() and not self._announced(process).endswith(":"):
+            process.announcing = None
 
-    def _add(self, line: Line) -> None:
-        if not self._inside:
-            self.loose.append(line)
-        elif self._chained and self.raised:
-            self.raised[-1] = line
+    def _announced(self, process: _Process) -> str:
+        if process.announcing is None:
+            return ""
+        return self.found[process.announcing].text
+
+    def _is_error(self, line: LogLine) -> bool:
+        words = line.words
+        if line.level:
+            # an indented line is code of a traceback whose beginning is cut off
+            named = bool(words.strip()) and not words.startswith((" ", "\t", "^"))
         else:
-            self.raised.append(line)
-        if self._inside:
-            self._unfinished = _BELOW.search(line[1]) is not None
-        self._inside = self._chained = False
+            named = bool(_NAMED.match(words) or _REPORTED.search(words))
+        return named and not _ASKED_TO_END.match(words)
 
-    def _finish(self, words: str) -> None:
-        number, text = self.raised[-1]
-        self.raised[-1] = (number, f"{text}: {words}"[:300])
-        self._unfinished = False
+    def _report(self, process: _Process, number: int, words: str) -> None:
+        raised = bool(_NAMED.match(words))
+        frames = tuple(process.frames) if raised else ()
+        process.frames = [] if raised else process.frames
+        process.last = len(self.found)
+        process.announcing = None if raised else process.last
+        self.found.append(LogError(number, words[:_MOST], raised, frames))
+
+    def _raise(self, process: _Process, number: int, words: str) -> None:
+        place = process.announcing
+        if process.chained:
+            place = process.last
+        process.inside, process.chained, process.announcing = False, False, None
+        if _ASKED_TO_END.match(words):
+            return
+        error = LogError(number, words[:_MOST], True, tuple(process.frames))
+        process.frames = []
+        if place is None:
+            place = len(self.found)
+            self.found.append(error)
+        else:
+            error = replace(error, before=self.found[place].before or self.found[place])
+            self.found[place] = error
+        process.last = place
+        if _BELOW.search(error.text):
+            process.unfinished = place
+
+    def _complete(self, process: _Process, words: str) -> None:
+        """Add the line below to an error that it explains."""
+        place, process.unfinished = process.unfinished, None
+        if place is not None:
+            error = self.found[place]
+            self.found[place] = replace(error, text=f"{error.text}: {words.strip()}"[:_MOST])

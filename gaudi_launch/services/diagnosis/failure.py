@@ -59,7 +59,7 @@ def causes(found: Diagnosis, model: str = "MODEL") -> list[str]:
     for cause in found.causes[:3]:
         lines.append(f"{text('serve.word_cause')}: {cause.title.render()}")
         lines += [f"  > {words}" for _, words in cause.evidence]
-        lines.append(f"  {cause.remedy.render()}")
+        lines += [f"  {remedy}" for remedy in cause.remedies]
         lines += [f"  $ {command}" for command in cause.for_model(model).commands]
     return lines or [text("serve.no_cause")]
 

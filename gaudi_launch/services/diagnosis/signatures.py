@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from gaudi_launch.paths import profiles_dir
+from gaudi_launch.reader import shipped
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence of a remedy for the logs whose facts match every condition."""
+
+    text: str
+    conditions: Mapping[str, str]
+
+    def holds(self, facts: Mapping[str, str]) -> bool:
+        """Return True if each fact of the conditions has a text that its pattern finds."""
+        return all(
+            re.search(pattern, facts.get(name, "")) for name, pattern in self.conditions.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -22,6 +38,16 @@ class Signature:
     source: str
     commands: tuple[str, ...] = ()
     slows: bool = False
+    follows: bool = False
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def blunt(self) -> bool:
+        """Return True if it shows that the engine ended, not why.
+
+        An ordered end shows it, too.
+        """
+        return self.follows and self.rank < EXCEPTION.rank
 
 
 # shown by the exit status, or by the message of the shell that waited for it
@@ -48,9 +74,7 @@ EXCEPTION = Signature(
 @cache
 def signatures() -> tuple[Signature, ...]:
     """Return every signature of the table, in its order."""
-    import yaml
-
-    document = yaml.safe_load((profiles_dir() / "signatures.yaml").read_text(encoding="utf-8"))
+    document = shipped("signatures.yaml")
     return tuple(
         Signature(
             id=entry["id"],
@@ -60,6 +84,10 @@ def signatures() -> tuple[Signature, ...]:
             source=entry["source"],
             commands=tuple(entry.get("commands", ())),
             slows=entry.get("slows", False),
+            follows=entry.get("follows", False),
+            notes=tuple(
+                Note(text, conditions) for text, conditions in entry.get("notes", {}).items()
+            ),
         )
         for entry in document["signatures"]
     )

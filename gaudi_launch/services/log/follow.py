@@ -9,33 +9,21 @@ anything: unrecognised lines are ignored.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gaudi_launch.json_values import mapping
+from gaudi_launch.services.log.line import json_message, uncarried
 
 _MOST_LINE = 65_536
 _MOST_WARNINGS = 200
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{0,512}\x07")
-# every repetition is bounded: one hostile line of 64 KiB must not block the launcher
-
-# prefixes of processes: "(name pid=1)" of vLLM and Ray, "[rank0]:" of torch; "(Pdb)" is a debugger
-# that waits
-_PREFIX = re.compile(
-    r"^(?:\((?!Pdb\))(?P<who>[A-Za-z][\w:]*)(?:[ ,]+(?:pid|ip)=[^)]*)?\)|\[rank\d{1,5}\]:)\s?"
+# api_server.py and uvicorn; TGI's router says Connected, TEI's Ready; Ray Serve's own lines
+# (ray: serve/_private/api.py, serve/scripts.py)
+READY = re.compile(
+    r"Application startup complete|Uvicorn running on http|\bConnected\s*$|\.rs:\d{1,6}: Ready$"
+    r"|Application '[^']{0,200}' is ready at http|Deployed app '[^']{0,200}' successfully"
 )
-# prefixes of transports: docker compose, time stamps of docker and kubectl (nine digits; TGI has
-# six), kubectl logs --prefix, journalctl in any language (host and unit[pid] after the time)
-_CARRIED = re.compile(
-    r"^(?:[\w.-]{1,100} {1,100}\| "
-    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) "
-    r"|\[pod/[^\]\s]{1,300}\] "
-    r"|(?:\S{1,10} {1,2}\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,25})"
-    r" \S{1,100} [^\s\[\]]{1,100}\[\d{1,10}\]: )"
-)
-_MOST_CARRIERS = 3
+STOPPING = re.compile(r"Shutting down|Shutdown initiated")
 # lines of other ranks repeat rank 0's; V0's rank 0 has no prefix, V1's is Worker_TP0 (or plain
 # Worker)
 _COUNTED = re.compile(r"^(APIServer\w*|EngineCore(_(DP)?0)?|Worker(_DP0)?(_PP0)?(_TP0)?(_EP0)?)$")
@@ -99,22 +87,6 @@ class PhaseItem:
         return self.number - int(self.begun)
 
 
-def _said(line: str) -> str:
-    """Return the message of a JSON line (TGI with --json-output), or the line."""
-    if not line.startswith("{"):
-        return line
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return line
-    outer = mapping(document)
-    message = mapping(outer.get("fields", outer)).get("message")
-    # a message may contain several lines; the first states its subject
-    if isinstance(message, str):
-        return message.strip().split("\n")[0]
-    return line
-
-
 class Follower:
     """Follows a log that is fed as it grows, in any pieces."""
 
@@ -148,17 +120,14 @@ class Follower:
     def _take(self, raw: str, now: float) -> None:
         if not self.progress.phases:
             self.enter("start", now)
-        line = _said(_uncarried(_ANSI.sub("", raw).strip()))
-        prefix = _PREFIX.match(line)
+        line, _, who = uncarried(raw)
+        # a message may contain several lines; the first states its subject
+        line = json_message(line.strip()).partition("\n")[0]
         rules = _RULES
-        if prefix is not None:
-            line = line[prefix.end() :]
-            if prefix["who"] and not _COUNTED.match(prefix["who"]):
-                # another rank's progress repeats rank 0's, but it may be the only one that fails; a
-                # replica of Ray Serve is replaced when it fails
-                rules = ()
-                if _RANK.match(prefix["who"]):
-                    rules = _FAILURES
+        if who and not _COUNTED.match(who):
+            # another rank's progress repeats rank 0's, but it may be the only one that fails; a
+            # replica of Ray Serve is replaced when it fails
+            rules = _FAILURES if _RANK.match(who) else ()
         for expression, act in rules:
             found = expression.search(line)
             if found is not None:
@@ -265,24 +234,6 @@ def _warmup(follower: Follower, found: re.Match[str], now: float) -> None:
     follower.item(phase, item, now)
 
 
-def bare(line: str) -> str:
-    """Return a log line without colours, transport prefix and process prefix."""
-    return _PREFIX.sub("", _uncarried(_ANSI.sub("", line).strip())).strip()
-
-
-def _uncarried(line: str) -> str:
-    """Return a line as its process wrote it.
-
-    Prefixes stack: compose shows docker's time stamps, too.
-    """
-    for _ in range(_MOST_CARRIERS):
-        found = _CARRIED.match(line)
-        if found is None:
-            break
-        line = line[found.end() :]
-    return line
-
-
 def _bar(follower: Follower, found: re.Match[str], now: float) -> None:
     phase = "warmup_prompt" if found["kind"] == "Prompt" else "warmup_decode"
     done, total = _integer(found["done"]), _integer(found["total"])
@@ -306,67 +257,31 @@ def _generated(follower: Follower, found: re.Match[str], now: float) -> None:
     follower.know(**{f"graphs_{found['kind'].lower()}": _integer(found["count"])})
 
 
-def _blocks(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(num_blocks=_integer(found["blocks"]), cpu_blocks=_integer(found["cpu"]))
-    follower.enter("kv_cache", now)
-
-
-def _concurrency(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(
-        max_concurrency=float(found["times"].replace(",", "")),
-        max_model_len=_integer(found["tokens"]),
-    )
-
-
 def _memory(follower: Follower, found: re.Match[str], now: float) -> None:
     follower.enter("profile", now)
     for name in ("free", "usable", "graphs", "kv"):
         follower.know(**{f"{name}_gib": _gib(found[name], found[f"{name}_unit"])})
 
 
-def _tokens(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(kv_tokens=_integer(found["tokens"]))
-    follower.enter("kv_cache", now)
+def _value(text: str) -> str | int | float:
+    number = text.replace(",", "")
+    if number.isdecimal():
+        return _integer(number)
+    try:
+        return float(number)
+    except ValueError:
+        return text
 
 
-def _finished(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(warmup_seconds=_integer(found["seconds"]))
+def _knows(phase: str = "") -> _Act:
+    """Return what keeps each named group of a rule as a fact, and enters a phase."""
 
+    def act(follower: Follower, found: re.Match[str], now: float) -> None:
+        follower.know(**{name: _value(text) for name, text in found.groupdict().items()})
+        if phase:
+            follower.enter(phase, now)
 
-def _tgi_blocks(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(num_blocks=_integer(found["blocks"]))
-
-
-def _tgi_warm(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(
-        warmup_seconds=_integer(found["seconds"]), warmup_shapes=_integer(found["shapes"])
-    )
-
-
-def _init(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(init_seconds=float(found["seconds"]))
-
-
-def _listening(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(port=_integer(found["port"]))
-
-
-def _dashboard(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(ray_dashboard=found["url"], ray_hpus=_integer(found["hpus"]))
-
-
-def _ray_token(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(ray_token=found["path"])
-
-
-def _replicas(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(
-        replicas_running=_integer(found["running"]), replicas_wanted=_integer(found["wanted"])
-    )
-
-
-def _process(follower: Follower, found: re.Match[str], now: float) -> None:
-    follower.know(engine_pid=_integer(found["pid"]))
+    return act
 
 
 def _phase(name: str) -> _Act:
@@ -439,14 +354,17 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
             _phase("profile"),
         ),
         # executor_base.py; upstream kv_cache_utils.py
-        (r"# (?:hpu|HPU|cpu|CPU) blocks: (?P<blocks>\d+), # CPU blocks: (?P<cpu>\d+)", _blocks),
-        (r"(?:GPU|CPU|HPU) KV cache size: (?P<tokens>[\d,]+) tokens", _tokens),
+        (
+            r"# (?:hpu|HPU|cpu|CPU) blocks: (?P<num_blocks>\d+), # CPU blocks: (?P<cpu_blocks>\d+)",
+            _knows("kv_cache"),
+        ),
+        (r"(?:GPU|CPU|HPU) KV cache size: (?P<kv_tokens>[\d,]+) tokens", _knows("kv_cache")),
         (
             (
-                r"Maximum concurrency for (?P<tokens>[\d,]+) tokens per request: "
-                r"(?P<times>\d[\d,]*(?:\.\d+)?)x"
+                r"Maximum concurrency for (?P<max_model_len>[\d,]+) tokens per request: "
+                r"(?P<max_concurrency>\d[\d,]*(?:\.\d+)?)x"
             ),
-            _concurrency,
+            _knows(),
         ),
         (r"Initializing cache engine took", _phase("kv_cache")),
         # the plugin's sampler and defragmenter warm-up
@@ -454,13 +372,13 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
             r"Warming up sampler with batch sizes|Starting sampler warmup|Warming up defragmenter",
             _phase("sampler"),
         ),
-        (r"Warmup finished in (?P<seconds>\d+) secs", _finished),
+        (r"Warmup finished in (?P<warmup_seconds>\d+) secs", _knows()),
         (
             (
                 r"init engine \(profile, create kv cache, warmup model\) took "
-                r"(?P<seconds>\d+(?:\.\d+)?) s"
+                r"(?P<init_seconds>\d+(?:\.\d+)?) s"
             ),
-            _init,
+            _knows(),
         ),
         # TGI: launcher/src/main.rs, backends/v3/src/lib.rs, flash_causal_lm.py and causal_lm.py of
         # its Gaudi server
@@ -472,36 +390,34 @@ _RULES: tuple[tuple[re.Pattern[str], _Act], ...] = tuple(
             _phase("load"),
         ),
         (r"(?:^|: )Warming up model$", _phase("warmup_prompt")),
-        (r"KV-cache blocks: (?P<blocks>\d{1,18}), size: \d", _tgi_blocks),
+        (r"KV-cache blocks: (?P<num_blocks>\d{1,18}), size: \d", _knows()),
         (r"Following prefill warmup successfully", _phase("warmup_decode")),
         (
-            r"warmup hpu graph time (?P<seconds>\d{1,9})s warmup shape count (?P<shapes>\d{1,9})",
-            _tgi_warm,
+            r"warmup hpu graph time (?P<warmup_seconds>\d{1,9})s "
+            r"warmup shape count (?P<warmup_shapes>\d{1,9})",
+            _knows(),
         ),
-        (r"Started engine process with PID (?P<pid>\d+)", _process),
-        # engines/ray_serve/runtime/gaudi_ray_head.py; Ray Serve's own lines
-        # (ray: serve/_private/api.py, serve/scripts.py)
+        (r"Started engine process with PID (?P<engine_pid>\d+)", _knows()),
+        # engines/ray_serve/runtime/gaudi_ray_head.py
         (
             (
-                r"^gaudi-launch ray: Ray \S+ with (?P<hpus>\d+) HPU, dashboard "
-                r"(?P<url>http://127\.0\.0\.1:\d{1,5})$"
+                r"^gaudi-launch ray: Ray \S+ with (?P<ray_hpus>\d+) HPU, dashboard "
+                r"(?P<ray_dashboard>http://127\.0\.0\.1:\d{1,5})$"
             ),
-            _dashboard,
+            _knows(),
         ),
-        (r"^gaudi-launch ray: token (?P<path>/\S+)", _ray_token),
+        (r"^gaudi-launch ray: token (?P<ray_token>/\S+)", _knows()),
         (
             (
                 r"^gaudi-launch ray: deployment \S+ \S+, replicas "
-                r"(?P<running>\d{1,9})/(?P<wanted>\d{1,9}) running"
+                r"(?P<replicas_running>\d{1,9})/(?P<replicas_wanted>\d{1,9}) running"
             ),
-            _replicas,
+            _knows(),
         ),
         (r"^gaudi-launch ray: Shutting down", _phase("stopping")),
         (r"^gaudi-launch ray: FAILED: ", _failed),
-        (r"Application '[^']{0,200}' is ready at http", _phase("ready")),
-        # api_server.py and uvicorn; TGI's router says Connected
-        (r"Starting vLLM (?:API )?server.*? on https?://\S{0,300}:(?P<port>\d{1,5})", _listening),
-        (r"Application startup complete|^.*\bConnected\b\s*$", _phase("ready")),
+        (r"Starting vLLM (?:API )?server.*? on https?://\S{0,300}:(?P<port>\d{1,5})", _knows()),
+        (READY.pattern, _phase("ready")),
         (r"Shutting down FastAPI HTTP server|^INFO:\s+Shutting down$", _phase("stopping")),
         (r"was not warmed-up!|bucket for \(.*\) was not prepared", _run_time),
         (r"^Error: (?:Shard|Webserver|Download|ArgumentValidation|NotEnough)", _failed),

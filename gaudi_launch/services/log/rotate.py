@@ -1,8 +1,8 @@
 """Limit the size of a log that another process writes: copy it, then truncate it.
 
 The engine's log is opened for appending, so after the cut it continues at the file's new beginning.
-Lines written in the instant between copy and cut are lost; a log that grows while it is copied is
-copied until the copy is complete.
+Lines written in the instant between copy and cut are lost. The earlier part has at most twice the
+limit: the last lines, and those that are written while these are copied.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -61,14 +60,17 @@ def rotate(log: Path, most_bytes: int = MOST_BYTES) -> bool:
     because of its log.
     """
     try:
-        if log.stat().st_size <= most_bytes:
+        size = log.stat().st_size
+        if size <= most_bytes:
             return False
         part = earlier(log).with_name(f".{log.name}.part")
         try:
             with log.open("rb") as source, part.open("wb") as target:
                 os.fchmod(target.fileno(), 0o600)
-                shutil.copyfileobj(source, target, _PIECE)
-                part.replace(earlier(log))
+                source.seek(max(0, size - most_bytes))
+                while target.tell() < 2 * most_bytes and (block := source.read(_PIECE)):
+                    target.write(block[: 2 * most_bytes - target.tell()])
+            part.replace(earlier(log))
         except OSError:
             _log.debug("the earlier part of %s is not kept", log, exc_info=True)
             with contextlib.suppress(OSError):

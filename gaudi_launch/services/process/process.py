@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from gaudi_launch.debug_log import ChildLog
+from gaudi_launch.guard import guarded
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.interrupt import adopt_orphans
 from gaudi_launch.planning.plan import Command
@@ -86,12 +87,14 @@ class EngineProcess:
     """A started engine.
 
     ``log`` gets its output; the log outlives this process, so it is read from the file.
+    ``guarded``: when this process is killed, all of it is (`guard`); an engine gets SIGTERM.
     """
 
     command: Command
     log: Path
     environment: Mapping[str, str]
     bind: bool = True
+    guarded: bool = False
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
     _seen: ChildLog | None = field(default=None, init=False, repr=False)
 
@@ -123,7 +126,7 @@ class EngineProcess:
                     env=environment,
                     cwd=self.command.working_dir,
                     start_new_session=True,
-                    preexec_fn=_in_child(cpus),
+                    preexec_fn=guarded() if self.guarded else _in_child(cpus),
                 )
         except OSError as error:
             self._seen.failed(error)

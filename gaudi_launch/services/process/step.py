@@ -47,7 +47,7 @@ def run_step(
     log.parent.mkdir(parents=True, exist_ok=True)
     begin = log.stat().st_size if log.is_file() else 0
     command = Command(argv=argv, env=dict(env), working_dir=str(folder))
-    process = EngineProcess(command, log, dict(os.environ), bind=False)
+    process = EngineProcess(command, log, dict(os.environ), bind=False, guarded=True)
     with deferred():
         process.start()
         try:

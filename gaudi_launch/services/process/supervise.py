@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from gaudi_launch.background import in_background
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.services.log.follow import Follower, LaunchProgress
@@ -209,9 +210,10 @@ class Supervisor:
 
     def _displaced(self, stranger: str, seconds: float) -> EngineOutcome:
         """End an engine whose address another process has: it would wait for ever."""
-        self._log(f"[Errno 98] Address already in use: {self._job.url} is that of {stranger}")
         self._watcher.ending(None)
         status = self._end()
+        # the last line of the run: an engine's first lines would begin another one for `diagnose`
+        self._log(f"[Errno 98] Address already in use: {self._job.url} is that of {stranger}")
         self._read()
         return EngineOutcome("stuck", status, self._follower.progress, detail=f"{seconds:.0f}")
 
@@ -316,8 +318,7 @@ class _Prober:
         answer, self._answer = self._answer, None
         if now >= self._next:
             self._next = now + _PROBE_EVERY_SECONDS
-            self._thread = threading.Thread(target=self._probe, daemon=True)
-            self._thread.start()
+            self._thread = in_background(self._probe)
         return answer
 
     def _probe(self) -> None:

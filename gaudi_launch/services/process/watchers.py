@@ -1,12 +1,7 @@
-"""Watchers between the supervisor and the receivers of events.
-
-One for the recipe cache, one for a run for warm-up only.
-"""
+"""Watchers between the supervisor and the receivers of events."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -37,14 +32,6 @@ class Passing:
 
     def ending(self, signal_number: int | None) -> None:
         self._inner.ending(signal_number)
-
-
-class Once(Passing):
-    """Stops the engine as soon as it is ready: it was started for its warm-up only."""
-
-    def ready(self, readiness: Readiness) -> None:
-        super().ready(readiness)
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Warmed(Passing):

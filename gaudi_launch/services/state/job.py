@@ -14,6 +14,7 @@ from gaudi_launch.planning.request import Request
 from gaudi_launch.recipe_cache.attach import Cached, CacheJob
 
 RESTARTS = ("no", "on-failure")
+_COMMAND = ("argv", "env", "unset", "cpus", "memory_node", "working_dir", "files")
 
 
 @dataclass(frozen=True)
@@ -49,36 +50,10 @@ class ServiceJob:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of ``job.json``."""
-        command = self.command
-        return {
-            "name": self.name,
-            "model": self.model,
-            "model_path": self.model_path,
-            "engine": self.engine,
-            "url": self.url,
-            "command": {
-                "argv": list(command.argv),
-                "env": dict(command.env),
-                "unset": list(command.unset),
-                "cpus": list(command.cpus),
-                "memory_node": command.memory_node,
-                "working_dir": command.working_dir,
-                "files": dict(command.files),
-            },
-            "modules": list(self.modules),
-            "graphs": self.graphs,
-            "dtype": self.dtype,
-            "limits": dict(self.limits),
-            "bind": self.bind,
-            "restart": self.restart,
-            "environment": dict(self.environment),
-            "secrets": list(self.secrets),
-            "container": self.container,
-            "cache": self.cache.to_json() if self.cache else None,
-            "api": self.api,
-            "simulated": self.simulated,
-            "health_only": self.health_only,
-        }
+        # a container's description is not needed to run its command, nor who wrote which argument
+        command = {name: getattr(self.command, name) for name in _COMMAND}
+        cache = self.cache.to_json() if self.cache else None
+        return {**vars(self), "command": command, "cache": cache}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | None, path: Path) -> ServiceJob:

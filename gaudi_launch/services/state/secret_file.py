@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, file_error
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.secret_args import SECRET_FILE
 
@@ -55,7 +55,6 @@ class SecretFile:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(self.text)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise LaunchError(
-                "services.secret_unwritten", ExitCode.MACHINE, path=str(self.path), why=why
+            raise file_error(
+                "services.secret_unwritten", error, self.path, ExitCode.MACHINE
             ) from None

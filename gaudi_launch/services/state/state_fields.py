@@ -126,10 +126,6 @@ def record(**fields: Check) -> Check:
     return check
 
 
-def _scalar(value: Any) -> bool:
-    return text(value) or number(value) or flag(value) or value is None
-
-
 _PROCESS = optional(record(pid=pid, ticks=count, boot=text))
 _PHASE = record(name=text, begin=number, end=optional(number), items=count)
 _ESTIMATE = record(warmup_seconds=record(low=number, high=number))
@@ -145,7 +141,7 @@ STATE: Mapping[str, Check] = {
     **dict.fromkeys(("launcher", "engine_process"), _PROCESS),
     "status": optional(count),
     "permanent": flag,
-    "facts": mapping(_scalar),
+    "facts": mapping(lambda value: text(value) or number(value) or flag(value) or value is None),
 }
 # of these lists a wrong element is removed, not the list
 LISTS: Mapping[str, Check] = {"modules": module, "phases": _PHASE}

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services.state import state_fields
 
@@ -86,8 +86,7 @@ def open_lock(file: Path) -> int:
 
 
 def _unusable(folder: Path, error: OSError) -> LaunchError:
-    why = error.strerror or str(error)
-    return LaunchError("serve.state_folder", ExitCode.FAILED, path=str(folder), why=why)
+    return file_error("serve.state_folder", error, folder)
 
 
 def write(folder: Path, name: str, document: Mapping[str, Any], *, last: bool = False) -> bool:

@@ -190,13 +190,13 @@ def test_without_a_known_cause_that_is_what_is_said() -> None:
 
 def test_at_most_three_causes_are_shown_the_likeliest_first() -> None:
     lines = (
-        "Error: ShardCannotStart",
+        "SafetensorError: odd",
         "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].",
         OOM,
         "OSError: [Errno 28] No space left on device",
     )
     found = diagnose("\n".join(lines), exit_status=1)
-    ids = ("disk_full", "device_oom", "compile_failed", "shard_failed")
+    ids = ("disk_full", "shards", "device_oom", "compile_failed")
     assert tuple(cause.id for cause in found.causes) == ids
     shown = [line for line in causes(found) if line.startswith(text("serve.word_cause"))]
     assert shown == [f"{text('serve.word_cause')}: {text(f'diagnose.{id}')}" for id in ids[:3]]

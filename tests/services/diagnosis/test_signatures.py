@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.reader import parse_yaml
 from gaudi_launch.services.diagnosis import signatures as table
 from gaudi_launch.services.diagnosis.signatures import (
     EXCEPTION,
@@ -40,7 +41,7 @@ signatures:
 """,
         encoding="utf-8",
     )
-    monkeypatch.setattr(table, "profiles_dir", lambda: tmp_path)
+    monkeypatch.setattr(table, "shipped", lambda name: parse_yaml((tmp_path / name).read_bytes()))
     signatures.cache_clear()
     try:
         assert signatures() == (

@@ -24,6 +24,7 @@ from gaudi_launch.services.process.detach import missing_secrets, spawn
 from gaudi_launch.services.process.supervise import EngineOutcome, Watcher
 from gaudi_launch.services.state import reservation, store
 from gaudi_launch.services.state.job import ServiceJob
+from tests.support.refusals import refused
 
 JOB = ServiceJob("chat", "m", "/m", "e@1", "http://127.0.0.1:1", Command(("x",), {}))
 
@@ -76,13 +77,10 @@ def test_a_launcher_that_does_not_start_is_named(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(subprocess, "Popen", popen)
-    with pytest.raises(LaunchError) as caught:
+    with refused(
+        "services.not_spawned", ExitCode.FAILED, path=str(folder), why="Permission denied"
+    ):
         spawn(JOB, None, {}, (7,))
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
-        "services.not_spawned",
-        ExitCode.FAILED,
-        {"path": str(folder), "why": "Permission denied"},
-    )
     assert not (folder / "plan.json").exists() and (folder / "job.json").exists()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from unittest.mock import Mock
 
@@ -11,30 +9,9 @@ import pytest
 
 from gaudi_launch.services.log.follow import LaunchProgress
 from gaudi_launch.services.probe import Readiness
-from gaudi_launch.services.process.watchers import Once, Warmed
+from gaudi_launch.services.process.watchers import Warmed
 
 READY = Readiness(True, "ready")
-
-
-def test_a_run_for_its_warm_up_ends_when_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
-    inner = Mock()
-    once = Once(inner)
-    once.started(7)
-    once.output("line")
-    once.progress(LaunchProgress())
-    once.ending(15)
-    assert sent == []
-    once.ready(READY)
-    assert sent == [(os.getpid(), signal.SIGTERM)]
-    assert [(call[0], call[1]) for call in inner.method_calls] == [
-        ("started", (7,)),
-        ("output", ("line",)),
-        ("progress", (LaunchProgress(),)),
-        ("ending", (15,)),
-        ("ready", (READY,)),
-    ]
 
 
 @pytest.mark.parametrize(

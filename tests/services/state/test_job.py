@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.messages import message
 from gaudi_launch.planning.container import Container
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
@@ -23,6 +23,7 @@ from gaudi_launch.services.state.job import (
     check_restart,
     job_of,
 )
+from tests.support.refusals import refused
 
 COMMAND = Command(
     argv=("python3", "-m", "vllm"),
@@ -86,13 +87,8 @@ def test_what_is_no_job_is_named_with_the_reason(
     tmp_path: Path, change: dict[str, object] | None, why: str
 ) -> None:
     document = None if change is None else {**JOB.to_json(), **change}
-    with pytest.raises(LaunchError) as caught:
+    with refused("services.bad_job", ExitCode.FAILED, path=str(tmp_path / "job.json"), why=why):
         ServiceJob.from_json(document, tmp_path / "job.json")
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
-        "services.bad_job",
-        ExitCode.FAILED,
-        {"path": str(tmp_path / "job.json"), "why": why},
-    )
 
 
 PLAN = Plan(
@@ -155,10 +151,5 @@ def test_a_plan_with_a_container_graphs_and_a_cache() -> None:
 
 def test_a_policy_of_restarts_is_one_of_two() -> None:
     assert [check_restart(word) for word in ("no", "on-failure")] == ["no", "on-failure"]
-    with pytest.raises(LaunchError) as caught:
+    with refused("services.restart_word", ExitCode.USAGE, found="always", known="no, on-failure"):
         check_restart("always")
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
-        "services.restart_word",
-        ExitCode.USAGE,
-        {"found": "always", "known": "no, on-failure"},
-    )

@@ -21,8 +21,6 @@ from gaudi_launch.services.state.registry import Held, ask_lock
 from tests.support.processes import is_alive
 from tests.support.waiting import GENEROUS, until
 
-NAP = [sys.executable, "-c", "import time; time.sleep(600)"]
-
 # as a launcher does: the folder is held, the engine carries the mark and may leave the session
 LAUNCHER = """
 import os, subprocess, sys, time
@@ -41,10 +39,6 @@ with registry.hold("a"):
     Path(sys.argv[-1]).write_text(str(engine.pid))
     time.sleep(600)
 """
-
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0, reason="another namespace or dropped rights need root"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +94,7 @@ def in_own_mounts(folder: Path) -> tuple[str, ...]:
     return ("unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(folder))
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.parametrize("named", [True, False], ids=["by its name too", "by its lock alone"])
 def test_a_service_of_another_mount_namespace_lives(
     launch: Launch, own_state: Path, named: bool
@@ -118,7 +112,7 @@ def test_a_service_of_another_mount_namespace_lives(
     assert orphans.orphans(store.service_dir("a")) == []
 
 
-@needs_root
+@pytest.mark.root
 def test_a_link_is_followed_as_the_process_would(launch: Launch, own_state: Path) -> None:
     """Its state folder is a link to an absolute path that is another folder for us."""
     own_state.mkdir()
@@ -154,7 +148,7 @@ def rows(done: subprocess.CompletedProcess[str], key: str) -> dict[int, dict[str
     return {row["pid"]: row for row in json.loads(done.stdout)[key]}
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.usefixtures("only_orphans")
 @pytest.mark.parametrize("named", [True, False])
 def test_a_folder_that_cannot_be_read_ends_nothing(

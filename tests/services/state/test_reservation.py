@@ -177,7 +177,7 @@ def test_launches_that_race_get_different_cards(
     for racer in racers:
         racer.join(GENEROUS)
     assert sorted(got) == [(0, 1), (2, 3), (4, 5), (6, 7)]
-    assert refused == ["placement.too_few"]
+    assert refused == ["placement.none_free"]
 
 
 def test_claim_gives_up_when_the_same_cards_stay_taken(
