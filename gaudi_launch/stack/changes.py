@@ -187,7 +187,8 @@ class _Rolling:
         self._used.update({name: cards.modules for name, cards in placed.items()})
         starting = [each for each in left if each.name in placed]
         models = tuple(dict.fromkeys(each.model for each in starting))
-        interrupted = tuple(model for model in models if ended and not self._answers(model))
+        answering = {model for _, model in self._answering}
+        interrupted = tuple(model for model in models if ended and model not in answering)
         self._answering += [(each.name, each.model) for each in starting]
         return ChangeStep(
             models=models,
@@ -195,9 +196,6 @@ class _Rolling:
             starts=tuple(each.name for each in starting),
             interrupted=interrupted,
         )
-
-    def _answers(self, model: str) -> bool:
-        return any(each == model for _name, each in self._answering)
 
     def _with_old(self, step: ChangeStep, left: Sequence[NewEngine]) -> ChangeStep:
         """Return the step with the old engines that end after it.

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,7 @@ from gaudi_launch.gateway.gateway_settings import (
     Tls,
     UserLimits,
 )
-from gaudi_launch.json_values import array
-from gaudi_launch.planning.yaml_file import line_of, read_text
+from gaudi_launch.reader import checked_tree, line_of, read_text
 from gaudi_launch.services.state import store
 
 _EXTRA = "engine-arguments"
@@ -35,40 +35,6 @@ class ModelOption:
 
     key: str
     value: str | bool | tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class StackGoal:
-    """The goal of a model, each value as in ``recommend``; "" where not given."""
-
-    goal: str = ""
-    ttft: str = ""
-    tpot: str = ""
-    e2e: str = ""
-    percentile: str = ""
-    max_start: str = ""
-    rate: str = ""
-    concurrency: str = ""
-    trace: str = ""
-
-
-@dataclass(frozen=True)
-class GoalChoice:
-    """The configuration that was chosen for the goal of a model.
-
-    ``of`` is the hash of the goal and the model's settings, ``goal`` the name of the objective.
-    Predicted for all replicas: ``tokens`` per second, and seconds that the percentile stays within.
-    """
-
-    of: str
-    goal: str
-    replicas: int
-    options: tuple[ModelOption, ...]
-    engine_arguments: tuple[str, ...] = ()
-    ttft: float = 0.0
-    tpot: float = 0.0
-    e2e: float = 0.0
-    tokens: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +54,6 @@ class StackModel:
     restart: str = "on-failure"
     options: tuple[ModelOption, ...] = ()
     engine_arguments: tuple[str, ...] = ()
-    goal: StackGoal | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,18 +63,13 @@ class StackModel:
 
 @dataclass(frozen=True)
 class StackFile:
-    """A stack as its file describes it.
-
-    ``lines`` are those of the gateway's entries. ``choices`` are those for models with a goal, by
-    name: their replicas and options are in ``models`` then.
-    """
+    """A stack as its file describes it; ``lines`` are those of the gateway's entries."""
 
     path: Path
     name: str
     gateway: GatewaySettings
     models: tuple[StackModel, ...]
     lines: Mapping[str, int]
-    choices: Mapping[str, GoalChoice] = field(default_factory=dict)
 
     @property
     def gateway_service(self) -> str:
@@ -122,28 +82,18 @@ class StackFile:
         return (first, *(f"{first}-{number}" for number in range(2, model.replicas + 1)))
 
 
-def with_choices(stack: StackFile, choices: Mapping[str, GoalChoice]) -> StackFile:
-    """Return the stack with the replicas and options that were chosen for goals."""
-    models = []
-    for model in stack.models:
-        choice = choices.get(model.name)
-        models.append(model if choice is None else _chosen(model, choice))
-    return replace(stack, models=tuple(models), choices=choices)
-
-
-def _chosen(model: StackModel, choice: GoalChoice) -> StackModel:
-    keys = {each.key for each in choice.options}
-    own = tuple(each for each in model.options if each.key not in keys)
-    return replace(
-        model,
-        replicas=choice.replicas,
-        options=(*own, *choice.options),
-        engine_arguments=(*model.engine_arguments, *choice.engine_arguments),
-    )
-
-
 def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:32] or "model"
+
+
+def request_name(model: str) -> str:
+    """Return a name for requests that is made of a folder or hub ID.
+
+    >>> request_name("Qwen/Qwen3-8B")
+    'qwen3-8b'
+    """
+    last = model.rstrip("/").rpartition("/")[2].lower()
+    return re.sub(r"[^a-z0-9._-]+", "-", last).strip("-._") or "model"
 
 
 def read_stack(path: Path) -> StackFile:
@@ -156,19 +106,7 @@ def read_stack(path: Path) -> StackFile:
 
 def parse_stack(content: str, path: Path) -> StackFile:
     """Return the stack of a text; ``path`` is its file. Raises as `read_stack`."""
-    import yaml
-
-    try:
-        tree = yaml.compose(content, Loader=yaml.SafeLoader)
-        _refuse_repeated(path, tree)
-        document = yaml.safe_load(content)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark is not None else 1
-        why = getattr(error, "problem", None) or "YAML"
-        raise LaunchError("stack.bad", ExitCode.USAGE, path=str(path), line=line, why=why) from None
-    except RecursionError:
-        raise LaunchError("stack.bad", ExitCode.USAGE, path=str(path), line=1, why="YAML") from None
+    document, tree = checked_tree(content, path, bad="stack.bad")
     _check(path, document, tree)
     gateway: dict[str, Any] = document.get("gateway") or {}
     found = StackFile(
@@ -180,41 +118,14 @@ def parse_stack(content: str, path: Path) -> StackFile:
             for number, entry in enumerate(document["models"])
         ),
         lines={
-            key: line_of(tree, ("gateway", key)) for key in ("port", "keys-file", "tls", "users")
+            key: line_of(tree, ("gateway", key))
+            for key in ("port", "keys-file", "tls", "users", "trusted-proxies")
         },
     )
-    _check_goals(found, document["models"])
+    _check_proxies(found)
     _check_names(found)
     _check_order(found)
     return found
-
-
-def _refuse_repeated(path: Path, tree: Any) -> None:
-    """Raise LaunchError for a key that is given twice.
-
-    YAML readers drop the first one.
-    """
-    if tree is None:
-        return
-    seen: dict[str, int] = {}
-    for child in array(tree.value):
-        if not isinstance(child, tuple):
-            _refuse_repeated(path, child)
-            continue
-        key, value = child
-        line = int(key.start_mark.line) + 1
-        name = str(key.value)
-        if name in seen:
-            raise LaunchError(
-                "stack.repeated",
-                ExitCode.USAGE,
-                path=str(path),
-                line=line,
-                name=name,
-                first=seen[name],
-            )
-        seen[name] = line
-        _refuse_repeated(path, value)
 
 
 def _check(path: Path, document: Any, tree: Any) -> None:
@@ -226,7 +137,7 @@ def _check(path: Path, document: Any, tree: Any) -> None:
     if problem is None:
         return
     where = (*problem.path, problem.entry) if problem.entry else problem.path
-    line = line_of(tree, where)
+    line = line_of(tree, where) or 1
     if problem.keyword == "additionalProperties":
         known = ", ".join(_known_at(schema("stack"), problem.path))
         raise LaunchError(
@@ -266,24 +177,7 @@ def _model(entry: Mapping[str, Any], line: int) -> StackModel:
         restart=entry.get("restart", "on-failure"),
         options=tuple(ModelOption(key, _value(value)) for key, value in options.items()),
         engine_arguments=arguments,
-        goal=_goal(entry),
     )
-
-
-# keys of a goal that are not the field's name with dashes
-_KEYS = {"goal": "for"}
-
-
-def _goal(entry: Mapping[str, Any]) -> StackGoal | None:
-    """Return the goal of an entry, None where it has no key of one."""
-    found = {}
-    for each in fields(StackGoal):
-        key = _KEYS.get(each.name, each.name.replace("_", "-"))
-        if key in entry:
-            found[each.name] = str(entry[key])
-    if not found:
-        return None
-    return StackGoal(**found)
 
 
 def _value(value: Any) -> str | bool | tuple[str, ...]:
@@ -298,9 +192,10 @@ def _value(value: Any) -> str | bool | tuple[str, ...]:
 def _gateway(entry: Mapping[str, Any], folder: Path) -> GatewaySettings:
     """Return the gateway's settings; paths are relative to the file's folder."""
     given: dict[str, Any] = {}
-    for key in ("host", "port", "body-mib", "timeout-seconds"):
+    for key in ("host", "port", "body-mib", "timeout-seconds", "connections"):
         if key in entry:
             given[key.replace("-", "_")] = entry[key]
+    given["trusted_proxies"] = tuple(entry.get("trusted-proxies") or ())
     if "keys-file" in entry:
         given["keys_file"] = folder / Path(entry["keys-file"]).expanduser()
     if "tls" in entry:
@@ -318,19 +213,16 @@ def _limits(entry: Mapping[str, Any]) -> RequestLimits:
     return RequestLimits(entry.get("requests-per-minute"), entry.get("concurrent"))
 
 
-def _check_goals(stack: StackFile, entries: Sequence[Mapping[str, Any]]) -> None:
-    """Raise LaunchError (USAGE) for a goal with what the goal decides."""
-    for model, entry in zip(stack.models, entries, strict=True):
-        given = {"replicas", "modules"}.intersection({*entry, *(entry.get("options") or {})})
-        if model.goal is not None and given:
+def _check_proxies(stack: StackFile) -> None:
+    """Raise LaunchError (USAGE) for a proxy that is not an address or a network."""
+    for each in stack.gateway.trusted_proxies:
+        try:
+            ip_network(each, strict=False)
+        except ValueError as error:
+            line = stack.lines["trusted-proxies"]
             raise LaunchError(
-                "stack.goal_decides",
-                ExitCode.USAGE,
-                path=str(stack.path),
-                line=model.line,
-                name=model.name,
-                key=min(given),
-            )
+                "stack.bad", ExitCode.USAGE, path=str(stack.path), line=line, why=str(error)
+            ) from None
 
 
 def _check_names(stack: StackFile) -> None:

@@ -15,13 +15,12 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services.state import store
-from gaudi_launch.stack.stack_file import GoalChoice, ModelOption, StackFile, StackModel
+from gaudi_launch.stack.stack_file import StackFile, StackModel
 
 _log = logging.getLogger(__name__)
 
@@ -34,15 +33,13 @@ class StackRecord:
     """A stack that was started from ``path``.
 
     ``services`` maps the name of each service, the gateway's first, to the hash of its settings;
-    ``models`` maps it to the model's name ("" for the gateway). ``choices`` are what was chosen for
-    goals, by the model's name.
+    ``models`` maps it to the model's name ("" for the gateway).
     """
 
     name: str
     path: str
     services: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
-    choices: Mapping[str, GoalChoice] = field(default_factory=dict)
 
 
 def stacks_dir() -> Path:
@@ -59,14 +56,9 @@ def engine_hash(model: StackModel) -> str:
     """Return the hash of what an engine of this model is started with."""
     settings = asdict(model)
     # where it is in the file and what it waits for changes nothing that runs
-    for name in ("line", "after", "replicas", "balance", "goal"):
+    for name in ("line", "after", "replicas", "balance"):
         del settings[name]
     return hash_of(settings)
-
-
-def goal_hash(model: StackModel) -> str:
-    """Return the hash of what the choice for a model's goal depends on."""
-    return hash_of([model.model, model.goal, model.options, model.engine_arguments])
 
 
 def gateway_hash(stack: StackFile) -> str:
@@ -83,7 +75,7 @@ def record_of(stack: StackFile, engines: Mapping[str, Sequence[str]]) -> StackRe
         for name in engines[model.name]:
             services[name] = engine_hash(model)
             models[name] = model.name
-    return StackRecord(stack.name, str(stack.path.absolute()), services, models, stack.choices)
+    return StackRecord(stack.name, str(stack.path.absolute()), services, models)
 
 
 def engine_names(
@@ -142,30 +134,7 @@ def read_record(name: str) -> StackRecord | None:
         path=str(document.get("path", "")),
         services=_texts(document.get("services")),
         models=_texts(document.get("models")),
-        choices=_choices(document.get("choices")),
     )
-
-
-def _choices(value: object) -> dict[str, GoalChoice]:
-    """Return the choices of a record; what cannot be read is searched again."""
-    if not isinstance(value, dict):
-        return {}
-    found = {}
-    for name, entry in value.items():
-        try:
-            options = tuple(ModelOption(*pair) for pair in entry["options"])
-            arguments = tuple(entry["engine_arguments"])
-            choice = GoalChoice(**{**entry, "options": options, "engine_arguments": arguments})
-        except (KeyError, TypeError) as error:
-            _log.debug("the choice for %s is not read: %s", name, error)
-            continue
-        found[name] = choice
-    return found
-
-
-def _choice_to_json(choice: GoalChoice) -> dict[str, Any]:
-    options = [(each.key, each.value) for each in choice.options]
-    return {**asdict(choice), "options": options}
 
 
 def _texts(value: object) -> dict[str, str]:
@@ -180,7 +149,6 @@ def write_record(record: StackRecord) -> None:
         "path": record.path,
         "services": dict(record.services),
         "models": dict(record.models),
-        "choices": {name: _choice_to_json(each) for name, each in record.choices.items()},
     }
     folder = stacks_dir() / record.name
     if not store.write(folder, _FILE, document):
@@ -216,7 +184,10 @@ def held(name: str) -> Iterator[None]:
             yield
         finally:
             if not (folder / _FILE).is_file():
-                _remove(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    # only where no other stack exists
+                    folder.parent.rmdir()
     finally:
         os.close(handle)
 
@@ -224,10 +195,3 @@ def held(name: str) -> Iterator[None]:
 def forget(name: str) -> None:
     """Remove the record of a stack."""
     (stacks_dir() / name / _FILE).unlink(missing_ok=True)
-
-
-def _remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        # only where no other stack exists
-        folder.parent.rmdir()

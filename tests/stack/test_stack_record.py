@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,8 @@ from gaudi_launch.gateway.gateway_settings import GatewaySettings
 from gaudi_launch.services.state import store
 from gaudi_launch.stack import stack_record
 from gaudi_launch.stack.stack_file import (
-    GoalChoice,
     ModelOption,
     StackFile,
-    StackGoal,
     StackModel,
 )
 from gaudi_launch.stack.stack_record import (
@@ -26,7 +23,6 @@ from gaudi_launch.stack.stack_record import (
     engine_names,
     forget,
     gateway_hash,
-    goal_hash,
     hash_of,
     held,
     read_record,
@@ -81,7 +77,7 @@ GATEWAY = "site-gateway"
 def test_settings_that_an_engine_is_started_with() -> None:
     hashed = engine_hash(MODEL)
     unimportant: dict[str, Any] = {
-        "line": 9, "after": (), "replicas": 5, "balance": "prefix", "goal": StackGoal("x"),
+        "line": 9, "after": (), "replicas": 5, "balance": "prefix",
     }  # fmt: skip
     for name, value in unimportant.items():
         assert engine_hash(replace(MODEL, **{name: value})) == hashed
@@ -91,16 +87,6 @@ def test_settings_that_an_engine_is_started_with() -> None:
     }  # fmt: skip
     for name, value in important.items():
         assert engine_hash(replace(MODEL, **{name: value})) != hashed
-
-
-def test_settings_that_a_choice_depends_on() -> None:
-    hashed = goal_hash(MODEL)
-    assert goal_hash(replace(MODEL, name="x", line=9, replicas=1)) == hashed
-    important: dict[str, Any] = {
-        "model": "x", "goal": StackGoal("x"), "options": (), "engine_arguments": ("x",),
-    }  # fmt: skip
-    for name, value in important.items():
-        assert goal_hash(replace(MODEL, **{name: value})) != hashed
 
 
 def test_settings_of_the_gateway() -> None:
@@ -116,18 +102,16 @@ def test_settings_of_the_gateway() -> None:
 
 
 ENGINES = {"a": ("site-a", "site-a-2"), "b": ("site-b",)}
-CHOICE = GoalChoice("of", "throughput", 2, (ModelOption("cards", "1"),), ("--x",), 1.0, 2.0, 3.0, 4)
 
 
 def test_the_record_of_a_stack() -> None:
     mine, theirs = engine_hash(MODEL), engine_hash(OTHER)
-    found = record_of(replace(STACK, choices={"a": CHOICE}), ENGINES)
+    found = record_of(STACK, ENGINES)
     assert found == StackRecord(
         "site",
         "/s.yaml",
         {GATEWAY: gateway_hash(STACK), "site-a": mine, "site-a-2": mine, "site-b": theirs},
         {GATEWAY: "", "site-a": "a", "site-a-2": "a", "site-b": "b"},
-        {"a": CHOICE},
     )
     with held("site"):
         write_record(found)
@@ -160,18 +144,6 @@ def test_the_settings_of_another_model_are_not_ours() -> None:
     record = record_of(STACK, ENGINES)
     swapped = replace(record, models={**record.models, "site-a": "b"})
     assert engine_names(STACK, swapped, ["site-a"])["a"] == ("site-a-2", "site-a.v2")
-
-
-def test_choices_that_cannot_be_read_are_left_out() -> None:
-    with held("site"):
-        write_record(replace(RECORD, choices={"a": CHOICE, "b": CHOICE, "c": CHOICE}))
-    path = stack_record.stacks_dir() / "site" / "stack.json"
-    document = json.loads(path.read_text())
-    del document["choices"]["b"]["options"]
-    document["choices"]["c"]["options"] = 1
-    path.write_text(json.dumps(document))
-    found = read_record("site")
-    assert found is not None and found.choices == {"a": CHOICE}
 
 
 def test_names_that_are_none_have_no_record() -> None:
