@@ -10,10 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from gaudi_launch import paths
+from gaudi_launch.background import in_background
 from gaudi_launch.host import card_locks, hl_smi_text, shared_hl_smi, simulated
 from gaudi_launch.host.files import Files, FolderFiles, whole_number
 from gaudi_launch.host.hardware import Card, Host
@@ -79,10 +81,7 @@ class LiveSource:
             return None
         key = tuple(arguments)
         if self._call is None or not self._call.is_alive():
-            self._call = threading.Thread(
-                target=self._ask, args=(self._shared, key, most_age), daemon=True
-            )
-            self._call.start()
+            self._call = in_background(partial(self._ask, self._shared, key, most_age))
         self._call.join(self._wait_seconds)
         return self._known.get(key)
 
@@ -182,7 +181,9 @@ class CardSampler:
         """Return the cards, and why hl-smi gave no values (None: it did)."""
         if self._source is None:
             assert self._fixed is not None
-            return tuple(_static(self._fixed, card) for card in self._fixed.cards), None
+            fixed = self._fixed
+            cards = (replace(_identity(fixed, card), **_values(card)) for card in fixed.cards)
+            return tuple(cards), None
         problem = self._read(self._source)
         host = self._read_host(self._source)
         table = self._table()
@@ -359,11 +360,6 @@ _CHANGING = (
     "utilization_percent",
     "uncorrectable_events",
 )
-
-
-def _static(host: Host, card: Card) -> CardSample:
-    """Return a card of a machine that does not change."""
-    return replace(_identity(host, card), **_values(card))
 
 
 def _values(reading: Card | HlSmiRow) -> dict[str, Any]:

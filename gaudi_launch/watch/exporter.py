@@ -18,15 +18,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from gaudi_launch.background import Loop
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import machine as host_machine
 from gaudi_launch.json_values import array, mapping
 from gaudi_launch.optional import mapped
 from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.log.follow import Follower
-from gaudi_launch.services.state.record_cache import RecordCache
-from gaudi_launch.services.state.registry import ServiceRecord
-from gaudi_launch.watch.energy_count import EnergyCount
+from gaudi_launch.services.state.registry import RecordCache, ServiceRecord
 from gaudi_launch.watch.metric_list import METRICS, PREFIX
 from gaudi_launch.watch.sample import CardSample, HostSample, ServiceSample
 from gaudi_launch.watch.sampler import Sampler
@@ -36,6 +35,8 @@ _log = logging.getLogger(__name__)
 # a loaded server's hl-smi takes a second or more, and Prometheus scrapes every 15 s or so
 _SAMPLE_SECONDS = 2.5
 _ENGINE_SECONDS = 2.5
+# several samples, also where hl-smi takes its full time for each
+_STALE_SECONDS = 30.0
 # longer than hl-smi's own limit (host.hl_smi.SECONDS)
 _FIRST_SECONDS = 6.0
 _MOST_BYTES = 128 << 20
@@ -86,6 +87,28 @@ def _is_compile(line: bytes) -> bool:
     return bool(follower.progress.warnings)
 
 
+# a longer gap (a suspended machine, a stopped process) is not filled with the last power
+_MOST_SECONDS = 15.0
+
+
+@dataclass
+class EnergyCount:
+    """Joules by service. A service is counted from its second reading on."""
+
+    joules: dict[str, float] = field(default_factory=dict)
+    _last: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def add(self, host: HostSample) -> None:
+        """Add a sample: the mean of two readings for the time between them."""
+        now = {each.name: each.power_w for each in host.services if each.power_w is not None}
+        for name, watts in now.items():
+            before = self._last.get(name)
+            seconds = host.at - before[0] if before is not None else 0.0
+            if before is not None and 0 < seconds <= _MOST_SECONDS:
+                self.joules[name] = self.joules.get(name, 0.0) + seconds * (before[1] + watts) / 2
+        self._last = {name: (host.at, watts) for name, watts in now.items()}
+
+
 @dataclass(eq=False)
 class Reader(Collector):
     """Reads state files and logs at every scrape, cards and engines by the sampler.
@@ -99,9 +122,8 @@ class Reader(Collector):
     _sampler: Sampler | None = None
     _latest: HostSample | None = None
     _energy: EnergyCount = field(default_factory=EnergyCount)
-    _fresh: bool = False
+    _loop: Loop | None = None
     _first: threading.Event = field(default_factory=threading.Event)
-    _ended: threading.Event = field(default_factory=threading.Event)
     # two Prometheus servers may scrape at once: neither may count the other's lines again
     _one: threading.Lock = field(default_factory=threading.Lock)
 
@@ -119,18 +141,13 @@ class Reader(Collector):
 
     def keep_fresh(self) -> None:
         """Sample in the background from now on, so that a scrape waits for nothing."""
-        self._fresh = True
-        threading.Thread(target=self._sample_until_ended, daemon=True).start()
+        self._loop = Loop(self._sample, _SAMPLE_SECONDS, lambda error: self._first.set())
+        self._loop.start()
 
     def stop(self) -> None:
         """End the sampling in the background."""
-        self._ended.set()
-
-    def _sample_until_ended(self) -> None:
-        while not self._ended.is_set():
-            self._sample()
-            self._first.set()
-            self._ended.wait(_SAMPLE_SECONDS)
+        if self._loop is not None:
+            self._loop.stop()
 
     def _sample(self) -> HostSample | None:
         """Sample the machine; None when it cannot be read."""
@@ -144,12 +161,14 @@ class Reader(Collector):
             self._latest = None
         if self._latest is not None:
             self._energy.add(self._latest)
+        self._first.set()
         return self._latest
 
     def _host(self) -> HostSample | None:
-        if self._fresh:
+        """Return the host; None where it cannot be read, or has not been for too long."""
+        if self._loop is not None:
             self._first.wait(_FIRST_SECONDS)
-            return self._latest
+            return self._latest if self._loop.age <= _STALE_SECONDS else None
         self._sample()
         if self._sampler is not None:
             self._sampler.wait(_ENGINE_SECONDS)
@@ -166,6 +185,7 @@ class Reader(Collector):
             compiles = log.read(service.folder / "engine.log")
             families.add("service_run_time_compiles", compiles, service.name)
         host = self._host()
+        families.add("sample_age_seconds", self._loop.age if self._loop is not None else 0.0)
         families.add("cards_read", host is not None)
         if host is not None:
             _add_host(families, host)

@@ -9,6 +9,8 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from gaudi_launch.watch.metric_list import PREFIX
+
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
     from prometheus_client import CollectorRegistry
@@ -92,6 +94,19 @@ def with_head(app: WSGIApplication) -> WSGIApplication:
     return answer
 
 
+def with_health(app: WSGIApplication, registry: CollectorRegistry) -> WSGIApplication:
+    """Return an application whose /health is 503 where no sample is made."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != "/health":
+            return app(environ, start_response)
+        is_healthy = registry.get_sample_value(f"{PREFIX}cards_read") == 1
+        start_response("200 OK" if is_healthy else "503 Service Unavailable", [])
+        return []
+
+    return answer
+
+
 def listen(host: str, port: int, registry: CollectorRegistry) -> _Server:
     """Open the server.
 
@@ -104,5 +119,5 @@ def listen(host: str, port: int, registry: CollectorRegistry) -> _Server:
     )[0]
     kind = type("_FamilyServer", (_Server,), {"address_family": family})
     server: _Server = kind((str(address[0]), port), _Handler)
-    server.set_app(with_head(make_wsgi_app(registry)))
+    server.set_app(with_head(with_health(make_wsgi_app(registry), registry)))
     return server

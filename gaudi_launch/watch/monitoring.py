@@ -5,18 +5,35 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
+from gaudi_launch.reader import parse_yaml, read_json
 from gaudi_launch.render.rendered import Rendered
 from gaudi_launch.render.yaml_text import documents, dump
-from gaudi_launch.watch.alerts import rule_groups
-from gaudi_launch.watch.dashboard import dashboard
 
 RULES = "gaudi-launch-rules.yml"
 DASHBOARD = "gaudi-launch-dashboard.json"
 SCRAPE = "prometheus.yml"
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
+_FOLDER = Path(__file__).parent
+
+
+def rule_groups() -> dict[str, Any]:
+    """Return the document of a Prometheus rule file, over the exporter's own metrics."""
+    found: dict[str, Any] = parse_yaml((_FOLDER / "alerts.yaml").read_bytes())
+    return found
+
+
+def dashboard() -> dict[str, Any]:
+    """Return the dashboard's document, to import into Grafana.
+
+    Format: Grafana's dashboard JSON model, schema version 39 (docs: Grafana, JSON model).
+    """
+    found: dict[str, Any] = read_json(_FOLDER / "dashboard.json")
+    return found
 
 
 def monitoring_files(targets: Sequence[str]) -> Rendered:

@@ -44,8 +44,8 @@ class ServiceSample:
 
     Rates are over the last seconds; ``ttft_seconds`` and ``tpot_seconds`` are means over them.
     ``kv_use`` is a share from 0 to 1. ``tokens_per_second`` are generated ones. ``power_w`` is the
-    sum of its cards, ``joules_per_token`` that sum divided by the generated tokens per second.
-    ``simulated``: its cards are.
+    sum of its cards, ``joules_per_token`` that sum divided by the generated tokens per second,
+    ``kwh_today`` the energy since midnight. ``simulated``: its cards are.
     """
 
     name: str
@@ -72,6 +72,7 @@ class ServiceSample:
     preemptions: int | None = None
     power_w: float | None = None
     joules_per_token: float | None = None
+    kwh_today: float | None = None
     error: str | None = None
     simulated: bool = False
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gaudi_launch.background import in_background
 from gaudi_launch.optional import mapped
 from gaudi_launch.services.engine_counters import EngineCounters, EngineRates, counters_of, rates
-from gaudi_launch.services.history import read_rows
+from gaudi_launch.services.history import read_energy, read_rows
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.watch.sample import CardSample, ServiceSample
 
@@ -64,7 +65,8 @@ class ServiceSampler:
         return engine.now(self._clock())
 
     def _one(self, service: ServiceRecord) -> ServiceSample:
-        base = from_record(service)
+        energy = read_energy(service.folder, time.time())
+        base = replace(from_record(service), kwh_today=mapped(lambda found: found.kwh, energy))
         if not (service.alive and service.phase == "ready" and service.url):
             self._engines.pop(service.name, None)
             return base
@@ -73,7 +75,7 @@ class ServiceSampler:
             self._engines[service.name] = _from_history(service, now)
         engine = self._engines[service.name]
         if engine.is_due(now) and self._slots.acquire(blocking=False):
-            engine.begin(now, lambda: self._ask(engine, service.url))
+            engine.ask(now, lambda: self._ask(engine, service.url))
         return with_counters(base, engine.now(now), engine.rates())
 
     def _ask(self, engine: _Engine, url: str) -> None:
@@ -97,10 +99,9 @@ class _Engine:
         busy = self.thread is not None and self.thread.is_alive()
         return not busy and now - self._asked >= _ASK_EVERY_SECONDS
 
-    def begin(self, now: float, work: Callable[[], None]) -> None:
+    def ask(self, now: float, work: Callable[[], None]) -> None:
         self._asked = now
-        self.thread = threading.Thread(target=work, daemon=True)
-        self.thread.start()
+        self.thread = in_background(work)
 
     def add(self, at: float, counters: EngineCounters) -> None:
         self._readings.append((at, counters))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from gaudi_launch import paths
+from gaudi_launch.background import in_background
 from gaudi_launch.host import sysfs
 from gaudi_launch.host.files import Files, content
 from gaudi_launch.host.hardware import NumaNode
@@ -104,8 +105,7 @@ class _Disks:
     def look(self) -> None:
         if self._thread is not None and self._thread.is_alive():
             return
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+        self._thread = in_background(self._read)
         self._thread.join(_DISK_SECONDS)
 
     def found(self) -> tuple[DiskSample, ...]:

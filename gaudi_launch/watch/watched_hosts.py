@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -13,14 +12,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import IO, TYPE_CHECKING
 
 from gaudi_launch import interrupt
+from gaudi_launch.background import Loop, in_background
 from gaudi_launch.debug_log import ChildLog
-from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.machine import SIMULATED
 from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import text
+from gaudi_launch.reader import parse_json
 from gaudi_launch.watch.sample import HostSample, from_json
 from gaudi_launch.watch.sampler import Sampler
 
@@ -62,19 +63,21 @@ class WatchedHost:
         self._interval = interval
         self._timeout = timeout
         self._latest = _Latest()
-        self._stop = threading.Event()
         self._process: subprocess.Popen[str] | None = None
         self._member = member if _is_remote(member) else None
         self._sampler = _sampler_of(member, machine) if self._member is None else None
+        if self._sampler is not None:
+            self._loop = Loop(self._sample, interval, self._failed)
+        else:
+            self._loop = Loop(self._follow, _AGAIN_SECONDS, self._failed)
 
     def start(self) -> None:
         """Begin to watch, in the background."""
-        work = self._sample if self._sampler is not None else self._read
-        threading.Thread(target=work, daemon=True).start()
+        self._loop.start()
 
     def stop(self) -> None:
         """End what was started; returns at once."""
-        self._stop.set()
+        self._loop.stop()
         process = self._process
         if process is not None:
             interrupt.end_group(process)
@@ -88,7 +91,10 @@ class WatchedHost:
             return self._named(sample)
         if problem is None and age <= self._timeout:
             return None
-        why = problem or text("watch.host_silent", seconds=f"{age:.0f}")
+        return self.unknown(problem or text("watch.host_silent", seconds=f"{age:.0f}"))
+
+    def unknown(self, why: str = "-") -> HostSample:
+        """Return the sample of a host that is not known, and why."""
         return HostSample(self.name, time.time(), answers=False, problem=why)
 
     def once(self) -> HostSample:
@@ -108,7 +114,7 @@ class WatchedHost:
             why = error.why.render()
         except ValueError:
             why = text("watch.host_old", host=self.name)
-        return HostSample(self.name, time.time(), answers=False, problem=why)
+        return self.unknown(why)
 
     def _sampled_twice(self, sampler: Sampler) -> HostSample:
         """Return the second sample, in which rates are known, when hl-smi has answered."""
@@ -139,25 +145,12 @@ class WatchedHost:
         with self._latest.lock:
             self._latest.problem = problem
 
+    def _failed(self, error: Exception) -> None:
+        self._fail(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+
     def _sample(self) -> None:
         assert self._sampler is not None
-        while not self._stop.is_set():
-            began = time.monotonic()
-            try:
-                self._put(self._sampler.sample())
-            except LaunchError as error:
-                _log.debug("the machine is not sampled: %s", error)
-                self._fail(str(error))
-            self._stop.wait(max(0.05, self._interval - (time.monotonic() - began)))
-
-    def _read(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._follow()
-            except OSError as error:
-                _log.debug("the host is not watched: %s", error)
-                self._fail(error.strerror or str(error))
-            self._stop.wait(_AGAIN_SECONDS)
+        self._put(self._sampler.sample())
 
     def _follow(self) -> None:
         """Read the lines of the host's own `top` until it ends."""
@@ -179,13 +172,12 @@ class WatchedHost:
         )
         child.started(process.pid)
         self._process = process
-        if self._stop.is_set():
+        if self._loop.is_stopped:
             # it was stopped before this process was known
             interrupt.end_group(process)
         errors: list[str] = []
         assert process.stdout is not None and process.stderr is not None
-        drain = threading.Thread(target=_keep_last, args=(process.stderr, errors), daemon=True)
-        drain.start()
+        drain = in_background(partial(_keep_last, process.stderr, errors))
         try:
             while line := process.stdout.readline(_LONGEST_LINE):
                 self._take(line)
@@ -240,7 +232,7 @@ def _hosts_of(output: str) -> list[HostSample]:
     """Return the hosts of one JSON object of `top`.
 
     Raises ValueError for anything else."""
-    document = json.loads(output)
+    document = parse_json(output)
     hosts = mapping(document).get("hosts")
     if not isinstance(hosts, list) or not hosts:
         raise ValueError("no hosts")
@@ -270,10 +262,9 @@ def sample_all(hosts: Sequence[WatchedHost]) -> list[HostSample]:
     def look(number: int, host: WatchedHost) -> None:
         found[number] = host.once()
 
-    threads = [threading.Thread(target=look, args=pair, daemon=True) for pair in enumerate(hosts)]
-    for thread in threads:
-        thread.start()
+    threads = [in_background(partial(look, number, host)) for number, host in enumerate(hosts)]
     for thread in threads:
         while thread.is_alive():
             thread.join(interrupt.TURN_SECONDS)
-    return [found[number] for number in sorted(found)]
+    # the log has the reason of a failed sampling
+    return [found.get(number) or host.unknown() for number, host in enumerate(hosts)]

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
@@ -21,15 +22,18 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gaudi_launch import background
 from gaudi_launch.cli.main import run
 from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.state import store
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.watch import exporter
+from gaudi_launch.watch.exporter import EnergyCount
+from gaudi_launch.watch.exporter_server import with_health
 from gaudi_launch.watch.sample import CardSample, DiskSample, HostSample, NodeSample, ServiceSample
 from tests.support.cli import golden
 from tests.support.service_record import service
-from tests.support.waiting import GENEROUS, unused_port
+from tests.support.waiting import GENEROUS, until, unused_port
 
 LINE = (
     "WARNING 11-21 03:03:01 [hpu_model_runner.py:1] Configuration: (prompt, 1, 384) was not "
@@ -161,9 +165,14 @@ class FixedSampler:
     """A sampler whose host and engine counters are known."""
 
     host: HostSample
+    error: Exception | None = None
+    failures: int = 0
     waited: list[float] = field(default_factory=list)
 
     def sample(self) -> HostSample:
+        if self.error is not None:
+            self.failures += 1
+            raise self.error
         return self.host
 
     def wait(self, seconds: float) -> None:
@@ -263,6 +272,45 @@ def test_a_sampler_in_the_background_is_read_without_waiting(
     assert (of(values, "cards_read"), sampler.waited) == (1, [])
 
 
+def test_a_sampler_that_fails_is_seen_and_recovers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(background, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(exporter, "_SAMPLE_SECONDS", 0.01)
+    reader = exporter.Reader()
+    monkeypatch.setattr(reader._records, "services", list)
+    sampler = FixedSampler(HOST)
+    reader._sampler = sampler  # type: ignore[assignment]
+    registry = CollectorRegistry()
+    registry.register(reader)
+
+    def state() -> tuple[float | None, float | None, str]:
+        """Return the age, whether cards are read, and what /health answers."""
+        begun: list[str] = []
+        app = with_health(lambda *given: [], registry)
+
+        def begin(status: str, *_: object) -> Any:
+            begun.append(status)
+
+        app({"PATH_INFO": "/health"}, begin)
+        names = ("sample_age_seconds", "cards_read")
+        age, read = (registry.get_sample_value(f"gaudi_launch_{name}") for name in names)
+        return age, read, begun[0]
+
+    reader.keep_fresh()
+    try:
+        until(lambda: state() == (0, 1, "200 OK"), "the first sample")
+        sampler.error = ValueError("cannot convert float NaN to integer")
+        until(lambda: sampler.failures > 1, "a failed sample")
+        now[0] += 31
+        assert state() == (31, 0, "503 Service Unavailable")
+        sampler.error = None
+        until(lambda: state() == (0, 1, "200 OK"), "a sample after the failure")
+    finally:
+        reader.stop()
+
+
 def test_a_log_is_read_from_where_it_ended(tmp_path: Path) -> None:
     path = tmp_path / "engine.log"
     log = exporter._Log()
@@ -300,7 +348,9 @@ def test_once(
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     values = parse(once(capsys))
-    assert {name for name, _ in values} == {"cards_read", "disk_size_bytes", "disk_free_bytes"}
+    assert {name for name, _ in values} == {
+        *("sample_age_seconds", "cards_read", "disk_size_bytes", "disk_free_bytes")
+    }
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "missing"))
     # a machine that cannot be read is a figure, not the end of the exporter
     assert of(parse(once(capsys)), "cards_read") == 0
@@ -426,6 +476,8 @@ class Engine(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(
             b'vllm:num_requests_running{engine="0"} 3\nvllm:kv_cache_usage_perc{engine="0"} 0.5\n'
+            b'vllm:num_requests_waiting{engine="0"} NaN\n'
+            b'vllm:num_preemptions_total{engine="0"} +Inf\n'
             b'vllm:time_to_first_token_seconds_sum{engine="0"} 12.5\n'
             b'vllm:time_to_first_token_seconds_count{engine="0"} 10\n'
         )
@@ -459,3 +511,30 @@ def test_the_faults_of_cards_are_exported(capsys: pytest.CaptureFixture[str]) ->
     assert of(values, "card_power_cap_watts", module="3") == 600
     assert of(values, "hl_smi_answers") == 1
     assert of(values, "card_throttled", module="3") is None
+
+
+def host(at: float, **watts: float | None) -> HostSample:
+    services = tuple(
+        ServiceSample(name, "ready", True, power_w=power) for name, power in watts.items()
+    )
+    return HostSample("h", at, services=services)
+
+
+def test_the_mean_of_two_readings_counts_for_the_time_between() -> None:
+    count = EnergyCount()
+    for sample in (host(0, a=100.0), host(10, a=300.0, b=5.0), host(12, a=300.0, b=5.0)):
+        count.add(sample)
+    assert count.joules == {"a": 2600.0, "b": 10.0}
+
+
+def test_a_gap_an_unknown_power_and_a_clock_that_goes_back_add_nothing() -> None:
+    count = EnergyCount()
+    for sample in (
+        host(0, a=100.0),
+        host(60, a=100.0),
+        host(61, a=None),
+        host(62, a=100.0),
+        host(50, a=100.0),
+    ):
+        count.add(sample)
+    assert count.joules == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -16,13 +15,14 @@ from typing import Any
 import pytest
 
 from gaudi_launch import interrupt
-from gaudi_launch.cluster import ssh, steps
+from gaudi_launch.cluster import ssh
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message, text
 from gaudi_launch.watch import watched_hosts as module
 from gaudi_launch.watch.sample import HostSample
-from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all
+from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all, watching
+from tests.support.waiting import until
 from tests.support.watched import HOST
 
 DOCUMENT = json.dumps({"schema": 1, "hosts": [HOST.to_json()]})
@@ -157,82 +157,21 @@ def test_only_a_host_that_is_not_simulated_is_reached_by_ssh(
     ]
 
 
-class Target:
-    """A thread that runs nothing."""
-
-    targets: list[Any]
-
-    def __init__(self, *, target: Any, daemon: bool) -> None:
-        assert daemon
-        self.targets.append(target)
-
-    def start(self) -> None:
-        self.targets.append("started")
-
-
-def test_a_host_is_sampled_here_or_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Target, "targets", [], raising=False)
-    monkeypatch.setattr(module, "threading", SimpleNamespace(Thread=Target))
-    monkeypatch.setattr(module, "Sampler", lambda *given, **more: "sampler")
-    monkeypatch.setattr(WatchedHost, "__init__", lambda self, sampler: None)
-    here, there = WatchedHost("sampler"), WatchedHost(None)  # type: ignore[call-arg,arg-type]
-    here._sampler, there._sampler = "sampler", None  # type: ignore[assignment]
-    here.start()
-    there.start()
-    assert Target.targets == [here._sample, "started", there._read, "started"]
-
-
-class Waits:
-    """An event that notes the waits and is set after the last one."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.seconds: list[float] = []
-
-    def is_set(self) -> bool:
-        return len(self.seconds) >= self.most
-
-    def wait(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-
-
-def test_this_machine_is_sampled_once_in_each_interval(stopped_clock: list[float]) -> None:
-    host = watched(None, "simulated:hls2")
-    taken = iter((0.5, 3.0, None))
+def test_a_host_is_watched_through_any_error() -> None:
+    host = WatchedHost(None, "simulated:hls2", interval=0.01, timeout=5.0)
+    turns = iter((ValueError("NaN"), LaunchError("plan.no_cards", ExitCode.MACHINE, wanted=4)))
 
     class Sampled:
         def sample(self) -> HostSample:
-            lasted = next(taken)
-            if lasted is None:
-                raise LaunchError("plan.no_cards", ExitCode.MACHINE, wanted=4)
-            stopped_clock[0] += lasted
+            error = next(turns, None)
+            if error is not None:
+                raise error
             return HOST
 
     host._sampler = Sampled()  # type: ignore[assignment]
-    waits = Waits(3)
-    host._stop = waits  # type: ignore[assignment]
-    host._sample()
-    assert waits.seconds == [1.5, 0.05, 2.0]
-    assert host.now() == HOST
-    assert host._latest.problem == message("plan.no_cards", wanted=4).render()
-
-
-def test_a_host_that_went_away_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = watched()
-    errors = iter((OSError(2, "no such file"), OSError("odd")))
-    seen: list[str | None] = []
-
-    def follow(self: WatchedHost) -> None:
-        seen.append(self._latest.problem)
-        error = next(errors, None)
-        if error is not None:
-            raise error
-
-    monkeypatch.setattr(WatchedHost, "_follow", follow)
-    waits = Waits(3)
-    host._stop = waits  # type: ignore[assignment]
-    host._read()
-    assert (seen, waits.seconds) == ([None, "no such file", "odd"], [5.0, 5.0, 5.0])
+    with watching([host]):
+        until(lambda: host.now() == HOST, "a sample")
+    assert next(turns, None) is None
 
 
 class Top:
@@ -271,38 +210,9 @@ def followed(
     monkeypatch.setattr(interrupt, "end_group", lambda process: done.append(("end", process)))
     host = watched(member)
     if stopped:
-        host._stop.set()
+        host.stop()
     host._follow()
     return host, done
-
-
-def test_the_lines_of_a_host_are_samples(
-    monkeypatch: pytest.MonkeyPatch, stopped_clock: list[float]
-) -> None:
-    process = Top(f"{DOCUMENT}\n", "warning: x\n\n  lost connection  \n")
-    host, done = followed(monkeypatch, REMOTE, process)
-    argv = steps.ssh_words(BARE, [*TOP, "--interval", "2"])
-    given = {
-        "stdin": subprocess.DEVNULL,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-        "text": True,
-        "errors": "replace",
-        "env": steps.ssh_environment(os.environ),
-        "start_new_session": True,
-    }
-    assert done == [
-        ("log", argv),
-        (argv, given),
-        ("started", 77),
-        ("end", process),
-        ("ended", 255),
-    ]
-    assert host.now() == replace(HOST, host="gaudi-9")
-    stopped_clock[0] += 100
-    assert host.now() == silent("lost connection")
-    host.stop()
-    assert done[-1] == ("end", process)
 
 
 def test_the_status_is_the_reason_without_errors(monkeypatch: pytest.MonkeyPatch) -> None:
