@@ -2,12 +2,12 @@
 
 Exit codes and message IDs are part of it.
 
-    python scripts/interface.py            adds what is new to tests/data/interface
-    python scripts/interface.py FOLDER     writes only what this tree has, to FOLDER
+    python scripts/interface.py            to tests/data/interface
+    python scripts/interface.py FOLDER     to FOLDER
 
-The record in tests/data/interface only grows: what it names stays in it, and
-tests/test_interface.py compares the product with it. The same tree gives the same files. The
-commands whose JSON is recorded run in this process, in a temporary folder, on simulated machines.
+tests/test_interface.py compares the product with the record. The same tree gives the same files.
+The commands whose JSON is recorded run in this process, in a temporary folder, on simulated
+machines.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ RUNS: dict[str, str] = {
     "plan deepseek_r1": "plan -w DeepSeek-R1 -n 8 --machine simulated:hls2 --trust-remote-code",
     "plan cpu": "plan -w Qwen3-30B-A3B --machine simulated:hls2 --engine cpu",
     "render script": f"render script {PLANNED} vllm-fork@1.21",
-    "render env": f"render env {PLANNED} vllm-fork@1.21",
     "render docker": f"render docker {PLANNED} vllm-fork@1.21",
     "render compose": f"render compose {PLANNED} vllm-fork@1.21",
     "render quadlet": f"render quadlet {PLANNED} vllm-fork@1.21",
@@ -119,11 +118,10 @@ RUNS: dict[str, str] = {
     "cache sync": "cache sync ffd155d6674c2174 me@host -c recipes",
     "cluster down": "cluster down --name old --dry-run",
     "kube status": "kube status",
-    "ray status": "ray status",
     "estimate": "estimate Qwen3-30B-A3B -n 4 --accelerator gaudi2 -i 1024 -o 256",
     "support": "support Qwen/Qwen3-8B --accelerator gaudi2",
     "top": "top --once --machine simulated:hls2",
-    "power": "power --machine simulated:hls2",
+    "devices power": ("devices power --limit 600 -m 0 --dry-run --machine simulated:gaudi3-oam"),
     "docs": "docs traces",
     "docs list": "docs --list",
     "no model": "plan --machine simulated:hls2",
@@ -134,7 +132,7 @@ RUNS: dict[str, str] = {
 }
 # objects whose keys are data: names of variables, options, files, labels, placeholders
 OPEN = re.compile(
-    r"(^|\.)(env|environment|packages|labels|values|files|options|extra_env|facts|config|data)$|^settings$"
+    r"(^|\.)(env|environment|packages|labels|values|files|options|extra_env|facts|config|data|checkpoints)$|^settings$"
 )
 COMPLETION = {"--install-completion", "--show-completion"}
 # values that are ids and so part of the interface
@@ -142,24 +140,11 @@ IDS = re.compile(r"(findings|checks)\[\]\.id$")
 
 
 def main() -> None:
-    """Write the record; with a folder as argument, only what this tree has."""
-    current = collect()
-    folder = RECORD
-    if len(sys.argv) > 1:
-        folder = Path(sys.argv[1])
-    else:
-        current = {name: union(read(name), document) for name, document in current.items()}
+    """Write the four documents."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else RECORD
     folder.mkdir(parents=True, exist_ok=True)
-    for name, document in current.items():
+    for name, document in collect().items():
         (folder / f"{name}.json").write_text(layout(document) + "\n", encoding="utf-8")
-
-
-def read(name: str) -> Document:
-    """Return one recorded document; empty when there is none."""
-    path = RECORD / f"{name}.json"
-    if not path.exists():
-        return {}
-    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def collect() -> dict[str, Document]:
@@ -435,18 +420,6 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 
 # --- files ----------------------------------------------------------------------------------------
-
-
-def union(old: Any, new: Any) -> Any:
-    """Return what either names; of a value in both, the recorded one."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        both = {**new, **old}
-        for name in old.keys() & new.keys():
-            both[name] = union(old[name], new[name])
-        return both
-    if isinstance(old, list) and isinstance(new, list):
-        return sorted({*old, *new}, key=str)
-    return old
 
 
 def layout(document: Any) -> str:

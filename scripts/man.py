@@ -76,10 +76,10 @@ def _page(name: str, page: HelpPage, codes: Mapping[int, str], related: list[str
             yield _escaped(entry.text)
     if page.examples:
         yield ".SH EXAMPLES"
-    for example in page.examples:
+    for line, meaning in page.examples.items():
         yield ".TP"
-        yield _escaped(example.text)
-        yield f"\\fB{_escaped(example.command)}\\fR"
+        yield _escaped(meaning)
+        yield f"\\fB{_escaped(line)}\\fR"
     yield ".SH EXIT STATUS"
     for code, meaning in codes.items():
         yield ".TP"

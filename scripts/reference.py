@@ -369,7 +369,7 @@ def _command(part: CommandPart, shared: Sequence[OptionRow], language: str) -> I
     if part.page.examples:
         yield ""
         yield "```bash"
-        yield from (example.command for example in part.page.examples)
+        yield from part.page.examples
         yield "```"
 
 
@@ -667,9 +667,9 @@ def _command_of(argv: str) -> str:
         "cluster",
         "devices",
         "engines",
+        "fp8",
         "kube",
         "profiles",
-        "ray",
         "render",
         "stack",
     }

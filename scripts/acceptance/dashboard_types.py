@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.watch.dashboard import dashboard
+from gaudi_launch.watch.monitoring import dashboard
 
 _SECONDS = 300
 _CONFIG = {

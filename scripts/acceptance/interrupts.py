@@ -1,10 +1,11 @@
-"""Interrupt real commands with child processes at random moments.
+"""End real commands with children at random moments, by four kinds of signal.
 
 Use: `python scripts/acceptance/interrupts.py 200 [AT_ONCE [CASE]]`.
 
 Each command finds a stand-in for the program that it starts (python3, ssh, kubectl, hl-smi, rsync),
-which never ends and has a child. Each time the exit status must be 130 and nothing may
-live on. Prints one JSON object; the exit status is 0 when all was so.
+which never ends and has a child. It is ended by SIGINT half of the times, else by SIGTERM, SIGHUP
+or SIGKILL. Each time the exit status must be that of the signal and nothing may live on. Prints
+one JSON object; the exit status is 0 when all was so.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from pathlib import Path
 _SPREADS_SECONDS = (0.01, 0.05, 0.5)
 # ssh and kubectl are given longer than this
 _LIMIT_SECONDS = 40.0
+_SIGNALS = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+    *(signal.SIGINT, signal.SIGKILL),
+)
 _TOKEN = "GAUDI_LAUNCH_ACCEPTANCE_TOKEN"
 _KEY = "0123456789abcdef"
 # where the first call ends, the signal also comes around the fork of the second
@@ -44,13 +49,15 @@ esac
 class Case:
     """A command, and the program that it runs.
 
-    Calls of the program with ``only`` in its arguments never end.
+    Calls of the program with ``only`` in its arguments never end. One that runs at the user's
+    terminal is ended by SIGINT alone: it gets a closing terminal's SIGHUP itself.
     """
 
     words: tuple[str, ...]
     program: str
     only: str = ""
     first_ends: bool = False
+    at_terminal: bool = False
 
 
 CASES = {
@@ -80,7 +87,9 @@ CASES = {
     "doctor": Case(("doctor",), "hl-smi", first_ends=True),
     "plan": Case(("plan", "-w", "Qwen/Qwen3-8B", "-n", "1"), "hl-smi", first_ends=True),
     "cache-sync": Case(
-        ("cache", "sync", _KEY, "user@a.invalid", "--run", "--cache", "{home}/recipes"), "rsync"
+        ("cache", "sync", _KEY, "user@a.invalid", "--run", "--cache", "{home}/recipes"),
+        "rsync",
+        at_terminal=True,
     ),
 }
 
@@ -91,18 +100,21 @@ class Result:
 
     case: str
     after: float
+    signal: int
     status: int
     left: tuple[int, ...]
     error: str
 
     @property
     def good(self) -> bool:
-        return self.status == 130 and not self.left
+        expected = {130} if self.signal == signal.SIGINT else {130, -self.signal}
+        return self.status in expected and not self.left
 
 
 def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
-    """Run the command, send SIGINT ``after`` seconds of its first child, and check."""
+    """Run the command, end it ``after`` seconds of its first child, and check."""
     case = CASES[name]
+    sent = signal.SIGINT if case.at_terminal else _SIGNALS[number % len(_SIGNALS)]
     home = folder / str(number)
     _furnish(home, case)
     token = f"{os.getpid()}-{number}"
@@ -132,7 +144,7 @@ def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
             if not said:
                 break
         time.sleep(after)
-        command.send_signal(signal.SIGINT)
+        command.send_signal(sent)
         try:
             _, error = command.communicate(timeout=_LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -141,7 +153,7 @@ def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
     left = _living(token)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
-    return Result(name, after, command.returncode, left, error[-500:])
+    return Result(name, after, sent, command.returncode, left, error[-500:])
 
 
 def _furnish(home: Path, case: Case) -> None:

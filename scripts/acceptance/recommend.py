@@ -161,7 +161,7 @@ def capacity_cards(model: str, launch: dict[str, str], given: dict[str, str]) ->
         accelerator="gaudi2",
     )
     words = replace(words, **given)  # type: ignore[arg-type]
-    chosen = solve_capacity(capacity_cases.read(model, words, None)).chosen
+    chosen = solve_capacity(capacity_cases.read(model, words)).chosen
     return chosen.fleet.cards if chosen is not None and chosen.fleet is not None else None
 
 

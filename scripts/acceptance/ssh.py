@@ -21,7 +21,6 @@ from pathlib import Path
 from tests.support.acceptance import Suite, Unexpected, check_shown
 from tests.support.ssh_hosts import Ended, SshHosts, ended, missing
 
-PLAN = ("cluster", "plan", "--ask")
 STATUS = ("cluster", "status")
 DOWN = ("cluster", "down")
 # from the documented limits: 10 s to connect, 45 s of silence, 60 s for an answer, 5 lost answers

@@ -54,7 +54,6 @@ _ANSWER_SECONDS = 60.0
 # between two embeddings
 _EMBEDDING_SECONDS = 0.2
 # from an answer to the kill: engines that compute in step have begun the next ones
-_KILL_SECONDS = 0.5
 # what stays in any case: the program's log and the warm-up times that it learned, and what vLLM's
 # executor does not remove from the temporary folder (vllm-project/vllm 0.32.0:
 # vllm/utils/network_utils.py get_file_store_init_method)
@@ -292,11 +291,10 @@ def engine_back(subject: Subject, killed: int) -> Check:
 def gateway_back(subject: Subject, name: str, victim: int) -> Check:
     """Kill a process of the gateway; return how soon requests are answered again."""
     service = subject.stack.gateway_service
-    pid = process_of(service)
     os.kill(victim, signal.SIGKILL)
-    until(lambda: not psutil.pid_exists(pid), "the end of the gateway", _GONE_SECONDS)
+    until(lambda: not psutil.pid_exists(victim), f"the end of {name}", _GONE_SECONDS)
     seconds = until(lambda: chat_answers(subject), "an answer", _ANSWER_SECONDS)
-    until(lambda: process_of(service) not in (0, pid), "the record of the gateway", _GONE_SECONDS)
+    until(lambda: process_of(service) not in (0, victim), "the gateway's record", _GONE_SECONDS)
     return Check(f"{name} is killed and comes back", True, {"seconds": seconds})
 
 
@@ -338,7 +336,8 @@ def prove(subject: Subject, requests: int, folders: tuple[Path, ...]) -> list[Ch
         gateway = process_of(subject.stack.gateway_service)
         add(gateway_back(subject, "the gateway's process", gateway))
         gateway = process_of(subject.stack.gateway_service)
-        add(gateway_back(subject, "HAProxy", psutil.Process(gateway).children()[0].pid))
+        children = psutil.Process(gateway).children()
+        add(gateway_back(subject, "HAProxy", min(children, key=psutil.Process.cmdline).pid))
         add(nothing_left(subject, folders))
     except SystemExit:
         launch("stack", "down", str(subject.stack.path), "--drain", "0")

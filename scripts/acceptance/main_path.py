@@ -1,0 +1,866 @@
+"""Walk the main path with drawn combinations, judged by other code.
+
+    python scripts/acceptance/main_path.py --seed 1 [--count 500] [--source CODE] [--recommend]
+        [--serve N] [--record]
+
+For each combination: plan, warmup, render script and inspect, in this process. The judges are not
+the planner's code: bash runs the script, shapes are enumerated against the bucket list, the
+release's bucket code makes the list again (CODE has a folder per release, as RELEASES names it,
+with vllm_gaudi or vllm_hpu_extension in it), options are looked up in the release's list, and
+refusals are computed from the tables here. ``--recommend`` and ``--serve`` take one in twenty of
+them further, ``--serve`` at most N: the simulated engine (``gaudi-launch setup cpu``) to an answer.
+``--record`` writes ``tests/data/main_path.json.gz``: the digests of the lists that CODE made, with
+which CI compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from gaudi_launch import messages
+from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.prepare import checked_plan
+from gaudi_launch.cli.main import run
+from gaudi_launch.engines.introspect import ask_buckets
+from gaudi_launch.engines.support import version_of
+from gaudi_launch.engines.version_facts import names_of
+from gaudi_launch.planning.engine import BucketQuestion, Context
+from tests.support.options_table import Refused, parse
+from tests.support.release_plans import digest_of, record_of
+
+RECORDED = Path(__file__).resolve().parents[2] / "tests" / "data" / "main_path.json.gz"
+_FORKS = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1")
+
+
+@dataclass(frozen=True)
+class DrawnModel:
+    """A model by its config.json: parameters in billions, GB on the cards.
+
+    ``config``: it is a folder, with this as its config.json.
+    """
+
+    family: str
+    heads: int
+    positions: int
+    gigabytes: float
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+_E5 = {
+    "architectures": ["MistralModel"],
+    "model_type": "mistral",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 32768,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 32000,
+}
+_LITE = {
+    "architectures": ["DeepseekV2ForCausalLM"],
+    "model_type": "deepseek_v2",
+    "hidden_size": 2048,
+    "intermediate_size": 10944,
+    "moe_intermediate_size": 1408,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "n_routed_experts": 64,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 6,
+    "first_k_dense_replace": 1,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 27,
+    "num_key_value_heads": 16,
+    "max_position_embeddings": 163840,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 102400,
+}
+
+# The values of each dimension. "" leaves an option out.
+RELEASES: Mapping[str, int] = {
+    "vllm-fork@1.21": 4,
+    "vllm-fork@1.22": 4,
+    "deepseek_r1": 2,
+    "vllm-gaudi@0.26.0": 5,
+    "vllm-gaudi@0.24.0": 1,
+    "vllm-gaudi@0.21.0": 1,
+    "vllm-gaudi@0.19.1": 1,
+    "vllm-gaudi@0.17.1": 1,
+    "vllm-gaudi@0.16.0": 1,
+    "vllm-gaudi@0.15.1": 1,
+    "vllm-gaudi@0.14.1": 1,
+    "vllm-gaudi@0.13.0": 1,
+    "vllm-gaudi@0.11.2": 1,
+}
+# cards and GiB of each
+PRODUCTS: Mapping[str, tuple[int, int]] = {
+    "hls2": (8, 96),
+    "gaudi2e-8": (8, 96),
+    "gaudi2e-4": (4, 96),
+    "gaudi3-oam": (8, 128),
+    "gaudi3-pcie": (8, 128),
+}
+MODELS: Mapping[str, DrawnModel] = {
+    "Qwen/QwQ-32B": DrawnModel("dense", 40, 40960, 65.5),
+    "Qwen/Qwen3-8B": DrawnModel("dense", 32, 40960, 16.4),
+    "meta-llama/Llama-3.1-8B-Instruct": DrawnModel("dense", 32, 131072, 16.1),
+    "Qwen/Qwen2-72B-Instruct": DrawnModel("dense", 64, 32768, 145.4),
+    "Qwen/Qwen3-30B-A3B": DrawnModel("mixture", 32, 40960, 61.1),
+    "mistralai/Mixtral-8x7B-Instruct-v0.1": DrawnModel("mixture", 32, 32768, 93.4),
+    "deepseek-ai/DeepSeek-R1": DrawnModel("mla", 128, 163840, 671.0),
+    "DeepSeek-V2-Lite-Chat": DrawnModel("mla", 16, 163840, 31.4, _LITE),
+    "ibm-granite/granite-4.0-h-small": DrawnModel("hybrid", 32, 131072, 64.4),
+    "Qwen/Qwen2.5-VL-7B-Instruct": DrawnModel("vision", 28, 128000, 16.6),
+    "e5-mistral-7b-instruct": DrawnModel("embedding", 32, 32768, 14.2, _E5),
+}
+VALUES: Mapping[str, Sequence[str]] = {
+    "-n": ("", "1", "2", "4", "4", "8", "3"),
+    # round, odd, k, one above and below a block, above most models
+    "-l": ("", "", "4096", "16k", "32K", "8k", "5000", "300", "8193", "8191", "2049", "200k"),
+    "-i": ("", "", "", "100,2000", "64,1k", "1,4097"),
+    "-o": ("", "", "", "50,500", "1,2k"),
+    "-t": ("", "", "", "", "8k", "2048", "9001"),
+    "-b": ("", "", "1", "8", "33", "128", "256"),
+    # the second is longer than most -l
+    "-r": ("", "", "", "8,2k", "8,24000", "1,100"),
+    "-d": ("", "", "bf16", "bf16", "fp8", "awq"),
+    "--tuning": ("", "", "auto", "reference"),
+    "--": ("", "", "--enable-prefix-caching", "--no-enable-prefix-caching"),
+}
+# a combination that must be refused is kept once in this many
+_WILD = 5
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One combination: option or dimension -> value, "" where it is left out."""
+
+    values: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> str:
+        return self.values.get(name, "")
+
+    def but(self, name: str, value: str) -> Drawn:
+        """Return the combination with another value."""
+        return Drawn({**self.values, name: value})
+
+    @property
+    def engine(self) -> str:
+        return self["--engine"]
+
+    @property
+    def model(self) -> DrawnModel:
+        return MODELS[self["-w"].rpartition("models/")[2]]
+
+    @property
+    def machine(self) -> tuple[int, int]:
+        return PRODUCTS[self["--machine"].partition(":")[2]]
+
+    @property
+    def cards(self) -> int:
+        """Return the number of cards; 0 where the program chooses them."""
+        if not self["-n"] and self.engine == "deepseek_r1":
+            return 8
+        return int(self["-n"] or 0)
+
+    def number(self, name: str) -> int:
+        """Return the last number of an option's value; 0 without one."""
+        return number(self[name].rpartition(",")[2] or "0")
+
+    @property
+    def words(self) -> list[str]:
+        given = [word for name, value in self.values.items() if value for word in (name, value)]
+        if self["--"]:
+            given[-1:] = [self["--"]]
+        return given
+
+
+def number(text: str) -> int:
+    """Return a number of tokens as users write it: 16k, 32K, 4096."""
+    scale = {"k": 1000, "K": 1024}.get(text[-1:], 1)
+    return round(float(text.rstrip("kK")) * scale)
+
+
+def draw(rng: random.Random, folder: Path) -> Drawn:
+    """Return one combination; the models that are folders are in ``folder``/models."""
+    while True:
+        model = rng.choice([*MODELS])
+        if MODELS[model].config:
+            model = str(folder / "models" / model)
+        found = {
+            "-w": model,
+            "--engine": rng.choices([*RELEASES], [*RELEASES.values()])[0],
+            "--machine": f"simulated:{rng.choice([*PRODUCTS])}",
+            **{name: rng.choice(values) for name, values in VALUES.items()},
+        }
+        drawn = Drawn(found)
+        if not expected(drawn) or rng.randrange(_WILD) == 0:
+            return drawn
+
+
+# What the engine, its start script or the machine refuses, by the id of our refusal. Sources:
+# HabanaAI/vllm-fork@aice/v1.22.0:scripts/start_gaudi_vllm_server.sh and
+# @deepseek_r1:scripts/quickstart/start_vllm.sh (getopts), vllm-project/vllm@v0.26.0:
+# vllm/config/model.py (heads, positions, weights), vllm/config/scheduler.py (tokens of a step),
+# vllm-project/vllm-gaudi@v0.26.0:vllm_gaudi/extension/bucketing (chunks of Mamba)
+REFUSALS: Mapping[str, Callable[[Drawn], bool]] = {
+    "gaudi.reference": lambda d: d["--tuning"] == "reference" and d.engine not in _FORKS,
+    "plan.not_quantised": lambda d: d["-d"] in ("awq", "gptq"),
+    "plan.heads": lambda d: d.cards > 0 and d.model.heads % d.cards > 0,
+    "plan.no_such_option": lambda d: any(d[name] for name in _unread_options(d)),
+    "plan.too_long": lambda d: d.number("-l") > d.model.positions,
+    "plan.input_over_length": lambda d: (
+        d.model.family != "embedding" and 0 < d.number("-l") <= d.number("-i")
+    ),
+    "plan.deepseek_platform": lambda d: d.engine == "deepseek_r1" and "gaudi3" in d["--machine"],
+    "placement.too_many": lambda d: d.cards > d.machine[0],
+    "fit.plan_refused": lambda d: (
+        d.model.gigabytes / (d.cards or d.machine[0]) > d.machine[1] * 1.0737
+    ),
+}
+# right where they are true, and accepted by some releases
+ALLOWED: Mapping[str, Callable[[Drawn], bool]] = {
+    "plan.input_over_length": lambda d: d.number("-l") <= d.number("-i"),
+    "plan.deepseek_machine": lambda d: d.engine == "deepseek_r1" and d.machine[0] < 8,
+    "plan.deepseek_cards": lambda d: d.engine == "deepseek_r1" and d.cards != 8,
+    "gaudi.tokens_of_chunks": lambda d: d.model.family == "hybrid" and d.number("-t") % 128 > 0,
+    "plan.input_over_tokens": lambda d: d.engine in _FORKS and d["-t"] != "",
+    "gaudi.pooling_tokens": lambda d: d.model.family == "embedding" and d["-t"] != "",
+}
+
+
+_BY_SCRIPTS = ("gaudi.reference", "plan.no_such_option", "plan.deepseek_platform")
+
+
+def _unread_options(d: Drawn) -> tuple[str, ...]:
+    if d.engine == "deepseek_r1":
+        return ("-i", "-o", "-t", "-d")
+    if d.engine == "vllm-fork@1.22" and d["--tuning"] == "reference":
+        return ("-i", "-o", "-t", "-r")
+    return ()
+
+
+def expected(drawn: Drawn) -> list[str]:
+    """Return the refusals that this combination must have one of."""
+    found = [id for id, holds in REFUSALS.items() if holds(drawn)]
+    if drawn["--tuning"] == "reference":
+        # the start scripts check their own options only
+        return [id for id in found if id in _BY_SCRIPTS]
+    return found
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Output of a command. ``fault`` is a traceback, "" without one."""
+
+    code: int
+    out: str
+    err: str
+    fault: str = ""
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def call(*words: str) -> Answer:
+    """Return the answer of a command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    code, fault = -1, ""
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = run(list(words))
+        except Exception:
+            fault = traceback.format_exc()
+    if "Traceback" in err.getvalue():
+        fault = err.getvalue()
+    return Answer(code, out.getvalue(), err.getvalue(), fault)
+
+
+@dataclass
+class Report:
+    """The walk: drawn, accepted, refused and wrong, with questions to engines."""
+
+    seconds: float = 0.0
+    drawn: int = 0
+    accepted: int = 0
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    taken_further: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    compared: int = 0
+    not_recorded: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report."""
+        for name in ("--engine", "--machine", "family", *VALUES):
+            found = sorted((value, n) for (each, value), n in self.counts.items() if each == name)
+            yield f"{name:10} " + ", ".join(f"{value or 'none'} {n}" for value, n in found)
+        yield (
+            f"drawn {self.drawn}, accepted {self.accepted}, refused {self.refused.total()}, "
+            f"lists compared {self.compared} (not recorded {self.not_recorded}), "
+            f"further {dict(self.taken_further)}, wrong {len(self.wrong)}, "
+            f"{self.seconds / 60:.1f} minutes"
+        )
+        for id, n in self.refused.most_common():
+            share = n / self.drawn
+            yield f"refused {id}: {n}, {share:.1%}{' A FINDING: over 10 %' * (share > 0.1)}"
+        yield from (f"WRONG {each}" for each in self.wrong)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question to an engine's bucket code, and the plan's answer."""
+
+    line: str
+    engine: str
+    question: BucketQuestion
+    prompt: list[list[int]]
+    decode: list[list[int]]
+
+    def digest(self, prompt: list[list[int]], decode: list[list[int]]) -> str:
+        """Return the digest of lists; a pooling model has prompts only."""
+        return digest_of(prompt, decode if self.decode else [])
+
+    @property
+    def key(self) -> str:
+        """Return the question as a short text, without paths."""
+        made = record_of("", self.question, {"prompt": [], "decode": []})
+        env = {name: value for name, value in made["env"].items() if "BUCKET" in name}
+        env.pop("VLLM_BUCKETING_FROM_FILE", None)
+        text = json.dumps([self.engine, made["algorithm"], sorted(env.items()), made["args"]])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One walk in a new ``folder``; ``further`` are the steps of one in twenty."""
+
+    folder: Path
+    source: Path | None = None
+    recommend: bool = False
+    serves: int = 0
+
+    def run(self, seed: int, count: int) -> Report:
+        """Draw and judge ``count`` combinations."""
+        began, rng, report = time.monotonic(), random.Random(seed), Report()
+        _lay(self.folder)
+        for at in range(count):
+            drawn = draw(rng, self.folder)
+            report.drawn += 1
+            report.counts.update((name, drawn[name]) for name in ("--engine", "--machine", *VALUES))
+            report.counts[("family", drawn.model.family)] += 1
+            line = " ".join(drawn.words).replace(f"{self.folder}/", "")
+            report.wrong += [f"{line}: {each}" for each in self.judge(drawn, line, report)]
+            if at % 20 == 0:
+                report.wrong += [f"{line}: {each}" for each in self.further(drawn, report)]
+        self.compare(report)
+        report.seconds = time.monotonic() - began
+        return report
+
+    def judge(self, drawn: Drawn, line: str, report: Report) -> Iterator[str]:
+        """Yield what is wrong with a combination."""
+        planned = call("plan", "--json", *drawn.words)
+        if planned.fault:
+            yield f"plan ended with {planned.fault.strip().splitlines()[-1]}"
+            return
+        if planned.code:
+            id = planned.json["error"]["id"]
+            report.refused[id] += 1
+            yield from _refusal(drawn, planned.json["error"])
+            for other in ("warmup", "render script"):
+                also = call(*other.split(), *drawn.words)
+                if also.fault or (not also.code and other != "warmup"):
+                    yield f"plan refuses with {id}, {other} ends with {also.code} {also.fault}"
+            return
+        report.accepted += 1
+        yield from (f"accepted in spite of {id}" for id in expected(drawn))
+        plan = planned.json
+        yield from _options(drawn, plan)
+        yield from _promises(drawn, plan)
+        shown = call("plan", *drawn.words)
+        yield from _screen(shown)
+        yield from _next(drawn, shown.out, plan)
+        yield from self._script(drawn, plan)
+        yield from _inspected(drawn, plan)
+        yield from _warmup(drawn, plan)
+        asked = _question(drawn, line)
+        if asked is not None:
+            report.asked.append(asked)
+            if drawn["--tuning"] != "reference" and not _stated_holes(plan):
+                yield from _holes(asked)
+
+    def _script(self, drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
+        """Run the rendered script with stand-ins of the engine and of numactl."""
+        rendered = call("render", "script", "--json", *drawn.words)
+        if rendered.fault or rendered.code:
+            yield f"render script ended with {rendered.code}: {rendered.out} {rendered.fault}"
+            return
+        script = self.folder / "serve.sh"
+        # the interpreter of an engine to install: the stand-in is in PATH
+        text = re.sub(
+            r"/\S+\.current/venv/bin/python\b", "python3", rendered.json["files"][0]["text"]
+        )
+        script.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            ["bash", str(script)],
+            env={"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "HOME": str(self.folder)},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        argv, _, environment = done.stdout.partition("\1")
+        if argv.split("\0")[1:-1] != plan["argv"][1:]:
+            yield f"the script starts other arguments than the plan: {done.stderr.strip()[-200:]}"
+        found = dict(each.partition("=")[::2] for each in environment.split("\0"))
+        other = sorted(name for name, value in plan["env"].items() if found.get(name) != value)
+        for name in other:
+            yield f"the script exports {name}={found.get(name)}, the plan {plan['env'][name]}"
+        buckets = found.get("VLLM_BUCKETING_FROM_FILE")
+        if buckets and plan["buckets"]:
+            written = _read_list(Path(buckets))
+            # the engine may add buckets, and its smallest one, to those of the file
+            known = [*chain(*_listed(plan))]
+            lost = [each for each in chain(*written) if each not in known]
+            if lost:
+                yield f"the engine drops buckets of the script's file: {lost[:3]}"
+
+    def further(self, drawn: Drawn, report: Report) -> Iterator[str]:
+        """Yield what is wrong with the answers of recommend and serve."""
+        goal = [drawn["-w"], "--machine", drawn["--machine"], "--engine", drawn.engine]
+        if self.recommend:
+            report.taken_further["recommend"] += 1
+            answer = call("recommend", "--json", *goal)
+            if answer.fault or (answer.code and "error" not in answer.json):
+                yield f"recommend ended with {answer.code}: {answer.out[:300]} {answer.fault}"
+        if report.taken_further["serve"] < self.serves and not expected(drawn):
+            report.taken_further["serve"] += 1
+            yield from _served(drawn, self.folder)
+
+    def compare(self, report: Report) -> None:
+        """Compare the lists with those of the engines' code, or of its record."""
+        recorded: dict[str, str] = {}
+        if self.source is None and RECORDED.is_file():
+            recorded = json.loads(gzip.decompress(RECORDED.read_bytes()))
+        if self.source is not None:
+            recorded = executed(self.source, report)
+        for asked in report.asked:
+            theirs = recorded.get(asked.key)
+            if theirs is None:
+                report.not_recorded += 1
+                continue
+            report.compared += 1
+            if theirs != asked.digest(asked.prompt, asked.decode):
+                report.wrong.append(f"{asked.line}: the engine's list is another one: {theirs}")
+
+
+def executed(source: Path, report: Report) -> dict[str, str]:
+    """Return the digests of the lists that the engines' own code makes, by question."""
+    found: dict[str, str] = {}
+    for engine in RELEASES:
+        asked = [each for each in report.asked if each.engine == engine]
+        if not asked:
+            continue
+        cases = [
+            {"env": dict(each.question.environment), "args": dict(each.question.arguments)}
+            for each in asked
+        ]
+        # one process for each: the engine keeps what it read
+        package = asked[0].question.package
+        replies = ask_buckets(
+            sys.executable, package, [*cases, cases[0]], search=[str(source / engine)], seconds=600
+        )
+        if not replies.replies:
+            report.wrong.append(f"{engine}: its code does not answer: {replies.last_line}")
+        for each, reply in zip(asked, replies.replies, strict=False):
+            if reply and "prompt" in reply:
+                found[each.key] = each.digest(reply["prompt"], reply["decode"])
+            else:
+                found[each.key] = str(reply)
+    return found
+
+
+def _lay(folder: Path) -> None:
+    """Write the models that are folders, and the stand-ins for scripts."""
+    for name, model in MODELS.items():
+        if model.config:
+            path = folder / "models" / name
+            path.mkdir(parents=True, exist_ok=True)
+            (path / "config.json").write_text(json.dumps(model.config), encoding="utf-8")
+            (path / "tokenizer.json").write_text("{}", encoding="utf-8")
+            # weights whose size is not known
+            (path / "pytorch_model.bin").touch()
+    (folder / "bin").mkdir(exist_ok=True)
+    engine = "#!/bin/sh\nprintf '%s\\0' \"$0\" \"$@\"\nprintf '\\1'\nexec env -0\n"
+    numactl = '#!/bin/sh\nshift 4\nexec "$@"\n'
+    for name, text in (("python3", engine), ("numactl", numactl)):
+        (folder / "bin" / name).write_text(text, encoding="utf-8")
+        (folder / "bin" / name).chmod(0o755)
+
+
+def _options(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of a plan that the release does not have."""
+    argv = plan["argv"]
+    if drawn.engine in _FORKS:
+        try:
+            parse(drawn.engine.removeprefix("vllm-fork@"), argv[3:])
+        except Refused as error:
+            yield f"the release's parser says: {error}"
+        return
+    facts = version_of("vllm-gaudi", drawn.engine.partition("@")[2])
+    assert facts is not None
+    names = names_of(facts)
+    for word in argv[5:]:
+        spellings = (word, f"--{word.removeprefix('--no-')}")
+        if word.startswith("--") and not any(map(names.option, spellings)):
+            yield f"the release has no option {word}"
+
+
+def _value(argv: Sequence[str], name: str) -> str:
+    """Return the last value of an option; "" without one."""
+    found = [after for word, after in pairwise(argv) if word == name]
+    return found[-1] if found else ""
+
+
+def _promises(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the user gave and the plan does not have, and what does not add up."""
+    argv, cards = plan["argv"], len(plan["modules"])
+    if drawn.cards and cards != drawn.cards:
+        yield f"-n {drawn.cards}, planned on {cards} cards"
+    if int(_value(argv, "--tensor-parallel-size") or 1) != cards:
+        yield f"{cards} cards, --tensor-parallel-size {_value(argv, '--tensor-parallel-size')}"
+    for flag, option in (("-l", "--max-model-len"), ("-b", "--max-num-seqs")):
+        planned, block = int(_value(argv, option) or 0), 128
+        if drawn[flag] and not drawn.number(flag) <= planned < drawn.number(flag) + block:
+            yield f"{flag} {drawn[flag]}, planned {option} {planned}"
+    length = drawn.number("-r")
+    reached = int(_value(argv, "--max-model-len") or 0)
+    said = {each["id"] for each in plan["warnings"]}
+    if length > reached and "plan.reduce_beyond" not in said:
+        yield f"-r {drawn['-r']} is beyond the length {reached} without a warning"
+    memory = {} if drawn["--tuning"] == "reference" else plan["memory"] or {}
+    used = sum(memory.get(part, 0) for part in ("weights", "activations", "graphs", "kv"))
+    if memory and used > memory["card"] + 0.5:
+        yield f"the parts of the memory are more than the card: {memory}"
+
+
+_ID = re.compile(r"\b[a-z_0-9]+\.[a-z_0-9]+\b")
+
+
+def _raw_ids(text: str) -> list[str]:
+    known = messages.catalogue("en")
+    return [word for word in _ID.findall(text) if word in known]
+
+
+def _screen(answer: Answer) -> Iterator[str]:
+    """Yield the ids, missing values and tracebacks of a screen."""
+    if answer.fault or answer.code:
+        yield f"the screen ended with {answer.code}: {answer.err[-300:]} {answer.fault}"
+    shown = answer.out + answer.err
+    yield from (f"the screen shows the id {each}" for each in _raw_ids(shown))
+    if re.search(r"\bNone\b|\bnan\b|\{[a-z_]+\}", shown):
+        yield "the screen shows None, nan or a placeholder"
+
+
+def _next(drawn: Drawn, shown: str, plan: Mapping[str, Any]) -> Iterator[str]:
+    """Plan the command of the line ``next:``, which must start the same."""
+    if "\nnext: gaudi-launch " not in shown and plan["verdict"] != "refused":
+        yield "no line next:"
+    found = re.search(r"^next: gaudi-launch serve (.*)$", shown, re.MULTILINE)
+    if found is None:
+        return
+    words = ["--machine", drawn["--machine"], *shlex.split(found[1])]
+    answer = call("plan", "--json", *words)
+    if answer.code or answer.json["argv"] != plan["argv"]:
+        yield f"the line next: starts something else: {found[1]}"
+
+
+def _inspected(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the facts of the model that inspect states otherwise."""
+    answer = call("inspect", drawn["-w"], "--json")
+    if answer.fault or answer.code:
+        yield f"inspect ended with {answer.code}: {answer.out} {answer.fault}"
+        return
+    found = answer.json
+    for name in ("parameters", "layers", "heads", "kv_heads", "max_position_embeddings"):
+        if found[name] != plan["model"][name]:
+            yield f"inspect has {name} {found[name]}, plan {plan['model'][name]}"
+
+
+def _warmup(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what warmup states otherwise than plan: graphs, lengths, blocks."""
+    answer = call("warmup", "--json", *drawn.words)
+    pools = plan["buckets"] and not plan["buckets"]["decode"]
+    if answer.fault or (answer.code and plan["buckets"] is not None and not pools):
+        yield f"warmup ended with {answer.code}: {answer.out[:300]} {answer.fault}"
+        return
+    if answer.code:
+        return
+    found, argv = answer.json, plan["argv"]
+    chosen = next(each for each in found["plans"] if each["chosen"])
+    graphs = [chosen["prompt_graphs"], chosen["decode_graphs"]]
+    ours = [len(each) for each in _listed(plan)] if plan["buckets"] else None
+    if ours and graphs != ours:
+        yield f"warmup has {graphs} graphs, plan {ours}"
+    limits = found["limits"]
+    for name, option in (("max_model_len", "--max-model-len"), ("max_num_seqs", "--max-num-seqs")):
+        if str(limits[name]) != _value(argv, option):
+            yield f"warmup has {name} {limits[name]}, plan {_value(argv, option)}"
+    blocks = limits["cache_blocks"] or limits["num_blocks"]
+    if plan["num_blocks"] and blocks != plan["num_blocks"]:
+        yield f"warmup has {blocks} KV blocks, plan {plan['num_blocks']}"
+    if drawn["--tuning"] != "reference" and chosen["uncovered"] != _stated_holes(plan):
+        yield f"warmup has {chosen['uncovered']} uncovered shapes, plan {_stated_holes(plan)}"
+
+
+def _stated_holes(plan: Mapping[str, Any]) -> int:
+    """Return the number of shapes without a bucket in the plan's warnings."""
+    said = [each["message"] for each in plan["warnings"] if each["id"] == "plan.uncovered"]
+    return int(_NUMBER.findall(said[0].replace(",", ""))[0]) if said else 0
+
+
+def _listed(plan: Mapping[str, Any]) -> list[list[list[int]]]:
+    return [plan["buckets"]["prompt"], plan["buckets"]["decode"]]
+
+
+def _read_list(path: Path) -> list[list[list[int]]]:
+    """Return the prompt and decode buckets of a file, as the engine separates them."""
+    rows = [
+        list(ast.literal_eval(line))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("(")
+    ]
+    decode = [row for row in rows if row[1] == 1]
+    return [[row for row in rows if row[1] != 1], decode]
+
+
+def _question(drawn: Drawn, line: str) -> Asked | None:
+    """Return a plan's question to its engine's bucket code; None if no warm-up."""
+    scripted = drawn["--tuning"] == "reference"
+    if scripted and (drawn["-r"] or drawn.engine == "vllm-fork@1.22"):
+        # 1.21 compiles a part of the list there; the limit that 1.22's script sets needs a later
+        # extension than the one of its branch (profiles/engines/vllm-fork-1.22.yaml, notes)
+        return None
+    checked = checked_plan(_launch(drawn))
+    plan, prepared = checked.plan, checked.prepared
+    if plan.buckets is None:
+        return None
+    limits = prepared.engine.limits(prepared.request, prepared.host, prepared.model)
+    context = Context(prepared.request, prepared.host, prepared.model, plan.placement, limits)
+    question = prepared.engine.bucket_question(plan.settings, context, plan.num_blocks)
+    if question is None:
+        return None
+    return Asked(line, drawn.engine, question, plan.buckets.prompt, plan.buckets.decode)
+
+
+_FIELDS = {
+    "-w": "model",
+    "--engine": "engine",
+    "--machine": "machine",
+    "-n": "cards",
+    "-l": "max_model_len",
+    "-i": "input_range",
+    "-o": "output_range",
+    "-t": "max_num_batched_tokens",
+    "-b": "max_num_seqs",
+    "-r": "reduce",
+    "-d": "dtype",
+    "--tuning": "tuning",
+}
+
+
+def _launch(drawn: Drawn) -> LaunchOptions:
+    given: dict[str, Any] = {name: drawn[flag] or None for flag, name in _FIELDS.items()}
+    return LaunchOptions(**given, extra=(drawn["--"],) if drawn["--"] else ())
+
+
+def _holes(asked: Asked) -> Iterator[str]:
+    """Enumerate the engine's shapes, and yield the first without a bucket.
+
+    Prompts are padded to blocks, alone and together within the tokens of a step; decoding sequences
+    have any number of blocks up to their longest.
+    """
+    taken = asked.question.arguments
+    block, length = taken["block_size"], taken["max_model_len"]
+    budget, seqs = taken["max_num_batched_tokens"], taken["max_num_seqs"]
+    blocks = -(-length // block)
+    for batch in range(1, min(seqs, taken["max_num_prefill_seqs"]) + 1):
+        for each in range(1, blocks + 1):
+            tokens = each * block
+            if batch * tokens > budget:
+                break
+            if not any(b >= batch and query >= tokens for b, query, _ in asked.prompt):
+                yield f"no bucket for {batch} prompts of {tokens} tokens"
+                return
+    cache = taken["num_hpu_blocks"]
+    for batch in range(1, seqs + 1):
+        most = min(cache, batch * blocks)
+        if (
+            asked.decode
+            and batch <= most
+            and not any(b >= batch and ctx >= most for b, _, ctx in asked.decode)
+        ):
+            yield f"no bucket for {batch} sequences with {most} blocks"
+            return
+
+
+# an option and a value for it in a message: "-n 4"; an option alone: "Leave -d out", "Raise -t"
+_GIVE = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*) ([0-9][\w,]*|auto|vllm-gaudi)\b")
+_ALONE = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)\b")
+_ENGINE = re.compile(r"vllm-(?:fork|gaudi)@[0-9.]*[0-9]")
+_NUMBER = re.compile(r"\b[0-9]+\b")
+
+
+def _remedies(drawn: Drawn, text: str) -> Iterator[Drawn]:
+    """Yield the combination changed as a message says, one change after the other."""
+    advice = text.partition(" (--force")[0].rstrip().rpartition(". ")[2]
+    # lengths; smaller numbers are cards and values of variables
+    numbers = [int(each) for each in _NUMBER.findall(text) if int(each) >= 128]
+    for engine in _ENGINE.findall(text):
+        if engine in RELEASES and engine != drawn.engine:
+            yield drawn.but("--engine", engine)
+    for option, value in _GIVE.findall(advice):
+        if option in drawn.values:
+            yield drawn.but(option, "vllm-gaudi@0.26.0" if value == "vllm-gaudi" else value)
+    if "larger cards" in text:
+        yield drawn.but("--machine", "simulated:gaudi3-oam").but("-n", "8")
+    named = [name for name in _ALONE.findall(advice) if name in drawn.values]
+    for verb, pick in (("aise", max), ("ower", min)):
+        for option in re.findall(rf"{verb} (-[a-z])", advice):
+            if numbers:
+                low = "1," if "," in (drawn[option] or "") or option == "-i" else ""
+                yield drawn.but(option, f"{low}{pick(numbers) - (verb == 'ower' and low != '')}")
+    if "eave" in advice:
+        for name in [*named, *_ALONE.findall(text)][:1]:
+            yield drawn.but(name, "")
+
+
+def _refusal(drawn: Drawn, error: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a refusal is wrong: nothing would fail, or its remedy does not help."""
+    id = error["id"]
+    rules = [each[id] for each in (REFUSALS, ALLOWED) if id in each]
+    if not rules:
+        yield f"refused by {id}, for which no rule is known: {error['message']}"
+    elif not any(holds(drawn) for holds in rules):
+        yield f"refused by {id} without a reason: {error['message']}"
+    yield from (f"the refusal shows the id {each}" for each in _raw_ids(error["message"]))
+    known, changed = {error["message"]}, drawn
+    for _ in range(6):
+        for candidate in _remedies(changed, error["message"]):
+            answer = call("plan", "--json", *candidate.words)
+            if not answer.code:
+                return
+            if answer.json["error"]["message"] not in known:
+                changed, error = candidate, answer.json["error"]
+                known.add(error["message"])
+                break
+        else:
+            yield f"the remedy gives no plan: {error['message']}"
+            return
+
+
+def _served(drawn: Drawn, folder: Path) -> Iterator[str]:
+    """Serve a combination on simulated cards to an answer, and compare with its plan."""
+    drawn = drawn.but("--engine", "simulated").but("--tuning", "").but("-d", "")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = ["-p", str(free.getsockname()[1]), "--time-scale", "100"]
+    words = [*address, *drawn.words]
+    planned = call("plan", "--json", *words)
+    if planned.code:
+        yield f"the simulated plan ended with {planned.code}: {planned.out[:300]}"
+        return
+    serve = [sys.executable, "-m", "gaudi_launch", "serve", "--name", "walk", "--detach", *words]
+    done = subprocess.run(serve, capture_output=True, text=True, timeout=1200, check=False)
+    if done.returncode:
+        yield f"serve ended with {done.returncode}: {done.stdout[-300:]} {done.stderr[-300:]}"
+        return
+    kept = folder / "state" / "gaudi-launch" / "services" / "walk" / "plan.json"
+    found, plan = json.loads(kept.read_text(encoding="utf-8")), planned.json
+    for name in ("argv", "modules", "buckets", "memory", "num_blocks"):
+        if found[name] != plan[name]:
+            yield f"serve has {name} {str(found[name])[:200]}, plan {str(plan[name])[:200]}"
+    pooling = plan["buckets"] and not plan["buckets"]["decode"]
+    route, asked = "completions", {"prompt": "The capital of France is", "max_tokens": 4}
+    if pooling:
+        route, asked = "embeddings", {"input": "Paris"}
+    body = {"model": _value(plan["argv"], "--served-model-name") or drawn["-w"], **asked}
+    answer = requests.post(f"{plan['url']}/v1/{route}", json=body, timeout=120)
+    if not answer.ok:
+        yield f"it answers {answer.status_code}: {answer.text[:300]}"
+    call("stop", "walk", "--drain", "0")
+
+
+def main() -> int:
+    """Print the report; return 1 if anything is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--source", type=Path)
+    parser.add_argument("--recommend", action="store_true")
+    parser.add_argument("--serve", type=int, default=0)
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, alone(Path(folder), engines=options.serve > 0):
+        walk = Walk(Path(folder), options.source, options.recommend, options.serve)
+        report = walk.run(options.seed, options.count)
+        if options.record and options.source is not None:
+            made = json.dumps(executed(options.source, report), sort_keys=True)
+            RECORDED.write_bytes(gzip.compress(made.encode(), mtime=0))
+    print("\n".join(report.lines()))
+    return int(bool(report.wrong))
+
+
+@contextlib.contextmanager
+def alone(folder: Path, *, engines: bool = False) -> Iterator[None]:
+    """Give this process new folders, no network and no engine variables.
+
+    ``engines``: those that `setup` installed stay.
+    """
+    before = dict(os.environ)
+    for name in [*os.environ]:
+        if name.startswith(("VLLM_", "PT_HPU_", "HABANA_", "GAUDI_", "QUANT", "HF_")):
+            del os.environ[name]
+    for kind in ("STATE", "CACHE", "CONFIG", *(() if engines else ("DATA",))):
+        os.environ[f"XDG_{kind}_HOME"] = str(folder / kind.lower())
+    os.environ |= {"HF_HUB_OFFLINE": "1", "LC_ALL": "C.UTF-8"}
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
