@@ -1,4 +1,5 @@
-"""How the tests share the workers of one run, and what hypothesis may hold against a test.
+"""What one run has for itself, how its workers share the tests, and what hypothesis may hold
+against a test.
 
 Modules with real engines wait a lot, so they start beside the others, at most two at a time.
 """
@@ -7,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,12 +31,17 @@ settings.register_profile("same", settings.get_profile("search"), derandomize=Tr
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # the commands that the tests start need not read our sources anew each time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# a name that no profile lists is asked of the hubs: only tests with a stand-in of them do
+os.environ["HF_HUB_OFFLINE"] = "1"
 # a background job of a shell starts with Ctrl-C ignored, one of nohup with SIGHUP, and so do its
 # children: the tests send both
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 TESTS = Path(__file__).parent
+# the folder of this run; its workers inherit the name
+_OWN_FOLDER = "GAUDI_LAUNCH_TEST_FOLDER"
+_MADE = pytest.StashKey[Path]()
 # what an engine with its workers may need
 _ENGINE_BYTES = 8 << 30
 _MOST_ENGINES = 2
@@ -42,7 +50,46 @@ _ENGINE_SECONDS = 1500
 _LIBC = ctypes.CDLL(None)
 # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
-_SEVERAL_ATTEMPTS = pytest.mark.flaky(reruns=2, reruns_delay=2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this run a home and a temporary folder of its own.
+
+    What takes minutes to make (the CPU engine, Ray) is kept where this user has it, and pip keeps
+    this user's package index.
+    """
+    if _OWN_FOLDER in os.environ:
+        return
+    folder = config.stash[_MADE] = Path(tempfile.mkdtemp(prefix="gl-"))
+    # some tests of root are run by another user
+    folder.chmod(0o755)
+    kept = {"XDG_DATA_HOME": Path.home() / ".local/share", "XDG_CACHE_HOME": Path.home() / ".cache"}
+    for name, path in kept.items():
+        os.environ.setdefault(name, str(path))
+    pip = Path.home() / ".config/pip/pip.conf"
+    if pip.exists():
+        os.environ.setdefault("PIP_CONFIG_FILE", str(pip))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        os.environ.pop(name, None)
+    # short: the path of a socket has at most 107 bytes
+    config.option.basetemp = config.option.basetemp or str(folder / "t")
+    own = {_OWN_FOLDER: folder, "HOME": folder / "home", "TMPDIR": folder}
+    for name, path in own.items():
+        path.mkdir(exist_ok=True)
+        os.environ[name] = str(path)
+    tempfile.tempdir = None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Remove what a run without failures has left; the folder of a failed one is kept.
+
+    A worker, and a run inside of another as scripts/mutation.py has them, made none.
+    """
+    folder = session.config.stash.get(_MADE, None)
+    if exitstatus == 0 and folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -54,18 +101,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests as `quick` or `slow`; give those with real engines the time to install one.
-
-    Those that start processes may lose a race on a busy machine: they have up to three attempts,
-    and the summary names each test that needed more than one.
-    """
+    """Mark tests as `quick` or `slow`; give those with real engines the time to install one."""
     for item in items:
+        if os.geteuid() != 0 and item.get_closest_marker("root") is not None:
+            item.add_marker(pytest.mark.skip(reason="needs root"))
         if item.get_closest_marker("e2e") is not None:
             item.add_marker(pytest.mark.timeout(_ENGINE_SECONDS))
-            item.add_marker(_SEVERAL_ATTEMPTS)
         elif _module(item) in SLOW or item.get_closest_marker("slow") is not None:
             item.add_marker("slow")
-            item.add_marker(_SEVERAL_ATTEMPTS)
         elif f"{_module(item)}::{_function(item)}" in LONG_TESTS:
             item.add_marker("slow")
             item.add_marker("long")

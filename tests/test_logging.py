@@ -42,7 +42,6 @@ ANSWERS = {
     },
     "a file or folder that is not there means no": {
         "app/model_needs.py: _size",
-        "app/unknown_model.py: _folders",
         "engines/ray_serve/install.py: _is_beside",
         "host/card_locks.py: _locked",
         "host/files.py: FolderFiles.hidden",
@@ -56,6 +55,7 @@ ANSWERS = {
         "models/hub/file_choice.py: Fetched.intact",
         "models/weights.py: has_weights",
         "performance/learned.py: read_learned",
+        "planning/model_name.py: _folders",
         "profiles.py: _folder",
         "recipe_cache/cache_root.py: flat_files",
         "recipe_cache/key_locks.py: _open",
@@ -80,7 +80,7 @@ ANSWERS = {
         "services/state/orphans.py: _is_elsewhere",
         "services/state/orphans.py: is_of",
     },
-    "compares two values": {"planning/passthrough.py: _same", "app/engines_diff.py: _is_long"},
+    "compares two values": {"planning/passthrough.py: _same"},
 }
 
 # runs on the hosts of a cluster, which have no log of ours

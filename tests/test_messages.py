@@ -5,18 +5,30 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
+from typing import get_args
 
 import pytest
 
 from gaudi_launch import messages
+from gaudi_launch.bench import check_rows, compare
+from gaudi_launch.cli.views.memory_bar import PARTS
+from gaudi_launch.cluster.differences import Level
 from gaudi_launch.doctor.runner import CHECKS
+from gaudi_launch.engines.registry import find, names
+from gaudi_launch.models.fp8.quant_config import Origin
+from gaudi_launch.performance.published import Kind
+from gaudi_launch.planning.plan import Source
+from gaudi_launch.planning.support_answer import SupportStatus
 
 PACKAGE = Path(messages.__file__).parent
 AREAS = sorted(path.name for path in (PACKAGE / "locale/en").glob("*.json"))
 # functions whose first text argument is an id; the doctor's helpers take it in these places
-FIRST = {"message", "text", "Message", "LaunchError", "warn", "fail", "skip", "unknown", "boot"}
+FIRST = {"message", "text", "Message", "LaunchError", "file_error"}
+FIRST |= {"warn", "fail", "skip", "unknown", "boot"}
 
 
 def load(language: str, area: str) -> dict[str, str]:
@@ -83,6 +95,115 @@ def test_every_id_in_the_code_exists() -> None:
     assert {
         id: str(path.relative_to(PACKAGE)) for id, path in used.items() if id not in known
     } == {}
+
+
+def composed(node: ast.JoinedStr) -> str:
+    """Return a pattern of the texts of an f-string."""
+    parts = (str(each.value) if isinstance(each, ast.Constant) else "" for each in node.values)
+    return "".join(re.escape(part) or ".+" for part in parts)
+
+
+def test_every_id_is_used_in_the_code() -> None:
+    literal: set[str] = set()
+    patterns: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                literal.add(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                patterns.add(composed(node))
+    # one with a point between area and name
+    pattern = re.compile(
+        "|".join(each for each in patterns if re.search(r"\\\.[a-z]|[a-z]\\\.", each))
+    )
+    known = {id for area in AREAS for id in load("en", area)}
+    assert {id for id in known - literal if not pattern.fullmatch(id)} == set()
+
+
+# what stands in the hole of a composed id, where the code has a type for it
+VALUES: dict[str, tuple[str, ...]] = {
+    "cluster.word_{}": get_args(Level),
+    "engines.can_{}": tuple({word for name in names() for word in find(name).can}),
+    "estimate.class_{}": tuple(kind.value for kind in Kind),
+    "measure.check_verdict_{}": get_args(check_rows.Verdict),
+    "measure.verdict_{}": get_args(compare.Verdict),
+    "plan.part_{}": tuple(part.name for part in PARTS),
+    "plan.source_{}": get_args(Source),
+    "quant.found_{}": get_args(Origin),
+    "support.answer_{}": tuple(status.value for status in SupportStatus),
+    "warmup_engine.ask_{}": ("timeout", "no_interpreter", "not_installed", "refused", "failed"),
+}
+
+# whose values are data: a new composed id belongs above, or is written out
+OF_DATA = """
+cache.state_{} cache.word_{} calibrate.phase_{} cluster.column_{} cluster.differs_{}
+diagnose.history_{} diagnose.history_{}_load diagnose.{} diagnose.{}_fix doctor.needs.{}
+doctor.{}.title doctor.{}.why migrate.{} engines.{} engines.diff_{} engines.problem_{}
+engines.title_{}
+estimate.part_{} estimate.row_{} estimate.{} features.name_{} features.{}_{} fit.column_{}
+gaudi.task_{} host.devices_use_{} kube.phase_{} measure.arrivals_{} measure.check_name_{}
+measure.column_{} measure.fail_{} measure.name_{} models.word_{} offline.column_{} offline.{}
+plan.cache_{} plan.exported_{} recommend.goal_{} serve.phase_{} services.ended_{}
+services.history_{} services.stop_{} services.word_{} setup.unresolved_{} support.cache_{}_as_full
+support.cache_{}_{} support.column_{} support.kind_{} watch.col_{} watch.disk_{} watch.no_{}
+watch.no_{}_match watch.phase_{}
+"""
+
+
+def composed_ids(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each composed id of this code with the values of its hole, () where they vary.
+
+    Values are those of a loop over words, written in it or named in the module.
+    """
+    named = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    loops = {
+        (each.target.id, call): named.get(getattr(each.iter, "id", ""), each.iter)
+        for outer in ast.walk(tree)
+        for each in [*getattr(outer, "generators", ()), outer]
+        if isinstance(each, ast.For | ast.comprehension) and isinstance(each.target, ast.Name)
+        for call in ast.walk(outer)
+    }
+    for call in ast.walk(tree):
+        name = getattr(getattr(call, "func", None), "attr", getattr(call, "func", None))
+        if getattr(name, "id", name) not in FIRST:
+            continue
+        for argument in getattr(call, "args", ()):
+            if not isinstance(argument, ast.JoinedStr):
+                continue
+            holes = [each.value for each in argument.values if isinstance(each, ast.FormattedValue)]
+            words = "".join(
+                str(each.value) if isinstance(each, ast.Constant) else "{}"
+                for each in argument.values
+            )
+            if f"{words.partition('.')[0]}.json" not in AREAS:
+                continue
+            over = loops.get((getattr(holes[0], "id", ""), call))
+            values: tuple[str, ...] = ()
+            if isinstance(over, ast.Tuple | ast.List):
+                values = tuple(str(getattr(each, "value", "")) for each in over.elts)
+            yield words, values or VALUES.get(words, ())
+
+
+def test_every_composed_id_exists_with_each_of_its_values() -> None:
+    known = {id for area in AREAS for id in load("en", area)}
+    wrong: set[str] = set()
+    of_data: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        for template, values in composed_ids(ast.parse(path.read_text(encoding="utf-8"))):
+            wrong |= {template.replace("{}", value) for value in values} - known
+            if not values:
+                of_data.add(template)
+    assert wrong == set()
+    assert of_data == set(OF_DATA.split())
+    patterns = {each: re.escape(each).replace(r"\{\}", r"[\w.]+") for each in of_data}
+    unmatched = {each for each, one in patterns.items() if not re.search(one, " ".join(known))}
+    assert unmatched == set()
 
 
 @pytest.mark.parametrize("language", messages.LANGUAGES)

@@ -60,8 +60,8 @@ def test_pip_reads_its_own_variable_itself() -> None:
 @pytest.mark.parametrize(
     ("given", "environment", "id"),
     [
-        ({"pip": "https://u:hunter2@host/simple"}, {}, "setup.index_secret"),
-        ({"pip": "ftp://host"}, {}, "setup.index_bad"),
+        ({"pip": "https://u:hunter2@host/simple"}, {}, "setup.address_secret"),
+        ({"pip": "ftp://host"}, {}, "setup.address_bad"),
         ({"torch": "https://hunter2@host/whl"}, {}, "mirrors.address_secret"),
         ({"registry": "u:hunter2@host:5000"}, {}, "mirrors.address_secret"),
         ({"registry": "https://host"}, {}, "mirrors.address_bad"),

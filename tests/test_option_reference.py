@@ -15,7 +15,6 @@ from gaudi_launch.app.fields import option_of
 from gaudi_launch.app.kubernetes_options import KubernetesOptions, to_cluster
 from gaudi_launch.app.options import LaunchOptions, read_request
 from gaudi_launch.app.traffic_options import TrafficOptions, demand_of, targets_of
-from gaudi_launch.buckets.optimiser.bucket_planner import PRICE_RANGES, PRICE_TRACE
 from gaudi_launch.cli import help
 from gaudi_launch.cluster.parts import RAY_PORT
 from gaudi_launch.doctor.findings import SERVER_PAGES
@@ -290,7 +289,6 @@ def test_each_example_of_kubernetes_makes_a_target(
         "layout": several,
         "ray_version": ray,
         "autoscale": KubernetesOptions(replicas="1..4"),
-        "prometheus": KubernetesOptions(replicas="1..4", autoscale="keda"),
         "webui_image": KubernetesOptions(webui=True),
         "ingress_class": KubernetesOptions(ingress_host="a.example"),
     }
@@ -304,7 +302,7 @@ def test_each_example_of_kubernetes_makes_a_target(
         options = replace(needed.get(field.name, KubernetesOptions()), **given)
         to_cluster(options, "m", [])
         count += 1
-    assert count == 23
+    assert count == 22
 
 
 @pytest.mark.parametrize("path", ["recommend", "capacity"])
@@ -376,9 +374,8 @@ def test_numbers_of_constants_are_in_the_column(reference: ModuleType, shown: li
         ("estimate", "--max-num-seqs"): (
             f"{estimate.DEFAULT_BATCH}; {estimate.DEFAULT_MOST} with --rate"
         ),
-        ("calibrate", "--dataset"): f"`{calibrate.DATASET}`",
-        ("calibrate", "--batch"): f"1; of a .pkl file: {calibrate._PICKLE_BATCH}",
-        ("warmup", "--price"): f"{PRICE_TRACE:.4f} with --trace, else {PRICE_RANGES:.4f}",
+        ("fp8 calibrate", "--dataset"): f"`{calibrate.DATASET}`",
+        ("fp8 calibrate", "--batch"): f"1; of a .pkl file: {calibrate._PICKLE_BATCH}",
         ("serve", "--phase-timeout"): (f"{shortest / 60:.0f}m to {longest / 3600:.0f}h, by phase"),
         ("cluster up", "--ray-port"): f"`{RAY_PORT}`",
         ("doctor", "--hugepages"): f"{SERVER_PAGES} for eight cards",

@@ -19,12 +19,14 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.messages import message
 from gaudi_launch.models.card_memory import divide_card
+from gaudi_launch.models.config import model_from_config
 from gaudi_launch.models.fp8.measurements import Published
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import divides, kv_bytes_per_token
 from gaudi_launch.planning.fit import divided
 from gaudi_launch.planning.memory import type_on_card
 from gaudi_launch.profiles_check import problems, schema
+from tests.support.refusals import failing
 
 SHIPPED = sorted(profiles.shipped_dir().glob("*.yaml"))
 ENGINES = sorted((profiles.shipped_dir().parent / "engines").glob("*.yaml"))
@@ -160,13 +162,55 @@ def test_config_of_the_text_part_counts() -> None:
     assert name_of(profiles.match(Model("m", "m", config=config))) == "llama-4-scout"
 
 
-def test_facts_fill_what_a_name_does_not_say() -> None:
-    model = profiles.with_facts(named("Qwen/Qwen3-30B-A3B"))
-    assert (model.source, model.moe, model.experts, model.kv_heads) == ("name", True, 128, 4)
-    assert (model.attention_layers, model.head_dim) == (48, 128)
-    assert profiles.with_facts(named("nobody/nothing")) == named("nobody/nothing")
-    read = Model("m", "QwQ-32B", layers=2, config={"model_type": "other"})
-    assert profiles.with_facts(read) == read
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [
+        ("Qwen/QwQ-32B", True),
+        ("QwQ-32B", True),
+        ("/models/QwQ-32B/", True),
+        # as `convert` names its folder
+        ("/models/DeepSeek-R1-0528-G2", True),
+        # another owner's weights, another size or revision, another spelling
+        ("me/QwQ-32B", False),
+        ("/models/QwQ-32B-Preview", False),
+        ("Qwen/Qwen2.5-14B-Instruct-1M", False),
+        ("mistralai/Mistral-7B-v0.1", False),
+        ("qwq-32b", False),
+        ("nobody/nothing", False),
+    ],
+)
+def test_a_profile_has_sizes_of_what_it_lists_only(name: str, listed: bool) -> None:
+    found = profiles.known_model(name, must_exist=False)
+    sizes = (found.layers, found.vocab_size, found.max_position_embeddings, found.parameters)
+    assert (found.source == "profile", None not in sizes, any(sizes)) == (listed, listed, listed)
+
+
+PUBLISHED = json.loads(
+    (Path(__file__).parent / "data" / "models" / "published.json").read_text(encoding="utf-8")
+)["configs"]
+
+
+@pytest.mark.parametrize("hub_id", PUBLISHED)
+def test_a_listed_model_has_the_facts_of_its_config(hub_id: str) -> None:
+    found = profiles.known_model(hub_id)
+    read = model_from_config(hub_id, PUBLISHED[hub_id])
+    stated = {name: getattr(read, name) for name in profiles.FACTS}
+    # some files have no type, or no count of attention layers by kind
+    stated = {name: value for name, value in stated.items() if value is not None}
+    assert {name: getattr(found, name) for name in stated} == stated
+
+
+def test_checkpoints_that_differ_are_listed() -> None:
+    differing = {
+        hub_id: set(facts) for profile in profiles.profiles()
+        for hub_id, facts in profile.checkpoints.items()
+    }  # fmt: skip
+    listed = {hub_id for profile in profiles.profiles() for hub_id in profile.models}
+    assert set(differing) <= listed
+    long = profiles.known_model("Qwen/Qwen3-235B-A22B-Instruct-2507")
+    short = profiles.known_model("Qwen/Qwen3-235B-A22B")
+    assert (long.max_position_embeddings, short.max_position_embeddings) == (262144, 40960)
+    assert replace(long, max_position_embeddings=40960, path=short.path, name=short.name) == short
 
 
 def own_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str) -> Path:
@@ -547,29 +591,34 @@ def test_facts_of_a_profile_fill_what_a_folder_lacks(
 ) -> None:
     own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
     config = {"model_type": "mine", "num_hidden_layers": 2}
+    folder = tmp_path / "x"
+    folder.mkdir()
     # config.json is complete: only the number of weights may be unknown
-    folder = Model("/m/x", "x", layers=2, config=config)
-    assert profiles.with_facts(folder) == replace(folder, parameters=5)
-    weighed = replace(folder, parameters=7)
-    assert profiles.with_facts(weighed) == weighed
-    by_name = profiles.with_facts(Model("me/mine-GPTQ", "mine-GPTQ", hidden_size=16))
-    assert by_name == Model(
-        "me/mine-GPTQ",
-        "mine-GPTQ",
+    for more, parameters in (({}, 5), ({"vocab_size": 10}, None)):
+        (folder / "config.json").write_text(json.dumps(config | more))
+        found = profiles.known_model(str(folder))
+        assert (found.parameters, found.layers, found.heads) == (parameters, 2, None)
+    listed = Model(
+        "me/mine",
+        "mine",
+        source="profile",
         architecture="A",
         model_type="mine",
         parameters=5,
         dtype="bfloat16",
-        quantization="gptq",
         moe=True,
         experts=4,
         layers=2,
         attention_layers=1,
-        hidden_size=16,
+        hidden_size=8,
         heads=2,
         vocab_size=9,
         max_position_embeddings=64,
     )
+    assert profiles.known_model("me/mine") == listed
+    by_name = profiles.known_model("me/mine-GPTQ", must_exist=False)
+    assert by_name.unread is not None and by_name.unread.id == "models.offline"
+    assert replace(by_name, unread=None) == Model("me/mine-GPTQ", "mine-GPTQ", quantization="gptq")
 
 
 def test_an_unknown_profile_is_answered_with_those_that_exist() -> None:
@@ -582,16 +631,15 @@ def test_an_unknown_profile_is_answered_with_those_that_exist() -> None:
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(b"x: ]", "node content"), (b"#" * ((1 << 20) + 1), "> 1 MiB")],
+    [(b"x: ]", "node content"), (b"#" * ((1 << 20) + 1), "larger than 1024 KiB")],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_the_reason(
     content: bytes, why: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(content)
-    with pytest.raises(LaunchError) as caught:
+    with failing("profiles.bad", ExitCode.USAGE) as caught:
         profiles.read_document(path)
-    assert (caught.value.id, caught.value.exit_code) == ("profiles.bad", ExitCode.USAGE)
     assert caught.value.text.values["path"] == str(path)
     found = caught.value.text.values["why"]
     assert why in found and "\n" not in found

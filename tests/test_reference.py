@@ -21,6 +21,8 @@ PACKAGE = Path(gaudi_launch.__file__).parent
 READ_BY_OTHERS = {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "HOME", "COLUMNS"}
 # parts of names, and variables that are only set for a child
 NOT_READ = {
+    # of a request to the exporter (WSGI)
+    "PATH_INFO",
     # Gradio's, set before it is imported
     "GRADIO_ANALYTICS_ENABLED",
     # of the shell's completion

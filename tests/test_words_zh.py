@@ -110,6 +110,7 @@ EXEMPT = {
         "diagnose.fastapi_routes_fix",
         "doctor.container.runtime.remedy",
         "doctor.grub.rhel",
+        "doctor.grub.ubuntu",
         "kubernetes.ray_image",
         "kubernetes.words",
         "measure.no_package",

@@ -71,8 +71,8 @@ def ray_python() -> Path:
 
 @pytest.fixture
 def wire(tmp_path: Path, ray_python: Path) -> Iterator[Wire]:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and ip")
+    if shutil.which("ip") is None:
+        pytest.skip("network namespaces need the program ip")
     made = Wire(tmp_path, ray_python)
     try:
         made.make()

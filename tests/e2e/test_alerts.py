@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.watch.alerts import alerts
+from gaudi_launch.watch.monitoring import rule_groups
 from tests.support.scripts import short_form
 
 pytestmark = pytest.mark.e2e(engine=False)
@@ -12,6 +12,6 @@ pytestmark = pytest.mark.e2e(engine=False)
 
 def test_each_alert_fires_for_its_fault_and_each_query_of_the_dashboard_has_data() -> None:
     shown = short_form("alerts")
-    assert {alert.name for alert in alerts()} == {
+    assert {alert["alert"] for alert in rule_groups()["groups"][0]["rules"]} == {
         word for word in shown.split() if word.startswith("GaudiLaunch")
     }

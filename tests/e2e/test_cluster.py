@@ -19,7 +19,7 @@ import pytest
 from tests.e2e.two_hosts import TOP, Wire
 from tests.support.waiting import GENEROUS, until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.root, pytest.mark.e2e]
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_host_that_is_not_there_and_versions_that_differ(wire: Wire, model: Pa
 
 def test_an_engine_that_dies_takes_all_down(wire: Wire, model: Path) -> None:
     # an engine on each host: quicker than one over both, and ended in the same way
-    wrong = ("--", "--wait-for-ranks", "many")
+    wrong = ("--", "--swap-space", "many")
     done = wire.launch("up", *words_for(wire, model), "--data-parallel", "2", *wrong)
     assert done.returncode == 4, done.stderr
     assert "invalid float value: 'many'" in done.stderr

@@ -16,7 +16,7 @@ import pytest
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from tests.e2e.two_hosts import Wire
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.root, pytest.mark.e2e]
 
 PLUGIN = Path(__file__).parent / "cpu_on_ray"
 

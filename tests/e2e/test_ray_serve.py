@@ -19,6 +19,7 @@ from gaudi_launch.engines.ray_serve import install as ray_install
 from gaudi_launch.engines.ray_serve.engine import IN_RAY
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.services import ray_status
+from gaudi_launch.services.state import registry
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.real_engines import Serve, ask
 from tests.support.waiting import GENEROUS, until
@@ -91,8 +92,9 @@ def hang_up(port: int) -> None:
 
 
 def replicas(name: str) -> tuple[int, int]:
-    found = ray_status.read(ray_status.running(name)).deployments[0]
-    return found.running, found.wanted
+    found = ray_status.read(registry.find(name))
+    assert found is not None
+    return found.deployments[0].running, found.deployments[0].wanted
 
 
 def test_the_cpu_engine_in_a_replica_answers_streams_and_stops(
@@ -107,7 +109,7 @@ def test_the_cpu_engine_in_a_replica_answers_streams_and_stops(
     hang_up(port)
     until(lambda: replicas("one") == (1, 1))
     shown = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", "ray", "status"],
+        [sys.executable, "-m", "gaudi_launch", "status", "one"],
         capture_output=True,
         text=True,
         check=True,
@@ -197,7 +199,7 @@ def test_ray_itself_accepts_our_config(ray: Path, tmp_path: Path) -> None:
     """Every key of ours is one of this release's, and our list of keys is exactly its list."""
     words = ("-w", str(cpu_install.demo_dir()), "--engine", "ray-serve:cpu", "--replicas", "1..3")
     done = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", "ray", "config", *words],
+        [sys.executable, "-m", "gaudi_launch", "render", "ray-serve", *words],
         capture_output=True,
         text=True,
         check=True,

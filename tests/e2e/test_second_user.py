@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.scripts import short_form
 
-pytestmark = pytest.mark.e2e(engine=False)
+pytestmark = [pytest.mark.root, pytest.mark.e2e(engine=False)]
 
 
 def test_a_user_beside_root_is_refused_politely_and_shares_a_cache() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.scripts import short_form
 
-pytestmark = pytest.mark.e2e(engine=False)
+pytestmark = [pytest.mark.root, pytest.mark.e2e(engine=False)]
 
 
 def test_faults_of_ssh_are_named_in_time_and_leave_nothing() -> None:

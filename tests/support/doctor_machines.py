@@ -17,7 +17,7 @@ from gaudi_launch.doctor.findings import (
 )
 from gaudi_launch.host import host_config, machine, simulated
 from gaudi_launch.host.hardware import Card, Host
-from gaudi_launch.host.host_config import Disk, HostConfig
+from gaudi_launch.host.host_config import HostConfig
 
 Change = Callable[[DoctorFacts], DoctorFacts]
 
@@ -45,7 +45,6 @@ GOOD_WEIGHTS = Weights(
     bytes=16 << 30,
     has_config=True,
     files=4,
-    disk=Disk("/models/m", 1 << 20, "xfs", True),
 )
 GOOD_PACKAGES = {
     f"habanalabs-{name}": "1.22.1-6"
@@ -64,7 +63,13 @@ GOOD_IMAGE = "gaudi-docker/1.22.1/ubuntu24.04/habanalabs/pytorch-installer-2.7.1
 
 @cache
 def _loaded(name: str) -> tuple[Host, HostConfig]:
-    return machine.load(f"simulated:{name}"), host_config.load_config(f"simulated:{name}")
+    config = host_config.load_config(f"simulated:{name}")
+    # not the folders of whoever runs the tests
+    disks = {
+        use: replace(disk, path=f"/home/me/{use}/gaudi-launch")
+        for use, disk in config.disks.items()
+    }
+    return machine.load(f"simulated:{name}"), replace(config, disks=disks)
 
 
 def facts(name: str = "hls2") -> DoctorFacts:

@@ -36,6 +36,7 @@ class Seen:
     most_running: int = 0
     left: int = 0
     largest: int = 0
+    received: int = 0
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
@@ -70,7 +71,7 @@ class Engine:
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         line = (await reader.readuntil(b"\r\n")).decode("latin-1").split()
         headers = await _headers(reader)
-        body = await _body(reader, headers)
+        body = await self._body(reader, headers)
         method, path = line[0], line[1].split("?")[0]
         stays = headers.get("connection", "").lower() != "close"
         if method == "GET":
@@ -88,6 +89,27 @@ class Engine:
             return await self._post(path, document, writer) and stays
         finally:
             self.seen.running -= 1
+
+    async def _body(self, reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+        """Return a body; each byte is counted when it comes."""
+        if headers.get("transfer-encoding", "").lower() != "chunked":
+            return await self._exactly(reader, int(headers.get("content-length", "0")))
+        pieces = []
+        while (size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)) > 0:
+            pieces.append(await self._exactly(reader, size))
+            await reader.readexactly(2)
+        await reader.readuntil(b"\r\n")
+        return b"".join(pieces)
+
+    async def _exactly(self, reader: asyncio.StreamReader, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            piece = await reader.read(size - len(found))
+            if not piece:
+                raise asyncio.IncompleteReadError(found, size)
+            self.seen.received += len(piece)
+            found += piece
+        return found
 
     async def _get(self, path: str, writer: asyncio.StreamWriter) -> None:
         manner, seen = self._manner, self.seen
@@ -181,17 +203,6 @@ async def _headers(reader: asyncio.StreamReader) -> dict[str, str]:
         name, _, value = line.decode("latin-1").partition(":")
         found[name.strip().lower()] = value.strip()
     return found
-
-
-async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
-    if headers.get("transfer-encoding", "").lower() != "chunked":
-        return await reader.readexactly(int(headers.get("content-length", "0")))
-    pieces = []
-    while (size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)) > 0:
-        pieces.append(await reader.readexactly(size))
-        await reader.readexactly(2)
-    await reader.readuntil(b"\r\n")
-    return b"".join(pieces)
 
 
 async def _send(

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from gaudi_launch.app import gateway, waiting
 from gaudi_launch.app.report import Silent
 from gaudi_launch.app.stop import end
-from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica, GatewaySettings
+from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica, GatewaySettings, Tls
 from gaudi_launch.services.state.registry import find
 from tests.support.places import SUPPORT
 from tests.support.waiting import GENEROUS, until, unused_port
@@ -190,6 +191,20 @@ def keys_file(folder: Path, content: str = KEYS) -> Path:
     return path
 
 
+def certificate_in(folder: Path) -> Tls:
+    """Write a certificate of 127.0.0.1 and its key; skips without openssl."""
+    folder.mkdir(exist_ok=True)
+    made = Tls(folder / "c.pem", folder / "k.pem")
+    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    words = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name)
+    done = subprocess.run(
+        [*words, "-keyout", str(made.key), "-out", str(made.certificate)], capture_output=True
+    )
+    if done.returncode:
+        pytest.skip("openssl makes no certificate here")
+    return made
+
+
 @contextmanager
 def running(
     name: str, backends: Sequence[Backend], settings: GatewaySettings, installed: Path
@@ -204,6 +219,19 @@ def running(
             yield settings.port
         finally:
             end(find(name), 0, Silent())
+
+
+def members_of(name: str) -> dict[str, psutil.Process]:
+    """Return a gateway's launcher, its process, and HAProxy's masters and workers."""
+    state = find(name).state
+    found = {"launcher": psutil.Process(state["launcher"]["pid"])}
+    found["process"] = psutil.Process(state["engine_process"]["pid"])
+    for master in found["process"].children():
+        kind = Path(master.cmdline()[-1]).stem
+        found[kind] = master
+        for worker in master.children():
+            found[f"{kind} worker"] = worker
+    return found
 
 
 def until_up(port: int, sections: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import typer.main
 
 from gaudi_launch.cli import help
-from gaudi_launch.cli.examples import examples_of
+from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import app
 
 # what the layout of a help adds
@@ -55,7 +55,7 @@ def english_texts() -> set[str]:
     found = set(FRAME)
     for each in all_commands():
         found.update(help.english_paragraphs(each.command.help))
-        found.update(example.text for example in examples_of(each.path))
+        found.update(examples().get(each.path, {}).values())
         for param in each.command.get_params(each.context):
             if not param.hidden:
                 found.add(help.english_text(param))

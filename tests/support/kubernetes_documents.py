@@ -65,11 +65,9 @@ CASES = {
                               "--secret", "hub:HF_TOKEN,VLLM_API_KEY", "--namespace", "chat",
                               "--webui",
                               "--ingress-host", "chat.example.com", "--ingress-class", "nginx"),
-    "deployment-gaudi3-keda": (*CHAT, "--autoscale", "keda", "--replicas", "1..8", "--ongoing",
-                               "24", "--storage-class", "nfs",
-                               "--prometheus", "http://prometheus-operated.monitoring:9090",
-                               "--node-selector", "node.kubernetes.io/instance-type=gaudi3",
-                               "--tolerate", "example.com/ai"),
+    "deployment-gaudi3-nodes": (*CHAT, "--storage-class", "nfs",
+                                "--node-selector", "node.kubernetes.io/instance-type=gaudi3",
+                                "--tolerate", "example.com/ai"),
     "three-models-gaudi2": (*QWEN, *WITH, "--name", "stack"),
     "leaderworkerset-gaudi2": (*R1, "--kind", "leaderworkerset", "--nodes", "2"),
     "deployment-gaudi2-tgi": (*TGI, "-n", "1", "--secret", "hub"),
@@ -93,6 +91,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path)
         "VLLM_API_KEY",
         "MODELSCOPE_API_TOKEN",
         "HF_HOME",
+        "HF_HUB_OFFLINE",
     ):
         monkeypatch.delenv(name, raising=False)
     for name in [name for name in os.environ if name.startswith(("HABANA_", "PT_HPU_"))]:

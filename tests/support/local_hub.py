@@ -24,15 +24,16 @@ class Hub:
     """Serves ``files`` as the repository ``repo``, others by their names.
 
     ``others`` and ``datasets`` are further repositories. ``trouble`` is one of "", ``busy``,
-    ``always_busy``, ``cut``, ``lie``, ``lie_once``, ``hang``, ``gated``, ``stay`` (a large file
-    comes to three quarters, the rest when ``go`` is set); ``asked`` records downloads as (path,
-    Range).
+    ``always_busy``, ``cut``, ``lie``, ``lie_once``, ``hang``, ``gated``, ``token``,
+    ``stay`` (a large file comes to three quarters, the rest when ``go`` is set); ``asked`` records
+    downloads as (path, Range), ``tokens`` their credentials.
     """
 
     files: dict[str, bytes]
     repo: str = "me/small"
     trouble: str = ""
     asked: list[tuple[str, str]] = field(default_factory=list)
+    tokens: set[str] = field(default_factory=set)
     others: dict[str, dict[str, bytes]] = field(default_factory=dict)
     datasets: dict[str, dict[str, bytes]] = field(default_factory=dict)
     go: threading.Event = field(default_factory=threading.Event)
@@ -59,6 +60,7 @@ class Hub:
     def environment(self) -> dict[str, str]:
         return {
             "HF_ENDPOINT": self.url,
+            "HF_HUB_OFFLINE": "0",
             "MODELSCOPE_DOMAIN": self.url,
             "MODELSCOPE_ENDPOINT": self.url,
         }
@@ -100,6 +102,9 @@ class Handler(BaseHTTPRequestHandler):
         self.kind = "datasets" if is_dataset else "models"
         if self.hub.trouble == "gated":
             return self.give({"error": "gated"}, 403, {"X-Error-Code": "GatedRepo"})
+        if self.hub.trouble == "token":
+            refused = "Invalid credentials in Authorization header"
+            return self.give({"error": refused}, 401, {"X-Error-Message": refused})
         if path.startswith("/api/v1/"):
             return self.modelscope(path.removeprefix("/api/v1/"), query)
         return self.hugging_face(path)
@@ -164,6 +169,7 @@ class Handler(BaseHTTPRequestHandler):
         asked = self.headers.get("Range", "")
         if self.command == "GET":
             self.hub.asked.append((name, asked))
+            self.hub.tokens.add(self.headers.get("Authorization", ""))
             if self.busy():
                 return self.give({"error": "wait"}, 429, {"Retry-After": "1"})
             if self.hub.trouble == "hang":

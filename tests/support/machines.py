@@ -64,7 +64,7 @@ def use(monkeypatch: pytest.MonkeyPatch, root: Path, programs: Path | None = Non
 
 def plain(host: Host) -> Host:
     """Return a Host without what differs between a folder and a machine in memory."""
-    return replace(host, root="/", origin="", has_numactl=False)
+    return replace(host, root="/", origin="")
 
 
 def recorded_hosts() -> dict[str, dict[str, Any]]:

@@ -20,8 +20,7 @@ def alone(what: str, places: int = 1) -> Iterator[None]:
     folder = Path(tempfile.gettempdir())
     with ExitStack() as files:
         locks = [
-            files.enter_context((folder / f"gaudi-launch-{what}-{n}.lock").open("w"))
-            for n in range(places)
+            files.enter_context((folder / f"{what}-{n}.lock").open("w")) for n in range(places)
         ]
         while not any(_take(lock) for lock in locks):
             time.sleep(0.1)

@@ -67,6 +67,7 @@ SERVICES = (
         preemptions=12,
         power_w=960.0,
         joules_per_token=1.57,
+        kwh_today=3.21,
     ),
     ServiceSample(
         "llama-70b",

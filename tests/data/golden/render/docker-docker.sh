@@ -17,7 +17,7 @@ RUN ["python3", "-m", "pip", "install", "--no-cache-dir", "--constraint", "/opt/
 ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server"]
 DOCKERFILE
 fi
-mkdir -p -- /data/warmup/518dbd8b53481984
+mkdir -p -- /data/warmup/fac7f7dd4e8f4035
 
 words=(
     run
@@ -28,7 +28,7 @@ words=(
     --cap-add=sys_nice
     --ipc=host
     --network=host
-    -v /data/warmup/518dbd8b53481984:/data/warmup/518dbd8b53481984
+    -v /data/warmup/fac7f7dd4e8f4035:/data/warmup/fac7f7dd4e8f4035
     -v /models/Qwen2-72B-Instruct:/models/Qwen2-72B-Instruct:ro
     -e 'HABANA_VISIBLE_DEVICES=0,2,4,6'
     -e OMPI_MCA_btl_vader_single_copy_mechanism=none
@@ -55,7 +55,7 @@ words=(
     -e VLLM_DECODE_BLOCK_BUCKET_MIN=128
     -e VLLM_DECODE_BLOCK_BUCKET_STEP=384
     -e VLLM_DECODE_BLOCK_BUCKET_MAX=8448
-    -e 'PT_HPU_RECIPE_CACHE_CONFIG=/data/warmup/518dbd8b53481984,false,23168'
+    -e 'PT_HPU_RECIPE_CACHE_CONFIG=/data/warmup/fac7f7dd4e8f4035,false,23168'
     -e VLLM_ZERO_PADDING=true
     -e VLLM_PROMPT_USE_FUSEDSDPA=true
     '--cpuset-cpus=0-39,80-119'

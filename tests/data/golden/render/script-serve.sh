@@ -8,7 +8,7 @@ export HABANA_VISIBLE_MODULES=0,1,2,3
 export HCCL_SOCKET_IFNAME=ens8f0
 export PT_HPU_ENABLE_LAZY_COLLECTIVES=true
 export PT_HPU_LAZY_MODE=1
-export PT_HPU_RECIPE_CACHE_CONFIG=/data/warmup/518dbd8b53481984,false,23168
+export PT_HPU_RECIPE_CACHE_CONFIG=/data/warmup/fac7f7dd4e8f4035,false,23168
 export PT_HPU_WEIGHT_SHARING=0
 export TOKENIZERS_PARALLELISM=true
 export VLLM_DECODE_BLOCK_BUCKET_MAX=8448
@@ -30,7 +30,7 @@ export VLLM_PROMPT_SEQ_BUCKET_STEP=128
 export VLLM_PROMPT_USE_FUSEDSDPA=true
 export VLLM_WORKER_MULTIPROC_METHOD=spawn
 export VLLM_ZERO_PADDING=true
-mkdir -p -- /data/warmup/518dbd8b53481984
+mkdir -p -- /data/warmup/fac7f7dd4e8f4035
 
 engine=(
     /opt/vllm/bin/python3

@@ -1,0 +1,15 @@
+"""Reporters that keep what a use case reports."""
+
+from __future__ import annotations
+
+from gaudi_launch.app.report import Silent
+
+
+class Lines(Silent):
+    """Keeps the lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
