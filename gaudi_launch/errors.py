@@ -55,3 +55,11 @@ class LaunchError(Exception):
         if self.detail:
             error["detail"] = self.detail
         return error
+
+
+def file_error(
+    id: str, error: OSError, path: object, exit_code: ExitCode = ExitCode.FAILED
+) -> LaunchError:
+    """Return the error of an unusable file: its path and the reason."""
+    why = error.strerror or str(error)
+    return LaunchError(id, exit_code, path=str(path), why=why)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,16 +23,28 @@ _T = TypeVar("_T")
 _PIECE = 1 << 16
 
 
-def get(url: str, *, seconds: float, most_bytes: int) -> bytes:
+def get(
+    url: str,
+    *,
+    seconds: float,
+    most_bytes: int,
+    connect: float | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
     """Return the body of an answer without error status; redirects are followed.
 
-    Raises requests.RequestException: also for an answer that takes longer than ``seconds`` in
-    total, however slowly the server sends, or that is larger than ``most_bytes``.
+    ``connect`` limits the time for a connection. Raises requests.RequestException: also for an
+    answer that takes longer than ``seconds`` in total, however slowly the server sends, or that is
+    larger than ``most_bytes``.
     """
     deadline = time.monotonic() + seconds
+    limits = (min(seconds, connect or seconds), seconds)
 
     def exchange() -> bytes:
-        with _session(url) as session, session.get(url, timeout=seconds, stream=True) as answer:
+        with (
+            _session(url) as session,
+            session.get(url, timeout=limits, headers=headers, stream=True) as answer,
+        ):
             answer.raise_for_status()
             return _body(answer, deadline, most_bytes)
 

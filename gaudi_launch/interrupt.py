@@ -23,6 +23,7 @@ from types import FrameType
 from typing import IO, Any
 
 from gaudi_launch.debug_log import ChildLog, best_effort
+from gaudi_launch.guard import guarded
 
 _log = logging.getLogger(__name__)
 
@@ -207,8 +208,8 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and return its output, as subprocess.run does.
 
-    Ctrl-C ends all that it started. Raises OSError, and subprocess.TimeoutExpired after
-    ``seconds``: nothing of it lives then either.
+    Ctrl-C ends all that it started, and so does the end of this process (`guard`). Raises OSError,
+    and subprocess.TimeoutExpired after ``seconds``: nothing of it lives then either.
     """
     with deferred(), _input(streams.text_in) as given:
         seen = ChildLog(_log, argv)
@@ -226,6 +227,7 @@ def run(
                 # a separate group: its processes are ended with it, and the terminal's Ctrl-C is
                 # handled here
                 start_new_session=True,
+                preexec_fn=guarded(),
             )
         except OSError as error:
             seen.failed(error)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jsonschema import Draft202012Validator, TypeChecker, ValidationError, validators
+from jsonschema import Draft202012Validator, ValidationError, validators
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,13 @@ def _problems_of(error: ValidationError) -> Iterator[Problem]:
         yield Problem(path, keyword, expected, found, entry, error.message)
 
 
-def _is_array(_checker: TypeChecker, value: object) -> bool:
-    return isinstance(value, (list, tuple))
-
-
-def _is_object(_checker: TypeChecker, value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
 # rendered documents contain tuples and read-only mappings too
 _Validator = validators.extend(  # type: ignore[no-untyped-call]  # its stub has no types
     Draft202012Validator,
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
-        {"array": _is_array, "object": _is_object}
+        {
+            "array": lambda _checker, value: isinstance(value, (list, tuple)),
+            "object": lambda _checker, value: isinstance(value, Mapping),
+        }
     ),
 )

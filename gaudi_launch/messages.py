@@ -32,6 +32,10 @@ class Message:
     def render(self, language: str | None = None) -> str:
         return text(self.id, language, **self.values)
 
+    def to_json(self) -> dict[str, str]:
+        """Return the message for programs."""
+        return {"id": self.id, "message": self.render()}
+
     def __hash__(self) -> int:
         return hash((self.id, tuple(sorted((k, str(v)) for k, v in self.values.items()))))
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import config_dir
+from gaudi_launch.reader import BadDocument, parse_yaml
 
 # docs: Docker, "Predefined ARGs": known to every build, and kept out of an image's history
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
@@ -135,7 +136,7 @@ class Mirrors:
             count = int(before)
         return {
             "GIT_CONFIG_COUNT": str(count + 1),
-            f"GIT_CONFIG_KEY_{count}": f"url.{_with_slash(self.git)}.insteadOf",
+            f"GIT_CONFIG_KEY_{count}": f"url.{self.git.rstrip('/')}/.insteadOf",
             f"GIT_CONFIG_VALUE_{count}": GIT_HOST,
         }
 
@@ -216,12 +217,12 @@ def has_secret(address: str) -> bool:
 def _checked(name: str, value: str, where: str) -> str:
     kind = _KINDS[name]
     # the option of pip's index has older sentences
-    area = "setup.index" if where == "--index-url" else "mirrors.address"
+    area = "setup" if where == "--index-url" else "mirrors"
     if has_secret(value):
-        raise LaunchError(f"{area}_secret", ExitCode.USAGE, where=where)
+        raise LaunchError(f"{area}.address_secret", ExitCode.USAGE, where=where)
     if not kind.form.fullmatch(value):
         raise LaunchError(
-            f"{area}_bad", ExitCode.USAGE, where=where, found=value, example=kind.example
+            f"{area}.address_bad", ExitCode.USAGE, where=where, found=value, example=kind.example
         )
     if name in ("pip", "torch"):
         return value
@@ -238,13 +239,11 @@ def _in_file() -> dict[str, str]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise _bad_file(" ".join(str(error).split())) from None
-    import yaml
-
     try:
-        document = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        # its text would have the lines of the file
-        raise _bad_file("YAML") from None
+        document = parse_yaml(content)
+    except BadDocument as error:
+        # its text would quote the file, which has passwords
+        raise _bad_file(f"YAML: {error.line}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -258,7 +257,3 @@ def _in_file() -> dict[str, str]:
 def _bad_file(why: str) -> LaunchError:
     names = ", ".join(each.name for each in fields(Mirrors) if each.name in _KINDS)
     return LaunchError("mirrors.bad_file", ExitCode.USAGE, path=str(file()), why=why, known=names)
-
-
-def _with_slash(address: str) -> str:
-    return f"{address.rstrip('/')}/"

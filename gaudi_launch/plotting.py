@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.messages import language, text
 
 ENDINGS = (".png", ".svg")
-BLUE, ORANGE, RED, GREEN, GREY = "#1f5fbf", "#d66414", "#c62828", "#2e7d32", "#9e9e9e"
+BLUE, ORANGE, GREEN, GREY = "#1f5fbf", "#d66414", "#2e7d32", "#9e9e9e"
 
 _DOTS_PER_INCH = 150
 _PLAIN = "DejaVu Sans"  # matplotlib brings it
@@ -48,7 +48,7 @@ def check_picture(path: Path) -> None:
     Raises LaunchError (USAGE, FAILED).
     """
     if path.suffix.lower() not in ENDINGS:
-        raise LaunchError("warmup.plot_ending", ExitCode.USAGE, path=str(path))
+        raise LaunchError("plot.ending", ExitCode.USAGE, path=str(path))
     check_library()
 
 
@@ -58,6 +58,14 @@ def check_library() -> None:
 
     if find_spec("matplotlib") is None:
         raise LaunchError("plot.no_library", ExitCode.FAILED, python=sys.executable)
+
+
+def write_picture(path: Path, content: bytes) -> None:
+    """Write a picture. Raises LaunchError (USAGE)."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise file_error("plot.not_written", error, path, ExitCode.USAGE) from None
 
 
 def label(id: str, **values: Any) -> str:

@@ -5,9 +5,8 @@ A user's profile replaces the shipped one of the same name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -16,20 +15,31 @@ from typing import Any, Literal
 from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models.config import read_model
+from gaudi_launch.models.config import (
+    looks_like_hub_id,
+    model_from_config,
+    name_of,
+    named_model,
+    read_config,
+    read_model,
+    refuse_address,
+)
+from gaudi_launch.models.fp8.conversion_record import CONVERTED
 from gaudi_launch.models.fp8.measurements import Published
+from gaudi_launch.models.hub.local import find_config, find_local
+from gaudi_launch.models.hub.remote import read_remote
 from gaudi_launch.models.model import Model
+from gaudi_launch.reader import parse_yaml, shipped
 
 _MOST_BYTES = 1 << 20
 # the facts of `architecture` that are fields of Model
 FACTS = (
     "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers",
-    "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim", "mla_rank", "vocab_size",
-    "max_position_embeddings",
+    "attention_layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim",
+    "mla_rank", "state_sizes", "vocab_size", "max_position_embeddings",
 )  # fmt: skip
-# suffixes of hub names for copies of a model in other weights (assumed from the names in use;
-# config.json shows it for certain)
-_QUANTISED = re.compile(r"[-_.](awq|gptq(?!-int8)|fp8)(?![a-z0-9])", re.IGNORECASE)
+# those that the number of parameters follows from
+_SIZES = ("layers", "hidden_size", "heads", "kv_heads", "experts", "vocab_size")
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,7 @@ class Parsers:
 class Profile:
     """One model family.
 
+    ``checkpoints`` are the facts, by ID, in which a listed model differs from ``facts``.
     ``lengths`` are the ranges of a guide; ``assumed`` names what has no source; ``engine`` is the
     one that plans are for where none is installed ("": any).
     """
@@ -101,6 +112,7 @@ class Profile:
     measurements: tuple[PublishedFor, ...] = ()
     file: Path = field(default_factory=Path)
     own: bool = False
+    checkpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def matches_name(self, name: str) -> bool:
         return _is_one_of(name, self.names)
@@ -124,14 +136,10 @@ def engine_reads(engine: str) -> Mapping[str, str | list[str]]:
 
     The form is ``reads`` of profiles/schema/engine.json; empty for an engine without a file.
     """
-    path = _engine_file(engine)
+    path = paths.profiles_dir() / "engines" / (engine.replace("@", "-") + ".yaml")
     if not path.is_file():
         return {}
     return dict(read_document(path)["versions"][0].get("reads", {}))
-
-
-def _engine_file(engine: str) -> Path:
-    return paths.profiles_dir() / "engines" / (engine.replace("@", "-") + ".yaml")
 
 
 def own_dir() -> Path:
@@ -160,6 +168,7 @@ def load(path: Path, own: bool = False) -> Profile:
         names=tuple(document["match"]["names"]),
         config=document["match"].get("config", {}),
         facts=document["architecture"],
+        checkpoints=document.get("checkpoints", {}),
         cards=serving["cards"],
         dtype=serving.get("dtype", "bfloat16"),
         tried=tuple(serving.get("tried", ())),
@@ -239,19 +248,13 @@ def _is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
 
 def read_document(path: Path) -> Any:
     """Return the YAML of one file. Raises LaunchError (USAGE)."""
-    import yaml
-
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why="> 1 MiB")
-        text = path.read_text(encoding="utf-8")
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except OSError as error:
-        raise LaunchError(
-            "profiles.bad", ExitCode.USAGE, path=str(path), why=error.strerror or ""
-        ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        why = " ".join(str(error).split())
+        if path.is_relative_to(paths.profiles_dir()):
+            return shipped(*path.relative_to(paths.profiles_dir()).parts)
+        with path.open("rb") as file:
+            return parse_yaml(file.read(_MOST_BYTES + 1))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
         raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=why) from None
 
 
@@ -334,38 +337,83 @@ def _best(fitting: Iterable[Profile], name: str) -> Profile | None:
     return min(fitting, key=rank, default=None)
 
 
-def with_facts(model: Model) -> Model:
-    """Return ``model`` with facts of its profile that config.json does not have.
+def known_model(path: str, must_exist: bool = True, revision: str = "") -> Model:
+    """Return a model from the best source at hand.
 
-    ``source`` stays.
+    That is its folder, a hub's local cache, a profile that lists it, the hub, or else its name.
+    ``must_exist``: a path must be a folder, and a hub ID known to one of them. Raises LaunchError
+    (MODEL) otherwise, and for a folder that cannot be read; (USAGE) for the address of a page.
     """
-    from dataclasses import replace
+    refuse_address(path)
+    is_id = looks_like_hub_id(path)
+    found = _in_local_cache(path, revision) if is_id else read_model(path, must_exist)
+    if found.source == "name" and not revision:
+        found = _listed(found)
+    if found.source == "name" and is_id:
+        try:
+            found = read_remote(path, revision)
+        except LaunchError as error:
+            if must_exist:
+                raise
+            found = named_model(path, error.text)
+    return _with_parameters(found)
 
-    profile = match(model)
+
+def _in_local_cache(repo: str, revision: str) -> Model:
+    """Return a model by the folders of the hubs' libraries, else by its name.
+
+    The weights of a download that is not complete are not counted.
+    """
+    folder = find_local(repo, revision)
+    if folder is not None:
+        return replace(read_model(str(folder)), path=repo, name=name_of(repo))
+    folder = find_config(repo, revision)
+    if folder is not None:
+        return model_from_config(repo, read_config(folder))
+    return named_model(repo)
+
+
+def listed_id(path: str) -> tuple[Profile, str] | None:
+    """Return the profile that lists a model, with its ID there.
+
+    A user's profile comes first. A hub ID is listed as it is, any other name as the last part of an
+    ID. A folder that ``convert`` made has the model's own name and a suffix.
+    """
+    name = name_of(path).removesuffix(CONVERTED)
+    is_id = looks_like_hub_id(path)
+    found = [
+        (profile, each)
+        for profile in profiles()
+        for each in profile.models
+        if each == path or (not is_id and name_of(each) == name)
+    ]
+    return min(found, key=lambda each: not each[0].own, default=None)
+
+
+def _listed(model: Model) -> Model:
+    """Return the model with the facts of the profile that lists it, if any."""
+    listed = listed_id(model.path)
+    if listed is None:
+        return model
+    profile, hub_id = listed
+    known = {**profile.facts, **profile.checkpoints.get(hub_id, {})}
+    facts = {name: known[name] for name in FACTS if name in known}
+    attention = {"attention_layers": known["layers"], "moe": False}
+    return replace(model, source="profile", **attention | facts)
+
+
+def _with_parameters(model: Model) -> Model:
+    """Return a model without weights with the parameters that its profile states.
+
+    Its config.json must contradict none of the profile's sizes.
+    """
+    profile = match(model) if model.config and not model.parameters else None
     if profile is None:
         return model
-    missing = {
-        name: profile.facts[name]
-        for name in FACTS
-        if name in profile.facts and getattr(model, name) is None
-    }
-    if model.config:
-        # a folder without its weights: their number is known, config.json has the rest
-        missing = {name: value for name, value in missing.items() if name == "parameters"}
-    elif "layers" in missing:
-        if named := _QUANTISED.search(model.name):
-            missing["quantization"] = named[1].lower()
-        missing.setdefault("moe", False)
-        missing["attention_layers"] = profile.facts.get("attention_layers", missing["layers"])
-    return replace(model, **missing)
-
-
-def known_model(path: str, must_exist: bool = True) -> Model:
-    """Return a model by its files, with what a profile adds.
-
-    Raises what `read_model` raises.
-    """
-    return with_facts(read_model(path, must_exist))
+    stated = {name: profile.facts[name] for name in _SIZES if name in profile.facts}
+    if any(getattr(model, name) not in (None, stated[name]) for name in stated):
+        return model
+    return replace(model, parameters=profile.facts["parameters"])
 
 
 def profile_settings(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch import paths
 from gaudi_launch.messages import Message, message
+from gaudi_launch.reader import shipped
 
 if TYPE_CHECKING:
     from gaudi_launch.json_schema import Problem
@@ -19,8 +18,7 @@ _LONGEST_VALUE = 60
 @cache
 def schema(name: str) -> Mapping[str, Any]:
     """Return a shipped schema: ``model``, ``engine`` or ``plan``."""
-    text = (paths.profiles_dir() / "schema" / f"{name}.json").read_text(encoding="utf-8")
-    document: Mapping[str, Any] = json.loads(text)
+    document: Mapping[str, Any] = shipped("schema", f"{name}.json")
     return document
 
 
@@ -39,7 +37,9 @@ def problems(document: Any, name: str = "model") -> Iterator[Message]:
 def sentence(problem: Problem) -> Message:
     """Return a problem as a sentence."""
     where = "".join(f"/{part}" for part in problem.path) or "/"
-    found = _shortened(problem.found)
+    found = repr(problem.found)
+    if len(found) > _LONGEST_VALUE:
+        found = found[: _LONGEST_VALUE - 3] + "..."
     if problem.keyword == "type":
         wanted = problem.expected
         types = wanted if isinstance(wanted, str) else ", ".join(wanted)
@@ -58,10 +58,3 @@ def sentence(problem: Problem) -> Message:
     if problem.keyword == "additionalProperties":
         return message("profiles.extra", where=where, name=problem.entry)
     return message("profiles.not_valid", where=where, why=problem.text)
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    if len(text) <= _LONGEST_VALUE:
-        return text
-    return text[: _LONGEST_VALUE - 3] + "..."

@@ -1,29 +1,31 @@
 """Remove secrets from text, argument lists and JSON values.
 
-Pure, and linear in the length of the text. A secret is known by its name (``api_key``,
-``--x-password``, ``Cookie``), by its form (``hf_...``, a JWT, a PEM block) or by its place (the
-password of a URL). Names of counts (``max_num_batched_tokens``, ``eos_token_id``) are not secrets.
-Forms of tokens: the documentation of each service; where none is published, assumed.
+Pure but for its list of terms, and linear in the length of the text. A secret is known by its name
+(``api_key``, ``--x-password``, ``Cookie``), by its form (``hf_...``, a JWT, a PEM block) or by its
+place (the password of a URL). After the name of a secret, its line keeps only terms of a list
+(`kept_words.txt`: terms of settings, JSON keys and recorded logs), so that quotes, nesting and
+separators need no pattern. With ``unknown_goes``, as in a bundle, the same applies to the value of
+each variable, option and key whose name is not made of these terms. Forms of tokens:
+the documentation of each service; where none is published, assumed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from gaudi_launch.optional import mapped
+from gaudi_launch.reader import parse_json
 
 REMOVED = "[removed]"
 LONGEST_WORD = 4096
 
 _LONGEST_NAME = 128
-_LONGEST_GROUP = 4096
 _LONGEST_KEY_BLOCK = 16384
-# characters that searches for a missing closing bracket may cost in one text
-_SEARCH_BUDGET = 1 << 18
+# lines that a list, an object or a quoted value without its end may take
+_MOST_LINES = 64
 
 # --- names ----------------------------------------------------------------------------------------
 
@@ -33,79 +35,61 @@ def _words(text: str) -> frozenset[str]:
 
 
 _SEGMENT = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def _segments(name: str) -> list[str]:
+    return [segment.lower() for segment in _SEGMENT.findall(name)]
+
+
 _ALWAYS = (
     "passw", "passphrase", "passwd", "secret", "credential", "privatekey", "accesskey", "apikey",
-    "signingkey", "encryptionkey", "accountkey", "sharedkey", "subscriptionkey", "masterkey",
-    "authkey", "licensekey", "keydata", "sshkey", "hmackey", "sessionkey", "requirepass", "sshpass",
+    "keydata", "requirepass", "sshpass", "pwd", "authkey",
 )  # fmt: skip
 # names of the place of a secret, not of the secret
-_PLACES = frozenset(
-    (
-        "file",
-        "filename",
-        "path",
-        "name",
-        "names",
-        "ref",
-        "stdin",
-        "url",
-        "dir",
-        "length",
-        "policy",
-        "required",
-    )
-)
-_HEADERS = frozenset(("authorization", "cookie", "cookies"))
-# tokens that models read and write
+_PLACES = _words("file filename path name names ref stdin url dir length policy required")
+_HEADERS = _words("authorization cookie cookies")
+# tokens and keys that models read and write
 _MODEL_WORDS = _words("""
     added all audio average avg batched bos boi budget cached call class cls context cost count ctx
-    current decode draft each embedding end eoi eos eot every first generated generation image img
-    input inter invalid last latency length level limit logits mask max min model ms multimodal new
-    newline next num number one output pad patch per placeholder prefill prev previous prompt
-    reasoning sampled sep sink single soi special spec speculative speech start stop sum target
-    think thinking throughput time tool top total tpot ttft type unk video vision window
+    current decode draft each embedding end eoi eos eot every first generated generation id ids
+    image img input inter invalid last latency length level limit logits mask max min model ms
+    multimodal new newline next num number one output pad patch per placeholder prefill prev
+    previous prompt reasoning sampled sep sink single soi special spec speculative speech start step
+    stop sum target think thinking throughput time tool top total tpot ttft type unk video vision
+    window
     """)
-_TOKEN_OWNERS = _words(
-    "access api auth bearer hf hub huggingface github gitlab id refresh session user"
-)
-_TOKEN_TAILS = _words("value string data secret key prod read write")
-_PASS_OWNERS = _words("admin db ftp mail mysql postgres proxy redis root smtp ssh user")
-# a name is checked only where it contains one of these
-_KEYWORD = re.compile(
-    r"(?i)token|secret|pass(?:w|phrase)|pwd|_pass|requirepass|sshpass|credential|authorization|auth"
-    r"|cookie|sig|key[-_]?data|(?:api|access|private|signing|encryption|account|shared|subscription"
-    r"|master|license|ssh|hmac|session)[-_. ]?key|jwt|bearer|密码|密钥|令牌|口令"
-)
+_KEY_OWNERS = _words("block bucket cache foreign hash kv primary public sort state")
+_GRANTED = _words("auth bearer jwt masterauth otp pass passcode session sessionid sid")
 _CHINESE = ("密码", "密钥", "令牌", "口令")
+_KEYWORD = re.compile(
+    r"(?i)token|secret|pass|pwd|credential|auth|cookie|key|jwt|bearer|session|\bsid|otp|login|"
+    + "|".join(_CHINESE)
+)
 
 
 @lru_cache(maxsize=4096)
 def secret_kind(name: str) -> str:
     """Return the kind of secret that a name indicates, "" for none.
 
-    The kinds are "password", "token", "header", "auth" and "signature".
+    The kinds are "password", "header" and "token", whose values may be short numbers.
     """
     if name.endswith(_CHINESE):
         return "password"
-    segments = [segment.lower() for segment in _SEGMENT.findall(name)]
-    if not segments:
+    segments = _segments(name)
+    if not segments or segments[-1] in _PLACES:
         return ""
     last, joined = segments[-1], "".join(segments)
-    if last in _PLACES:
-        return ""
     if last in _HEADERS:
         return "header"
-    if any(word in joined for word in _ALWAYS) or "pwd" in joined or _is_pass(segments, name):
+    if any(word in joined for word in _ALWAYS):
         return "password"
-    if "token" in joined:
-        return _token_kind(segments)
-    if last in ("jwt", "bearer"):
+    if last in ("key", "keys") and len(segments) > 1 and segments[-2] not in _KEY_OWNERS:
+        return "password"
+    if last in _GRANTED or segments[-2:] == ["session", "id"]:
         return "token"
-    if last in ("auth", "masterauth"):
-        return "auth"
-    if last in ("signature", "sig"):
-        return "signature"
-    return ""
+    if not any(segment.endswith(("token", "tokens")) for segment in segments):
+        return ""
+    return "" if _MODEL_WORDS.intersection(segments) else "token"
 
 
 def is_secret_name(name: str) -> bool:
@@ -113,62 +97,54 @@ def is_secret_name(name: str) -> bool:
 
     It is the name of an option, variable, field or header.
     """
-    return secret_kind(name) not in ("", "signature")
+    return bool(secret_kind(name)) and name.lower() != "tokens"
 
 
-def _is_pass(segments: list[str], name: str) -> bool:
-    if segments[-1] != "pass" or len(segments) == 1:
+@lru_cache(maxsize=1)
+def _kept_words() -> frozenset[str]:
+    return _words(Path(__file__).with_name("kept_words.txt").read_text(encoding="utf-8"))
+
+
+_KEPT_FORM = re.compile(r"-{0,2}[A-Za-z][A-Za-z_./-]{0,127}\d{0,2}\.?")
+_NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,12})?(?:%|/s|[a-zA-Z]{1,3})?")
+_SHORT_NUMBER = re.compile(r"-?\d{1,5}(?:\.\d{1,12})?(?:%|/s|[a-z]{1,2})?")
+
+
+@lru_cache(maxsize=4096)
+def _is_known(name: str) -> bool:
+    """Return True for a name made of terms of the kept list."""
+    segments = _segments(name)
+    if not segments or segments[-1] in ("key", "keys"):
         return False
-    return name.isupper() or segments[-2] in _PASS_OWNERS
+    return _kept_words().issuperset(segments)
 
 
-def _token_kind(segments: list[str]) -> str:
-    """Name the kind of a token: one that grants access, or one of a model's text."""
-    others = [segment for segment in segments if not segment.endswith(("token", "tokens"))]
-    owned = bool(_TOKEN_OWNERS.intersection(others)) and not _MODEL_WORDS.intersection(others)
-    last = segments[-1]
-    if last.endswith("tokens"):
-        if owned and segments[-2:-1] != ["id"]:
-            return "token"
-        return ""
-    if last.endswith("token"):
-        if _MODEL_WORDS.intersection(others):
-            return ""
-        return "token"
-    if not any(segment.endswith("token") for segment in segments):
-        return ""
-    if last in ("id", "ids") or _MODEL_WORDS.intersection(others):
-        return ""
-    if owned or last in _TOKEN_TAILS:
-        return "token"
-    return ""
+def _is_kept(word: str) -> bool:
+    """Return True for a term, a name or a path that may stay after a secret."""
+    return _KEPT_FORM.fullmatch(word) is not None and _is_known(word)
 
 
-_NOTHING = frozenset(
-    ("", "none", "null", "nil", "true", "false", "unset", "undefined", "***", "****")
-)
+# the kind of a name that is neither a secret's nor made of kept terms
+_UNKNOWN = "unknown"
+_NOTHING = _words("none null nil true false unset undefined *** **** [] {} ()")
 _AUTH_WORDS = _words(
     "basic bearer digest disabled enabled error failed none off ok on optional required"
 )
-_SHORT_NUMBER = re.compile(r"-?\d{1,5}(?:\.\d{1,12})?(?:%|/s|[a-z]{1,2})?")
 
 
 def _is_harmless(kind: str, name: str, value: str) -> bool:
     """Return True for a value that is not a secret although its name indicates one."""
-    plain = value.strip().lower()
-    if plain in _NOTHING or plain.startswith(REMOVED):
+    plain = value.strip().rstrip(")]}>.").lower()
+    if plain in _NOTHING or value.startswith(REMOVED) or not plain:
         return True
+    if kind == _UNKNOWN:
+        return _is_kept(value.rstrip(")]}>.")) or _NUMBER.fullmatch(plain) is not None
     if kind == "token":
-        return bool(_SHORT_NUMBER.fullmatch(plain))
-    if kind == "auth":
-        return plain in _AUTH_WORDS
-    if kind == "signature":
-        return len(plain) < 16 or " " in plain
+        return plain in _AUTH_WORDS or _SHORT_NUMBER.fullmatch(plain) is not None
     return name.lower() in ("pwd", "oldpwd") and plain.startswith("/")
 
 
-# --- secrets known by their form
-# -------------------------------------------------------------------------------
+# --- secrets known by their form ------------------------------------------------------------------
 
 _FORMS = re.compile(
     r"(?<![A-Za-z0-9])(?:"
@@ -190,7 +166,6 @@ _FORMS = re.compile(
     r"|eyJ[\w-]{4,4096}\.[\w-]{4,8192}(?:\.[\w-]{0,8192}){0,3}"
     r")"
 )
-_SLACK_HOOK = re.compile(r"(hooks\.slack\.com/(?:services|workflows)/)[\w/-]{8,256}")
 _SCHEME = re.compile(
     r"(?i)(?<![\w-])(bearer|basic|apikey|negotiate|ntlm|digest|aws4-hmac-sha256)"
     r"[ \t]{1,4}([\w.~+/=:-]{6,4096})"
@@ -201,16 +176,24 @@ _SCHEME_WORDS = _words("""
     settings support token tokens usage functions function config features feature checks
     implementation
     """)
-# greedy to the last @: a password may have one
-_URL_USER = re.compile(r"(://)([^/\s\"'<>@]{0,512}(?:@[^/\s\"'<>@]{0,512}){0,8})@")
-# a slash in the password; digits before it are a port
-_URL_SLASH = re.compile(r"(://)[^/\s\"'<>:@]{1,128}:(?!\d{1,5}[/?#])[^\s\"'<>@]{1,256}@(?=[\w.-])")
-# two short numbers are a user's and a group's IDs
-_CURL_USER = re.compile(
-    r"((?:^|[\s\"'])(?:-u|--user|--proxy-user)[\s=\"',]{1,4}(?!\d{1,7}:\d{1,7}(?!\d))[\w.@+-]{1,128}:)([^\s\"',]{1,256})"
+# secrets known by their place, after what stays
+_PLACED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(hooks\.slack\.com/(?:services|workflows)/)[\w/-]{8,256}",
+        # greedy to the last @: a password may have one
+        r"(://)[^/\s\"'<>@]{0,512}(?:@[^/\s\"'<>@]{0,512}){0,8}(?=@)",
+        # a slash in the password; digits before it are a port
+        r"(://)[^/\s\"'<>:@]{1,128}:(?!\d{1,5}[/?#])[^\s\"'<>@]{1,256}(?=@[\w.-])",
+        # two short numbers are a user's and a group's IDs
+        r"((?:^|[\s\"'])(?:-u|--user|--proxy-user)[\s=\"',]{1,4}(?!\d{1,7}:\d{1,7}(?!\d))[\w.@+-]{1,128}:)"
+        r"[^\s\"',]{1,256}",
+        r"(\bsshpass[ \t]{1,4}-p[ \t]{0,4})\S{1,256}",
+        r"(\blogin\b[^\n]{0,256}?[ \t]-p[ \t]{0,4})\S{1,256}",
+        r"(\bwandb login[ \t]{1,4}(?:--\w+[ \t]{1,4}){0,4})[^\s-]\S{1,256}",
+        r"(?i)((?:[?&]key|\bsig|\bhmac|signature)=)(?!none\b)[^&\s\"'#<>]{6,4096}",
+    )
 )
-_SSHPASS = re.compile(r"(\bsshpass[ \t]{1,4}-p[ \t]{0,4})([^\s]{1,256})")
-_QUERY_KEY = re.compile(r"([?&](?:key|sig|signature|hmac)=)([^&\s\"'#<>]{6,4096})", re.I)
 _BEGIN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _END_KEY = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{1,128}\\?n?")
@@ -221,22 +204,20 @@ _VALUE_FIRST = re.compile(
 )
 
 
-def redact_text(text: str) -> str:
+def redact_text(text: str, *, unknown_goes: bool = False) -> str:
     """Return the text with every secret replaced by ``[removed]``.
 
-    Everything beyond 4 KiB without a blank is cut.
+    With ``unknown_goes``, the values of unknown names, too. Everything beyond 4 KiB without a blank
+    is cut.
     """
     text = _without_key_blocks(text)
     text = _VALUE_FIRST.sub(_remove_value_first, text)
-    text = _without_named(text)
+    lines = _Lines(unknown_goes=unknown_goes)
+    text = "\n".join(lines.line(line) for line in text.split("\n"))
     text = _FORMS.sub(REMOVED, text)
-    text = _SLACK_HOOK.sub(rf"\1{REMOVED}", text)
     text = _SCHEME.sub(_remove_after_scheme, text)
-    text = _URL_USER.sub(_remove_url_user, text)
-    text = _URL_SLASH.sub(rf"\1{REMOVED}@", text)
-    text = _CURL_USER.sub(_remove_password, text)
-    text = _SSHPASS.sub(rf"\1{REMOVED}", text)
-    text = _QUERY_KEY.sub(rf"\1{REMOVED}", text)
+    for pattern in _PLACED:
+        text = pattern.sub(rf"\1{REMOVED}", text)
     return cut_long_words(text)
 
 
@@ -309,339 +290,206 @@ def _start_of_key_lines(text: str, end: int) -> int:
 
 # --- secrets known by their name ------------------------------------------------------------------
 
-_NAME_PART = re.compile(r"[\w.-]+")
-_QUOTE = r"(?:\\{0,15}[\"']|\\{1,4}u002[27]|%2[27]|&quot;|&#3[49];)"
-_COLOUR = r"(?:\x1b\[[0-9;]{0,12}m){0,4}"
+_WORD = re.compile(r"[\w.-]+")
+_QUOTE = r"(?:\"\"\"|'''|\\{0,15}[\"']|\\{0,4}u002[27]|%2[27]|&quot;|&#3[49];)"
+_COLOUR = r"\x1b\[[0-9;]{0,12}m"
+_FIELD = rf"{_QUOTE}?(?:values?|val|content|default){_QUOTE}?[ \t]{{0,16}}[:=][ \t]{{0,16}}"
 # what is between a name and its value
 _ASSIGNED = re.compile(
-    rf"{_COLOUR}{_QUOTE}?\]?{_COLOUR}[ \t]{{0,16}}(?::=|=>|==|%3[AaDd]|[:=：])"
-    rf"{_COLOUR}[ \t]{{0,16}}{_COLOUR}(?:%20)?"
+    rf"(?i)(?:{_COLOUR}|{_QUOTE}|[\] \t]){{0,24}}(?::=|=>|==|%3[ad]|[:=：>])(?!//)"
+    rf"|{_QUOTE}?[ \t]{{0,16}},[ \t]{{0,16}}{_FIELD}"
 )
-_NEXT_ELEMENT = re.compile(rf"{_QUOTE},[ \t]{{0,16}}(?:\n[ \t]{{0,64}})?")
-_VALUE_FIELD = re.compile(
-    rf"{_QUOTE}?[ \t]{{0,16}}(?:,\s{{0,64}}|\n"
-    rf"[ \t]{{1,64}}){_QUOTE}?(?:value|val|content){_QUOTE}?[ \t]{{0,16}}[:=][ \t]{{0,16}}"
-)
-_SPACES = re.compile(rf"{_COLOUR}[ \t]{{1,16}}(?=[^\s=:])")
+_NEXT_ELEMENT = re.compile(rf"{_QUOTE},")
+_PAIR = re.compile(r"[(\[][ \t]{0,4}b?\\{0,3}[\"']$")
+_BLANKS = re.compile(rf"(?:{_COLOUR}|[ \t]|\\{{1,8}}[nrt]?){{1,16}}(?=[^\s=:])(?!--)")
+_COMMAND = re.compile(r"(?:\bENV|\bset -\w{1,3}|\bsetenv)[ \t]{1,8}$")
 _PROSE = re.compile(r"[ \t]{1,4}(?:(?:is|was|are|set to)[ \t]{1,4})?(?=[^\s=:])")
-_PROSE_WORDS = _words("""
-    a an and are argument as at authentication auth based be been by cannot can change could does
-    entry error expired failed field file for from given has have hash here if in incorrect input
-    into invalid is it login may method mismatch missing must needed new not of on only option or
-    policy prompt protected provided required reset rules set shall should store the this to too
-    unset use used value verification via was were when which while will with without wrong you your
-    protection length
-    """)
-_LOOKS_RANDOM = re.compile(
-    r"(?=[A-Za-z0-9_+/=.-]{0,256}\d)(?=[A-Za-z0-9_+/=.-]{0,256}[A-Za-z])[A-Za-z0-9_+/=.-]{16,}"
+_LOOKS_RANDOM = re.compile(r"(?=[^\d]{0,256}\d)(?=[^A-Za-z]{0,256}[A-Za-z])[A-Za-z0-9_+=.-]{16,}")
+_OPENING = re.compile(
+    rf"(?:{_COLOUR}|[ \t]){{0,16}}(?:[A-Za-z_][\w.]{{0,64}}\()?[bBuUrRfF]{{0,2}}({_QUOTE})"
 )
-_OPENING = re.compile(rf"(?:[A-Za-z_][\w.]{{0,64}}\()?[bBuUrRfF]{{0,2}}({_QUOTE})")
-_BARE = re.compile(r"(?:(?![,;&][\"']?[\w.-]{1,64}[\"']?[:=])[^\s\"'\\])+")
-_ENVIRONMENT_VALUE = re.compile(r"\S+")
-_AFTER_QUOTED = re.compile(r"[^\s,;)\]}:&<>|\\\"']+")
-_GIVEN_BACK = ",;)]}>"
-_BRACKET = re.compile(r"[\[{(]|[\]})]|\\.|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'")
-_HEADER_END = re.compile(r"$|\\r|\\n", re.M)
-_BLOCK_SCALAR = re.compile(r"[ \t]{0,16}(?:[|>][+-]?\d?)?[ \t]{0,16}\r?\n")
-_INDENTED_LINE = re.compile(r"[ \t]*[^\n]*(?:\n|\Z)")
+_ALREADY = re.compile(r"[\s\[{(\"'\\]{1,16}removed\]")
+_BARE_END = re.compile(r"[\s,;&|)\]}>]|$")
+_BARE = re.compile(r"[ \t]{0,16}([^\s\"',;&\\]{1,4096})")
+# nothing of the value is in the line of its name
+_EMPTY = re.compile(r"[\s\[{(|>+\\,\"'-]*")
+_VALUE_LINE = re.compile(rf"[ \t-]*{_FIELD}", re.I)
+_SEPARATORS = r"\s\"'`\[\]{}(),;:=<>\\&|%?"
+# of an escaped quote, and of what is removed already
+_MARKS = ("u0022", "u0027", "removed")
+_PIECE = re.compile(rf"[^{_SEPARATORS}]+")
+_REPEATED = re.compile(rf"{re.escape(REMOVED)}(?:[\s,;:=&|]*{re.escape(REMOVED)})+")
+# the next term, unless it is a name with a value
+_FOLLOWING = re.compile(r"[\s)\]},;\"'>]{1,16}(?!-)([^\s\"'=:]{1,512})(?![\"']?[=:]|[^\s\"'=:])")
 
 
-def _without_named(text: str) -> str:
-    return _Scanner(text).run()
+class _Lines:
+    """One pass over the lines of a text."""
 
+    def __init__(self, *, unknown_goes: bool) -> None:
+        self._unknown_goes = unknown_goes
+        self._close()
 
-@dataclass(frozen=True)
-class _Name:
-    """A name that indicates a secret, at [begin, end) of the text."""
+    def _close(self) -> None:
+        # of a value that continues: the lines it may take, its closing quote, its open brackets,
+        # the indent of its name, whether list items at this indent belong to it
+        self._lines = 0
+        self._quote = ""
+        self._depth = 0
+        self._indent = 0
+        self._has_items = self._takes_next = False
+        self._takes_first = True
 
-    text: str
-    kind: str
-    begin: int
-    end: int
+    def line(self, line: str) -> str:
+        """Return the next line without secrets."""
+        if self._lines and self._continues(line):
+            return _filtered(line, 0, takes_first=self._takes_first)
+        if not self._unknown_goes and _KEYWORD.search(line) is None:
+            return line
+        for word in _WORD.finditer(line):
+            name = word[0].rstrip(".-")
+            kind = secret_kind(name[-_LONGEST_NAME:])
+            if not kind and self._unknown_goes and _segments(name) and not _is_known(name):
+                kind = _UNKNOWN
+            if kind:
+                begin, is_value = self._begin(line, name, kind, word.start())
+                if begin < len(line) and not (
+                    is_value and self._is_harmless(line, name, kind, begin)
+                ):
+                    self._takes_first = is_value and kind != _UNKNOWN
+                    if not self._lines and (_depth(line[begin:]) > 0 or line.count('"') % 2):
+                        self._opens(line, begin)
+                        self._quote = '"' if line.count('"') % 2 else ""
+                    return _filtered(line, begin, takes_first=self._takes_first)
+        return line
 
-    @property
-    def is_option(self) -> bool:
-        return self.text.startswith("-") and not self.text.startswith("---")
+    def _continues(self, line: str) -> bool:
+        self._lines -= 1
+        takes_next, self._takes_next = self._takes_next, False
+        if self._quote:
+            self._quote = "" if self._quote in line else self._quote
+            return True
+        if self._depth > 0:
+            self._depth += _depth(line)
+            return True
+        words = line.lstrip()
+        indent = len(line) - len(words)
+        is_item = self._has_items and indent == self._indent and words.startswith("- ")
+        if not words or indent > self._indent or is_item or takes_next:
+            self._depth = _depth(line)
+            self._quote = '"' if line.count('"') % 2 else ""
+            return True
+        is_value = _VALUE_LINE.match(line) is not None
+        self._close()
+        return is_value
 
+    def _opens(self, line: str, begin: int) -> None:
+        """Note that the value continues in the lines below."""
+        words = line.lstrip()
+        self._lines = _MOST_LINES
+        self._depth = _depth(line[begin:])
+        self._indent = len(line) - len(words)
+        self._has_items = not words.startswith("- ")
+        self._takes_next = line.rstrip().endswith((",", "\\"))
 
-class _Scanner:
-    """One pass over a text: each name of a secret, its assignment, its value."""
+    def _begin(self, line: str, name: str, kind: str, start: int) -> tuple[int, bool]:
+        """Return where the text after this name is checked, and True where its value is.
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._budget = _SEARCH_BUDGET
-
-    def run(self) -> str:
-        parts = []
-        kept = position = 0
-        while (hit := _KEYWORD.search(self._text, position)) is not None:
-            name = self._name(hit, max(kept, position))
-            position = max(hit.end(), name.end)
-            if not name.kind:
-                continue
-            span = self._value(name)
-            if span is None:
-                continue
-            begin, end = span
-            if _is_harmless(name.kind, name.text, self._text[begin:end].strip("\"'\\")):
-                continue
-            parts += [self._text[kept:begin], REMOVED]
-            kept = position = end
-        return "".join(parts) + self._text[kept:]
-
-    def _name(self, hit: re.Match[str], floor: int) -> _Name:
-        text = self._text
-        begin = hit.start()
-        lowest = max(floor, begin - _LONGEST_NAME)
-        while begin > lowest and (text[begin - 1].isalnum() or text[begin - 1] in "_.-"):
-            begin -= 1
-        rest = _NAME_PART.match(text, hit.end(), hit.end() + _LONGEST_NAME)
-        end = rest.end() if rest is not None else hit.end()
-        word = text[begin:end].rstrip(".-")
-        kind = secret_kind(word)
-        return _Name(word, kind, begin, begin + len(word))
-
-    def _value(self, name: _Name) -> tuple[int, int] | None:
-        """Return the begin of the value assigned to a name, None without one."""
-        text = self._text
-        assigned = _ASSIGNED.match(text, name.end)
-        if assigned is not None:
-            return self._assigned(name, assigned)
-        if name.kind == "signature":
-            return None
-        field = _VALUE_FIELD.match(text, name.end)
-        if field is not None:
-            return self._any_value(name, field.end())
-        element = _NEXT_ELEMENT.match(text, name.end)
-        if element is not None:
-            return self._next_element(name, element.end())
-        if text.startswith("<", name.begin - 1) and text.startswith(">", name.end):
-            end = text.find("<", name.end, name.end + LONGEST_WORD)
-            if end >= 0:
-                return (name.end + 1, end)
-            return (name.end + 1, self._line_end(name.end))
-        if name.is_option or self._is_set_by_command(name):
-            return self._after_spaces(name)
-        return self._prose(name)
-
-    def _assigned(self, name: _Name, assigned: re.Match[str]) -> tuple[int, int] | None:
-        text, begin = self._text, assigned.end()
-        if not self._is_assignment(name, assigned):
-            return None
-        block = _BLOCK_SCALAR.match(text, begin)
-        if block is not None:
-            return self._indented(name, block.end())
-        first, is_opening = text[begin : begin + 1], _OPENING.match(text, begin) is not None
-        if name.kind == "header" and not is_opening and first not in "[{(":
-            return begin, self._header_end(name, begin)
-        if assigned[0] != "=":
-            return self._any_value(name, begin)
-        quoted = self._in_outer_quotes(name, begin)
-        if quoted is not None:
-            return quoted
-        before = text[name.begin - 1 : name.begin]
-        at_line = before in ("", "\n") or text.endswith("export ", 0, name.begin)
-        if at_line and not is_opening:
-            value = _ENVIRONMENT_VALUE.match(text, begin)
-            return mapped(lambda match: (begin, match.end()), value)
-        return self._any_value(name, begin)
-
-    def _is_assignment(self, name: _Name, assigned: re.Match[str]) -> bool:
-        """Return False for a signature's colon and for a scheme, as in token://."""
-        if name.kind == "signature" and "=" not in assigned[0]:
-            return False
-        return not (self._text.startswith("//", assigned.end()) and ":" in assigned[0])
-
-    def _in_outer_quotes(self, name: _Name, begin: int) -> tuple[int, int] | None:
-        """Return the span of a value whose quotes are around the name, too."""
-        text = self._text
-        before = text[name.begin - 1 : name.begin]
-        is_word = name.is_option or name.text.isupper()
-        if not is_word or before not in ('"', "'") or text.startswith(("'", '"'), begin):
-            return None
-        end = text.find(before, begin, min(self._line_end(begin), begin + LONGEST_WORD))
-        if end <= begin:
-            return None
-        return begin, end
-
-    def _any_value(self, name: _Name, begin: int) -> tuple[int, int] | None:
-        """Return the span of a quoted text, of a list or object, or of a bare text."""
-        text = self._text
-        opening = _OPENING.match(text, begin)
-        if opening is not None:
-            return self._quoted(opening)
-        if text[begin : begin + 1] in ("[", "{", "(") and not text.startswith(REMOVED, begin):
-            return begin, self._group_end(begin)
-        if text.startswith(REMOVED, begin):
-            return None
-        return self._bare(begin)
-
-    def _bare(self, begin: int) -> tuple[int, int] | None:
-        text = self._text
-        word = _BARE.match(text, begin)
-        if word is None:
-            return None
-        end = word.end()
-        while (
-            end < len(text)
-            and text[end] == "\\"
-            and text[end + 1 : end + 2] not in ("n", "r", "t", '"', "'", "")
-        ):
-            # a backslash inside the text
-            more = _BARE.match(text, end + 1)
-            if more is None:
-                break
-            end = more.end()
-        while end > begin + 1 and text[end - 1] in _GIVEN_BACK:
-            end -= 1
-        return begin, end
-
-    def _quoted(self, opening: re.Match[str]) -> tuple[int, int]:
-        """Return the span of a quoted text, however deep its quotes are escaped."""
-        text, begin, delimiter = self._text, opening.end(), opening[1]
-        last = self._line_end(begin)
-        quote = delimiter[-1]
-        if delimiter in ('"', "'") and text.startswith(quote * 2, begin):
-            end = text.find(quote * 3, begin + 2)
-            if end >= 0:
-                return (begin + 2, end)
-            return (begin + 2, last)
-        if quote not in "\"'":
-            end = text.find(delimiter, begin, last)
-            if end < 0:
-                end = last
-            return begin, end
-        depth = len(delimiter) - 1
-        for match in re.compile(rf"(\\*){quote}").finditer(text, begin, last):
-            slashes = len(match[1])
-            # an inner quote has more backslashes than the opening one
-            if slashes < depth or (slashes - depth) % (2 * (depth + 1)) == 0:
-                end = match.end() - 1 - min(depth, slashes)
-                return begin, self._joined(end, depth)
-        return begin, last
-
-    def _joined(self, end: int, depth: int) -> int:
-        """Return the end of a shell argument that continues after quotes: 'it'"'"'s'."""
-        text = self._text
-        if depth:
-            return end
-        position = end + 1
-        while True:
-            more = _AFTER_QUOTED.match(text, position)
-            if more is not None:
-                position = more.end()
-            elif text[position : position + 1] in ('"', "'"):
-                close = text.find(text[position], position + 1, self._line_end(position))
-                if close < 0:
-                    break
-                position = close + 1
-            else:
-                break
-        return end if position == end + 1 else position
-
-    def _group_end(self, begin: int) -> int:
-        """Return the end of a list or object.
-
-        For one that never closes, it is the end of its line.
+        The line's length: nowhere.
         """
-        depth, last = 0, begin
-        limit = begin + _LONGEST_GROUP
-        for match in _BRACKET.finditer(self._text, begin, limit):
-            if match[0] in "[{(":
-                depth += 1
-            elif match[0] in ")}]":
-                depth -= 1
-            last = match.end()
-            if depth == 0:
-                return last
-        self._budget -= _LONGEST_GROUP
-        end = self._line_end(begin)
-        if self._budget > 0:
-            return end
-        return max(end, min(limit, len(self._text)))
+        end = start + len(name)
+        is_option = name.startswith("-")
+        before = line[max(0, start - 12) : start]
+        assigned = _ASSIGNED.match(line, end)
+        is_key = is_option or not line[:start].strip(" \t-")
+        if kind == _UNKNOWN and assigned is not None and not is_key:
+            # a colon or an arrow in prose
+            assigned = assigned if assigned[0].strip(" :>") else None
+        if assigned is None and (is_option or _PAIR.search(before)):
+            assigned = _NEXT_ELEMENT.match(line, end)
+        if assigned is None and (is_option or _COMMAND.search(before)):
+            assigned = _BLANKS.match(line, end)
+        begin = assigned.end() if assigned is not None else end
+        if kind == _UNKNOWN and assigned is None and not is_option:
+            return len(line), False
+        if _EMPTY.fullmatch(line, begin):
+            self._opens(line, begin)
+            self._takes_first = kind != _UNKNOWN
+            return len(line), False
+        if assigned is not None:
+            return begin, True
+        if self._unknown_goes:
+            return end, False
+        prose = _PROSE.match(line, end)
+        if prose is None:
+            return len(line), False
+        word = line[prose.end() :].split(maxsplit=1)[0].strip("\"'.,:!?")
+        if kind == "password" and name[-3:].lower() != "key":
+            goes = not _is_kept(word.lower())
+        else:
+            goes = _LOOKS_RANDOM.fullmatch(word) is not None
+        return (prose.end(), True) if goes else (len(line), False)
 
-    def _header_end(self, name: _Name, begin: int) -> int:
-        """Return the end of a header's value: that of its line, or of its quotes."""
-        text = self._text
-        end = self._line_end(begin)
-        escaped = _HEADER_END.search(text, begin, end)
-        if escaped is not None:
-            end = escaped.start()
-        before = text[name.begin - 1 : name.begin]
-        if before in ('"', "'") and before:
-            close = text.find(before, begin, end)
-            return close if close >= 0 else end
-        return end
+    def _is_harmless(self, line: str, name: str, kind: str, begin: int) -> bool:
+        if _ALREADY.match(line, begin) is not None:
+            return True
+        opening = _OPENING.match(line, begin)
+        if opening is not None:
+            first = opening.end()
+            end = line.find(opening[1], first)
+            if end < 0:
+                self._opens(line, begin)
+                self._quote = opening[1]
+                return False
+            value, after = line[first:end], end + len(opening[1])
+            if _BARE_END.match(line, after) is None:
+                return False
+        else:
+            if line[begin:].lstrip()[:1] in ("[", "{", "(") and _depth(line[begin:]) > 0:
+                self._opens(line, begin)
+            bare = _BARE.match(line, begin)
+            if bare is None:
+                return line[begin : begin + 1] in (",", "&", ";")
+            value, after = bare[1], bare.end()
+        following = _FOLLOWING.match(line, after)
+        if following is not None and not _is_kept(following[1]):
+            return False
+        return _is_harmless(kind, name, value)
 
-    def _indented(self, name: _Name, begin: int) -> tuple[int, int] | None:
-        """Return the span of the lines below a YAML key that belong to it."""
-        text = self._text
-        line = text.rfind("\n", max(0, name.begin - 256), name.begin) + 1
-        own = len(text[line : name.begin]) - len(text[line : name.begin].lstrip(" \t"))
-        end = begin
-        while end < len(text):
-            match = _INDENTED_LINE.match(text, end)
-            words = match[0] if match is not None else ""
-            indent = len(words) - len(words.lstrip(" \t"))
-            listed = indent == own and words.lstrip(" \t").startswith("- ")
-            if match is None or not words.strip() or not (indent > own or listed):
-                break
-            end = match.end()
-        first = len(text[begin:end]) - len(text[begin:end].lstrip(" \t"))
-        stop = begin + len(text[begin:end].rstrip())
-        if stop > begin + first:
-            return (begin + first, stop)
-        return None
 
-    def _next_element(self, name: _Name, begin: int) -> tuple[int, int] | None:
-        """Return the element of a list after an option's or a header's name."""
-        opening = _OPENING.match(self._text, begin)
-        opened_by_pair = self._text[max(0, name.begin - 3) : name.begin].lstrip("\"' b")[:1] in (
-            "(",
-            "[",
+def _depth(text: str) -> int:
+    text = text.replace("\x1b[", "")
+    return sum(text.count(each) for each in "[{(") - sum(text.count(each) for each in "]})")
+
+
+def _filtered(line: str, begin: int, *, takes_first: bool) -> str:
+    """Return the line with kept terms only from ``begin``.
+
+    The first value of a secret goes in any case. A number stays after a kept term.
+    """
+    if begin >= len(line):
+        return line
+    parts, position = [line[:begin]], begin
+    opening = _OPENING.match(line, begin) if takes_first else None
+    close = line.find(opening[1], opening.end()) if opening is not None else -1
+    if opening is not None and close > opening.end():
+        parts += [line[begin : opening.end()], REMOVED]
+        position, takes_first = close, False
+    takes, after_kept = takes_first, not takes_first
+    for piece in _PIECE.finditer(line, position):
+        word = piece[0]
+        is_number = after_kept and _NUMBER.fullmatch(word) is not None
+        stays = not takes and (is_number or _is_kept(word))
+        is_mark = word in _MARKS or not word.strip("-^*#/.~+")
+        takes = (
+            is_mark
+            if takes
+            else bool(secret_kind(word)) and _kept_words().issuperset(_segments(word))
         )
-        before = self._text[max(0, name.begin - 4) : name.begin]
-        is_pair = opened_by_pair or re.search(r"[(\[]b?\\{0,3}[\"']$", before) is not None
-        if opening is None or not (name.is_option or is_pair):
-            return None
-        return self._quoted(opening)
-
-    def _is_set_by_command(self, name: _Name) -> bool:
-        """Return True for ``ENV NAME value`` of a Dockerfile, and ``set -x NAME value``."""
-        before = self._text[max(0, name.begin - 12) : name.begin]
-        return name.text.isupper() and before.endswith(
-            ("ENV ", "set -x ", "set -gx ", "setenv ", "set -Ux ")
-        )
-
-    def _after_spaces(self, name: _Name) -> tuple[int, int] | None:
-        spaces = _SPACES.match(self._text, name.end)
-        if spaces is None or self._text.startswith("--", spaces.end()):
-            return None
-        return self._any_value(name, spaces.end())
-
-    def _prose(self, name: _Name) -> tuple[int, int] | None:
-        """Return the text after "password", or a random one after another secret's name."""
-        spaces = _PROSE.match(self._text, name.end)
-        if spaces is None:
-            return None
-        span = self._any_value(name, spaces.end())
-        if span is None:
-            return None
-        word = self._text[span[0] : span[1]]
-        joined = name.text.lower().replace("_", "")
-        if joined.endswith(
-            ("password", "passphrase", "passwd", "requirepass")
-        ) or name.text.endswith(_CHINESE):
-            if word.lower().strip(".,:!?") in _PROSE_WORDS:
-                return None
-            return span
-        if _LOOKS_RANDOM.fullmatch(word) and not word.startswith("/"):
-            return span
-        return None
-
-    def _line_end(self, begin: int) -> int:
-        end = self._text.find("\n", begin)
-        return end if end >= 0 else len(self._text)
+        parts.append(line[position : piece.start()])
+        parts.append(word if stays or takes or is_mark else REMOVED)
+        position, after_kept = piece.end(), stays
+    return _REPEATED.sub(REMOVED, "".join(parts) + line[position:])
 
 
 # --- argument lists and JSON values ---------------------------------------------------------------
@@ -651,32 +499,50 @@ _VALUE_FIELDS = ("value", "values", "val", "content", "default")
 
 
 def redact_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return an argument list without secrets: ``--x-key S`` and ``--x-key=S``."""
-    return [str(each) for each in _redact_list(arguments)]
+    """Return an argument list without secrets: ``--x-key S1 S2`` and ``--x-key=S``.
+
+    An object with a secret's name that is not valid JSON goes completely.
+    """
+    shown = []
+    for each in _redact_list(arguments, False):
+        name, equals, value = each.partition("=") if each.startswith("-") else ("", "", each)
+        shown.append(f"{name}{equals}{REMOVED}" if has_broken_secret(value) else each)
+    return shown
 
 
-def redact_document(value: Any, name: str = "") -> Any:
+def has_broken_secret(value: str) -> bool:
+    """Return True for an object or list, not valid JSON, with a secret."""
+    try:
+        parse_json(value)
+    except ValueError:
+        is_object = value.lstrip().startswith(("{", "["))
+        return is_object and any(map(is_secret_name, _WORD.findall(value)[:-1]))
+    return False
+
+
+def redact_document(value: Any, name: str = "", *, unknown_goes: bool = False) -> Any:
     """Return a JSON value without secrets.
 
-    ``name`` is the field's; if it indicates a secret, everything below it is one.
+    ``name`` is the field's; if it indicates a secret, everything below it is one. With
+    ``unknown_goes``, texts of unknown fields keep known terms only.
     """
-    kind = secret_kind(name) if name else ""
-    if kind and kind != "signature" and not isinstance(value, bool) and value is not None:
+    kind = secret_kind(name)
+    if kind and not isinstance(value, bool) and value is not None:
         if isinstance(value, (Mapping, list, tuple)):
             return REMOVED if value else value
-        if _is_harmless(kind, name, str(value)):
-            return value
-        return REMOVED
+        return value if _is_harmless(kind, name, str(value)) else REMOVED
     if isinstance(value, Mapping):
-        return _redact_mapping(value)
+        return _redact_mapping(value, unknown_goes)
     if isinstance(value, (list, tuple)):
-        return _redact_list(value)
-    if isinstance(value, str):
-        return redact_text(value)
-    return value
+        return _redact_list(value, unknown_goes)
+    if not isinstance(value, str):
+        return value
+    if unknown_goes and name and not _is_known(name):
+        value = _filtered(value, 0, takes_first=False)
+    return redact_text(value, unknown_goes=unknown_goes)
 
 
-def _redact_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+def _redact_mapping(value: Mapping[Any, Any], unknown_goes: bool) -> dict[str, Any]:
     named = any(
         isinstance(value.get(field), str) and is_secret_name(value[field]) for field in _NAME_FIELDS
     )
@@ -685,27 +551,25 @@ def _redact_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
     for key, inner in value.items():
         hidden = (named and key in _VALUE_FIELDS) or (is_secret and key in ("data", "stringData"))
         if hidden and inner is not None:
-            redacted[redact_text(str(key))] = REMOVED
-        else:
-            redacted[redact_text(str(key))] = redact_document(inner, str(key))
+            inner = REMOVED
+        shown = redact_text(str(key), unknown_goes=unknown_goes)
+        redacted[shown] = redact_document(inner, str(key), unknown_goes=unknown_goes)
     return redacted
 
 
-def _redact_list(values: Sequence[Any]) -> list[Any]:
-    redacted: list[Any] = []
-    before: Any = None
-    for value in values:
-        hidden = isinstance(before, str) and _names_the_next(before, is_pair=len(values) == 2)
-        redacted.append(REMOVED if hidden else redact_document(value))
-        before = value
-    return redacted
+def _redact_list(values: Sequence[Any], unknown_goes: bool) -> list[Any]:
+    """Return a list without the values of secret options, each up to the next option.
 
-
-def _names_the_next(word: str, *, is_pair: bool) -> bool:
-    """Return True for an option whose value is the next element.
-
-    Also for the first of a name and its value.
+    Also without the second of a name and its value.
     """
-    if not _NAME_PART.fullmatch(word) or not is_secret_name(word):
-        return False
-    return is_pair or word.startswith("-")
+    redacted: list[Any] = []
+    name = ""
+    for value in values:
+        is_option = isinstance(value, str) and value.startswith("-")
+        if is_option:
+            name = ""
+        redacted.append(redact_document(value, name, unknown_goes=unknown_goes))
+        is_pair = len(values) == 2 and not name and isinstance(value, str) and secret_kind(value)
+        if (is_option or is_pair) and _WORD.fullmatch(value):
+            name = value
+    return redacted
