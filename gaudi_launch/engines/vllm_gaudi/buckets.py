@@ -148,7 +148,7 @@ def most_blocks(context: Context, contiguous: bool, physical: int | None) -> int
 def question(
     context: Context, family: str, contiguous: bool, prefixes: bool, physical: int | None
 ) -> CoverageQuestion:
-    """Return the coverage for the warm-up planner; ``prefixes``: the engine caches them."""
+    """Return the coverage for the warm-up planner; ``prefixes`` are cached."""
     from gaudi_launch.performance.limits import CoverageQuestion, as_limits
 
     limits = context.limits
