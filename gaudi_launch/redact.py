@@ -291,6 +291,8 @@ def _start_of_key_lines(text: str, end: int) -> int:
 # --- secrets known by their name ------------------------------------------------------------------
 
 _WORD = re.compile(r"[\w.-]+")
+# a name and what follows it; in a path nothing does
+_NAMED = re.compile(r"(?<![\w./-])[\w.-]{1,128}(?=[\s\"':=,;]{1,16}[^\s\"':=,;}\])])")
 _QUOTE = r"(?:\"\"\"|'''|\\{0,15}[\"']|\\{0,4}u002[27]|%2[27]|&quot;|&#3[49];)"
 _COLOUR = r"\x1b\[[0-9;]{0,12}m"
 _FIELD = rf"{_QUOTE}?(?:values?|val|content|default){_QUOTE}?[ \t]{{0,16}}[:=][ \t]{{0,16}}"
@@ -501,22 +503,31 @@ _VALUE_FIELDS = ("value", "values", "val", "content", "default")
 def redact_arguments(arguments: Sequence[str]) -> list[str]:
     """Return an argument list without secrets: ``--x-key S1 S2`` and ``--x-key=S``.
 
-    An object with a secret's name that is not valid JSON goes completely.
+    A value that names a secret and is not valid JSON goes completely: its form is not known.
     """
     shown = []
     for each in _redact_list(arguments, False):
         name, equals, value = each.partition("=") if each.startswith("-") else ("", "", each)
-        shown.append(f"{name}{equals}{REMOVED}" if has_broken_secret(value) else each)
+        shown.append(f"{name}{equals}{REMOVED}" if _names_secret(value) else each)
     return shown
 
 
-def has_broken_secret(value: str) -> bool:
-    """Return True for an object or list, not valid JSON, with a secret."""
+def reveals_secret(arguments: Sequence[str]) -> bool:
+    """Return True for arguments of which something is not to be shown."""
+    return redact_arguments(arguments) != list(map(cut_long_words, arguments))
+
+
+def is_secret_variable(name: str, value: str) -> bool:
+    """Return True for a variable whose value is not to be shown."""
+    return is_secret_name(name) or reveals_secret((value,))
+
+
+def _names_secret(value: str) -> bool:
+    """Return True for the name of a secret with something after it, outside of valid JSON."""
     try:
         parse_json(value)
     except ValueError:
-        is_object = value.lstrip().startswith(("{", "["))
-        return is_object and any(map(is_secret_name, _WORD.findall(value)[:-1]))
+        return any(is_secret_name(match[0]) for match in _NAMED.finditer(value))
     return False
 
 

@@ -36,10 +36,10 @@ from gaudi_launch.planning.passthrough import OWN_OPTIONS, with_own_words
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.secret_args import has_secret, with_secret_moved
+from gaudi_launch.planning.secret_args import secrets_in, with_secret_moved
 from gaudi_launch.profiles import known_model, match
 from gaudi_launch.reader import parse_yaml
-from gaudi_launch.redact import is_secret_name, redact_arguments
+from gaudi_launch.redact import is_secret_variable, redact_arguments, redact_text
 
 # a Gaudi2 server with eight OAM cards, for which the scripts were written
 _STAND_IN = "simulated:hls2"
@@ -222,10 +222,12 @@ def _converted(start: StartCommand, moved_to: str | None = None) -> ConvertedSta
     request = _requested(start, engine, _model_of(start, named), passed)
     hidden = _hidden(request, start.variables)
     parts = (("secrets", hidden), ("container", start.container), ("unread", unread))
-    notes = [message(f"migrate.{id}", names=", ".join(names)) for id, names in parts if names]
+    listed = [(id, redact_text(", ".join(names))) for id, names in parts]
+    notes = [message(f"migrate.{id}", names=names) for id, names in listed if names]
     shown = {name: value for name, value in start.variables.items() if name not in hidden}
-    stated = tuple(each for each in passed if not (each.option.secret or has_secret(each)))
-    return ConvertedStart(request, (*named, *stated), shown, tuple(notes))
+    secret = secrets_in(arguments)
+    stated = [each for each in (*named, *passed) if not each.option.secret and each not in secret]
+    return ConvertedStart(request, tuple(stated), shown, tuple(notes))
 
 
 def _model_of(start: StartCommand, named: Sequence[Argument]) -> str:
@@ -338,7 +340,7 @@ def _hidden(request: Request, variables: Mapping[str, str]) -> list[str]:
 
     given = set(variables) | set(os.environ)
     moved = {name for name in request.environment if name not in given}
-    assigned = {name for name in variables if is_secret_name(name)}
+    assigned = {name for name, value in variables.items() if is_secret_variable(name, value)}
     return sorted(moved | assigned)
 
 

@@ -17,8 +17,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.engine_args import EngineArgs, engine_args
 from gaudi_launch.planning.option_table import OptionTable
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.secret_args import CONFIG, SECRET_FILE, has_secret
+from gaudi_launch.planning.secret_args import CONFIG, SECRET_FILE
 from gaudi_launch.reader import BadDocument, parse_yaml
+from gaudi_launch.redact import reveals_secret
 
 _ENDINGS = (".yaml", ".yml")
 
@@ -62,7 +63,7 @@ def with_file(request: Request, path: str, text: str) -> Request:
         argument = engine_args(table=request.options, user=option).user[0]
         if argument.option.secret:
             environment[argument.option.variable] = argument.value
-        if argument.option.secret or has_secret(argument):
+        if argument.option.secret or reveals_secret(argument.words):
             option = [option[0], hidden(path)]
         words += option
     return replace(request, file_words=tuple(words), environment=environment)

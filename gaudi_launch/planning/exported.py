@@ -15,7 +15,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.option_table import variable_table
 from gaudi_launch.planning.plan import Setting, variables_of
 from gaudi_launch.profiles import engine_reads
-from gaudi_launch.redact import is_secret_name, redact_text
+from gaudi_launch.redact import is_secret_variable
 
 # for the engine and the libraries below it; the rest of an environment is not kept
 _KEPT = re.compile(
@@ -29,7 +29,6 @@ _HERE = re.compile(
     r"^(PATH|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD|GC_KERNEL_PATH|DATA_LOADER_AEON_LIB_PATH|RDMA_CORE_(ROOT|LIB)"
     r"|LIBFABRIC_ROOT|FI_\w+|MPI_ROOT|OPAL_PREFIX|TMPDIR)$"
 )
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 # the reader of a kind of value, and whether the engine accepts what it returns
 _KINDS: Mapping[str, tuple[Callable[[str], float], Callable[[float], bool]]] = {
     "whole": (int, lambda number: True),
@@ -46,7 +45,7 @@ def local_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if _HERE.match(name) and not _SECRET.search(name)
+        if _HERE.match(name) and not is_secret_variable(name, value)
     }
 
 
@@ -55,7 +54,7 @@ def engine_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if _KEPT.match(name) and not _SECRET.search(name)
+        if _KEPT.match(name) and not is_secret_variable(name, value)
     }
 
 
@@ -106,7 +105,7 @@ def inherited(
     found = []
     for name, place in variable_table(table).items():
         value = environment.get(name, "")
-        if not value or name in decided or _is_secret(name, value):
+        if not value or name in decided or is_secret_variable(name, value):
             continue
         found.append(
             Setting(name, value, "env", "environment", message("plan.exported_read"), place)
@@ -125,7 +124,7 @@ def overridden(settings: Sequence[Setting]) -> list[Message]:
             continue
         lost = [beaten.value for beaten in setting.beaten if beaten.source == "environment"]
         used = setting.value or ""
-        if not lost or lost[0].lower() == used.lower() or _is_secret(setting.name, lost[0]):
+        if not lost or lost[0].lower() == used.lower() or is_secret_variable(setting.name, lost[0]):
             continue
         why = setting.reason.render()
         warnings.append(
@@ -140,10 +139,6 @@ def skips_warmup(settings: Sequence[Setting], engine: str) -> bool:
     if engine_reads(engine).get(_SKIP_WARMUP) == "true":
         return is_true(value)
     return boolean(value)
-
-
-def _is_secret(name: str, value: str) -> bool:
-    return bool(_SECRET.search(name)) or is_secret_name(name) or redact_text(value) != value
 
 
 def _fits(value: str, kind: str) -> bool:

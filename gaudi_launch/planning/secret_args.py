@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.engine_args import Argument, EngineArgs, engine_args
 from gaudi_launch.planning.option_table import UNKNOWN, UPSTREAM, option_table
 from gaudi_launch.planning.request import Request
-from gaudi_launch.reader import parse_json
-from gaudi_launch.redact import has_broken_secret
-
-# assumed: names of secrets in options and in the keys of JSON options; "eos_token" and "max_tokens"
-# are not secrets
-_NAME = re.compile(
-    r"(^|_)(password|passwd|passphrase|secret|secret_key|secret_access_key|api_key|apikey|private_key|access_token"
-    r"|auth_token|hf_token|session_token|credentials?)$|^token$",
-    re.IGNORECASE,
-)
-# the password of a URL
-_LOGIN = re.compile(r"://[^/\s:@]{0,200}:[^/\s]{1,200}@")
-
+from gaudi_launch.redact import reveals_secret
 
 CONFIG = "--config"
 SECRET_FILE = "secret-options.yaml"
@@ -45,15 +31,16 @@ def with_secret_moved(request: Request, *, into_file: bool = False) -> Request:
     environment = dict(request.environment)
     entries: dict[str, str] = {}
     into_file = into_file and not args.given(CONFIG)
+    secret = secrets_in(args.user)
     for argument in args.user:
         option = argument.option
         if option.secret and len(argument.values) == 1:
             environment[option.variable] = argument.value
             continue
-        if into_file and has_secret(argument) and _fits_file(argument, args):
+        if into_file and argument in secret and _fits_file(argument, args):
             entries[_key(argument)] = argument.value
             continue
-        _refuse(argument)
+        _refuse(argument, secret)
         kept += argument.words
     if len(kept) == len(request.extra):
         return request
@@ -92,51 +79,33 @@ def _key(argument: Argument) -> str:
 
 def refuse_secret_args(args: EngineArgs) -> None:
     """Raise LaunchError (USAGE) for a secret in the value of any option."""
+    secret = secrets_in(args.every)
     for argument in args.every:
-        _refuse(argument)
+        _refuse(argument, secret)
 
 
-def _refuse(argument: Argument) -> None:
+def secrets_in(arguments: Sequence[Argument]) -> dict[Argument, str]:
+    """Return the arguments that reveal a secret, each with its option's name.
+
+    A value too many belongs to the option before it, whose value may be the name of the secret.
+    """
+    found: dict[Argument, str] = {}
+    before = Argument("", ())
+    for argument in arguments:
+        words, option = argument.words, argument
+        if argument.positional:
+            words, option = (*before.values[-1:], *words), before
+        if reveals_secret(words):
+            found[argument] = option.shown
+        before = argument
+    return found
+
+
+def _refuse(argument: Argument, secret: Mapping[Argument, str]) -> None:
     option = argument.option
-    if not argument.values:
-        return
-    if option.secret:
+    if option.secret and argument.values:
         raise LaunchError(
             "plan.secret_several", ExitCode.USAGE, option=option.name, variable=option.variable
         )
-    if has_secret(argument):
-        raise LaunchError("plan.secret_argument", ExitCode.USAGE, option=argument.shown)
-
-
-def has_secret(argument: Argument) -> bool:
-    """Return whether a value of this argument is a secret.
-
-    The names of options and keys decide.
-    """
-    names = [argument.key.rpartition(".")[2]]
-    if argument.option is UNKNOWN and not argument.positional:
-        names.append(argument.name.lstrip("-"))
-    if any(_NAME.search(name.replace("-", "_")) for name in names if name):
-        return True
-    return any(_LOGIN.search(value) or _in_object(value) for value in argument.values)
-
-
-def _in_object(value: str) -> bool:
-    """Return True if a JSON value has a secret below one of its keys."""
-    if not value.lstrip().startswith(("{", "[")):
-        return False
-    try:
-        document = parse_json(value)
-    except ValueError:
-        return has_broken_secret(value)
-    return any(_NAME.search(key.replace("-", "_")) and held for key, held in _entries(document))
-
-
-def _entries(document: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(document, dict):
-        for key, held in document.items():
-            yield str(key), held
-            yield from _entries(held)
-    elif isinstance(document, list):
-        for held in document:
-            yield from _entries(held)
+    if argument in secret:
+        raise LaunchError("plan.secret_argument", ExitCode.USAGE, option=secret[argument])

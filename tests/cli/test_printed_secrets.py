@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 
+from gaudi_launch.errors import ExitCode
 from tests.support.cli import output
 
 SECRET = "K9secretvalueK9"
@@ -23,6 +24,18 @@ SPELLINGS = (
     ("--model-loader-extra-config", f"{{auth_token {SECRET}}}"),
     (f'--model-loader-extra-config={{"a" "api-key" "{SECRET}"}}',),
     ("--model-loader-extra-config", f"[auth_token,{SECRET}"),
+    # without brackets, and names that only the log of a command knew
+    ("--model-loader-extra-config", f"auth_token={SECRET}"),
+    (f"--model-loader-extra-config=auth_token:{SECRET}",),
+    ("--model-loader-extra-config", f"region=eu,hf_token={SECRET}"),
+    ("--model-loader-extra-config", f"auth_token {SECRET}"),
+    ("--model-loader-extra-config", "auth_token", SECRET),
+    ("--model-loader-extra-config", json.dumps({"authkey": SECRET})),
+    ("--model-loader-extra-config.aws.authkey", SECRET),
+    ("--download-dir", f"hf_{SECRET}{SECRET}"),
+    ("--otlp-traces-endpoint", f"http://host/?sig={SECRET}"),
+    ("--foo-auth-token", SECRET),
+    ("--middleware", f"Authorization: Bearer {SECRET}"),
 )
 
 
@@ -57,6 +70,20 @@ def test_a_secret_after_the_dashes_is_not_printed(
 def test_a_secret_of_another_command_is_not_printed(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], form: tuple[str, ...]
 ) -> None:
-    line = shlex.join(("env", f"HF_TOKEN={SECRET}", "vllm", "serve", "Qwen/Qwen3-8B", *words))
-    _, out, err = output(capsys, "migrate", line, *form)
+    given = (f"HF_TOKEN={SECRET}", f"VLLM_PLUGINS=auth_token={SECRET}")
+    line = shlex.join(("env", *given, "vllm", "serve", "Qwen/Qwen3-8B", *words))
+    code, out, err = output(capsys, "migrate", line, *form)
+    assert code != ExitCode.FAILED
     assert SECRET not in out + err
+
+
+@pytest.mark.parametrize("value", [f"auth_token={SECRET}", f"http://me:{SECRET}@host"])
+def test_a_secret_in_an_exported_value_is_not_printed(
+    value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("VLLM_PLUGINS", "HF_ENDPOINT", "VLLM_TARGET_DEVICE"):
+        monkeypatch.setenv(name, value)
+    for words in (("plan", *MODEL, "--json"), ("render", "script", *MODEL)):
+        code, out, err = output(capsys, *words)
+        assert code == 0
+        assert SECRET not in out + err

@@ -15,11 +15,11 @@ from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.secret_args import (
     SECRET_FILE,
-    has_secret,
     is_secret_file,
     refuse_secret_args,
     with_secret_moved,
 )
+from gaudi_launch.redact import reveals_secret
 
 S = "hunter2-SECRET"
 
@@ -210,7 +210,7 @@ def test_plan_names_the_file_and_render_refuses(capsys: pytest.CaptureFixture[st
 )
 def test_a_secret_is_known_by_its_key_or_its_url(words: tuple[str, ...], secret: bool) -> None:
     args = engine_args(user=words)
-    assert has_secret(args.user[0]) is secret
+    assert reveals_secret(args.user[0].words) is secret
     if secret:
         with pytest.raises(LaunchError) as caught:
             refuse_secret_args(args)
