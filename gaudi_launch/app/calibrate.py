@@ -93,8 +93,7 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     """
     from gaudi_launch.app.machine import load
     from gaudi_launch.app.model_needs import generation_of
-    from gaudi_launch.engines.detect import detect
-    from gaudi_launch.engines.registry import find
+    from gaudi_launch.engines.registry import detect_engine, find
     from gaudi_launch.models.calibration.phases import CalibrationRequest, read_scripts
     from gaudi_launch.models.config import name_of
     from gaudi_launch.paths import machine_root
@@ -104,7 +103,7 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     from gaudi_launch.services.state.reservation import claim
 
     numbers = _numbers(options)
-    installed = detect(options.python or None)
+    installed = detect_engine(options.python or None)
     calibration = _calibration(installed)
     facts: dict[str, str] = {}
     if installed is not None:

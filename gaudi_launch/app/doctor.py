@@ -162,15 +162,14 @@ def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:
     """
     from gaudi_launch.app.prepare import engine_facts
     from gaudi_launch.engines.conditions import Condition, Launched, concerning
-    from gaudi_launch.engines.detect import detect
-    from gaudi_launch.engines.registry import find
+    from gaudi_launch.engines.registry import detect_engine, find
     from gaudi_launch.models.model import Model
 
     python = request.python
     if python is None and request.machine is not None:
         return None
     try:
-        found = detect(python)
+        found = detect_engine(python)
     except LaunchError as error:
         if python is None:
             _log.debug("no interpreter to check: %s", error)

@@ -60,11 +60,10 @@ def listing(python: str | None) -> EngineListing:
     Raises LaunchError.
     """
     from gaudi_launch.engines import registry
-    from gaudi_launch.engines.detect import detect
     from gaudi_launch.engines.support import ended, version_of, versions
     from gaudi_launch.services.containers import image_of
 
-    installed = detect(python)
+    installed = registry.detect_engine(python)
     states = []
     for name in registry.ENGINES:
         engine = registry.find(name, installed)

@@ -28,7 +28,6 @@ from gaudi_launch.models.setup_steps import Room, SetupFacts, SetupStep, needed_
 from gaudi_launch.models.sizing import WEIGHT_BYTES
 from gaudi_launch.planning.effects import with_overrides
 from gaudi_launch.planning.engine import Engine
-from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import Profile, known_model, match
 
@@ -248,7 +247,13 @@ def _quant(
         checkout=installed.facts.get("source") if installed is not None and has_published else None,
         family=family,
     )
-    found = measurements.find(wanted)
+    try:
+        found = measurements.find(wanted)
+    except LaunchError as error:
+        if Path(str(error.text.values["path"])).exists():
+            raise
+        # the user may write the named file later, or have it on the other machine
+        return None, None, error
     if found is None:
         others = (
             ", ".join(map(str, measurements.calibrated_for(known.name, generation, family))) or "-"
@@ -302,38 +307,8 @@ def _size(folder: Path) -> int:
     return total
 
 
-def refuse_early(
-    request: Request,
-    host: Host,
-    engine: Engine,
-    installed: Installed | None,
-    provision: Provision,
-    *,
-    in_image: bool = False,
-) -> None:
-    """Raise serve's later errors before hours of fetching.
-
-    They are another engine, too few cards, code without consent, missing measurements, no disk
-    space. ``in_image``: the engine is in an image, so no interpreter of this machine is inspected.
-    """
-    if not in_image:
-        check_engine(engine, installed)
-    # for a model without a profile, the fetched config.json may still show that it is fp8 already
-    if provision.lacks is not None and not provision.known.is_only_a_name:
-        raise provision.lacks
-    if provision.code is not None:
-        raise provision.code
-    check_disk(provision.facts)
-    make_plan(provision.request_for(request), host, provision.known, engine)
-
-
-def check(provision: Provision) -> None:
-    """Check once more before a launch: remove stale scales.
-
-    Raises LaunchError for measurements that are missing.
-    """
-    if provision.lacks is not None:
-        raise provision.lacks
+def clear_old_scales(provision: Provision) -> None:
+    """Remove the scales of other measurements, before a launch."""
     if provision.quant is not None:
         clear_stale(provision.quant)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from gaudi_launch.app.saved_plan import ComparedPlan, merged
 from gaudi_launch.app.steps import step
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
+from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
@@ -187,13 +189,20 @@ def refuse_simulated(prepared: Prepared) -> None:
 class Todo:
     """One thing that a plan needs before it starts, and the arguments of its command.
 
-    ``by_serve``: serve does it itself. ``mends`` is the failed check that it ends.
+    ``by_serve``: serve does it itself; else serve ends with ``exit_code``. ``mends`` is the failed
+    check that it ends.
     """
 
     what: Message
     command: tuple[str, ...] = ()
     by_serve: bool = False
     mends: str = ""
+    exit_code: ExitCode = ExitCode.MODEL
+
+    @property
+    def line(self) -> str:
+        """Return the command to copy; "" where serve does it, or no command does."""
+        return f"$ {shlex.join(self.command)}" if self.command and not self.by_serve else ""
 
     def to_json(self) -> dict[str, Any]:
         return {"id": self.what.id, "what": self.what.render(), "command": list(self.command)}
@@ -210,17 +219,45 @@ class CheckedPlan:
     prepared: Prepared
     failed: tuple[Finding, ...] = ()
     todo: tuple[Todo, ...] = ()
-    incomplete: Message | None = None
+    incomplete: LaunchError | None = None
 
     @property
     def verdict(self) -> Literal["ready", "to do", "refused"]:
         """Return whether serve can start the plan now, after something is done, or not."""
-        provision = self.prepared.provision
-        lacks_consent = provision is not None and provision.code is not None
-        fails_here = self.failed and self.prepared.host.origin == "live"
-        if self.incomplete is not None or lacks_consent or fails_here:
+        if self.incomplete is not None or self._lacks_consent is not None or self._fails_here:
             return "refused"
         return "to do" if self.todo else "ready"
+
+    @property
+    def _lacks_consent(self) -> LaunchError | None:
+        provision = self.prepared.provision
+        return None if provision is None else provision.code
+
+    @property
+    def _fails_here(self) -> bool:
+        """Return True if a check of this machine, not of another one, failed."""
+        return bool(self.failed) and self.prepared.host.origin == "live"
+
+    def refuse(self, *, no_doctor: bool = False) -> None:
+        """Raise LaunchError where the verdict is "refused", or the user has something to do."""
+        from gaudi_launch.doctor import stop_on_failures
+
+        for error in (self.incomplete, self._lacks_consent):
+            if error is not None:
+                raise error
+        if self._fails_here and not no_doctor:
+            stop_on_failures(self.failed)
+        left = [each for each in self.todo if not each.by_serve]
+        if left:
+            near = (each.render() for each in self.plan.warnings if each.id == "plan.name_near")
+            lines = [line for each in left for line in (each.what.render(), each.line) if line]
+            raise LaunchError(
+                "serve.to_do",
+                left[0].exit_code,
+                detail="\n".join(f"  {line}" for line in (*lines, *near)),
+                model=self.prepared.request.model,
+                count=len(left),
+            )
 
 
 def checked_plan(options: LaunchOptions) -> CheckedPlan:
@@ -228,11 +265,14 @@ def checked_plan(options: LaunchOptions) -> CheckedPlan:
 
     Reads only: the model and the engine need not exist. Raises LaunchError.
     """
+    prepared = prepare(options, secret_file=True)
+    return checked(prepared, prepared.with_cache(prepared.plan()))
+
+
+def checked(prepared: Prepared, made: Plan) -> CheckedPlan:
+    """Return a plan with the doctor's fast checks and what is left to do."""
     from gaudi_launch.planning.model_name import check_files
 
-    prepared = prepare(options, secret_file=True)
-    made = prepared.plan()
-    made = prepared.with_cache(made)
     todo = tuple(_todo(made, prepared))
     mended, listed = {each.mends for each in todo}, {each.what for each in todo}
     failed = tuple(
@@ -245,46 +285,85 @@ def checked_plan(options: LaunchOptions) -> CheckedPlan:
         try:
             check_files(prepared.model, prepared.request)
         except LaunchError as error:
-            incomplete = error.text
+            incomplete = error
     warnings = [
         each
         for each in made.warnings
         if each not in listed and not (each.id == "plan.no_engine" and _ENGINE_CHECK in mended)
     ]
     if incomplete is not None:
-        warnings.append(incomplete)
+        warnings.append(incomplete.text)
     warnings += [finding.message for finding in failed]
     return CheckedPlan(replace(made, warnings=tuple(warnings)), prepared, failed, todo, incomplete)
 
 
 def _todo(made: Plan, prepared: Prepared) -> Iterator[Todo]:
     """Yield what is left to do for this plan, in order."""
-    engine, request = prepared.engine, prepared.request
-    if prepared.machine is None and engine.needs_cards:
-        try:
-            prepared.check_engine()
-        except LaunchError as error:
-            _log.debug("the engine is not usable: %s", error)
-            name = "ray" if engine.inner is not None else engine.identity.label
-            what = message("prepare.no_engine", engine=made.engine.exact)
-            yield Todo(what, ("gaudi-launch", "setup", name), mends=_ENGINE_CHECK)
-    for each in prepared.steps:
-        if not each.done and each.name != "engine" and each.what.id != "prepare.room_unknown":
-            yield Todo(each.what, each.command, by_serve=each.name != "disk")
-    cards = str(len(made.placement.modules))
-    calibrate = ("gaudi-launch", "fp8", "calibrate", request.model, "-n", cards)
+    from gaudi_launch.planning.model_name import lacks_weights
+
+    request, simulated = prepared.request, made.engine.simulated
+    here = prepared.machine is None
+    # a hub ID is fetched, and its config.json read, by serve
+    fetched = looks_like_hub_id(request.model)
     # a complete path may be a folder of another machine
-    elsewhere = prepared.machine is not None and Path(request.model).is_absolute()
+    elsewhere = not here and Path(request.model).is_absolute()
     for warning in made.warnings:
-        if warning.id in ("quant.none", "quant.measurements_missing"):
-            yield Todo(warning, calibrate)
-        elif warning.id == "tgi.not_measured":
-            yield Todo(warning, (*_MEASURE, "--model_name_or_path", request.model))
-        elif warning.id == "plan.name_sizeless":
-            yield Todo(warning)
-        elif warning.id == "plan.name_listed" and not (made.engine.simulated or elsewhere):
+        if warning.id == "plan.name_sizeless":
+            yield Todo(warning, by_serve=fetched)
+        elif here and warning.id in ("plan.config_unknown", "quant.unreadable"):
+            yield Todo(warning, exit_code=ExitCode.USAGE)
+        elif warning.id == "plan.name_listed" and not (simulated or elsewhere):
             hub_id = str(warning.values["hub_id"])
             yield Todo(warning, ("gaudi-launch", "pull", hub_id, "--to", request.model))
+    if here and lacks_weights(prepared.model, request):
+        yield Todo(message("serve.no_weights", path=request.model))
+    if made.container is None and (here or simulated):
+        yield from _engine_todo(prepared)
+    for each in prepared.steps:
+        if not each.done and each.name != "engine" and each.what.id != "prepare.room_unknown":
+            by_serve, code = each.name != "disk", ExitCode.MACHINE
+            yield Todo(each.what, each.command, by_serve=by_serve, exit_code=code)
+    cards = str(len(made.placement.modules))
+    calibrate = ("gaudi-launch", "fp8", "calibrate", request.model, "-n", cards)
+    # the fetched config.json may show that the weights are fp8 already
+    decides_later = fetched and prepared.model.is_only_a_name
+    for warning in made.warnings:
+        if warning.id in ("quant.none", "quant.measurements_missing"):
+            yield Todo(warning, calibrate, by_serve=decides_later)
+        elif warning.id == "tgi.not_measured":
+            yield Todo(warning, (*_MEASURE, "--model_name_or_path", request.model))
+
+
+def _engine_todo(prepared: Prepared) -> Iterator[Todo]:
+    """Yield the installation of an engine that this machine lacks, then that of Ray around it."""
+    from gaudi_launch.engines.detect import detect
+    from gaudi_launch.engines.install.environment import linked_python
+    from gaudi_launch.engines.ray_serve.install import RAY
+    from gaudi_launch.engines.registry import check_engine
+    from gaudi_launch.engines.transformers import NAME as PLAIN
+
+    engine, installed = prepared.engine, prepared.installed or detect(prepared.request.python)
+    inside = engine.innermost
+    wanted: list[tuple[Engine, tuple[str, ...]]]
+    wanted = [(inside, ("gaudi-launch", "setup", inside.environment))]
+    if engine.inner is not None and (not engine.needs_cards or inside.identity.name == PLAIN):
+        # the environment for trials has the embedded engine, too
+        wanted = [(engine, ("gaudi-launch", "setup", "ray"))]
+    elif engine.inner is not None:
+        python = str(linked_python(inside.environment))
+        if installed is not None and installed.engine == inside.environment:
+            python = installed.python
+        wanted.append((engine, (python, "-m", "pip", "install", f"ray[serve]=={RAY}")))
+    # serve installs the demo model's engine
+    is_demo = prepared.request.model == "demo"
+    found: dict[str, Todo] = {}
+    for each, command in wanted:
+        try:
+            check_engine(each, installed)
+        except LaunchError as error:
+            todo = Todo(error.text, command, is_demo, _ENGINE_CHECK, ExitCode.MACHINE)
+            found.setdefault(error.id, todo)
+    yield from found.values()
 
 
 def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
@@ -308,20 +387,6 @@ def _host_of(engine: Engine, machine: str | None) -> Host:
     return Host()
 
 
-def _with_model_folder(
-    request: Request, bring_with: Reporter | None, *, here: bool, in_image: bool
-) -> Request:
-    """Return the request with the demo model's folder; check any other for serve."""
-    if request.model == "demo":
-        return _demo(request, bring_with, in_image=in_image)
-    if bring_with is not None and here:
-        # imports everything that runs services: not for a plan
-        from gaudi_launch.services.preflight import check_folder
-
-        check_folder(request)
-    return request
-
-
 def _libfabric_root() -> str:
     """Return the folder into which `setup --scale-out` installed libfabric.
 
@@ -339,22 +404,20 @@ def _libfabric_root() -> str:
 def prepare(
     options: LaunchOptions,
     *,
-    bring_with: Reporter | None = None,
     in_image: bool = False,
     secret_file: bool = False,
 ) -> Prepared:
     """Read the machine, the engine's interpreter and the model for these options.
 
-    ``bring_with``: for serve, which needs the model and the engine; what is missing is fetched and
-    reported there. Without it nothing is written, and names suffice. ``in_image``: the engine is in
-    an image, and no interpreter of this machine is queried for it. ``secret_file``: a secret option
-    that the engine reads from no variable goes into a file.
+    Nothing is written, and names suffice. ``in_image``: the engine is in an image, and no
+    interpreter of this machine is queried for it. ``secret_file``: a secret option that the engine
+    reads from no variable goes into a file.
     """
-    from gaudi_launch.app import model_needs as provisions
+    from gaudi_launch.app.model_needs import look
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import is_elsewhere
     from gaudi_launch.engines.facts.installed import read_installed
-    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.planning.effects import with_overrides
     from gaudi_launch.profiles import known_model
 
@@ -363,28 +426,26 @@ def prepare(
     request = to_request(options)
     simulated = registry.simulated_machine(request.engine)
     options = replace(options, machine=options.machine or simulated or None)
-    # simulated cards need a model's sizes only
-    must_exist = bring_with is not None and not simulated
     here = options.machine is None
     request = _with_safe_secrets(request, into_file=secret_file)
-    request = _with_model_folder(request, bring_with, here=here, in_image=in_image)
+    if request.model == "demo":
+        request = _demo(request, in_image=in_image)
     installed = None
     with step("screen.step_engine"):
         if not in_image and (here or not is_elsewhere(request.python, here=here)):
-            installed = _installed(request, must_exist, here=here)
+            installed = installed_for(request, here=here)
         facts = read_installed(installed)
     engine = registry.find(
         _engine_name(request, installed, options.machine), installed, request.python
     )
-    request = with_config_file(request, engine, needed=must_exist and here)
+    request = with_config_file(request, engine)
     request = _for_engine(request, engine)
     if here:
         request = replace(request, libfabric_root=_libfabric_root())
     host = _host_of(engine, options.machine)
     if request.tuning == "reference":
         # as with the start scripts, the engine fetches a hub ID by itself
-        needed = must_exist and not looks_like_hub_id(request.model)
-        model = with_overrides(known_model(request.model, needed), request.args)
+        model = with_overrides(known_model(request.model, must_exist=False), request.args)
         return Prepared(
             request,
             host,
@@ -395,64 +456,25 @@ def prepare(
             saved=compared,
             read=facts,
         )
-    found = _Found(request, host, engine, installed, in_image)
-    found, provision = _with_provision(found, bring_with)
-    if must_exist:
-        provisions.check(provision)
-    request = provision.request_for(found.request)
+    with step("screen.step_model"):
+        provision = look(request, host, engine, installed)
+    engine = engine.suited(provision.known)
+    _refuse_unsupported(request, host, engine, provision.known)
+    with step("screen.step_plan"):
+        planned = provision.planned(provision.request_for(request))
+        request = with_balanced_cards(request, host, planned, engine)
+    if request.chosen_cards is not None:
+        # files of fp8 depend on the number of cards
+        provision = look(request, host, engine, installed)
+    request = provision.request_for(request)
     model = provision.planned(request)
-    if must_exist:
+    if not simulated and Path(request.model).is_dir():
+        # the folder that is served may be a converted one
         model = with_overrides(known_model(request.model), request.args)
-    engine = found.engine.suited(model)
+    engine = engine.suited(model)
     return Prepared(
         request, host, model, engine, installed, options.machine, provision, compared, facts
     )
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A launch whose model is not read yet."""
-
-    request: Request
-    host: Host
-    engine: Engine
-    installed: Installed | None
-    in_image: bool
-
-    def provision(self) -> Provision:
-        """Read the model; return what it needs before it can be served."""
-        from gaudi_launch.app.model_needs import look
-
-        return look(self.request, self.host, self.engine, self.installed)
-
-
-def _with_provision(found: _Found, bring_with: Reporter | None) -> tuple[_Found, Provision]:
-    """Return the model, and the launch with its cards and its engine's variant.
-
-    What is missing is fetched with ``bring_with``. Raises LaunchError.
-    """
-    from gaudi_launch.app.model_needs import refuse_early
-    from gaudi_launch.app.model_setup import bring
-    from gaudi_launch.planning.balanced_cards import with_balanced_cards
-
-    with step("screen.step_model"):
-        provision = found.provision()
-    engine = found.engine.suited(provision.known)
-    _refuse_unsupported(found.request, found.host, engine, provision.known)
-    with step("screen.step_plan"):
-        planned = provision.planned(provision.request_for(found.request))
-        request = with_balanced_cards(found.request, found.host, planned, engine)
-    found = replace(found, request=request, engine=engine)
-    if request.chosen_cards is not None:
-        # files of fp8 depend on the number of cards
-        provision = found.provision()
-    if bring_with is not None and any(not step.done for step in provision.steps):
-        refuse_early(
-            request, found.host, engine, found.installed, provision, in_image=found.in_image
-        )
-        bring(request, provision, bring_with)
-        provision = found.provision()
-    return found, provision
 
 
 def _with_safe_secrets(request: Request, *, into_file: bool) -> Request:
@@ -508,13 +530,12 @@ def _engine_name(request: Request, installed: Installed | None, machine: str | N
     return name_for(request, installed, model, lambda: load(machine))
 
 
-def with_config_file(request: Request, engine: Engine, *, needed: bool) -> Request:
+def with_config_file(request: Request, engine: Engine) -> Request:
     """Return the request with the options of the user's --config FILE.
 
-    It is for an engine that reads one.
+    It is for an engine that reads one, and may not exist yet.
 
-    Raises LaunchError (USAGE) where the engine would stop on it; ``needed``: also for a file that
-    is not readable.
+    Raises LaunchError (USAGE) where the engine would stop on it.
     """
     from gaudi_launch.planning.passthrough import with_options
     from gaudi_launch.planning.secret_args import CONFIG
@@ -540,10 +561,8 @@ def with_config_file(request: Request, engine: Engine, *, needed: bool) -> Reque
         with Path(path).open(encoding="utf-8") as file:
             return with_file(request, path, file.read(1 << 20))
     except (OSError, UnicodeDecodeError) as error:
-        if not needed:
-            return replace(request, unread_file=path)
-        why = getattr(error, "strerror", None) or str(error)
-        raise LaunchError("plan.config_unread", ExitCode.USAGE, path=path, why=why) from None
+        _log.debug("%s is not read: %s", path, error)
+        return replace(request, unread_file=path)
 
 
 def _first_option(secret_options: str) -> str:
@@ -582,47 +601,55 @@ def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
         return environment
 
 
-def _installed(request: Request, needed: bool, here: bool) -> Installed | None:
+def installed_for(request: Request, *, here: bool) -> Installed | None:
+    """Return the interpreter of a request's engine.
+
+    Return None for an engine in an image, or that of another machine (not ``here``).
+    """
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.engines.vllm_cpu import install as cpu_install
 
-    if registry.in_container(request.engine):
+    name = request.engine
+    if registry.in_container(name):
         return None
-    if request.python is None and registry.in_embedded(request.engine):
+    if request.python is None and registry.in_embedded(name):
         if not cpu_install.engine_is_ready():
             return None
         return detect(str(cpu_install.python_path()))
     # the embedded engine with Ray does not apply to another machine
-    if request.python is None and registry.is_ray(request.engine) and here:
+    if request.python is None and registry.is_ray(name) and here:
         from gaudi_launch.engines.ray_serve import install as ray_install
 
         return ray_install.installed(demo=request.model == str(cpu_install.demo_dir()))
-    if needed or request.python is not None or request.engine == "auto":
-        return detect(request.python)
+    if here or request.python is not None or name == "auto":
+        return registry.detect_engine(request.python, name)
     return None
 
 
-def _demo(request: Request, reporter: Reporter | None, *, in_image: bool) -> Request:
-    """Return the demo model: folder and engine, installed now if serve needs them."""
+def set_up_demo(options: LaunchOptions, reporter: Reporter) -> None:
+    """Install the demo model and its engine where they are missing. Raises LaunchError."""
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.ray_serve import install as ray_install
     from gaudi_launch.engines.vllm_cpu import install as cpu_install
 
-    ray = registry.is_ray(request.engine)
+    cpu_install.check_shared_memory()
+    if registry.is_ray(options.engine or "auto") and not ray_install.is_ready():
+        ray_install.setup(reporter.say)
+    if not (cpu_install.engine_is_ready() and cpu_install.demo_is_ready()):
+        cpu_install.setup(reporter.say)
+
+
+def _demo(request: Request, *, in_image: bool) -> Request:
+    """Return the request with the demo model's folder, where it exists, and its engine."""
+    from gaudi_launch.engines import registry
+    from gaudi_launch.engines.vllm_cpu import install as cpu_install
+
     if in_image and not cpu_install.demo_is_ready():
         raise LaunchError("render.demo_missing", ExitCode.MODEL)
-    if reporter is not None and request.python is None and not in_image:
-        cpu_install.check_shared_memory()
-        if ray and not ray_install.is_ready():
-            ray_install.setup(reporter.say)
-        if not (cpu_install.engine_is_ready() and cpu_install.demo_is_ready()):
-            cpu_install.setup(reporter.say)
-    engine = registry.demo_engine(request.engine)
     folder = cpu_install.demo_dir()
-    path = "demo"
-    if reporter is not None or folder.is_dir():
-        path = str(folder)
+    path = str(folder) if folder.is_dir() else "demo"
+    engine = registry.demo_engine(request.engine)
     return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")
 
 

@@ -16,7 +16,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.app.prepare import Prepared
+    from gaudi_launch.app.prepare import CheckedPlan, Prepared
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.planning.container import Container
     from gaudi_launch.planning.plan import Plan
@@ -53,10 +53,8 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
 
     Raises LaunchError.
     """
-    from gaudi_launch.app.prepare import prepare
-    from gaudi_launch.engines.registry import check_engine
+    from gaudi_launch.app.prepare import set_up_demo
     from gaudi_launch.planning.parse import seconds
-    from gaudi_launch.services import preflight
     from gaudi_launch.services.process.supervise import LIMITS
     from gaudi_launch.services.state import store
     from gaudi_launch.services.state.job import check_restart
@@ -68,26 +66,21 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
         store.check_name(how.name)
     check_restart(how.restart)
     _check_place(options, how)
-    prepared = prepare(
-        options, bring_with=reporter, in_image=how.place is not None, secret_file=how.place is None
-    )
-    if how.place is None:
-        check_engine(prepared.engine, prepared.installed)
-    is_simulated = prepared.engine.identity.simulated
-    if not is_simulated:
-        preflight.check_model(prepared.model, prepared.request)
-    if is_simulated or not prepared.engine.needs_cards:
-        plan = prepared.plan()
-        _make_ready(_housed(prepared, plan, how), reporter)
-        return _run(_Launch(prepared, how, limits, reporter), plan, ())
+    if options.model == "demo" and options.python is None and how.place is None:
+        set_up_demo(options, reporter)
+    checked = _startable(options, how, reporter)
+    prepared = checked.prepared
+    # an image is fetched before cards are reserved
+    _make_ready(checked.plan, reporter)
+    launching = _Launch(prepared, how, limits, reporter)
+    if prepared.engine.identity.simulated or not prepared.engine.needs_cards:
+        return _run(launching, prepared.plan(), ())
     from gaudi_launch.app.machine import load
     from gaudi_launch.paths import machine_root
     from gaudi_launch.planning.planner import place
     from gaudi_launch.services.state.reservation import claim
 
     request, engine = prepared.request, prepared.engine
-    # refuse impossible options before waiting for cards, and fetch an image before reserving them
-    _make_ready(_housed(prepared, prepared.plan(), how), reporter)
     _report_orphans(reporter)
     with claim(
         lambda: load(options.machine), lambda host: place(request, host, engine), machine_root()
@@ -95,7 +88,36 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
         chosen,
         held,
     ):
-        return _run(_Launch(prepared, how, limits, reporter), prepared.plan(chosen), held)
+        return _run(launching, prepared.plan(chosen), held)
+
+
+def _startable(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> CheckedPlan:
+    """Return the plan that starts; fetch and convert what it needs.
+
+    Raises LaunchError where `plan` says that it is refused, or that the user has something to do.
+    """
+    from gaudi_launch.app.model_needs import clear_old_scales
+    from gaudi_launch.app.model_setup import bring
+    from gaudi_launch.app.prepare import checked, prepare
+
+    in_image = how.place is not None
+
+    def read() -> CheckedPlan:
+        prepared = prepare(options, in_image=in_image, secret_file=not in_image)
+        found = checked(prepared, _housed(prepared, prepared.plan(), how))
+        found.refuse(no_doctor=how.no_doctor)
+        return found
+
+    found = read()
+    provision = found.prepared.provision
+    if provision is not None and any(not step.done for step in provision.steps):
+        bring(found.prepared.request, provision, reporter)
+        # what was fetched decides more than a name
+        found = read()
+        provision = found.prepared.provision
+    if provision is not None:
+        clear_old_scales(provision)
+    return found
 
 
 def _make_ready(plan: Plan, reporter: Reporter) -> None:

@@ -317,20 +317,13 @@ def check_access(stack: StackFile) -> None:
 
 def _check_engine(service: StackService, *, no_doctor: bool) -> None:
     """Check folder, interpreter and machine of a service before anything starts."""
-    from gaudi_launch.app.prepare import prepare
-    from gaudi_launch.doctor import stop_on_failures
-    from gaudi_launch.engines.registry import check_engine
-    from gaudi_launch.services.preflight import check_folder
+    from gaudi_launch.app.prepare import checked, prepare
 
     if service.options.model == "demo":
         # its engine and its files are installed by the first launch
         return
     prepared = prepare(service.options, secret_file=True)
-    check_engine(prepared.engine, prepared.installed)
-    if not prepared.engine.identity.simulated:
-        check_folder(prepared.request)
-    if not no_doctor:
-        stop_on_failures(prepared.findings(service.plan))
+    checked(prepared, service.plan).refuse(no_doctor=no_doctor)
 
 
 def _forget_dropped(before: StackRecord, final: StackRecord, old: Sequence[str]) -> None:

@@ -67,7 +67,7 @@ def support(options: SupportOptions) -> SupportResult:
     Raises LaunchError for an unknown model, engine or product.
     """
     from gaudi_launch.app.fit import own_accelerator
-    from gaudi_launch.engines.detect import detect
+    from gaudi_launch.engines.registry import detect_engine
     from gaudi_launch.host.accelerators import accelerators, identify
 
     name = options.accelerator.lower() or own_accelerator()
@@ -78,7 +78,7 @@ def support(options: SupportOptions) -> SupportResult:
         )
     chosen = selected(options.engine)
     model = _model(options.model)
-    installed = detect(options.python or None)
+    installed = detect_engine(options.python or None)
     cards = _FewestCards(model, product)
     rows = [_row(facts, model, product, installed, cards) for facts in chosen]
     return SupportResult(model, product.id, tuple(rows))

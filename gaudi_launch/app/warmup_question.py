@@ -10,7 +10,6 @@ from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
     from gaudi_launch.buckets.bucket_list import Buckets
-    from gaudi_launch.engines.detect import Installed
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.models.model import Model
     from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
@@ -58,13 +57,14 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
     LaunchError for an impossible one.
     """
     from gaudi_launch.app.machine import load
+    from gaudi_launch.app.prepare import installed_for
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.introspect import InstalledBuckets
     from gaudi_launch.planning.planner import buckets_of
     from gaudi_launch.planning.speed import step_time_in
     from gaudi_launch.planning.support_answer import check_support
 
-    installed = _installed(request)
+    installed = installed_for(request, here=machine is None)
     host = load(machine)
     word = registry.name_for(request, installed, model, lambda: host)
     engine = registry.find(word, installed, request.python)
@@ -122,18 +122,6 @@ def _as_planned(request: Request, host: Host, model: Model, engine: Engine) -> R
         request = with_own_words(request, engine.identity, engine.lacks)
     request = with_bucket_file(request, engine)
     return with_balanced_cards(request, host, model, engine)
-
-
-def _installed(request: Request) -> Installed | None:
-    """Return the engine of the interpreter that the options name or leave open."""
-    from gaudi_launch.engines import registry
-    from gaudi_launch.engines.detect import detect
-
-    if registry.in_container(request.engine):
-        return None
-    if request.python is None and request.engine != "auto":
-        return None
-    return detect(request.python)
 
 
 def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuestion:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from gaudi_launch.doctor.installer import commands, software_release
 from gaudi_launch.doctor.releases import releases
-from gaudi_launch.engines.detect import Installed, detect
+from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.pins import Deviation, compare_pins
+from gaudi_launch.engines.registry import detect_engine
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import message
@@ -79,7 +80,7 @@ def _installed(service: ServiceRecord | None) -> Installed | None:
         # an engine in a container is in no interpreter
         return None
     try:
-        found = detect(python)
+        found = detect_engine(python)
     except LaunchError as error:
         _log.debug("the engine's packages are not compared: %s", error)
         return None

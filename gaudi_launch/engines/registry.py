@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 
+from gaudi_launch.engines import detect as detection
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.install.switch import names_in_force
 from gaudi_launch.engines.installed_lists import installed_lists
 from gaudi_launch.engines.support import Version, versions
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -276,16 +278,50 @@ def interpreter_of(name: str, installed: Installed | None) -> str | None:
         return str(cpu_install.python_path())
     if is_ray(name) and ray_install.is_ready():
         return str(ray_install.python_path())
-    return None
+    # it needs the embedded engine's installation
+    from gaudi_launch.engines.install.environment import linked_python
+
+    made = linked_python(_environment(name))
+    return str(made) if made.exists() else None
 
 
 def has(installed: Installed | None, name: str) -> bool:
-    """Return True if this interpreter has the engine of this name."""
+    """Return True if this interpreter has the engine of this name; ``auto``: any engine."""
     if installed is None:
         return False
-    if name == _RAY:
-        return "ray" in installed.packages
-    return _is_installed(installed, name)
+    if name == "auto":
+        return bool(installed.engine)
+    outer, _, inner = name.partition(":")
+    if outer != _RAY:
+        return _is_installed(installed, name)
+    return "ray" in installed.packages and (not inner or has(installed, inner))
+
+
+def detect_engine(python: str | None, name: str = "auto") -> Installed | None:
+    """Query the interpreter that has an engine; None when there is no interpreter.
+
+    It is the given one, else python3 on PATH, else one that `setup` made. Raises LaunchError as
+    `detect` does.
+    """
+    found = detection.detect(python)
+    if python is not None or has(found, name):
+        return found
+    for each in _made_by_setup(name):
+        installed = detection.detect(each)
+        if has(installed, name):
+            return installed
+    return found
+
+
+def _made_by_setup(name: str) -> list[str]:
+    """Return the interpreters in force of `setup`, the likeliest for this engine first."""
+    # it needs the embedded engine's installation
+    from gaudi_launch.engines.install.environment import linked_python, name_of
+
+    first = name_of(DEFAULT if name == "auto" else _environment(name))
+    linked = {each: linked_python(each) for each in names_in_force()}
+    there = [each for each, python in linked.items() if python.exists()]
+    return [str(linked[each]) for each in sorted(there, key=lambda each: (each != first, each))]
 
 
 def _is_installed(installed: Installed, name: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.weights import TOKENIZER
+from gaudi_launch.models.weights import TOKENIZER, has_weights
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import listed_id, profiles
 
@@ -86,6 +86,14 @@ def check_files(model: Model, request: Request) -> None:
             count=len(missing),
             files=", ".join(missing[:_MOST_FILES]) + more,
         )
+
+
+def lacks_weights(model: Model, request: Request) -> bool:
+    """Return True for a folder without weights, unless forced or loaded otherwise."""
+    folder = Path(model.path).expanduser()
+    if request.force or request.args.has("--load-format") or not folder.is_dir():
+        return False
+    return not has_weights(folder)
 
 
 def nearest_names(asked: str, known: KnownNames) -> tuple[str, ...]:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.config import looks_like_hub_id, read_model
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.weights import has_weights
 from gaudi_launch.paths import machine_root
-from gaudi_launch.planning.model_name import check_files
-from gaudi_launch.planning.request import Request
 from gaudi_launch.services.containers import check_program, program_of
 from gaudi_launch.services.listener import address
 from gaudi_launch.services.probe import listener, port_free
@@ -26,31 +20,6 @@ from gaudi_launch.services.state.reservation import (
     reserve,
     reserve_address,
 )
-
-
-def check_model(model: Model, request: Request) -> None:
-    """Check that the model's folder is complete.
-
-    Raises LaunchError (MODEL) unless forced.
-    """
-    check_files(model, request)
-    folder = Path(model.path).expanduser()
-    if (
-        not request.force
-        and folder.is_dir()
-        and not request.args.has("--load-format")
-        and not has_weights(folder)
-    ):
-        raise LaunchError("serve.no_weights", ExitCode.MODEL, path=model.path)
-
-
-def check_folder(request: Request) -> None:
-    """Check the folder of a model that is not fetched, before anything is written.
-
-    Raises LaunchError (MODEL): no such folder, nothing or no weights in it.
-    """
-    if not looks_like_hub_id(request.model):
-        check_model(read_model(request.model), request)
 
 
 @contextlib.contextmanager

@@ -14,12 +14,11 @@ import pytest
 from gaudi_launch.app import model_needs
 from gaudi_launch.app.model_needs import (
     Provision,
-    check,
     check_disk,
+    clear_old_scales,
     generation_of,
     incomplete,
     look,
-    refuse_early,
 )
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
@@ -324,51 +323,15 @@ def test_published_measurements_are_a_step(monkeypatch: pytest.MonkeyPatch) -> N
 # --- checks before a launch ----------------------------------------------------------------------
 
 
-def test_the_errors_of_serve_come_before_hours_of_fetching(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    done: list[Any] = []
-    monkeypatch.setattr(model_needs, "check_disk", done.append)
-    monkeypatch.setattr(model_needs, "make_plan", lambda *words: done.append(words))
-    code = LaunchError("plan.remote_code", ExitCode.MODEL, model="x")
-    lacks = LaunchError("quant.none", ExitCode.MODEL, model="x")
-    sized = replace(SMALL, layers=2)
-    ready = Provision(SetupFacts("x"), known=sized)
-    asked = request()
-    refuse_early(asked, HLS2, FORK, HERE, ready)
-    assert done == [ready.facts, (ready.request_for(asked), HLS2, sized, FORK)]
-    for found, error in (
-        (replace(ready, lacks=lacks, code=code), lacks),
-        (replace(ready, code=code), code),
-    ):
-        with pytest.raises(LaunchError) as raised:
-            refuse_early(asked, HLS2, FORK, HERE, found)
-        assert raised.value is error
-    # a config.json that is not here may still show that it is fp8 already
-    unknown = replace(ready, lacks=lacks, known=replace(sized, source="name", layers=None))
-    refuse_early(asked, HLS2, FORK, HERE, unknown)
-    with pytest.raises(LaunchError) as raised:
-        refuse_early(asked, HLS2, FORK, None, ready)
-    assert raised.value.exit_code is ExitCode.MACHINE
-    # an image has the engine
-    refuse_early(asked, HLS2, FORK, None, ready, in_image=True)
-
-
-def test_stale_scales_are_removed_and_missing_measurements_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_scales_of_other_measurements_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     cleared: list[QuantFile] = []
     monkeypatch.setattr(model_needs, "clear_stale", cleared.append)
     ready = Provision(SetupFacts("x"))
-    check(ready)
+    clear_old_scales(ready)
     assert cleared == []
     file = QuantFile("/q.json", "flag")
-    check(replace(ready, quant=file))
+    clear_old_scales(replace(ready, quant=file))
     assert cleared == [file]
-    lacks = LaunchError("quant.none", ExitCode.MODEL, model="x")
-    with pytest.raises(LaunchError) as raised:
-        check(replace(ready, quant=file, lacks=lacks))
-    assert raised.value is lacks and len(cleared) == 1
 
 
 def test_what_is_written_to_one_disk_is_added_up(

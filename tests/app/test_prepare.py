@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import machine, model_needs, model_setup
+from gaudi_launch.app import machine, model_needs
 from gaudi_launch.app import prepare as cases
 from gaudi_launch.app.model_needs import Provision
 from gaudi_launch.app.options import LaunchOptions
@@ -19,6 +19,7 @@ from gaudi_launch.app.prepare import (
     engine_facts,
     prepare,
     refuse_simulated,
+    set_up_demo,
     with_bucket_file,
     with_config_file,
 )
@@ -217,34 +218,6 @@ def test_libfabric_is_that_of_setup_on_this_machine(
     assert prepare(replace(OPTIONS, machine=None)).request.libfabric_root == LIBFABRIC_ROOT
 
 
-def test_serve_brings_what_is_missing_after_all_refusals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[str] = []
-    step = SetupStep("pull", False, message("prepare.pull", model="x", path="/", size="1"))
-    folder = tmp_path / "small"
-    folder.mkdir()
-    (folder / "config.json").write_text('{"model_type": "llama", "num_attention_heads": 8}')
-    real = model_needs.look
-
-    def look(*words: Any) -> Provision:
-        done.append("look")
-        return replace(real(*words), steps=() if "bring" in done else (step,))
-
-    monkeypatch.setattr(model_needs, "look", look)
-    monkeypatch.setattr(
-        model_needs, "refuse_early", lambda *words, in_image: done.append(f"refuse {in_image}")
-    )
-    monkeypatch.setattr(model_needs, "check", lambda found: done.append("check"))
-    monkeypatch.setattr(model_setup, "bring", lambda *words: done.append("bring"))
-    options = replace(OPTIONS, model=str(folder), force=True)
-    prepare(options, bring_with=Silent(), in_image=True)
-    assert done == ["look", "refuse True", "bring", "look", "check"]
-    done.clear()
-    assert prepare(options).steps == (step,)
-    assert done == ["look"]
-
-
 def test_files_depend_on_the_number_of_cards_that_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -269,9 +242,9 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
 ) -> None:
     asked: list[str | None] = []
 
-    def detect(python: str | None = None) -> str:
+    def detect(python: str | None = None) -> Installed:
         asked.append(python)
-        return f"found {python}"
+        return Installed(str(python), FORK)
 
     monkeypatch.setattr(detection, "detect", detect)
     monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: True)
@@ -279,21 +252,21 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     monkeypatch.setattr(cpu_install, "demo_dir", lambda: Path("/demo"))
     monkeypatch.setattr(ray_install, "installed", lambda *, demo: f"ray {demo}")
 
-    def found(needed: bool = False, here: bool = True, **words: Any) -> object:
-        return cases._installed(Request(**{"model": "m", **words}), needed, here)
+    def found(here: bool = True, **words: Any) -> object:
+        return cases.installed_for(Request(**{"model": "m", **words}), here=here)
 
-    assert found(engine="tgi", needed=True) is None
-    assert found(engine=FORK) is None
-    assert found(engine=FORK, needed=True) == "found None"
-    assert found(engine="auto") == "found None"
-    assert found(engine=FORK, python="/my") == "found /my"
-    assert found(engine="cpu") == "found /cpu/python"
-    assert found(engine="cpu", python="/my") == "found /my"
+    assert found(engine="tgi") is None
+    assert found(engine=FORK) == Installed("None", FORK)
+    assert found(engine=FORK, here=False) is None
+    assert found(engine="auto", here=False) == Installed("None", FORK)
+    assert found(engine=FORK, python="/my") == Installed("/my", FORK)
+    assert found(engine="cpu") == Installed("/cpu/python", FORK)
+    assert found(engine="cpu", python="/my") == Installed("/my", FORK)
     assert found(engine="ray-serve") == "ray False"
     assert found(engine="ray-serve", model="/demo") == "ray True"
     assert found(engine="ray-serve", here=False) is None
     monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: False)
-    assert found(engine="cpu", needed=True) is None
+    assert found(engine="cpu") is None
     assert asked == [None, None, "/my", "/cpu/python", "/my"]
 
 
@@ -346,45 +319,23 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_serve_installs_the_demo_and_a_plan_does_not(demo: list[str], tmp_path: Path) -> None:
     asked = Request("demo", engine="auto")
-    made = cases._demo(asked, None, in_image=False)
+    made = cases._demo(asked, in_image=False)
     assert (made.model, made.served_name, made.engine, demo) == ("demo", "demo", "cpu", [])
-    made = cases._demo(replace(asked, served_name="mine"), Silent(), in_image=False)
-    assert (made.model, made.served_name) == (str(tmp_path / "demo"), "mine")
-    assert demo == ["memory", "cpu"]
     (tmp_path / "demo").mkdir()
-    assert cases._demo(asked, None, in_image=False).model == str(tmp_path / "demo")
+    made = cases._demo(replace(asked, served_name="mine"), in_image=False)
+    assert (made.model, made.served_name) == (str(tmp_path / "demo"), "mine")
+    set_up_demo(LaunchOptions(model="demo"), Silent())
+    assert demo == ["memory", "cpu"]
 
 
-def test_any_other_model_of_serve_is_a_folder_on_this_machine(
-    demo: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checked: list[str] = []
-    monkeypatch.setattr(
-        "gaudi_launch.services.preflight.check_folder",
-        lambda request: checked.append(request.model),
-    )
-    found = cases._with_model_folder
-    other = Request("/m", engine="cpu")
-    assert found(other, Silent(), here=True, in_image=False) == other
-    found(other, Silent(), here=False, in_image=False)
-    found(other, None, here=True, in_image=False)
-    assert (checked, demo) == (["/m"], [])
-    found(Request("demo", engine="cpu"), Silent(), here=True, in_image=False)
-    assert (checked, demo) == (["/m"], ["memory", "cpu"])
-
-
-def test_the_demo_for_ray_and_for_an_interpreter(
-    demo: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cases._demo(Request("demo", engine="ray-serve"), Silent(), in_image=False)
+def test_the_demo_for_ray(demo: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    set_up_demo(LaunchOptions(model="demo", engine="ray-serve"), Silent())
     assert demo == ["memory", "ray", "cpu"]
     demo.clear()
-    cases._demo(Request("demo", engine="cpu", python="/my"), Silent(), in_image=False)
-    assert demo == []
     # both are there
     monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: True)
     monkeypatch.setattr(cpu_install, "demo_is_ready", lambda: True)
-    cases._demo(Request("demo", engine="cpu"), Silent(), in_image=False)
+    set_up_demo(LaunchOptions(model="demo"), Silent())
     assert demo == ["memory"]
 
 
@@ -392,9 +343,9 @@ def test_an_image_needs_the_demo_on_this_machine(
     demo: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with refused("render.demo_missing", ExitCode.MODEL):
-        cases._demo(Request("demo", engine="cpu"), None, in_image=True)
+        cases._demo(Request("demo", engine="cpu"), in_image=True)
     monkeypatch.setattr(cpu_install, "demo_is_ready", lambda: True)
-    cases._demo(Request("demo", engine="cpu"), Silent(), in_image=True)
+    cases._demo(Request("demo", engine="cpu"), in_image=True)
     assert demo == []
 
 
@@ -409,21 +360,19 @@ def test_a_config_file_is_read_by_the_engines_that_do(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("max-num-seqs: 7\n")
     engine = find("vllm-gaudi")
-    read = with_config_file(config_request(file), engine, needed=True)
+    read = with_config_file(config_request(file), engine)
     assert read.args.last("--max-num-seqs") == "7" or "7" in str(read)
     gone = tmp_path / "gone.yaml"
-    assert with_config_file(config_request(gone), engine, needed=False).unread_file == str(gone)
-    with refused("plan.config_unread", ExitCode.USAGE, path=str(gone), why=os.strerror(2)):
-        with_config_file(config_request(gone), engine, needed=True)
+    assert with_config_file(config_request(gone), engine).unread_file == str(gone)
     none = Request("m", engine="vllm-gaudi")
-    assert with_config_file(none, engine, needed=True) == with_options(none, engine.identity)
+    assert with_config_file(none, engine) == with_options(none, engine.identity)
 
 
 def test_secret_options_need_an_engine_that_reads_a_file() -> None:
     secret = Request("m", engine="tgi", secret_options='"some-key": "x"\n')
     assert find("tgi").config_file != "read"
     with refused("plan.secret_argument", ExitCode.USAGE, option="--some-key"):
-        with_config_file(secret, find("tgi"), needed=True)
+        with_config_file(secret, find("tgi"))
 
 
 def test_an_exported_bucket_file_is_read_for_its_engine(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_a_missing_engine_and_incomplete_weights_are_refused(
     launcher: Launcher, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detection, "detect", lambda python=None: Installed("/p", ""))
-    with failing("serve.no_engine", ExitCode.MACHINE):
+    with failing("serve.to_do", ExitCode.MACHINE):
         start(options(model), DETACHED, Silent())
     monkeypatch.setattr(detection, "detect", lambda python=None: Installed("/p", "vllm-fork@1.21"))
     (model / "pytorch_model.bin").unlink()

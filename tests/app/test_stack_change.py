@@ -443,31 +443,26 @@ def test_an_error_of_access_names_the_entry(
         stack_change.check_access(stack_of(content))
 
 
-@pytest.mark.parametrize("simulated", [False, True])
-def test_an_engine_is_checked_by_its_folder_interpreter_and_machine(
-    simulated: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("no_doctor", [False, True])
+def test_a_service_starts_where_its_plan_is_not_refused(
+    no_doctor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[tuple[Any, ...]] = []
-    engine = SimpleNamespace(identity=SimpleNamespace(simulated=simulated))
-    prepared = SimpleNamespace(
-        engine=engine, installed="i", request="r", findings=lambda plan: ("found", plan)
-    )
 
     def made(options: LaunchOptions, *, secret_file: bool = False) -> Any:
         done.append(("prepare", options.port, secret_file))
-        return prepared
+        return "prepared"
+
+    def checked(*words: Any) -> Any:
+        done.append(words)
+        return SimpleNamespace(refuse=lambda **how: done.append(("refuse", how)))
 
     monkeypatch.setattr(prepare, "prepare", made)
-    monkeypatch.setattr(
-        "gaudi_launch.engines.registry.check_engine", lambda *words: done.append(words)
-    )
-    monkeypatch.setattr(preflight, "check_folder", lambda request: done.append(("folder", request)))
-    monkeypatch.setattr("gaudi_launch.doctor.stop_on_failures", lambda found: done.append(found))
+    monkeypatch.setattr(prepare, "checked", checked)
     one = service(stack_of(ONE), "s-a", "a")
-    folder = [] if simulated else [("folder", "r")]
-    first = [("prepare", "1001", True), (engine, "i"), *folder]
-    stack_change._check_engine(one, no_doctor=False)
-    assert done == [*first, ("found", one.plan)]
-    done.clear()
-    stack_change._check_engine(one, no_doctor=True)
-    assert done == first
+    stack_change._check_engine(one, no_doctor=no_doctor)
+    assert done == [
+        ("prepare", "1001", True),
+        ("prepared", one.plan),
+        ("refuse", {"no_doctor": no_doctor}),
+    ]

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.prepare import with_config_file
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.config_file import named_file, with_file
@@ -19,7 +17,6 @@ from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.secret_args import SECRET_FILE
-from tests.support.refusals import failing
 
 TABLE = option_table(UPSTREAM)
 S = "hunter2-SECRET"
@@ -174,12 +171,6 @@ def test_a_file_that_is_not_here_is_reported(capsys: pytest.CaptureFixture[str])
     assert [each["id"] for each in made["warnings"] if "/nowhere/c.yaml" in str(each)] == [
         "plan.config_unknown"
     ]
-
-
-def test_a_launch_refuses_a_file_that_is_not_here() -> None:
-    request = Request("/m", extra=("--config", "/nowhere/c.yaml"))
-    with failing("plan.config_unread", ExitCode.USAGE):
-        with_config_file(request, find("vllm-gaudi", None), needed=True)
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"])

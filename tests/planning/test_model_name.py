@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gaudi_launch.cli.main import run
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
+from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.model_name import (
     KnownNames,
+    check_files,
+    lacks_weights,
     name_warning,
     near_folders,
     nearest_names,
 )
+from gaudi_launch.planning.request import Request
+from tests.support.refusals import failing, refused
 from tests.support.shards import shard
 
 TYPO = "Qwen/Qwen2-72B-Intsruct"
@@ -162,3 +169,35 @@ def test_the_folder_beside_a_missing_one_is_found(tmp_path: Path) -> None:
     assert near_folders(tmp_path / "models" / "Qwen3-8b") == (str(right),)
     assert near_folders(tmp_path / "modles" / "Llama") == ()
     assert near_folders(right) == ()
+
+
+def test_missing_shards_are_named_up_to_five() -> None:
+    names = tuple(f"{number}.safetensors" for number in range(6))
+    model = Model("/none", "m", files_missing=names[:5])
+    values = {"path": "/none", "count": 5, "files": ", ".join(names[:5])}
+    with refused("serve.model_incomplete", ExitCode.MODEL, **values):
+        check_files(model, Request(model="/m"))
+    values |= {"count": 6, "files": f"{', '.join(names[:5])} ..."}
+    with refused("serve.model_incomplete", ExitCode.MODEL, **values):
+        check_files(replace(model, files_missing=names), Request(model="/m"))
+    check_files(model, replace(Request(model="/m"), force=True))
+    check_files(Model("/none", "m"), Request(model="/m"))
+
+
+def test_a_tokenizer_of_another_place_suffices() -> None:
+    model = Model("/none", "m", files_missing=("tokenizer.json",))
+    with failing("serve.model_incomplete", ExitCode.MODEL):
+        check_files(model, Request(model="/m"))
+    for words in (("--tokenizer", "other/m"), ("--skip-tokenizer-init",)):
+        check_files(model, replace(Request(model="/m"), extra=engine_args(user=words).to_argv()))
+
+
+def test_a_folder_without_weights_is_found(tmp_path: Path) -> None:
+    model, asked = Model(str(tmp_path), "m"), Request(model="/m")
+    assert lacks_weights(model, asked)
+    assert not lacks_weights(model, replace(asked, force=True))
+    dummy = engine_args(user=("--load-format", "dummy")).to_argv()
+    assert not lacks_weights(model, replace(asked, extra=dummy))
+    assert not lacks_weights(Model("org/m", "m"), asked)
+    (tmp_path / "model.safetensors").write_bytes(b"x")
+    assert not lacks_weights(model, asked)

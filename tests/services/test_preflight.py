@@ -11,18 +11,10 @@ from typing import Any
 import pytest
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.planning.request import Request
 from gaudi_launch.services import preflight
-from gaudi_launch.services.preflight import (
-    check_folder,
-    check_model,
-    check_port,
-    hold_port,
-    start_detached,
-)
+from gaudi_launch.services.preflight import check_port, hold_port, start_detached
 from gaudi_launch.services.process import detach
 from gaudi_launch.services.state import registry
 from gaudi_launch.services.state.job import ServiceJob
@@ -35,43 +27,6 @@ def refused(what: Any, *words: Any) -> tuple[str, ExitCode, dict[str, Any]]:
     with pytest.raises(LaunchError) as caught:
         what(*words)
     return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
-
-
-def test_missing_shards_are_named_up_to_five() -> None:
-    names = tuple(f"{number}.safetensors" for number in range(6))
-    model = Model("/none", "m", files_missing=names[:5])
-    values = {"path": "/none", "count": 5, "files": ", ".join(names[:5])}
-    assert refused(check_model, model, REQUEST) == (
-        "serve.model_incomplete",
-        ExitCode.MODEL,
-        values,
-    )
-    more = refused(check_model, replace(model, files_missing=names), REQUEST)[2]
-    assert (more["count"], more["files"]) == (6, f"{', '.join(names[:5])} ...")
-    check_model(model, replace(REQUEST, force=True))
-    check_model(Model("/none", "m"), REQUEST)
-
-
-def test_a_tokenizer_of_another_place_suffices() -> None:
-    model = Model("/none", "m", files_missing=("tokenizer.json",))
-    assert refused(check_model, model, REQUEST)[2]["files"] == "tokenizer.json"
-    for words in (("--tokenizer", "other/m"), ("--skip-tokenizer-init",)):
-        check_model(model, replace(REQUEST, extra=engine_args(user=words).to_argv()))
-
-
-def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
-    model = Model(str(tmp_path), "m")
-    expected = ("serve.no_weights", ExitCode.MODEL, {"path": str(tmp_path)})
-    assert refused(check_model, model, REQUEST) == expected
-    check_model(model, replace(REQUEST, force=True))
-    dummy = engine_args(user=("--load-format", "dummy")).to_argv()
-    check_model(model, replace(REQUEST, extra=dummy))
-    (tmp_path / "config.json").write_text("{}")
-    assert refused(check_folder, replace(REQUEST, model=str(tmp_path))) == expected
-    (tmp_path / "model.safetensors").write_bytes(b"x")
-    check_model(model, REQUEST)
-    # a name of the hub is no folder
-    check_folder(replace(REQUEST, model="org/m"))
 
 
 @pytest.fixture

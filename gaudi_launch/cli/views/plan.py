@@ -136,8 +136,8 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
         # without a command the sentences say what to do
         what = _first_sentence(each.what) if each.command else each.what.render()
         row(None if number else "plan.word_todo", what)
-        if each.command and not each.by_serve:
-            lines.append(Text(f"{' ' * LABEL_WIDTH} $ {shlex.join(each.command)}"))
+        if each.line:
+            lines.append(Text(f"{' ' * LABEL_WIDTH} {each.line}"))
     return lines
 
 

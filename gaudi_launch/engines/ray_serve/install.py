@@ -65,10 +65,13 @@ def _is_beside(path: str) -> bool:
 def installed(demo: bool) -> Installed | None:
     """Return the interpreter for Ray Serve when the user named none.
 
-    python3 on PATH where it has Ray, else ours. ``demo`` needs ours. Raises LaunchError when an
-    interpreter does not answer.
+    python3 on PATH or an engine's of `setup` where it has Ray, else ours. ``demo`` needs ours.
+    Raises LaunchError when an interpreter does not answer.
     """
-    found = None if demo and is_ready() else detect(None)
+    # the table of engines imports this module
+    from gaudi_launch.engines.registry import detect_engine
+
+    found = None if demo and is_ready() else detect_engine(None, "ray-serve")
     if (found is None or "ray" not in found.packages) and is_ready():
         return detect(str(python_path()))
     return found

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch import interrupt
-from gaudi_launch.app.prepare import _demo
+from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.prepare import set_up_demo
 from gaudi_launch.app.report import Silent
 from gaudi_launch.engines.vllm_cpu import install
 from gaudi_launch.engines.vllm_cpu.install import InstallStep
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.mirrors import Mirrors
-from gaudi_launch.planning.request import Request
 from tests.support.refusals import failing, refused
 
 
@@ -34,11 +34,8 @@ def test_a_small_shared_memory_stops_serve_before_anything_is_installed(
     with_free(monkeypatch, 62 << 20)
     monkeypatch.setattr(install, "setup", lambda say: pytest.fail("installed"))
     with failing("serve.shared_memory", ExitCode.MACHINE) as caught:
-        _demo(Request(model="demo"), Silent(), in_image=False)
+        set_up_demo(LaunchOptions(model="demo"), Silent())
     assert "62 MiB" in str(caught.value)
-    # an image is run with a shared memory of its own
-    monkeypatch.setattr(install, "demo_is_ready", lambda: True)
-    _demo(Request(model="demo"), Silent(), in_image=True)
 
 
 def test_the_queues_of_the_engine_need_240_mib(monkeypatch: pytest.MonkeyPatch) -> None:
