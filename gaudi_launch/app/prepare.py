@@ -339,19 +339,23 @@ def _engine_todo(prepared: Prepared) -> Iterator[Todo]:
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.engines.install.environment import linked_python
     from gaudi_launch.engines.ray_serve.install import RAY
-    from gaudi_launch.engines.registry import check_engine
+    from gaudi_launch.engines.registry import check_engine, has
     from gaudi_launch.engines.transformers import NAME as PLAIN
 
     engine, installed = prepared.engine, prepared.installed or detect(prepared.request.python)
     inside = engine.innermost
+    name = inside.environment
+    if prepared.request.engine.rpartition(":")[2].startswith(f"{name}@"):
+        # this release of it
+        name = inside.identity.exact
     wanted: list[tuple[Engine, tuple[str, ...]]]
-    wanted = [(inside, ("gaudi-launch", "setup", inside.environment))]
+    wanted = [(inside, ("gaudi-launch", "setup", name))]
     if engine.inner is not None and (not engine.needs_cards or inside.identity.name == PLAIN):
         # the environment for trials has the embedded engine, too
         wanted = [(engine, ("gaudi-launch", "setup", "ray"))]
     elif engine.inner is not None:
-        python = str(linked_python(inside.environment))
-        if installed is not None and installed.engine == inside.environment:
+        python = str(linked_python(name))
+        if installed is not None and has(installed, name):
             python = installed.python
         wanted.append((engine, (python, "-m", "pip", "install", f"ray[serve]=={RAY}")))
     # serve installs the demo model's engine

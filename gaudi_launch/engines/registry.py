@@ -306,29 +306,32 @@ def detect_engine(python: str | None, name: str = "auto") -> Installed | None:
     found = detection.detect(python)
     if python is not None or has(found, name):
         return found
-    for each in _made_by_setup(name):
+    for each in _made_by_setup():
         installed = detection.detect(each)
         if has(installed, name):
             return installed
     return found
 
 
-def _made_by_setup(name: str) -> list[str]:
-    """Return the interpreters in force of `setup`, the likeliest for this engine first."""
+def _made_by_setup() -> list[str]:
+    """Return the interpreters in force of `setup`, that of `DEFAULT` first."""
     # it needs the embedded engine's installation
-    from gaudi_launch.engines.install.environment import linked_python, name_of
+    from gaudi_launch.engines.install.environment import linked_python
 
-    first = name_of(DEFAULT if name == "auto" else _environment(name))
-    linked = {each: linked_python(each) for each in names_in_force()}
-    there = [each for each, python in linked.items() if python.exists()]
-    return [str(linked[each]) for each in sorted(there, key=lambda each: (each != first, each))]
+    names = sorted(names_in_force(), key=lambda name: (name != DEFAULT, name))
+    return [str(python) for python in map(linked_python, names) if python.exists()]
 
 
 def _is_installed(installed: Installed, name: str) -> bool:
     """Return True for an interpreter's engine, by name or with its exact version."""
     wanted = _environment(name)
-    exact = f"{installed.engine}@{installed.facts.get('plugin', '')}"
-    return wanted in (installed.engine, exact)
+    # 0.26 names 0.26.0
+    return wanted == installed.engine or f"{_exact(installed)}.".startswith(f"{wanted}.")
+
+
+def _exact(installed: Installed) -> str:
+    """Return an interpreter's engine with the version of its plugin, where it has one."""
+    return f"{installed.engine}@{installed.facts.get('plugin', '')}"
 
 
 def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto") -> str:
@@ -481,9 +484,13 @@ def check_engine(engine: Engine, installed: Installed | None) -> None:
         return
     wanted = engine.environment
     known = installed or _NO_PACKAGES
-    if known.engine == wanted:
+    found = known.engine
+    version = known.facts.get("plugin", engine.identity.version)
+    if found == wanted and version != engine.identity.version:
+        found, wanted = _exact(known), engine.identity.exact
+    if found == wanted:
         return
-    if wanted != engine.identity.label:
+    if engine.environment != engine.identity.label:
         raise LaunchError("simulated.missing", ExitCode.MACHINE, python=known.python)
     if not known.engine:
         raise LaunchError("serve.no_engine", ExitCode.MACHINE, python=known.python, engine=wanted)
@@ -491,7 +498,7 @@ def check_engine(engine: Engine, installed: Installed | None) -> None:
         "serve.other_engine",
         ExitCode.MACHINE,
         python=known.python,
-        found=known.engine,
+        found=found,
         engine=wanted,
     )
 

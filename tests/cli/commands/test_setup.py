@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,12 +26,23 @@ from gaudi_launch.engines.support import versions
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import profiles_dir
 from tests.support.refusals import failing
+from tests.support.serve import machine, model
+from tests.support.waiting import unused_port
+
+__all__ = ["machine", "model"]
 
 # records its words; says no to the call whose number stands in the file `fail`; makes environments
 STAND_IN = """#!{python}
 import json, pathlib, shutil, sys
 home = pathlib.Path({home!r})
 name = pathlib.Path(sys.argv[0]).name
+packages = home / "packages"
+if sys.argv[1:2] == ["-c"] and "gaudi-launch-answer:" in sys.argv[2]:
+    # an environment has what is installed, the base has nothing
+    made = packages.exists() and pathlib.Path(sys.argv[0]).parent.parent.name == "venv"
+    answer = json.loads(packages.read_text()) if made else {{"packages": {{}}, "facts": {{}}}}
+    print("gaudi-launch-answer:" + json.dumps(answer))
+    sys.exit()
 if sys.argv[1:2] == ["-c"]:
     sys.exit((home / "no-torch").exists())
 if sys.argv[1:3] == ["image", "inspect"]:
@@ -54,7 +67,7 @@ class User:
         self.home = home
         self.bin = home / "bin"
         self.bin.mkdir()
-        for name in ("git", "docker", "base-python", "sed", "mkdir"):
+        for name in ("git", "docker", "base-python", "python3", "sed", "mkdir"):
             if name == "mkdir":
                 (self.bin / name).symlink_to(shutil.which(name) or "/bin/mkdir")
                 continue
@@ -65,8 +78,11 @@ class User:
         (self.bin / "env").symlink_to(shutil.which("env") or "/usr/bin/env")
 
     def run(self, *words: str) -> tuple[int, str, str]:
+        return self.launch("setup", *words)
+
+    def launch(self, *words: str, **variables: str) -> tuple[int, str, str]:
         done = subprocess.run(
-            [sys.executable, "-m", "gaudi_launch", "setup", *words],
+            [sys.executable, "-m", "gaudi_launch", *words],
             capture_output=True,
             text=True,
             check=False,
@@ -79,6 +95,7 @@ class User:
                 "PATH": str(self.bin),
                 "XDG_DATA_HOME": str(self.home / "data"),
                 "XDG_STATE_HOME": str(self.home / "state"),
+                **variables,
             },
         )
         assert "Traceback" not in done.stdout + done.stderr
@@ -139,6 +156,56 @@ def test_a_virtual_environment_at_the_pinned_commits(user: User) -> None:
     assert Path(linked).samefile(python)
     assert "[10/10] Building Pillow-SIMD with AVX2\n" in err
     assert "not tried on a server with cards" in err
+
+
+ANSWERS = {
+    "vllm-gaudi": ({"vllm": "0.26.0", "vllm-gaudi": "0.26.0"}, {}),
+    "vllm-gaudi@0.24.0": ({"vllm": "0.24.0", "vllm-gaudi": "0.24.0"}, {}),
+    "vllm-fork@1.22": ({"vllm": "0.9.0", "vllm-hpu-extension": "1.0"}, {"extension_kind": "1.22"}),
+}
+GAUDI = ("torch-plugin", "torch-dataloader", "pyhlml", "media-loader")
+BELOW = {f"habana-{name}": "1.22.1.6" for name in GAUDI} | {"neural-compressor-pt": "3.4"}
+
+
+@pytest.mark.parametrize("engine", ANSWERS)
+def test_an_engine_that_setup_made_is_used_without_naming_its_interpreter(
+    engine: str, user: User, machine: Path, model: Path
+) -> None:
+    packages, facts = ANSWERS[engine]
+    answer = {"packages": {**BELOW, **packages}, "facts": facts}
+    (user.home / "packages").write_text(json.dumps(answer))
+    named = () if engine == "vllm-gaudi" else ("--engine", engine)
+    asked = ("-w", str(model), "-n", "1", *named)
+
+    def launch(*words: str) -> tuple[int, str, str]:
+        return user.launch(*words, GAUDI_LAUNCH_ROOT=str(machine))
+
+    def plan() -> dict[str, Any]:
+        code, out, err = launch("plan", *asked, "--json")
+        assert code == 0, err
+        return dict(json.loads(out))
+
+    [step] = plan()["todo"]
+    assert step["command"] == ["gaudi-launch", "setup", engine]
+    code, _, err = launch("serve", *asked)
+    assert code == 3 and shlex.join(step["command"]) in err
+    # the command as it was printed; it installs over python3 on PATH
+    code, _, err = launch(*step["command"][1:])
+    assert code == 0, err
+
+    made = plan()
+    python = str(user.engines / engine.replace("@", "-") / "venv/bin/python")
+    assert (made["verdict"], made["todo"], made["engine"]["python"]) == ("ready", [], python)
+    # each command that looks for an engine finds the same one
+    code, out, err = launch("doctor", "--only", "engine.present", "--json")
+    assert code == 0, out
+    code, out, err = launch("engines", "--json")
+    assert python in out.replace(".current", ""), out
+    calls = len(user.calls)
+    code, _, err = launch("serve", *asked, "-p", str(unused_port()))
+    # the stand-in ends at once, which is the engine's failure
+    assert code == 4, err
+    assert next(call for call in user.calls[calls:] if "-m" in call)[0] == "python"
 
 
 def test_mirrors_reach_git_and_pip_of_a_dry_run(user: User) -> None:
