@@ -152,16 +152,19 @@ def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: in
 
     Nothing is started.
     """
+    from gaudi_launch.planning.passthrough import parallel_sizes
     from gaudi_launch.planning.placement import check_named
     from gaudi_launch.planning.plan import Placement
     from gaudi_launch.planning.planner import draft, place, refuse_options
 
     refuse_options(request, host, model, engine)
+    stages, copies = parallel_sizes(request.args) if engine.needs_cards else (1, 1)
+    cards *= stages * copies
     if request.modules is not None:
         check_named(request.modules, cards)
     modules = host.modules or tuple(range(cards))
     if cards <= len(modules):
-        placement = Placement(modules[:cards])
+        placement = Placement(modules[:cards], parts=stages * copies)
     else:
         placement = place(request, host, engine)
     return draft(request, host, model, engine, placement)

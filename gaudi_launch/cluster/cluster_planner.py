@@ -19,7 +19,7 @@ from gaudi_launch.models.stages import stage_of
 from gaudi_launch.planning.effects import with_overrides
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.memory import CardSet, ChosenSettings, memory_for
-from gaudi_launch.planning.passthrough import refuse_layout, with_options, with_own_words
+from gaudi_launch.planning.passthrough import HOSTS, refuse_layout, with_options, with_own_words
 from gaudi_launch.planning.plan import Placement, Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
@@ -48,7 +48,7 @@ def plan_cluster(
     word = registry.name_over_hosts(request, installed, model, lambda: _host(seen))
     engine = registry.find(word, installed, request.python or seen[0].member.python)
     _check_engine(engine, request)
-    refuse_layout(with_options(request, engine.identity).args)
+    refuse_layout(with_options(request, engine.identity).args, HOSTS)
     request = with_own_words(request, engine.identity, engine.lacks)
     layout = _layout(request, model, engine, seen, sizes)
     over = engine.over_hosts

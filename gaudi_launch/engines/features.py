@@ -31,7 +31,8 @@ class FeatureRow:
 class EngineFeature:
     """A feature with the options and variables that request it.
 
-    ``key``: only an option whose JSON object has one of ``values`` (patterns) there requests it.
+    ``values`` (patterns): only an option with such a value requests it; with ``key`` the value is
+    that of the option's JSON object.
     """
 
     id: str
@@ -105,11 +106,14 @@ def _numbers(version: str) -> tuple[int, ...]:
     return version_numbers(version)
 
 
-def check_features(identity: EngineIdentity, request: Request) -> tuple[Message, ...]:
+def check_features(
+    identity: EngineIdentity, request: Request, release: EngineIdentity | None = None
+) -> tuple[Message, ...]:
     """Return the warnings about the user's options, variables and features.
 
-    Raises LaunchError (USAGE) for an option that this version ends with, unless forced. A start
-    script's options are the script's: reference tuning warns.
+    ``release`` has the features, where it is not the engine that reads the options. Raises
+    LaunchError (USAGE) for an option that this version ends with, unless forced. A start script's
+    options are the script's: reference tuning warns.
     """
     args, forced = request.args, request.force or request.tuning != "auto"
     warnings: list[Message] = []
@@ -118,9 +122,10 @@ def check_features(identity: EngineIdentity, request: Request) -> tuple[Message,
             why = fault.sentence.render()
             raise LaunchError("options.refused", ExitCode.USAGE, option=fault.option, why=why)
         warnings.append(fault.sentence)
-    by_id = {each.id: each for each in answers(identity.name, identity.version, identity.exact)}
+    release = release or identity
+    by_id = {each.id: each for each in answers(release.name, release.version, release.exact)}
     named: set[str] = set()
-    for feature in features_of(identity.name):
+    for feature in features_of(release.name):
         answer = by_id[feature.id]
         option = next((name for name in feature.options if _requests(feature, name, args)), None)
         exported = any(request.environment.get(name) for name in feature.variables)
@@ -138,9 +143,11 @@ def check_features(identity: EngineIdentity, request: Request) -> tuple[Message,
 
 def _requests(feature: EngineFeature, option: str, args: EngineArgs) -> bool:
     """Return True if an option requests a feature by its name or value."""
-    if not feature.key:
+    if not feature.values:
         return args.has(option)
     if not args.given(option):
         return False
-    value = json_keys(args.last(option)).get(feature.key, "")
+    value = args.last(option) or ""
+    if feature.key:
+        value = json_keys(value).get(feature.key, "")
     return any(fnmatchcase(value, pattern) for pattern in feature.values)

@@ -18,8 +18,9 @@ def stage_of(model: Model, stages: int) -> Model:
     """Return the largest of ``stages`` stages: its share of layers and weights.
 
     Where the layers cannot be divided evenly the most layers and an embedding are counted together.
+    A stage is returned as it is.
     """
-    if stages == 1:
+    if stages in (1, model.stages):
         return model
     size = _largest(model, stages)
     return replace(

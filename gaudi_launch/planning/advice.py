@@ -78,7 +78,7 @@ def _heads(context: Context) -> list[Message]:
 
     They are stored several times (vllm/model_executor/layers/linear.py).
     """
-    model, cards = context.model, len(context.placement.modules)
+    model, cards = context.model, context.placement.tensor
     if not model.kv_heads or model.mla_rank or cards <= model.kv_heads:
         return []
     return [

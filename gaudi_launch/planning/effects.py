@@ -63,7 +63,7 @@ def marks() -> Mapping[str, Mapping[str, str]]:
     document = read_document(paths.profiles_dir() / "engines" / "options" / "marks.yaml")
     return {
         mark: {str(name): str(value or "") for name, value in mapping(document[mark]).items()}
-        for mark in ("modelled", "without_effect", "not_modelled")
+        for mark in ("modelled", "without_effect", "not_modelled", "apart")
     }
 
 

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import Message
+from gaudi_launch.messages import Message, message
 from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
+from gaudi_launch.planning.passthrough import parallel_sizes
 from gaudi_launch.planning.placement import choose_for
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
 from gaudi_launch.planning.request import Request
@@ -260,11 +261,18 @@ class Engine(ABC):
         return request.cards or request.chosen_cards
 
     def place(self, request: Request, host: Host) -> Placement:
-        """Choose the cards of this request.
+        """Choose the cards of this request, for each stage of each copy of the model.
 
         Raises LaunchError (MACHINE) where there are too few.
         """
-        return choose_for(request, host, self.cards(request))
+        stages, copies = parallel_sizes(request.args)
+        parts, cards = stages * copies, self.cards(request)
+        if parts == 1:
+            return choose_for(request, host, cards)
+        each = cards or len(request.modules or ()) // parts or 1
+        placement = choose_for(request, host, parts * each)
+        note = message("placement.parts", stages=stages, copies=copies, cards=each)
+        return replace(placement, parts=parts, reasons=(*placement.reasons, note))
 
     @abstractmethod
     def limits(self, request: Request, host: Host, model: Model) -> Limits:

@@ -11,12 +11,13 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models import card_memory, sizing
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import GIB
+from gaudi_launch.performance.shape import shape_of
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.effects import additions
 from gaudi_launch.planning.engine import Context, Engine, Limits
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.planning.parse import share
-from gaudi_launch.planning.passthrough import with_user_args
+from gaudi_launch.planning.passthrough import parallel_sizes, with_user_args
 from gaudi_launch.planning.plan import Setting, variables_of
 from gaudi_launch.planning.precision import fp8_cache, runs_fp8
 
@@ -86,8 +87,9 @@ def memory_for(
         return MemoryPlan()
     decided = _DecidedOptions(settings, args)
     ask, rules = division(model, limits, settings, engine, args)
-    ask = replace(ask, more_weights=more.weights, more_block=more.block)
     dtype = type_on_card(model, settings, engine, args, fp8=fp8)
+    elsewhere = _experts_elsewhere(model, cards, dtype, parallel_sizes(args)[1])
+    ask = replace(ask, more_weights=more.weights - elsewhere, more_block=more.block)
     found = card_memory.divide_card(model, cards, dtype, accelerator.usable_bytes, ask, rules)
     if found is None:
         return MemoryPlan()
@@ -123,6 +125,19 @@ def memory_for(
     most = replace(card_set, most=card_set.most or accelerator.cards)
     remedies = _remedies(model, most, found, (dtype, other), in_fp8, rules)
     return replace(made, remedies=remedies)
+
+
+def _experts_elsewhere(model: Model, cards: int, dtype: str, copies: int) -> float:
+    """Return the bytes of experts that a card has not, because other copies have them.
+
+    Copies share the experts, with and without expert parallelism
+    (vllm/model_executor/layers/fused_moe/config.py FusedMoEParallelConfig.make). All weights are
+    taken as of one type.
+    """
+    weights, shape = sizing.weight_bytes_per_card(model, cards, dtype), shape_of(model)
+    if copies == 1 or weights is None or shape is None:
+        return 0.0
+    return weights * shape.experts / (model.parameters or shape.parameters) * (1 - 1 / copies)
 
 
 def _parts(found: card_memory.CardMemory) -> dict[str, float]:
@@ -162,7 +177,8 @@ def memory_in(context: Context, settings: Sequence[Setting], engine: Engine) -> 
     request, model = context.request, context.model
     names = (card.product or card.device_type for card in context.host.cards)
     product = next((name for name in names if name), None)
-    cards = CardSet(len(context.placement.modules), product, most=len(context.host.cards))
+    placement = context.placement
+    cards = CardSet(placement.tensor, product, most=len(context.host.cards) // placement.parts)
     chosen = ChosenSettings(settings, request.args, runs_fp8(request, model))
     return memory_for(model, context.limits, cards, engine, chosen)
 

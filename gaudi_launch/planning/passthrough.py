@@ -6,12 +6,14 @@ The arguments keep their place after ours, where the last one counts. What a pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.model import Model
+from gaudi_launch.planning.effects import marks
 from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.planning.parse import MOST_SEQS, number, tokens
@@ -22,18 +24,19 @@ from gaudi_launch.planning.secret_args import CONFIG, is_secret_file
 
 # the engine determines the length itself (upstream's human_readable_int_or_auto)
 _ITS_OWN = ("auto", "-1")
-# each copy or stage uses separate cards, for which a plan of one server has no option
-_STAGES = ("--pipeline-parallel-size", "-pp")
-# parts of one engine on several servers, which their user starts one by one
-_SERVERS = ("--headless", "--nnodes", "--node-rank", "--master-addr", "--master-port")
+_STAGES, _COPIES = "--pipeline-parallel-size", "--data-parallel-size"
+EXPERTS = "--enable-expert-parallel"
+_MOST_PARTS = 64
+# vllm/config/parallel.py __post_init__: read where no option gives the copies
+_VARIABLES_APART = {"VLLM_DP_SIZE": "1", "VLLM_DP_RANK": "0", "VLLM_DP_RANK_LOCAL": "0"}
 _LAUNCHED = ("--distributed-executor-backend", "external_launcher")
-_COPIES = ("-dp", "--data-parallel")
-# the layout of 'cluster' over its hosts, each with our option that decides it
-_LAYOUT = (
-    ("--tensor-parallel", "--tensor-parallel-size", "-tp"),
-    ("--pipeline-parallel", "--pipeline-parallel-size", "-pp"),
-    ("--data-parallel", "--data-parallel-size", "-dp"),
-)
+# the engine's options of a layout that one of our options decides
+HOSTS = {
+    "--tensor-parallel-size": "--tensor-parallel",
+    _STAGES: "--pipeline-parallel",
+    _COPIES: "--data-parallel",
+}
+REPLICAS = {_STAGES: "-n", _COPIES: "--replicas"}
 
 
 @dataclass(frozen=True)
@@ -211,24 +214,59 @@ def with_own_words(request: Request, identity: EngineIdentity, lacks: Collection
     return replace(request, **changed, overruled=tuple(overruled))
 
 
-def refuse_more_cards(args: EngineArgs, *, copies: bool = False) -> None:
-    """Raise LaunchError (USAGE) for stages, copies or remote parts of a model.
+def parallel_sizes(args: EngineArgs) -> tuple[int, int]:
+    """Return the pipeline stages of the model, and its copies by data parallelism.
 
-    They take more cards than -n names. ``copies`` are accepted from an engine that places them.
+    Each stage of each copy uses separate cards. Raises LaunchError (USAGE).
     """
-    for option in dict.fromkeys(argument.name for argument in args.every):
-        text = args.last(option)
-        refused = option in (*_STAGES, *_SERVERS) or (option, text) == _LAUNCHED
-        if text != "1" and (refused or (option.startswith(_COPIES) and not copies)):
-            found = f"{option} {text or ''}".strip()
+    stages, copies = (args.last(name) or "1" for name in (_STAGES, _COPIES))
+    return number(_STAGES, stages, 1, _MOST_PARTS), number(_COPIES, copies, 1, _MOST_PARTS)
+
+
+def has_parts(args: EngineArgs) -> bool:
+    """Return True if an option asks for stages, copies or parts of an engine."""
+    named = any(argument.name in marks()["apart"] for argument in args.every)
+    return named or parallel_sizes(args) != (1, 1)
+
+
+def refuse_parts_apart(request: Request) -> None:
+    """Raise LaunchError (USAGE) for parts of an engine that are started one by one.
+
+    A plan starts all parts of an engine, by the options of `parallel_sizes`.
+    """
+    args = request.args
+    if _COPIES not in args.table.spellings:
+        return
+    _, copies = parallel_sizes(args)
+    alone = {**marks()["apart"], "--data-parallel-size-local": str(copies)}
+    for argument in args.every:
+        name, text = argument.name, argument.value
+        apart = name in alone and argument.on and text != (alone[name] or None)
+        if apart or (name, text) == _LAUNCHED:
+            found = f"{name} {text}".strip()
             raise LaunchError("plan.more_cards", ExitCode.USAGE, found=found)
+    for name, text in _VARIABLES_APART.items():
+        exported = request.environment.get(name) or text
+        if exported != text:
+            raise LaunchError("plan.more_cards", ExitCode.USAGE, found=f"{name}={exported}")
 
 
-def refuse_layout(args: EngineArgs) -> None:
-    """Raise LaunchError (USAGE) for sizes that a cluster's options decide.
+def refuse_no_experts(args: EngineArgs, model: Model) -> None:
+    """Raise LaunchError (USAGE) for experts over the cards in a model without experts.
+
+    vllm/config/model.py _verify_with_expert_parallelism ends with a ValueError. An empty value
+    turns it off (deepseek_r1).
+    """
+    given = args.given(EXPERTS)
+    if model.moe is False and given and given[-1].on and given[-1].text != "":
+        raise LaunchError("plan.no_experts", ExitCode.USAGE, option=EXPERTS, model=model.name)
+
+
+def refuse_layout(args: EngineArgs, layout: Mapping[str, str]) -> None:
+    """Raise LaunchError (USAGE) for sizes that our options decide: `HOSTS`, `REPLICAS`.
 
     Ray is started with the number of HPUs that they give.
     """
-    for ours, *names in _LAYOUT:
-        if args.has(*names):
-            raise LaunchError("plan.own_option", ExitCode.USAGE, option=names[0], ours=ours)
+    for option, ours in layout.items():
+        if args.has(option):
+            raise LaunchError("plan.own_option", ExitCode.USAGE, option=option, ours=ours)

@@ -80,7 +80,7 @@ class Placement:
 
     ``cpus`` ascending CPU numbers (empty: no binding); ``numa_nodes`` of the cards, ascending;
     ``memory_node`` is the preferred (not bound) node, None when the cards span nodes; ``reasons``
-    explain the choice.
+    explain the choice. ``parts``: the pipeline stages of all copies, with equal numbers of cards.
     """
 
     modules: tuple[int, ...]
@@ -90,6 +90,12 @@ class Placement:
     cpus_by_module: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     reasons: tuple[Message, ...] = ()
     warnings: tuple[Message, ...] = ()
+    parts: int = 1
+
+    @property
+    def tensor(self) -> int:
+        """Return the number of cards that share the tensors of one part."""
+        return len(self.modules) // self.parts
 
     @property
     def choice(self) -> Message | None:

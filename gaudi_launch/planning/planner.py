@@ -17,6 +17,7 @@ from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message, text
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import GIB
+from gaudi_launch.models.stages import stage_of
 from gaudi_launch.planning.advice import advice, hot_within, open_warning
 from gaudi_launch.planning.effects import unmodelled
 from gaudi_launch.planning.engine import Context, Engine
@@ -24,8 +25,13 @@ from gaudi_launch.planning.exported import inherited, overridden, skips_warmup
 from gaudi_launch.planning.memory import MemoryPlan, memory_in
 from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.planning.passthrough import (
+    REPLICAS,
+    has_parts,
     overruled_flags,
-    refuse_more_cards,
+    parallel_sizes,
+    refuse_layout,
+    refuse_no_experts,
+    refuse_parts_apart,
     with_options,
     with_user_args,
 )
@@ -142,7 +148,8 @@ def _bound_by_script(command: Command, request: Request, placement: Placement) -
 def refuse_options(request: Request, host: Host, model: Model, engine: Engine) -> None:
     """Raise LaunchError for options that this engine cannot apply.
 
-    Also (USAGE) for options of simulated cards with real ones.
+    Also (USAGE) for options of simulated cards with real ones, and for parts of an engine that it
+    does not run. An engine that contains others has copies of its own.
     """
     simulated = engine.innermost.identity.simulated
     for flag, is_given in (
@@ -155,6 +162,26 @@ def refuse_options(request: Request, host: Host, model: Model, engine: Engine) -
             )
     engine.refuse(request, host, model)
     check_stored_type(request, model)
+    request = with_options(request, engine.identity)
+    if engine.needs_cards:
+        _refuse_parts(request, model, engine)
+
+
+def _refuse_parts(request: Request, model: Model, engine: Engine) -> None:
+    """Raise LaunchError for stages, copies or a division of experts that the engine lacks."""
+    if has_parts(request.args):
+        if engine.inner is not None:
+            refuse_layout(request.args, REPLICAS)
+        engine.check_features(request)
+    refuse_parts_apart(request)
+    stages, _ = parallel_sizes(request.args)
+    if request.force:
+        return
+    refuse_no_experts(request.args, model)
+    if stages > 1 and not engine.runs_stages(model):
+        raise LaunchError(
+            "plan.no_stages", ExitCode.MODEL, engine=engine.identity.label, model=model.name
+        )
 
 
 @dataclass(frozen=True)
@@ -178,6 +205,8 @@ def draft(
 
     Raises LaunchError for an impossible request.
     """
+    if engine.needs_cards:
+        model = stage_of(model, parallel_sizes(request.args)[0])
     limits = engine.limits(request, host, model)
     request, beyond = hot_within(request, limits)
     context = Context(request, host, model, placement, limits)
@@ -217,8 +246,7 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
     """
     if not engine.needs_cards:
         return Placement(modules=())
-    refuse_more_cards(with_options(request, engine.identity).args, copies=engine.identity.simulated)
-    placement = engine.place(request, host)
+    placement = engine.place(with_options(request, engine.identity), host)
     if request.chosen_because is None:
         return placement
     return replace(placement, reasons=(request.chosen_because, *placement.reasons))
@@ -231,7 +259,7 @@ def _memory(
 
     Auto tuning refuses what cannot start, and suggests what would.
     """
-    request, cards = context.request, len(context.placement.modules)
+    request, cards = context.request, context.placement.tensor
     found = memory_in(context, settings, engine)
     if found.fits is False and found.message is not None:
         would = text("common.between").join(each.render() for each in found.remedies)
@@ -317,7 +345,7 @@ def _estimate(
     """
     if buckets is None or cold:
         return None
-    identity, cards, request = engine.identity, len(context.placement.modules), context.request
+    identity, cards, request = engine.identity, context.placement.tensor, context.request
     one = per_graph(
         weight_type(request, context.model),
         False,

@@ -45,7 +45,7 @@ def step_time_in(context: Context, engine: Engine) -> StepTime:
     product = accelerator_of(context.host) or accelerators()[_ASSUMED_CARD]
     dtype = weight_type(request, model)
     kv_dtype = _measured_kv_dtype(request, dtype)
-    cards = len(context.placement.modules) or 1
+    cards = context.placement.tensor or 1
     return step_time(model, cards, dtype, product, kv_dtype, engine.innermost.scheduling).cost
 
 
@@ -71,8 +71,11 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
 
     request, model = context.request, context.model
     product, shape = accelerator_of(context.host), shape_of(model)
-    cards = len(context.placement.modules)
+    cards = context.placement.tensor
     if engine.inner is not None or shape is None or product is None or not cards:
+        return None
+    # no published figure is of stages or copies
+    if context.placement.parts > 1:
         return None
     # how many drafted tokens are accepted is not known
     if unmodelled(request, model) or speculative_options(request.args):

@@ -43,6 +43,7 @@ _GRAPH_OPTIONS = (
     "--enable-expert-parallel",
     "--enforce-eager",
     "--pipeline-parallel-size",
+    "--data-parallel-size",
     "--num-scheduler-steps",
     "--speculative-config",
     "--enable-lora",

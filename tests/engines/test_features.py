@@ -31,18 +31,38 @@ def warned(engine: str, *extra: str, force: bool = False, **exported: str) -> li
         (
             "vllm-gaudi",
             "0.26.0",
-            "supported limited limited limited limited limited supported supported",
+            "supported limited limited limited limited limited supported supported limited no",
         ),
-        ("vllm-gaudi", "0.15.1", "supported limited limited no limited limited no supported"),
-        ("vllm-gaudi", "0.10.0", "unknown unknown unknown unknown unknown unknown no unknown"),
+        (
+            "vllm-gaudi",
+            "0.15.1",
+            "supported limited limited no limited limited no supported limited no",
+        ),
+        (
+            "vllm-gaudi",
+            "0.10.0",
+            "unknown unknown unknown unknown unknown unknown no unknown no no",
+        ),
         (
             "vllm-gaudi",
             "main",
-            "supported limited limited limited limited limited supported supported",
+            "supported limited limited limited limited limited supported supported limited no",
         ),
-        ("vllm-fork", "1.21", "supported limited no unknown unknown unknown no supported"),
-        ("vllm-fork", "1.22", "supported limited limited unknown unknown unknown no supported"),
-        ("vllm-fork", "deepseek_r1", "supported limited unknown unknown unknown unknown no no"),
+        (
+            "vllm-fork",
+            "1.21",
+            "supported limited no unknown unknown unknown no supported no limited",
+        ),
+        (
+            "vllm-fork",
+            "1.22",
+            "supported limited limited unknown unknown unknown no supported no limited",
+        ),
+        (
+            "vllm-fork",
+            "deepseek_r1",
+            "supported limited unknown unknown unknown unknown no no no no",
+        ),
     ],
 )
 def test_each_version_answers(engine: str, version: str, expected: str) -> None:

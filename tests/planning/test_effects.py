@@ -54,8 +54,7 @@ def free_values() -> list[str]:
     """Return the unmodelled options of the newest release that take more than one value."""
     names, ended = names_of(newest("vllm-gaudi")).options, enumerated(ENGINE)
     listed = [name for name in marks()["not_modelled"] if name in names and name not in ended]
-    refused = ("--headless", "--nnodes", "--node-rank", "--master-addr", "--master-port")
-    return sorted(name for name in listed if not names[name].values and name not in refused)
+    return sorted(name for name in listed if not names[name].values)
 
 
 @pytest.mark.parametrize("name", free_values())

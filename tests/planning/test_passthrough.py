@@ -13,21 +13,20 @@ from gaudi_launch.app.options import LaunchOptions, to_request
 from gaudi_launch.cli.main import app
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import simulated
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.parse import MOST_SEQS, MOST_TOKENS
 from gaudi_launch.planning.passthrough import (
+    HOSTS,
     over,
     overruled_flags,
     refuse_layout,
-    refuse_more_cards,
     sent_options,
     with_own_words,
     with_user_args,
 )
 from gaudi_launch.planning.plan import Kind, Overridden, Setting
-from gaudi_launch.planning.planner import place
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.secret_args import SECRET_FILE
 from tests.support.refusals import failing
@@ -93,33 +92,8 @@ def test_the_last_word_counts_and_what_it_beat_is_told() -> None:
     assert (found.max_num_seqs, found.overruled) == (7, ("-b",))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--headless",),
-        ("--data-parallel-address", "10.0.0.1"),
-        ("--distributed-executor-backend", "external_launcher"),
-    ],
-)
-def test_parts_on_other_servers_are_not_planned(words: tuple[str, ...]) -> None:
-    args = engine_args(user=words)
-    assert refused(lambda: refuse_more_cards(args))[2] == {"found": " ".join(words)}
-    refuse_more_cards(engine_args(user=("--distributed-executor-backend", "mp")))
-
-
 def test_what_an_engine_has_no_flag_for_is_left_alone() -> None:
     assert read("--max-num-batched-tokens", "2048", lacks=("-t",)).max_num_batched_tokens is None
-
-
-@pytest.mark.parametrize("word", ["--pipeline-parallel-size", "-pp", "--data-parallel-size", "-dp"])
-def test_stages_and_copies_need_cards_that_are_not_planned(word: str) -> None:
-    host, engine = simulated.make("hls2"), find("vllm-gaudi")
-    assert len(place(Request("/m", extra=(word, "1")), host, engine).modules) == 1
-    with pytest.raises(LaunchError) as caught:
-        place(Request("/m", extra=(word, "2")), host, engine)
-    assert caught.value.id == "plan.more_cards"
-    # on the CPU they take none
-    assert place(Request("/m", extra=(word, "2")), host, find("cpu")).modules == ()
 
 
 @pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.22", "ray-serve:vllm-gaudi"])
@@ -215,28 +189,6 @@ def refused(what: Callable[[], None]) -> tuple[str, ExitCode, dict[str, object]]
 
 
 @pytest.mark.parametrize(
-    ("option", "copies"),
-    [
-        ("--pipeline-parallel-size", False),
-        ("-pp", False),
-        ("--data-parallel-size", True),
-        ("-dp", True),
-        ("--data-parallel-size-local", True),
-        ("--nnodes", False),
-    ],
-)
-def test_stages_and_copies_take_more_cards(option: str, copies: bool) -> None:
-    args, one = engine_args(user=(option, "2")), engine_args(user=(option, "1"))
-    expected = ("plan.more_cards", ExitCode.USAGE, {"found": f"{option} 2"})
-    assert refused(lambda: refuse_more_cards(args)) == expected
-    refuse_more_cards(one)
-    if copies:
-        refuse_more_cards(args, copies=True)
-    else:
-        assert refused(lambda: refuse_more_cards(args, copies=True)) == expected
-
-
-@pytest.mark.parametrize(
     ("option", "name", "by"),
     [
         ("-tp", "--tensor-parallel-size", "--tensor-parallel"),
@@ -247,13 +199,13 @@ def test_stages_and_copies_take_more_cards(option: str, copies: bool) -> None:
     ],
 )
 def test_the_layout_of_a_cluster_is_its_own(option: str, name: str, by: str) -> None:
-    args = engine_args(user=(option, "2"))
-    assert refused(lambda: refuse_layout(args)) == (
+    args = engine_args(table=option_table(UPSTREAM), user=(option, "2"))
+    assert refused(lambda: refuse_layout(args, HOSTS)) == (
         "plan.own_option",
         ExitCode.USAGE,
         {"option": name, "ours": by},
     )
-    refuse_layout(engine_args(user=("--seed", "1")))
+    refuse_layout(engine_args(user=("--seed", "1")), HOSTS)
 
 
 def test_a_value_that_was_beaten_is_listed_once() -> None:

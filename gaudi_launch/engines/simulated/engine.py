@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from gaudi_launch.buckets.warmup_time import per_graph
+from gaudi_launch.engines.features import check_features
 from gaudi_launch.engines.simulated.faults import fault_document, read_fault
 from gaudi_launch.engines.simulated.settings_file import KEY, SimulatedCards, cache_kinds
 from gaudi_launch.engines.simulated.stand_in import (
@@ -31,18 +32,17 @@ from gaudi_launch.engines.vllm_gaudi.engine import VllmGaudi
 from gaudi_launch.engines.vllm_gaudi.rules import is_contiguous
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import message
+from gaudi_launch.messages import Message, message
 from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import KV_BYTES
 from gaudi_launch.planning.engine import Context, OverHosts, Proposal
-from gaudi_launch.planning.engine_args import EngineArgs, engine_args
+from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.exported import skips_warmup
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.passthrough import sent_options, with_user_args
-from gaudi_launch.planning.placement import choose_for
-from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Setting
+from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.precision import weight_type
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.speed import step_time_in
@@ -51,11 +51,7 @@ NAME = "simulated"
 RUNTIME = Path(__file__).parent / "runtime"
 EXECUTOR = "gaudi_simulated_executor.SimulatedExecutor"
 MIDDLEWARE = "gaudi_simulated_marks.SimulatedHeader"
-_BACKEND, _SETTINGS, _COPIES = (
-    "--distributed-executor-backend",
-    "--additional-config",
-    "--data-parallel-size",
-)
+_BACKEND, _SETTINGS = "--distributed-executor-backend", "--additional-config"
 # what vLLM would do with these concerns weights or cards, of which it has none
 _KEPT_FROM_VLLM = (
     "--quantization",
@@ -75,7 +71,6 @@ _WITHOUT = (
     "--spec-tokens",
     "--enable-lora",
     "--kv-transfer-config",
-    "--enable-expert-parallel",
     "--quantization",
     "--worker-cls",
     _BACKEND,
@@ -153,12 +148,9 @@ class Simulated(VllmGaudi):
         if not (model.layers and model.hidden_size):
             raise LaunchError("simulated.no_sizes", ExitCode.MODEL, model=model.name)
 
-    def place(self, request: Request, host: Host) -> Placement:
-        """Choose the cards of one copy; the machine must have those of all."""
-        copies = _copies(request.args)
-        if copies > 1:
-            choose_for(request, host, copies * (self.cards(request) or 1))
-        return super().place(request, host)
+    def check_features(self, request: Request) -> tuple[Message, ...]:
+        """Return the warnings; a feature that the planned release lacks is not simulated."""
+        return check_features(self.identity, request, super().identity)
 
     def propose(self, context: Context) -> Proposal:
         """Return the settings of vllm-gaudi, and what is simulated."""
@@ -175,7 +167,7 @@ class Simulated(VllmGaudi):
         """Return the CPU engine's server with the executor of simulated cards."""
         request = context.request
         tokenizer = self._tokenizer(context.model)
-        cards = len(context.placement.modules) or 1
+        cards = context.placement.tensor or 1
         config = config_text(
             stand_in_config(context.model, tokenizer, context.limits.max_model_len, cards)
         )
@@ -234,7 +226,7 @@ class Simulated(VllmGaudi):
         graph = per_graph(weight_type(request, model), False)
         shown = with_user_args(settings, request.args)
         kv_dtype = next((s.value for s in shown if s.name == "--kv-cache-dtype"), None) or "auto"
-        cards = len(context.placement.modules) or 1
+        cards = context.placement.tensor or 1
         product = context.host.cards[0].product if context.host.cards else ""
         return SimulatedCards(
             cost=step_time_in(context, self),
@@ -262,11 +254,9 @@ class Simulated(VllmGaudi):
         request = context.request
         if not request.faults:
             return []
-        each, copies = len(context.placement.modules) or 1, _copies(request.args)
-        modules = context.placement.modules
-        if copies > 1:
-            modules = choose_for(request, context.host, copies * each).modules
-        return fault_document([read_fault(text) for text in request.faults], modules, each)
+        placement = context.placement
+        faults = [read_fault(text) for text in request.faults]
+        return fault_document(faults, placement.modules, placement.tensor or 1)
 
 
 def _named(settings: Sequence[Setting], request: Request) -> list[tuple[str, str | None]]:
@@ -274,14 +264,6 @@ def _named(settings: Sequence[Setting], request: Request) -> list[tuple[str, str
     if any(setting.name == "--served-model-name" for setting in settings):
         return []
     return [("--served-model-name", request.model)]
-
-
-def _copies(args: EngineArgs) -> int:
-    """Return the copies of the model by data parallelism."""
-    text = args.last(_COPIES) or ""
-    if text.isascii() and text.isdigit() and 0 < len(text) < 4:
-        return int(text)
-    return 1
 
 
 def create(name: str, python: str | None, facts: Mapping[str, str]) -> Simulated:

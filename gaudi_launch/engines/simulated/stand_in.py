@@ -59,7 +59,7 @@ def stand_in_config(
     kv_heads = model.kv_heads or heads
     if heads % kv_heads:
         kv_heads = heads
-    return {
+    found: dict[str, Any] = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "hidden_size": model.hidden_size or heads * _HEAD_DIM,
@@ -75,6 +75,10 @@ def stand_in_config(
         "bos_token_id": None,
         "eos_token_id": None,
     }
+    if model.moe and model.experts:
+        # vLLM refuses --enable-expert-parallel without, and copies take their steps together
+        found["num_experts"] = model.experts
+    return found
 
 
 def config_text(config: Mapping[str, Any]) -> str:

@@ -43,6 +43,7 @@ _MOE_ONLY = ("VLLM_DYNAMIC_MOE_MIN_TOKENS", "VLLM_DYNAMIC_MOE_MIN_EXPERTS_SINGLE
 SKIP_COMPILE = "VLLM_SKIP_LAZY_WARMUP"
 PREFIX_CACHING = "--enable-prefix-caching"
 PROMPTS = "--max-num-prefill-seqs"
+_README = "HabanaAI/vllm-fork@aice/v1.22.0:README_GAUDI.md"
 _RAY_ONLY = ("RAY_IGNORE_UNHANDLED_ERRORS", "VLLM_RAY_DISABLE_LOG_TO_DRIVER")
 _BUCKET_VARIABLE = re.compile(
     r"^VLLM_(PROMPT|DECODE)_\w+_BUCKET_(MIN|STEP|MAX)$|^VLLM_EXPONENTIAL_BUCKETING$"
@@ -78,7 +79,7 @@ def without_code(context: Context, engine: Engine) -> Context:
 def check_model(context: Context) -> None:
     """Raise LaunchError for what no vLLM engine can do with this model and cards."""
     request, model = context.request, context.model
-    _check_heads(model, len(context.placement.modules))
+    _check_heads(model, context.placement.tensor)
     if model.remote_code and not request.trust_remote_code:
         raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
     allowed = request.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "")
@@ -139,6 +140,9 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
         if decisions.get("env", name) == value and name not in request.environment:
             decisions.drop("env", name)
     decisions.drop("option", "--use-v2-block-manager")
+    if model.stages > 1:
+        reason = message("cluster.why_tensor_cache")
+        decisions.env("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "0", reason, origin=_README)
     _open_to_others(context, decisions, version)
     if version == "1.21":
         # with it, buckets over --max-seq-len-to-capture are never compiled; raising that length

@@ -49,7 +49,7 @@ def rules(context: Context, decisions: Decisions) -> None:
     scripts/start_gaudi_vllm_server.sh.
     """
     request, limits = context.request, context.limits
-    cards = len(context.placement.modules)
+    cards = context.placement.tensor
     name = base_name(request.model)
     lower = name.lower()
     dtype = request.dtype or "bfloat16"

@@ -40,7 +40,7 @@ def rules(context: Context, decisions: Decisions) -> None:
     those of its -e: before our additional ones.
     """
     request, limits = context.request, context.limits
-    cards = len(context.placement.modules)
+    cards = context.placement.tensor
     name = base_name(request.model)
     lower = name.lower()
     dtype = "fp8" if asked_fp8(request) else request.dtype or "bfloat16"

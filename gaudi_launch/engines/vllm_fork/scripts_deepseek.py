@@ -43,7 +43,7 @@ def rules(context: Context, decisions: Decisions) -> None:
     It overrides the user's.
     """
     request, limits = context.request, context.limits
-    cards = len(context.placement.modules)
+    cards = context.placement.tensor
     script = Script(context, decisions, ORIGIN)
     for variable, value in _FIXED:
         script.force(variable, value)

@@ -152,7 +152,7 @@ def lengths(context: Context, decisions: Decisions) -> None:
 
 def cards(context: Context, decisions: Decisions) -> None:
     """Propose the chosen cards, one process each."""
-    request, modules = context.request, context.placement.modules
+    request, modules, tensor = context.request, context.placement.modules, context.placement.tensor
     source: Source = "computed"
     placed = reason = message("plan.placement")
     if request.modules is not None:
@@ -164,9 +164,9 @@ def cards(context: Context, decisions: Decisions) -> None:
         source=source,
         origin=_PLATFORM,
     )
-    decisions.option_or("--tensor-parallel-size", ("-n", request.cards), (len(modules), placed))
-    if request.cards not in (None, len(modules)):
-        decisions.option("--tensor-parallel-size", str(len(modules)), placed, source="flag")
+    decisions.option_or("--tensor-parallel-size", ("-n", request.cards), (tensor, placed))
+    if request.cards not in (None, tensor):
+        decisions.option("--tensor-parallel-size", str(tensor), placed, source="flag")
     if len(modules) > 1:
         reason = message("gaudi.processes")
         decisions.option("--distributed-executor-backend", "mp", reason, origin=_VARIABLES)
@@ -289,7 +289,7 @@ def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> No
     """Propose the engine's share of the card's memory that is free after the weights."""
     limits, asked = context.limits, context.request.memory_utilization
     need = gaudi_memory.need_of(
-        context.model, len(context.placement.modules), limits.max_num_batched_tokens
+        context.model, context.placement.tensor, limits.max_num_batched_tokens
     )
     share, reason = gaudi_memory.MOST_UNKNOWN, message("gaudi.utilization")
     if found.gib:
@@ -320,7 +320,7 @@ def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: 
     """
     limits = context.limits
     need = gaudi_memory.need_of(
-        context.model, len(context.placement.modules), limits.max_num_batched_tokens
+        context.model, context.placement.tensor, limits.max_num_batched_tokens
     )
     if not found.gib or not need.known:
         return

@@ -129,8 +129,16 @@ def test_a_hybrid_has_a_cache_and_states() -> None:
 def test_copies_need_the_cards_of_all() -> None:
     made = planned(cards=4, extra=("--data-parallel-size", "2"))
     assert made.command.argv[-2:] == ("--data-parallel-size", "2")
+    assert len(made.placement.modules) == 8
+    assert document(made) == document(planned(cards=4))
     assert refused(cards=8, extra=("--data-parallel-size", "2")).exit_code == ExitCode.MACHINE
-    assert refused(cards=1, extra=("--pipeline-parallel-size", "2")).id == "plan.more_cards"
+
+
+def test_vllm_knows_that_a_model_has_experts() -> None:
+    made = planned(DEEPSEEK, cards=8, extra=("--enable-expert-parallel",))
+    config = next(text for path, text in made.command.files.items() if "config.json" in path)
+    assert json.loads(config)["num_experts"] == DEEPSEEK.experts
+    assert made.command.argv[-1] == "--enable-expert-parallel"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +213,6 @@ OPTIONS = (
     "--spec-tokens",
     "--enable-lora",
     "--kv-transfer-config",
-    "--enable-expert-parallel",
     "--quantization",
     "--worker-cls",
     "--distributed-executor-backend",
