@@ -523,7 +523,7 @@ def is_secret_variable(name: str, value: str) -> bool:
 
 
 def _names_secret(value: str) -> bool:
-    """Return True for the name of a secret with something after it, outside of valid JSON."""
+    """Return True for a secret's name with a value after it, in no valid JSON."""
     try:
         parse_json(value)
     except ValueError:

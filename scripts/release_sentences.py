@@ -1,7 +1,7 @@
 """List the sentences of release notes that the table of conditions lacks.
 
 Run it when a release is added, with a checkout of vllm-project/vllm-gaudi, and give each entry a
-row in profiles/engines/changes/conditions.yaml, or its number one of the two lists there. Git only
+row in profiles/engines/changes/conditions.yaml, or add its number to the list there. Git only
 reads.
 
     python scripts/release_sentences.py CHECKOUT v0.26.0     the notes of this tag's own release
@@ -14,7 +14,7 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,18 +67,24 @@ def sentences(path: str, text: str) -> Iterator[str]:
             yield sentence.strip()
 
 
-def unknown(checkout: Path, ref: str, table: dict[str, Any], every: bool) -> Iterator[str]:
+def listed(checkout: Path, ref: str, every: bool) -> Iterator[tuple[str, str]]:
+    """Yield (path, sentence) of a checkout."""
+    for path, text in files(checkout, ref, every):
+        for sentence in sentences(path, text):
+            yield path, sentence
+
+
+def unknown(found: Iterable[tuple[str, str]], table: dict[str, Any]) -> Iterator[str]:
     """Yield a line for each sentence without a row."""
     rows = [str(row["thread"]) for row in table["conditions"]]
     known = {number for row in rows for number in NUMBER.findall(row)}
-    known |= {str(each) for each in (*table["read"], *table["unplaced"])}
-    for path, text in files(checkout, ref, every):
-        for sentence in sentences(path, text):
-            numbers = set(NUMBER.findall(sentence))
-            in_row = path in table["documents"] or any(row.endswith(path) for row in rows)
-            if (numbers and numbers <= known) or (not numbers and in_row):
-                continue
-            yield f"{path}: {sentence}"
+    known |= {str(each) for each in table["read"]}
+    for path, sentence in found:
+        numbers = set(NUMBER.findall(sentence))
+        in_row = path in table["documents"] or any(row.endswith(path) for row in rows)
+        if (numbers and numbers <= known) or (not numbers and in_row):
+            continue
+        yield f"{path}: {sentence}"
 
 
 def main() -> int:
@@ -89,7 +95,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true")
     chosen = parser.parse_args()
     table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
-    found = list(unknown(chosen.checkout, chosen.ref, table, chosen.all))
+    found = list(unknown(listed(chosen.checkout, chosen.ref, chosen.all), table))
     print("\n".join(found))
     return int(bool(found))
 

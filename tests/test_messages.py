@@ -140,7 +140,7 @@ cache.state_{} cache.word_{} calibrate.phase_{} cluster.column_{} cluster.differ
 diagnose.history_{} diagnose.history_{}_load diagnose.{} diagnose.{}_fix doctor.needs.{}
 doctor.{}.title doctor.{}.why migrate.{} engines.{} engines.diff_{} engines.problem_{}
 engines.title_{}
-estimate.part_{} estimate.row_{} estimate.{} features.name_{} features.{}_{} fit.column_{}
+estimate.part_{} estimate.row_{} estimate.{} features.name_{} features.{} fit.column_{}
 gaudi.task_{} host.devices_use_{} kube.phase_{} measure.arrivals_{} measure.check_name_{}
 measure.column_{} measure.fail_{} measure.name_{} models.word_{} offline.column_{} offline.{}
 plan.cache_{} plan.exported_{} recommend.goal_{} serve.phase_{} services.ended_{}

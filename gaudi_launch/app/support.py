@@ -12,8 +12,8 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 
 if TYPE_CHECKING:
+    from gaudi_launch.engines.conditions import Condition
     from gaudi_launch.engines.detect import Installed
-    from gaudi_launch.engines.features import FeatureAnswer
     from gaudi_launch.engines.support import Version
     from gaudi_launch.host.accelerators import Accelerator
     from gaudi_launch.messages import Message
@@ -48,7 +48,7 @@ class SupportRow:
     facts: Version | None
     fewest_cards: int | None
     is_installed: bool = False
-    features: tuple[FeatureAnswer, ...] = ()
+    features: tuple[Condition, ...] = ()
     kv_bytes_per_token: int | None = None
 
 
@@ -119,8 +119,7 @@ def _row(
     cards: _FewestCards,
 ) -> SupportRow:
     from gaudi_launch.engines import registry
-    from gaudi_launch.engines.conditions import Launched, concerning
-    from gaudi_launch.engines.features import answers
+    from gaudi_launch.engines.conditions import Launched, concerning, features_of
     from gaudi_launch.models.sizing import kv_bytes_per_token
     from gaudi_launch.planning.support_answer import SupportStatus
 
@@ -139,7 +138,7 @@ def _row(
         fewest = cards.of(engine, answer)
         known = concerning(facts.label, Launched(model, product.id))
         answer = replace(answer, reasons=(*answer.reasons, *(each.sentence for each in known)))
-    answered = answers(facts.engine, facts.version, facts.label)
+    answered = features_of(facts.label)
     token = None
     if answer.caches:
         token = kv_bytes_per_token(model, rules=answer.cache_rules)

@@ -1,18 +1,22 @@
-"""Conditions of a release that concern one launch.
+"""Conditions and features of a release that concern one launch.
 
 The rows are those of profiles/engines/changes/conditions.yaml, which explains its keys.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from gaudi_launch import paths
 from gaudi_launch.engines.support import has_linear_attention, version_numbers
+from gaudi_launch.engines.user_options import json_keys, option_faults, unread_variables
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import Message, message
@@ -20,7 +24,9 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Context, Proposal
 from gaudi_launch.planning.passthrough import with_user_args
 from gaudi_launch.planning.plan import EngineIdentity, Setting
+from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import read_document
+from gaudi_launch.reader import read_json
 
 # vllm-project/vllm-gaudi#1749: a plane of the mask with 2 bytes for each pair of tokens
 _PLANE = 1 << 31
@@ -32,14 +38,17 @@ class Condition:
     """One row of the table: releases, what it is true of, and what follows.
 
     ``setting`` are the values that it sets, None leaves one off; without any it warns. ``cause`` is
-    a pattern of the cause of `why`, and its evidence, that it explains.
+    a pattern of the cause of `why`, and its evidence, that it explains. ``feature``: the row is a
+    release's answer about it. ``note``: the sentence of the release notes.
     """
 
     id: str
     thread: str
-    state: str
-    date: str
     when: tuple[str, ...]
+    state: str = "code"
+    date: str = ""
+    feature: str = ""
+    note: str = ""
     engine: str = "vllm-gaudi"
     versions: tuple[str, ...] = ()
     since: str = "0"
@@ -58,15 +67,30 @@ class Condition:
     @property
     def sentence(self) -> Message:
         """Return what is known, and where it is stated."""
+        if self.feature:
+            return self.answer(self.engine)
         return self._about("known_problem")
+
+    @property
+    def status(self) -> str:
+        """Return "supported", "limited", "no" or "unknown" of a feature."""
+        return self.id.removeprefix(f"{self.feature}_")
+
+    def answer(self, label: str) -> Message:
+        """Return the sentence about a feature of this engine version."""
+        id = "unknown" if self.status == "unknown" else self.id
+        return message(f"features.{id}", engine=label)
 
     def left_off(self, name: str) -> Message:
         """Return the sentence about a setting that is left off for it."""
         return self._about("left_off", name=name)
 
     def _about(self, id: str, **values: str) -> Message:
-        why = message(f"engines.problem_{self.id}").render()
-        return message(f"engines.{id}", why=why, url=self.url, **values)
+        if self.note:
+            why = message("engines.problem_noted", fixed=self.fixed, note=self.note)
+        else:
+            why = message(f"engines.problem_{self.id}")
+        return message(f"engines.{id}", why=why.render(), url=self.url, **values)
 
     def has(self, label: str) -> bool:
         """Return True for an engine version that has it."""
@@ -117,13 +141,29 @@ class Launched:
         name, above, least = word.partition(">")
         if above:
             return self._number(name) > int(least)
-        name, _, value = word.partition("=")
-        given = (self.settings[each] for each in self.settings if fnmatchcase(each, name))
-        return any(fnmatchcase(each, value or "*") for each in given)
+        name, valued, value = word.partition("=")
+        name, _, key = name.partition(".")
+        given = [self.settings[each] for each in self.settings if fnmatchcase(each, name)]
+        if key:
+            given = [json_keys(each).get(key, "") for each in given]
+        return any(fnmatchcase(each, value if valued else "*") for each in given)
 
     def _number(self, name: str) -> int:
         text = self.settings.get(name, "")
         return int(text) if text.isdecimal() else 0
+
+    def _has_penalty(self) -> bool:
+        """Return True for a folder whose generation_config.json sets a penalty.
+
+        Each request has it then (vllm-project/vllm 0.26.0: vllm/config/model.py,
+        get_diff_sampling_param).
+        """
+        try:
+            stored = read_json(Path(self.model.path) / "generation_config.json")
+        except (OSError, ValueError):
+            return False
+        penalty = mapping(stored).get("repetition_penalty", 1)
+        return self.settings.get("--generation-config") != "vllm" and penalty != 1
 
     @cached_property
     def _facts(self) -> Mapping[str, Iterable[str]]:
@@ -133,6 +173,7 @@ class Launched:
             "gdn": has_linear_attention(model),
             "moe": bool(model.moe),
             "int8": _is_int8(model),
+            "penalty": self._has_penalty(),
             "wide_mask": 2 * step * length >= _PLANE,
         }
         return {
@@ -156,9 +197,53 @@ def _is_int8(model: Model) -> bool:
 
 def concerning(label: str, launched: Launched) -> tuple[Condition, ...]:
     """Return the conditions of an engine version that are true of this launch."""
-    return tuple(
-        each for each in conditions() if each.has(label) and all(map(launched.holds, each.when))
-    )
+    having = (each for each in conditions() if each.has(label) and each.status != "supported")
+    return tuple(each for each in having if all(map(launched.holds, each.when)))
+
+
+def features_of(label: str) -> tuple[Condition, ...]:
+    """Return an engine version's answers, one for each feature."""
+    rows = [each for each in conditions() if each.feature]
+    names = dict.fromkeys(each.feature for each in rows)
+    answers = {name: Condition(f"{name}_unknown", "", (), feature=name) for name in names}
+    answers.update((each.feature, each) for each in rows if each.has(label))
+    return tuple(answers.values())
+
+
+def check_request(
+    identity: EngineIdentity, request: Request, release: EngineIdentity | None = None
+) -> tuple[Message, ...]:
+    """Return the warnings about the user's options, variables and features.
+
+    ``release`` has the features, where it is not the engine that reads the options. Raises
+    LaunchError (USAGE) for an option that this version ends with, unless forced. A start script's
+    options are the script's: reference tuning warns.
+    """
+    label = (release or identity).exact
+    args, forced = request.args, request.force or request.tuning != "auto"
+    warnings: list[Message] = []
+    for fault in option_faults(args, identity):
+        if fault.certain and not forced:
+            why = fault.sentence.render()
+            raise LaunchError("options.refused", ExitCode.USAGE, option=fault.option, why=why)
+        warnings.append(fault.sentence)
+    options = {each.name: args.last(each.name) or "" for each in args.every if args.has(each.name)}
+    exported = {name: value for name, value in request.environment.items() if value}
+    by_option = Launched(Model("", ""), settings=options)
+    asked = Launched(Model("", ""), settings={**exported, **options})
+    for row in concerning(label, asked):
+        if not row.feature:
+            continue
+        sentence = row.answer(label)
+        (words,) = row.when
+        if row.status == "no" and by_option.holds(words) and not forced:
+            option = next(each for each in words.split("|") if by_option.holds(each))
+            name = re.split("[.=]", option)[0]
+            why = sentence.render()
+            raise LaunchError("features.refused", ExitCode.USAGE, option=name, why=why)
+        warnings.append(sentence)
+        exported.pop(words, None)
+    return (*warnings, *unread_variables(exported, identity))
 
 
 def values_of(settings: Iterable[Setting]) -> dict[str, str]:
@@ -177,6 +262,8 @@ def settled(identity: EngineIdentity, context: Context, proposed: Sequence[Setti
     users = {each.name for each in given if each.source in ("flag", "environment")}
     warnings = []
     for each in concerning(identity.exact, launched):
+        if each.feature:
+            continue
         if not each.setting or users & each.setting.keys():
             warnings.append(each.sentence)
             continue

@@ -117,8 +117,8 @@ def test_a_refusal_is_an_answer() -> None:
     ("left", "right", "options", "expected"),
     [
         ("vllm-gaudi@0.24", "vllm-gaudi@0.26", NO_PLAN, {"gdn_graph_compile", "gdn_warmup_memory"}),
-        ("vllm-gaudi@0.24", "vllm-gaudi@0.26", QWEN, {"async_penalties"}),
-        ("vllm-gaudi@0.21", "vllm-gaudi@0.26", QWEN, {"fastapi_routes", "async_penalties"}),
+        ("vllm-gaudi@0.24", "vllm-gaudi@0.26", QWEN, set()),
+        ("vllm-gaudi@0.21", "vllm-gaudi@0.26", QWEN, {"fastapi_routes"}),
     ],
 )
 def test_problems_concern_the_versions_and_the_plan(

@@ -75,15 +75,3 @@ def test_a_secret_of_another_command_is_not_printed(
     code, out, err = output(capsys, "migrate", line, *form)
     assert code != ExitCode.FAILED
     assert SECRET not in out + err
-
-
-@pytest.mark.parametrize("value", [f"auth_token={SECRET}", f"http://me:{SECRET}@host"])
-def test_a_secret_in_an_exported_value_is_not_printed(
-    value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("VLLM_PLUGINS", "HF_ENDPOINT", "VLLM_TARGET_DEVICE"):
-        monkeypatch.setenv(name, value)
-    for words in (("plan", *MODEL, "--json"), ("render", "script", *MODEL)):
-        code, out, err = output(capsys, *words)
-        assert code == 0
-        assert SECRET not in out + err

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.conditions import Condition, Launched, concerning, conditions
+from gaudi_launch.engines.conditions import (
+    Condition,
+    Launched,
+    concerning,
+    conditions,
+    features_of,
+)
 from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.support import versions
 from gaudi_launch.engines.version_facts import names_of
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.host import simulated
+from gaudi_launch.messages import catalogue, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.plan import Plan, variables_of
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 from gaudi_launch.services.diagnosis.signatures import signatures
+from tests.support.refusals import failing
 
 QWEN, MOE, GDN = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3.6-35B-A3B"
 NEW = "vllm-gaudi@0.26.0"
 SPECULATION = ("--speculative-config", '{"method":"ngram","num_speculative_tokens":3}')
 NIXL = ("--kv-transfer-config", '{"kv_connector":"NixlConnector","kv_role":"kv_both"}')
+PENALTY = ("--override-generation-config", '{"repetition_penalty": 1.1}')
 NO_PREFIX = ("--no-enable-prefix-caching",)
 
 
@@ -38,27 +49,28 @@ def known(made: Plan) -> list[str]:
 
 
 def _why(condition: Condition) -> str:
-    return str(condition.sentence.values["why"])
+    return str(condition.sentence.values.get("why", condition.sentence.render()))
 
 
 @pytest.mark.parametrize(
     ("name", "wishes", "machine", "expected"),
     [
-        (QWEN, {"engine": NEW}, "hls2", ["async_penalties"]),
+        (QWEN, {"engine": NEW}, "hls2", []),
         (
             QWEN,
             {"engine": "vllm-gaudi@0.21.0"},
             "hls2",
-            ["fastapi_routes", "async_penalties"],
+            ["fastapi_routes"],
         ),
-        (MOE, {"engine": NEW}, "hls2", ["moe_single_stream", "async_penalties"]),
-        (MOE, {"engine": NEW}, "gaudi3-oam", ["async_penalties"]),
+        (MOE, {"engine": NEW}, "hls2", ["moe_single_stream"]),
+        (MOE, {"engine": NEW}, "gaudi3-oam", []),
+        (QWEN, {"engine": NEW, "extra": PENALTY}, "hls2", ["async_penalties"]),
         (QWEN, {"engine": NEW, "extra": ("--no-async-scheduling",)}, "hls2", []),
         (
             QWEN,
             {"engine": NEW, "max_model_len": 40960, "max_num_batched_tokens": 40960},
             "hls2",
-            ["async_penalties", "wide_mask"],
+            ["wide_mask"],
         ),
         (
             GDN,
@@ -67,7 +79,6 @@ def _why(condition: Condition) -> str:
             [
                 "gdn_graph_compile",
                 "gdn_warmup_memory",
-                "async_penalties",
                 "joined_hybrid_prompts",
             ],
         ),
@@ -75,26 +86,31 @@ def _why(condition: Condition) -> str:
             GDN,
             {"engine": "vllm-gaudi@0.19.1", "max_prefill_seqs": 4},
             "gaudi3-oam",
-            ["fastapi_routes", "async_penalties", "gdn_padding", "gdn_masking"],
+            [
+                "fastapi_routes",
+                "gdn_padding",
+                "gdn_masking",
+                *(f"noted_{number}" for number in (1122, 1449, 1462, 1486, 1500)),
+            ],
         ),
         (QWEN, {"engine": NEW, "extra": SPECULATION}, "hls2", ["compile_speculation"]),
         (
             QWEN,
             {"engine": NEW, "extra": NIXL},
             "hls2",
-            ["async_penalties", "other_cards_layout"],
+            ["other_cards_layout"],
         ),
         (
             QWEN,
             {"engine": NEW, "environment": {"PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "true"}},
             "hls2",
-            ["async_penalties", "tensor_cache"],
+            ["tensor_cache"],
         ),
         (
             "openai/gpt-oss-120b",
             {"engine": "vllm-gaudi@0.19.0", "cards": 2, "force": True},
             "hls2",
-            ["mxfp4_expanded", "fastapi_routes", "async_penalties", "gptoss_experts"],
+            ["mxfp4_expanded", "fastapi_routes", "gptoss_experts", "noted_1122", "noted_1578"],
         ),
         (QWEN, {"engine": "vllm-fork@1.22"}, "hls2", []),
         (
@@ -180,11 +196,13 @@ def test_the_words_of_a_condition(words: str, expected: bool) -> None:
 def test_a_row_names_what_there_is(condition: Condition) -> None:
     labels = [each.label for each in versions() if condition.has(each.label)]
     # one of a release that no shipped facts are of yet
-    assert labels or condition.id == "vision_outside"
-    assert all(f"{condition.engine}@{each}" in labels for each in condition.versions)
+    assert labels or condition.id == "vision_outside" or "deepseek_r1" in condition.versions
+    branches = {"vllm-fork@deepseek_r1"}
+    wanted = {f"{condition.engine}@{each}" for each in condition.versions}
+    assert wanted - branches <= set(labels)
     makers = "HabanaAI" if condition.engine == "vllm-fork" else "vllm-project"
     assert condition.url.startswith(f"https://github.com/{makers}/vllm")
-    assert condition.state in ("open", "closed", "document")
+    assert condition.state in ("open", "closed", "document", "code")
     launched = Launched(Model("", ""), "gaudi2", {"--max-model-len": "many"})
     assert all(launched.holds(words) in (True, False) for words in condition.when)
     names = [names_of(each) for each in versions() if each.label in labels]
@@ -224,3 +242,116 @@ def test_int8_weights_on_gaudi2_are_known_to_be_garbage_before_the_fix() -> None
     ):
         found = {each.id for each in concerning(label, Launched(model, card))}
         assert ("int8_gaudi2" in found) is expected
+
+
+@pytest.mark.parametrize(
+    ("stored", "settings", "expected"),
+    [
+        ('{"repetition_penalty": 1.05}', {}, True),
+        ('{"repetition_penalty": 1.05}', {"--generation-config": "vllm"}, False),
+        ('{"repetition_penalty": 1.0}', {}, False),
+        ('{"temperature": 0.7}', {}, False),
+        ("[", {}, False),
+    ],
+)
+def test_a_penalty_of_the_models_folder_counts(
+    stored: str, settings: dict[str, str], expected: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "generation_config.json").write_text(stored, encoding="utf-8")
+    launched = Launched(Model(str(tmp_path), "m"), "gaudi2", settings)
+    assert launched.holds("has:penalty") is expected
+
+
+def warned(engine: str, *extra: str, force: bool = False, **exported: str) -> list[str]:
+    request = Request(QWEN, extra=extra, environment=exported, force=force)
+    plan = make_plan(request, simulated.make("hls2"), known_model(QWEN, False), find(engine))
+    return [each.id for each in plan.warnings if each.id.startswith("features.")]
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "expected"),
+    [
+        (
+            "vllm-gaudi",
+            "0.26.0",
+            "supported limited limited limited limited limited supported supported limited no",
+        ),
+        (
+            "vllm-gaudi",
+            "0.15.1",
+            "supported limited limited no limited limited no supported limited no",
+        ),
+        (
+            "vllm-gaudi",
+            "0.10.0",
+            "unknown unknown unknown unknown unknown unknown no unknown no no",
+        ),
+        (
+            "vllm-gaudi",
+            "main",
+            "supported limited limited limited limited limited supported supported limited no",
+        ),
+        (
+            "vllm-fork",
+            "1.21",
+            "supported limited no unknown unknown unknown no supported no limited",
+        ),
+        (
+            "vllm-fork",
+            "1.22",
+            "supported limited limited unknown unknown unknown no supported no limited",
+        ),
+        (
+            "vllm-fork",
+            "deepseek_r1",
+            "supported limited unknown unknown unknown unknown no no no no",
+        ),
+    ],
+)
+def test_each_version_answers(engine: str, version: str, expected: str) -> None:
+    assert [each.status for each in features_of(f"{engine}@{version}")] == expected.split()
+
+
+def test_an_answer_names_the_engine_also_where_nothing_is_known() -> None:
+    for each in features_of("vllm-gaudi@0.10.0"):
+        id = "features.unknown"
+        if each.status != "unknown":
+            id = f"features.{each.feature}_{each.status}"
+        assert each.answer("vllm-gaudi@0.10.0") == message(id, engine="vllm-gaudi@0.10.0")
+
+
+def test_every_answer_has_a_sentence_and_a_source() -> None:
+    for version in versions():
+        for each in features_of(version.label):
+            assert each.answer(version.label).id in catalogue("en")
+            assert bool(each.thread) is (each.status != "unknown")
+    for row in conditions():
+        assert not row.feature or row.status in ("supported", "limited", "no")
+
+
+def test_a_plan_says_how_a_feature_is_limited_and_nothing_of_a_supported_one() -> None:
+    assert warned("vllm-gaudi@0.26", "--enable-lora") == []
+    speculative = ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}')
+    assert warned("vllm-gaudi@0.26", *speculative) == ["features.speculative_limited"]
+    assert warned("vllm-gaudi@0.16", VLLM_ROW_PARALLEL_CHUNKS="8") == ["features.row_parallel_no"]
+    assert warned("vllm-gaudi@0.26", VLLM_ROW_PARALLEL_CHUNKS="8") == []
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("NixlConnector", ["features.disaggregated_limited"]),
+        ("OffloadingConnector", ["features.offloading_limited"]),
+        ("LMCacheConnectorV1", ["features.other_connector_limited"]),
+    ],
+)
+def test_the_sentence_about_an_option_follows_its_value(value: str, expected: list[str]) -> None:
+    connector = ("--kv-transfer-config", f'{{"kv_connector": "{value}", "kv_role": "kv_both"}}')
+    assert warned("vllm-gaudi@0.26", *connector) == expected
+
+
+def test_an_option_whose_feature_is_missing_is_refused_and_forced() -> None:
+    with failing("features.refused", ExitCode.USAGE):
+        warned("vllm-fork@1.21", "--kv-transfer-config", "{}")
+    forced = warned("vllm-fork@1.21", "--kv-transfer-config", "{}", force=True)
+    assert forced == ["features.disaggregated_no"]

@@ -118,6 +118,8 @@ EXPORTED = {
     "HF_HOME": "/hub",
     "HF_TOKEN": "hidden",
     "QUANT_CONFIG": "/q.json",
+    "VLLM_PLUGINS": "auth_token=hidden",
+    "HF_ENDPOINT": "http://me:hidden@host",
     "MY_VLLM_X": "1",
     "EDITOR": "vi",
 }

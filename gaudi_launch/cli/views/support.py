@@ -59,10 +59,10 @@ def _row_to_json(row: SupportRow) -> dict[str, Any]:
         "ended": ended(row.label),
         "features": [
             {
-                "id": each.id,
+                "id": each.feature,
                 "status": each.status,
-                "message": each.sentence.render(),
-                "source": each.source or None,
+                "message": each.answer(row.label).render(),
+                "source": each.thread or None,
             }
             for each in row.features
         ],
@@ -131,7 +131,7 @@ def _show_features(result: SupportResult) -> None:
         if row.facts is not None and row.facts.complete:
             newest.setdefault(row.facts.engine, row)
     rows = [
-        (text(f"features.name_{answer.id}"), answer.sentence.render())
+        (text(f"features.name_{answer.feature}"), answer.answer(row.label).render())
         for row in newest.values()
         for answer in row.features
         if answer.status != "unknown"

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from gaudi_launch.buckets.warmup_time import per_graph
-from gaudi_launch.engines.features import check_features
+from gaudi_launch.engines.conditions import check_request
 from gaudi_launch.engines.simulated.faults import fault_document, read_fault
 from gaudi_launch.engines.simulated.settings_file import KEY, SimulatedCards, cache_kinds
 from gaudi_launch.engines.simulated.stand_in import (
@@ -150,7 +150,7 @@ class Simulated(VllmGaudi):
 
     def check_features(self, request: Request) -> tuple[Message, ...]:
         """Return the warnings; a feature that the planned release lacks is not simulated."""
-        return check_features(self.identity, request, super().identity)
+        return check_request(self.identity, request, super().identity)
 
     def propose(self, context: Context) -> Proposal:
         """Return the settings of vllm-gaudi, and what is simulated."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from gaudi_launch.engines.base import given, sent_variables
-from gaudi_launch.engines.features import check_features
+from gaudi_launch.engines.conditions import check_request
 from gaudi_launch.engines.installed_lists import installed_lists
 from gaudi_launch.engines.support import support_of
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
@@ -82,7 +82,7 @@ class VllmCpu(Engine):
         )
 
     def check_features(self, request: Request) -> tuple[Message, ...]:
-        return check_features(self.identity, request)
+        return check_request(self.identity, request)
 
     @property
     def needs_cards(self) -> bool:

@@ -14,8 +14,7 @@ from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.buckets.engine_env import exported
 from gaudi_launch.buckets.families import EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.engines.base import given, sent_variables
-from gaudi_launch.engines.conditions import settled
-from gaudi_launch.engines.features import check_features
+from gaudi_launch.engines.conditions import check_request, settled
 from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
 from gaudi_launch.engines.support import divides_into_stages, ended, support_of
@@ -185,7 +184,7 @@ class VllmFork(Engine):
         return EngineIdentity("vllm-fork", self.version, *known, options=table, variables=table)
 
     def check_features(self, request: Request) -> tuple[Message, ...]:
-        return check_features(self.identity, request)
+        return check_request(self.identity, request)
 
     def settled(self, context: Context, proposed: Sequence[Setting]) -> Proposal:
         return settled(self.identity, context, proposed)

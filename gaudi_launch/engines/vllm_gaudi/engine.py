@@ -16,8 +16,7 @@ from gaudi_launch.buckets.engine_env import exported
 from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, ladder_name
 from gaudi_launch.buckets.ladder_rules import LadderRules, rules_of
 from gaudi_launch.engines.base import given, sent_variables
-from gaudi_launch.engines.conditions import settled
-from gaudi_launch.engines.features import check_features
+from gaudi_launch.engines.conditions import check_request, settled
 from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import add_parsers, with_parsers
 from gaudi_launch.engines.support import (
@@ -112,7 +111,7 @@ class VllmGaudi(Engine):
         )
 
     def check_features(self, request: Request) -> tuple[Message, ...]:
-        return check_features(self.identity, request)
+        return check_request(self.identity, request)
 
     def settled(self, context: Context, proposed: Sequence[Setting]) -> Proposal:
         return settled(self.identity, context, proposed)

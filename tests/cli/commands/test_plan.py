@@ -253,7 +253,6 @@ def test_what_is_left_to_do_has_its_commands_and_is_no_warning(
     ]
     assert [each["id"] for each in found["warnings"]] == [
         "engines.known_problem",
-        "engines.known_problem",
     ]
     code, out, _ = output(capsys, "plan", *options)
     assert code == 0

@@ -310,7 +310,7 @@ def test_what_torch_compile_does_only_partly_is_said_where_it_is_on() -> None:
     assert words not in str(plan(environment=lazy, quant_config="/q.json").warnings)
     assert "image input" in str(plan(VISION).warnings)
     assert "image input" not in str(plan(VISION, lazy).warnings)
-    assert warnings(plan()) == ["engines.known_problem"]
+    assert warnings(plan()) == []
 
 
 @pytest.mark.parametrize("kind", ["awq", "gptq"])
