@@ -335,7 +335,7 @@ def _todo(made: Plan, prepared: Prepared) -> Iterator[Todo]:
 
 
 def _engine_todo(prepared: Prepared) -> Iterator[Todo]:
-    """Yield the installation of an engine that this machine lacks, then that of Ray around it."""
+    """Yield the installations of a missing engine and of Ray around it."""
     from gaudi_launch.engines.detect import detect
     from gaudi_launch.engines.install.environment import linked_python
     from gaudi_launch.engines.ray_serve.install import RAY

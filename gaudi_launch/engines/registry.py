@@ -286,7 +286,7 @@ def interpreter_of(name: str, installed: Installed | None) -> str | None:
 
 
 def has(installed: Installed | None, name: str) -> bool:
-    """Return True if this interpreter has the engine of this name; ``auto``: any engine."""
+    """Return True if this interpreter has an engine; ``auto`` is any."""
     if installed is None:
         return False
     if name == "auto":

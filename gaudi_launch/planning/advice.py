@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.sizing import BLOCK
 from gaudi_launch.planning.effects import unmodelled
 from gaudi_launch.planning.engine import Context, Limits
 from gaudi_launch.planning.memory import MemoryPlan
@@ -22,9 +23,14 @@ _LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 def advice(context: Context, settings: Sequence[Setting], memory: MemoryPlan) -> list[Message]:
     """Return the warnings of this request.
 
-    They concern lengths, key-value heads, and memory that was not checked.
+    They concern lengths, key-value heads, blocks, and memory that was not checked.
     """
     found = [*_lengths(context, settings), *_heads(context)]
+    size = context.request.args.last("--block-size") or ""
+    in_bf16 = context.request.dtype in (None, "bfloat16") and not context.model.quantization
+    if in_bf16 and size.isdecimal() and int(size) < BLOCK:
+        # HabanaAI/vllm-fork@95af7009:README_GAUDI.md, "Performance Tips"
+        found.append(message("plan.small_blocks", size=size, usual=BLOCK))
     # without a model (a question about buckets alone) there is nothing to weigh
     weighs = context.placement.modules and context.model.name
     if memory.fits is None and weighs and not unmodelled(context.request, context.model):

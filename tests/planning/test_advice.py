@@ -192,3 +192,22 @@ def test_a_container_is_open_by_the_address_of_its_ports_and_has_no_key() -> Non
     # the host's network: the engine's own address
     on_host = Command(argv, {}, container=Container("i", ()))
     assert open_warning(on_host, {}) == message("plan.open_keyless", address="0.0.0.0")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("size", "more", "is_slow"),
+    [
+        ("16", {}, True),
+        ("64", {"dtype": "bfloat16"}, True),
+        ("128", {}, False),
+        ("256", {}, False),
+        ("16", {"dtype": "float16"}, False),
+    ],
+)
+def test_small_blocks_are_slow_with_bf16(
+    engine: str, size: str, more: dict[str, Any], is_slow: bool
+) -> None:
+    made = plan(engine, extra=("--block-size", size), **more)
+    assert ("plan.small_blocks" in ids(made)) == is_slow
+    assert "plan.small_blocks" not in ids(plan(engine, **more))
