@@ -315,7 +315,7 @@ def _in_memory(
     The division is that of ``fit``, ``capacity`` and ``plan``, for requests of the load's lengths.
     """
     from gaudi_launch.app.fit import ServedLengths, request_for
-    from gaudi_launch.models.sizing import BLOCK, KV_BYTES
+    from gaudi_launch.models.sizing import KV_BYTES
     from gaudi_launch.planning.fit import card_row, drawn_up
 
     lengths = ServedLengths("", str(load.most), str(load.input), str(load.output))
@@ -337,7 +337,8 @@ def _in_memory(
     )
     if not row.fits:
         return setup, load, [row.reason]
-    room = (row.kv_blocks or 0) // -(-(load.input + load.output) // BLOCK)
+    each = -(-(load.input + load.output) // drawn.context.limits.block_size)
+    room = (row.kv_blocks or 0) // each
     if load.kind == "rate" or not row.kv_bytes_per_token or room >= load.most:
         return setup, load, []
     note = message("estimate.batch_too_large", batch=load.most, fit=room)

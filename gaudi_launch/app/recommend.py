@@ -578,7 +578,7 @@ def _kind_of(engine: Engine, request: Request, model: Model) -> tuple[object, ..
         caches,
         engine.scheduling,
         engine.lacks,
-        engine.caches_prefixes(request),
+        engine.caches_prefixes(request, model),
         engine.cache_arguments(model),
         engine.memory_rules({}),
     )

@@ -206,7 +206,7 @@ def _curve(case: CapacityCase, found: Replica) -> Curve | None:
 
 def _traffic(case: CapacityCase, found: Replica) -> Traffic:
     """Return the traffic with what the replica's prefix cache has of it."""
-    if not case.engine.innermost.caches_prefixes(case.request):
+    if not case.engine.innermost.caches_prefixes(case.request, case.model):
         return case.traffic
     return case.traffic.with_cache(found.limits.num_blocks * found.limits.block_size)
 

@@ -303,7 +303,7 @@ def _row(
         kv_bytes_per_token=found.block // found.block_tokens,
         kv_gib_per_card=(found.cache - found.kept) / GIB,
         states_gib_per_card=(found.states + found.kept) / GIB,
-        kv_blocks=found.tokens_beside(_served(found, ask)) // BLOCK,
+        kv_blocks=found.tokens_beside(_served(found, ask)) // found.block_tokens,
         concurrency=found.requests(ask.max_model_len),
         longest_context=longest,
     )

@@ -201,8 +201,8 @@ class Engine(ABC):
         """Return the label of the engine whose environment it runs in: its own, for most."""
         return self.identity.label
 
-    def caches_prefixes(self, request: Request) -> bool:
-        """Return True if this request runs with prefix caching."""
+    def caches_prefixes(self, request: Request, model: Model) -> bool:
+        """Return True if this request runs with prefix caching of this model."""
         return False
 
     def cache_arguments(self, model: Model) -> tuple[str, ...]:

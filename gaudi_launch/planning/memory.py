@@ -46,6 +46,11 @@ class MemoryPlan:
     tight: Message | None = None
     remedies: tuple[Message, ...] = ()
 
+    @property
+    def tokens(self) -> int | None:
+        """Return the tokens of all blocks; None where their number is unknown."""
+        return None if self.num_blocks is None else self.num_blocks * self.block_tokens
+
 
 @dataclass(frozen=True)
 class CardSet:

@@ -205,6 +205,7 @@ class Plan:
     warnings: tuple[Message, ...] = ()
     cache: Mapping[str, Any] = field(default_factory=dict)
     num_blocks: int | None = None
+    kv_tokens: int | None = None  # of all blocks
     kv_cache: Message | None = None
     dtype: str = "bfloat16"
     reference_differences: tuple[

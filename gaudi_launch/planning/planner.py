@@ -127,6 +127,7 @@ def _decide(
         estimate=_estimate(context, engine, buckets, measured, cold=cold),
         warnings=tuple(warnings),
         num_blocks=memory.num_blocks,
+        kv_tokens=memory.tokens,
         kv_cache=_kv_cache(memory),
         dtype=weight_type(request, model),
         reference_differences=differences,
@@ -284,13 +285,12 @@ def _kv_cache(memory: MemoryPlan) -> Message | None:
     """
     if memory.num_blocks is None:
         return None
-    tokens = memory.num_blocks * memory.block_tokens
     if not memory.lost_blocks:
-        return message("plan.kv_blocks", blocks=memory.num_blocks, tokens=tokens)
+        return message("plan.kv_blocks", blocks=memory.num_blocks, tokens=memory.tokens)
     return message(
         "plan.kv_rounded",
         blocks=memory.num_blocks,
-        tokens=tokens,
+        tokens=memory.tokens,
         lost=memory.lost_blocks,
         gib=f"{memory.lost_blocks * memory.block_bytes / GIB:.1f}",
         step=memory.blocks_step,

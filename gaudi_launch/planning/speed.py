@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from gaudi_launch.host.accelerators import Accelerator, accelerator_of, accelerators
-from gaudi_launch.models.sizing import BLOCK, KV_BYTES, WEIGHT_BYTES
+from gaudi_launch.models.sizing import KV_BYTES, WEIGHT_BYTES
 from gaudi_launch.performance.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
 from gaudi_launch.planning.effects import speculative_options, unmodelled
 from gaudi_launch.planning.precision import runs_fp8, weight_type
@@ -126,7 +126,7 @@ def load_in(context: Context, blocks: int | None) -> Load:
     load = Load("concurrency", prompt, answer, most)
     if blocks is None:
         return load
-    room = max(1, blocks // -(-(prompt + answer) // BLOCK))
+    room = max(1, blocks // -(-(prompt + answer) // limits.block_size))
     if room >= most:
         return load
     return replace(load, room=room)

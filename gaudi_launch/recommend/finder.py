@@ -503,7 +503,7 @@ def _sensitivity(
     """Return the effect of other values, by equally short simulations."""
     candidate, goal = winner.candidate, simulation.goal
     searched = simulation.case.engine(candidate.engine)
-    prefixes = searched.engine.innermost.caches_prefixes(searched.request)
+    prefixes = searched.caches_prefixes(simulation.case.model)
     base = replace(candidate, padding="", prefix_caching=prefixes)
     if base not in known.quick:
         known.quick[base] = simulation.quick(base, able.group(base))

@@ -112,6 +112,10 @@ class SearchedEngine:
         """Return the engine's exact name."""
         return self.engine.identity.exact
 
+    def caches_prefixes(self, model: Model) -> bool:
+        """Return True where the given options cache prefixes of this model."""
+        return self.engine.innermost.caches_prefixes(self.request, model)
+
     def experts(self, model: Model, cards: int) -> int:
         """Return over how many cards a plan divides the experts; 0: each expert over all.
 
@@ -221,7 +225,7 @@ def samples(case: SearchCase) -> Iterator[Candidate]:
                         prompts=1,
                         tokens=_budgets(case, searched, 1, 1, length)[0],
                         length=length,
-                        prefix_caching=searched.engine.innermost.caches_prefixes(searched.request),
+                        prefix_caching=searched.caches_prefixes(case.model),
                         experts=searched.experts(case.model, cards),
                         pipeline=stages,
                         hosts=nodes_for(1, cards * stages, case.pool.cards_per_node),
@@ -339,13 +343,12 @@ def on_other(case: SearchCase, candidate: Candidate, searched: SearchedEngine) -
         tokens = candidate.tokens
         if tokens not in budgets:
             tokens = budgets[-1]
-        caches = searched.engine.innermost.caches_prefixes(searched.request)
         made = replace(
             candidate,
             engine=searched.name,
             prompts=prompts,
             tokens=tokens,
-            prefix_caching=caches,
+            prefix_caching=searched.caches_prefixes(case.model),
             padding="",
             kv_dtype="",
         )
@@ -383,7 +386,7 @@ def own_arguments(case: SearchCase, candidate: Candidate) -> tuple[str, ...]:
     searched = case.engine(candidate.engine)
     engine = searched.engine.innermost
     found: tuple[str, ...] = ()
-    if candidate.prefix_caching != engine.caches_prefixes(searched.request):
+    if candidate.prefix_caching != searched.caches_prefixes(case.model):
         found = engine.prefix_arguments(on=candidate.prefix_caching) or ()
     if candidate.kv_dtype:
         found = (*found, *engine.cache_arguments(case.model))

@@ -17,6 +17,7 @@ from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.model import Model
 from gaudi_launch.performance.evidence import Evidence
 from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.published import Kind
@@ -41,7 +42,7 @@ class ToyEngine:
     def innermost(self) -> ToyEngine:
         return self
 
-    def caches_prefixes(self, request: Request) -> bool:
+    def caches_prefixes(self, request: Request, model: Model) -> bool:
         return False
 
 
@@ -283,7 +284,7 @@ def test_the_figures_near_the_load_of_one_replica_are_those_of_the_fleet(asked: 
 def test_the_cache_of_a_replica_changes_its_traffic(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ToyEngine, "caches_prefixes", lambda self, request: True)
+    monkeypatch.setattr(ToyEngine, "caches_prefixes", lambda self, request, model: True)
     sizes: list[int] = []
 
     class Watched(Traffic):

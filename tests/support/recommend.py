@@ -66,7 +66,7 @@ class TableEngine:
     def identity(self) -> Any:
         return SimpleNamespace(exact=self.exact, label=self.exact.upper())
 
-    def caches_prefixes(self, request: Request) -> bool:
+    def caches_prefixes(self, request: Request, model: Model) -> bool:
         return self.caches
 
     def prefix_arguments(self, *, on: bool) -> tuple[str, ...] | None:

@@ -16,7 +16,6 @@ from gaudi_launch.cli.console import LABEL_WIDTH, can_show, console, labelled
 from gaudi_launch.cli.views.estimate import summary
 from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend
 from gaudi_launch.messages import Message, text
-from gaudi_launch.models.sizing import BLOCK
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -125,9 +124,8 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
         )
     if made.memory:
         ascii = not can_show("".join(part.mark for part in PARTS), out)
-        tokens = made.num_blocks * BLOCK if made.num_blocks is not None else None
         row("plan.word_card_memory", bar(made.memory, out.width - LABEL_WIDTH - 1, ascii=ascii))
-        row(None, legend(made.memory, tokens, ascii=ascii))
+        row(None, legend(made.memory, made.kv_tokens, ascii=ascii))
     if made.placement.modules:
         row("plan.word_start", _start_time(made))
     if speed is not None:

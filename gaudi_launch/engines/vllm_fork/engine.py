@@ -210,7 +210,7 @@ class VllmFork(Engine):
     def can(self) -> tuple[str, ...]:
         return _VERSIONS[self.version].can
 
-    def caches_prefixes(self, request: Request) -> bool:
+    def caches_prefixes(self, request: Request, model: Model) -> bool:
         """Return True if the user turned it on: the start scripts leave it off."""
         return request.args.has(fork_auto.PREFIX_CACHING)
 

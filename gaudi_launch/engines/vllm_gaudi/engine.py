@@ -138,9 +138,8 @@ class VllmGaudi(Engine):
     def scheduling(self) -> Literal["v0", "v1"]:
         return "v1"
 
-    def caches_prefixes(self, request: Request) -> bool:
-        """Return True unless the user gave contiguous PA or turned it off."""
-        return not gaudi_rules.turns_prefixes_off(request)
+    def caches_prefixes(self, request: Request, model: Model) -> bool:
+        return gaudi_rules.caches_prefixes(request, model, self.release)
 
     def cache_arguments(self, model: Model) -> tuple[str, ...]:
         return gaudi_rules.cache_arguments(model)

@@ -64,11 +64,6 @@ def is_contiguous(settings: Sequence[Setting]) -> bool:
     return any(s.name == _CONTIGUOUS and boolean(s.value or "") for s in settings)
 
 
-def turns_prefixes_off(request: Request) -> bool:
-    """Return True if the user gave contiguous paged attention or no prefix caching."""
-    return boolean(request.environment.get(_CONTIGUOUS, "")) or request.args.has(_CONTIGUOUS_OFF)
-
-
 def needs_quant_file(request: Request, model: Model) -> bool:
     """Return True if this deployment reads a QUANT_CONFIG.
 
@@ -341,12 +336,17 @@ def caches_states(args: EngineArgs, variables: Mapping[str, str], release: Versi
     return release.hybrid_prefixes or args.has("--enable-prefix-caching")
 
 
+def caches_prefixes(request: Request, model: Model, release: Version) -> bool:
+    """Return True where prefixes are cached: for states only where the release does."""
+    args, variables = request.args, request.environment
+    if cached_layers(model).get("state"):
+        return caches_states(args, variables, release)
+    return not (args.has(_CONTIGUOUS_OFF) or boolean(variables.get(_CONTIGUOUS, "")))
+
+
 def plans_prefixes(settings: Sequence[Setting], context: Context, release: Version) -> bool:
     """Return True where the engine of these settings caches prefixes."""
-    args = context.request.args
-    if is_contiguous(settings) or args.has(_CONTIGUOUS_OFF):
-        return False
-    return not cached_layers(context.model).get("state") or caches_states(args, {}, release)
+    return not is_contiguous(settings) and caches_prefixes(context.request, context.model, release)
 
 
 def state_blocks(
