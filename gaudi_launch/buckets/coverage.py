@@ -4,7 +4,7 @@ A shape has a bucket when some bucket is large enough in every dimension, so the
 from the largest size among the buckets of at least each batch. Prompt shapes are rectangles of
 ``batch`` prompts padded to complete blocks within max_num_batched_tokens, up to max_model_len
 whatever the input range is, because a preempted request prefills again with its output so far.
-Decode shapes are 1 to max_num_seqs sequences with up to num_blocks blocks.
+Decode shapes are 1 to max_num_seqs sequences with up to named_blocks blocks.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
             prompt += -(-(top - reach[batch]) // block)
             examples.append((batch, top, 0))
     reach = _reach(((b[0], b[2]) for b in buckets.decode), limits.max_num_seqs)
-    for batch in range(1, limits.max_num_seqs + 1):
-        top = limits.block_top(batch)
-        if batch <= limits.num_blocks and reach[batch] < top:
+    most = limits.named_blocks
+    for batch in range(1, min(limits.max_num_seqs, most) + 1):
+        top = min(limits.block_top(batch), most)
+        if reach[batch] < top:
             decode += top - max(reach[batch], batch - 1)
             examples.append((batch, 1, top))
     return Holes(prompt, decode, tuple(examples))

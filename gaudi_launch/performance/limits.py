@@ -88,6 +88,16 @@ class EngineLimits:
         return min(self.num_blocks, self.cache_blocks or self.num_blocks)
 
     @property
+    def named_blocks(self) -> int:
+        """Return the most blocks that a decode step can name.
+
+        By ID, or where no sequence shares a block, those of the cache.
+        """
+        if self.contiguous_pa or (self.mixed_steps and not self.prefix_caching):
+            return self.physical_blocks
+        return self.num_blocks
+
+    @property
     def most_context(self) -> int:
         """Return blocks of the longest context of a prompt.
 

@@ -67,6 +67,22 @@ def test_more_sequences_than_blocks_never_decode() -> None:
     assert uncovered(Buckets(prompt, [[2, 1, 3]]), few) == Holes(0, 1, ((3, 1, 3),))
 
 
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        # sequences that share a prefix name its blocks more than once
+        ({"prefix_caching": True}, 1 + 1 + 1),
+        ({"prefix_caching": False}, 0),
+        ({"prefix_caching": True, "contiguous_pa": True}, 0),
+    ],
+)
+def test_no_step_names_more_blocks_than_the_cache_has(given: dict[str, bool], count: int) -> None:
+    bounds = limits(max_num_seqs=3, num_blocks=10, cache_blocks=9, mixed_steps=True, **given)
+    longest: list[Bucket] = [[1, 8192, 0]]
+    decode: list[Bucket] = [[3, 1, 9]]
+    assert uncovered(Buckets(longest, decode), bounds).decode == count
+
+
 def test_a_plan_with_a_hole_is_an_error_of_this_program() -> None:
     prove(Buckets(PROMPT, DECODE), BOUNDS)
     with pytest.raises(AssertionError, match=r"17 shapes without a bucket: \(\(2, 1, 8\), "):

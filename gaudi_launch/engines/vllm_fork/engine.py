@@ -261,6 +261,7 @@ class VllmFork(Engine):
         output_min, output_max = request.output_range or (1, length)
         if auto:
             input_max = min(input_max, length)
+            self._check_step(request, tokens, length)
         return Limits(
             input_min=input_min,
             input_max=input_max,
@@ -307,11 +308,7 @@ class VllmFork(Engine):
                 raise LaunchError(
                     "plan.input_over_length", ExitCode.USAGE, input=input_max, length=length
                 )
-            if input_max > tokens:
-                # V0 cannot schedule a prompt longer than one batch (vllm/core/scheduler.py)
-                raise LaunchError(
-                    "plan.input_over_tokens", ExitCode.USAGE, input=input_max, tokens=tokens
-                )
+            self._check_step(request, tokens, length)
             output_max = min(output_max, length)
         else:
             # utils.sh set_bucketing: the maximum of a range given by one number
@@ -330,6 +327,17 @@ class VllmFork(Engine):
             max_num_seqs=seqs,
             max_num_prefill_seqs=request.max_prefill_seqs or seqs,
         )
+
+    def _check_step(self, request: Request, tokens: int, length: int) -> None:
+        """Raise LaunchError (USAGE) where the longest context does not fit in one step.
+
+        HabanaAI/vllm-fork@277a33cd9:vllm/config.py SchedulerConfig._verify_args; V0 splits no
+        prompt unless it is requested.
+        """
+        if tokens < length and not request.args.has("--enable-chunked-prefill"):
+            raise LaunchError(
+                "gaudi.unchunked_tokens", ExitCode.USAGE, tokens=tokens, length=length
+            )
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for options that this version, or its script, does not have."""

@@ -50,12 +50,6 @@ CASES_1_21 = [
     Case("script, fp8", V21, NAMED, {"tuning": "reference", "dtype": "fp8", "reduce": (8, 1024)}),
     Case("long prompt", V21, LLAMA, {"max_model_len": 1024, "input_range": (1, 1024)}),
     Case(
-        "prompt as long as a batch",
-        V21,
-        LLAMA,
-        {"input_range": (1, 2048), "max_num_batched_tokens": 2048},
-    ),
-    Case(
         "prompt longer than a batch",
         V21,
         LLAMA,
