@@ -46,28 +46,33 @@ from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.prepare import checked_plan
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines.introspect import ask_buckets
-from gaudi_launch.engines.support import version_of
-from gaudi_launch.engines.version_facts import names_of
 from gaudi_launch.planning.engine import BucketQuestion, Context
+from gaudi_launch.planning.option_table import variable_table
 from tests.support.options_table import Refused, parse
-from tests.support.release_plans import digest_of, record_of
+from tests.support.places import DATA
+from tests.support.release_plans import BELOW, Planned, digest_of, record_of, unread
 
 RECORDED = Path(__file__).resolve().parents[2] / "tests" / "data" / "main_path.json.gz"
 _FORKS = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1")
+# one accepted combination in this many goes on to recommend and serve
+_FURTHER = 20
 
 
 @dataclass(frozen=True)
 class DrawnModel:
-    """A model by its config.json: parameters in billions, GB on the cards.
+    """A model by its config.json: GB on the cards, KB of KV cache per token.
 
-    ``config``: it is a folder, with this as its config.json.
+    ``config``: it is a folder, with this as its config.json. ``missing`` are the releases without
+    its class.
     """
 
     family: str
     heads: int
     positions: int
     gigabytes: float
+    kv: float
     config: Mapping[str, Any] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
 
 _E5 = {
@@ -82,41 +87,42 @@ _E5 = {
     "torch_dtype": "bfloat16",
     "vocab_size": 32000,
 }
-_LITE = {
-    "architectures": ["DeepseekV2ForCausalLM"],
-    "model_type": "deepseek_v2",
-    "hidden_size": 2048,
-    "intermediate_size": 10944,
-    "moe_intermediate_size": 1408,
-    "kv_lora_rank": 512,
-    "qk_rope_head_dim": 64,
-    "qk_nope_head_dim": 128,
-    "v_head_dim": 128,
-    "n_routed_experts": 64,
-    "n_shared_experts": 2,
-    "num_experts_per_tok": 6,
-    "first_k_dense_replace": 1,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 27,
-    "num_key_value_heads": 16,
-    "max_position_embeddings": 163840,
-    "torch_dtype": "bfloat16",
-    "vocab_size": 102400,
-}
+_CONFIGS = json.loads((DATA / "models" / "families.json").read_text(encoding="utf-8"))["models"]
+
+
+def _folder(
+    family: str, name: str, gigabytes: float, kv: float, missing: tuple[str, ...] = ()
+) -> DrawnModel:
+    """Return a model of tests/data/models as a folder."""
+    # transformers' BambaConfig and FalconH1Config have this chunk where config.json has none
+    config = {"mamba_chunk_size": 256, **_CONFIGS[name]["config"]}
+    heads, positions = config["num_attention_heads"], config["max_position_embeddings"]
+    return DrawnModel(family, heads, positions, gigabytes, kv, config, missing)
+
+
+_NO_GDN = (
+    *_FORKS,
+    *(f"vllm-gaudi@0.{n}" for n in ("11.2", "13.0", "13.0.post1", "14.1", "15.1", "16.0")),
+)
 
 # The values of each dimension. "" leaves an option out.
 RELEASES: Mapping[str, int] = {
     "vllm-fork@1.21": 4,
     "vllm-fork@1.22": 4,
     "deepseek_r1": 2,
+    "vllm-gaudi@main": 1,
     "vllm-gaudi@0.26.0": 5,
-    "vllm-gaudi@0.24.0": 1,
-    "vllm-gaudi@0.21.0": 1,
+    "vllm-gaudi@0.24.0": 2,
+    "vllm-gaudi@0.21.0": 2,
+    "vllm-gaudi@0.19.1.post1": 1,
     "vllm-gaudi@0.19.1": 1,
+    "vllm-gaudi@0.19.0.post1": 1,
+    "vllm-gaudi@0.19.0": 1,
     "vllm-gaudi@0.17.1": 1,
     "vllm-gaudi@0.16.0": 1,
     "vllm-gaudi@0.15.1": 1,
     "vllm-gaudi@0.14.1": 1,
+    "vllm-gaudi@0.13.0.post1": 1,
     "vllm-gaudi@0.13.0": 1,
     "vllm-gaudi@0.11.2": 1,
 }
@@ -129,17 +135,26 @@ PRODUCTS: Mapping[str, tuple[int, int]] = {
     "gaudi3-pcie": (8, 128),
 }
 MODELS: Mapping[str, DrawnModel] = {
-    "Qwen/QwQ-32B": DrawnModel("dense", 40, 40960, 65.5),
-    "Qwen/Qwen3-8B": DrawnModel("dense", 32, 40960, 16.4),
-    "meta-llama/Llama-3.1-8B-Instruct": DrawnModel("dense", 32, 131072, 16.1),
-    "Qwen/Qwen2-72B-Instruct": DrawnModel("dense", 64, 32768, 145.4),
-    "Qwen/Qwen3-30B-A3B": DrawnModel("mixture", 32, 40960, 61.1),
-    "mistralai/Mixtral-8x7B-Instruct-v0.1": DrawnModel("mixture", 32, 32768, 93.4),
-    "deepseek-ai/DeepSeek-R1": DrawnModel("mla", 128, 163840, 671.0),
-    "DeepSeek-V2-Lite-Chat": DrawnModel("mla", 16, 163840, 31.4, _LITE),
-    "ibm-granite/granite-4.0-h-small": DrawnModel("hybrid", 32, 131072, 64.4),
-    "Qwen/Qwen2.5-VL-7B-Instruct": DrawnModel("vision", 28, 128000, 16.6),
-    "e5-mistral-7b-instruct": DrawnModel("embedding", 32, 32768, 14.2, _E5),
+    "Qwen/QwQ-32B": DrawnModel("dense", 40, 40960, 65.5, 262),
+    "Qwen/Qwen3-8B": DrawnModel("dense", 32, 40960, 16.4, 147, missing=("deepseek_r1",)),
+    "meta-llama/Llama-3.1-8B-Instruct": DrawnModel("dense", 32, 131072, 16.1, 131),
+    "Qwen/Qwen2-72B-Instruct": DrawnModel("dense", 64, 32768, 145.4, 328),
+    "Qwen/Qwen3-30B-A3B": DrawnModel("mixture", 32, 40960, 61.1, 98, missing=("deepseek_r1",)),
+    "mistralai/Mixtral-8x7B-Instruct-v0.1": DrawnModel("mixture", 32, 32768, 93.4, 131),
+    "deepseek-ai/DeepSeek-R1": DrawnModel("mla", 128, 163840, 671.0, 70),
+    "DeepSeek-V2-Lite-Chat": _folder("mla", "DeepSeek-V2-Lite-Chat", 31.4, 31),
+    "ibm-granite/granite-4.0-h-small": DrawnModel(
+        "hybrid", 32, 131072, 64.4, 16, missing=("deepseek_r1",)
+    ),
+    "Bamba-9B-v1": _folder(
+        "hybrid", "Bamba-9B-v1", 19.6, 12, ("vllm-gaudi@0.26.0", "vllm-gaudi@0.24.0")
+    ),
+    "Falcon-H1-34B-Instruct": _folder(
+        "hybrid", "Falcon-H1-34B-Instruct", 67.3, 147, ("vllm-fork@1.21", "deepseek_r1")
+    ),
+    "Qwen/Qwen3.5-35B-A3B": DrawnModel("hybrid", 16, 262144, 70.2, 20, missing=_NO_GDN),
+    "Qwen/Qwen2.5-VL-7B-Instruct": DrawnModel("vision", 28, 128000, 16.6, 57),
+    "e5-mistral-7b-instruct": DrawnModel("embedding", 32, 32768, 14.2, 131, _E5),
 }
 VALUES: Mapping[str, Sequence[str]] = {
     "-n": ("", "1", "2", "4", "4", "8", "3"),
@@ -231,8 +246,14 @@ def draw(rng: random.Random, folder: Path) -> Drawn:
 # @deepseek_r1:scripts/quickstart/start_vllm.sh (getopts), vllm-project/vllm@v0.26.0:
 # vllm/config/model.py (heads, positions, weights), vllm/config/scheduler.py (tokens of a step),
 # vllm-project/vllm-gaudi@v0.26.0:vllm_gaudi/extension/bucketing (chunks of Mamba)
+# Classes by release: model_executor/models/registry.py of the fork and of vLLM, the plugin's own
+# from v0.14.1 (Mamba) and v0.19.0 (GDN) on; the plugin's main branch is not offered, because its
+# options were only read (issue "The rules of the release that will run", 2a)
 REFUSALS: Mapping[str, Callable[[Drawn], bool]] = {
+    "support.not_executed": lambda d: d.engine == "vllm-gaudi@main",
+    "support.refused": lambda d: d.engine != "vllm-gaudi@main" and d.engine in d.model.missing,
     "gaudi.reference": lambda d: d["--tuning"] == "reference" and d.engine not in _FORKS,
+    "plan.fork_task": lambda d: d.model.family == "embedding" and d.engine == "deepseek_r1",
     "plan.not_quantised": lambda d: d["-d"] in ("awq", "gptq"),
     "plan.heads": lambda d: d.cards > 0 and d.model.heads % d.cards > 0,
     "plan.no_such_option": lambda d: any(d[name] for name in _unread_options(d)),
@@ -248,16 +269,29 @@ REFUSALS: Mapping[str, Callable[[Drawn], bool]] = {
 }
 # right where they are true, and accepted by some releases
 ALLOWED: Mapping[str, Callable[[Drawn], bool]] = {
+    # less KV cache than one request (_capacity has the engines' places); a quarter is for graphs
+    "fit.plan_refused": lambda d: (
+        d.model.gigabytes + d.model.kv * (d.number("-l") or d.model.positions) / 1e6
+        > 0.75 * 1.0737 * d.machine[1] * (d.cards or d.machine[0])
+    ),
     "plan.input_over_length": lambda d: d.number("-l") <= d.number("-i"),
     "plan.deepseek_machine": lambda d: d.engine == "deepseek_r1" and d.machine[0] < 8,
     "plan.deepseek_cards": lambda d: d.engine == "deepseek_r1" and d.cards != 8,
     "gaudi.tokens_of_chunks": lambda d: d.model.family == "hybrid" and d.number("-t") % 128 > 0,
-    "plan.input_over_tokens": lambda d: d.engine in _FORKS and d["-t"] != "",
-    "gaudi.pooling_tokens": lambda d: d.model.family == "embedding" and d["-t"] != "",
+    # V0 splits no prompt: vllm/config.py SchedulerConfig._verify_args
+    "gaudi.unchunked_tokens": lambda d: "vllm-fork" in d.engine and _below_length(d),
+    # recommend: no step times of embeddings are published
+    "capacity.pooling": lambda d: d.model.family == "embedding",
+    "gaudi.pooling_tokens": lambda d: d.model.family == "embedding" and _below_length(d),
 }
 
 
 _BY_SCRIPTS = ("gaudi.reference", "plan.no_such_option", "plan.deepseek_platform")
+
+
+def _below_length(d: Drawn) -> bool:
+    """Return True if -t is less than the length, as far as it was drawn."""
+    return 0 < d.number("-t") < (d.number("-l") or d.model.positions)
 
 
 def _unread_options(d: Drawn) -> tuple[str, ...]:
@@ -374,14 +408,14 @@ class Walk:
         """Draw and judge ``count`` combinations."""
         began, rng, report = time.monotonic(), random.Random(seed), Report()
         _lay(self.folder)
-        for at in range(count):
-            drawn = draw(rng, self.folder)
+        for _ in range(count):
+            drawn, accepted = draw(rng, self.folder), report.accepted
             report.drawn += 1
             report.counts.update((name, drawn[name]) for name in ("--engine", "--machine", *VALUES))
             report.counts[("family", drawn.model.family)] += 1
             line = " ".join(drawn.words).replace(f"{self.folder}/", "")
             report.wrong += [f"{line}: {each}" for each in self.judge(drawn, line, report)]
-            if at % 20 == 0:
+            if report.accepted > accepted and report.accepted % _FURTHER == 1:
                 report.wrong += [f"{line}: {each}" for each in self.further(drawn, report)]
         self.compare(report)
         report.seconds = time.monotonic() - began
@@ -416,8 +450,9 @@ class Walk:
         asked = _question(drawn, line)
         if asked is not None:
             report.asked.append(asked)
-            if drawn["--tuning"] != "reference" and not _stated_holes(plan):
-                yield from _holes(asked)
+            yield from _capacity(asked, plan)
+            if drawn["--tuning"] != "reference":
+                yield from _stated(asked, plan)
 
     def _script(self, drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
         """Run the rendered script with stand-ins of the engine and of numactl."""
@@ -458,13 +493,12 @@ class Walk:
 
     def further(self, drawn: Drawn, report: Report) -> Iterator[str]:
         """Yield what is wrong with the answers of recommend and serve."""
-        goal = [drawn["-w"], "--machine", drawn["--machine"], "--engine", drawn.engine]
+        yield from _screen(call("warmup", *drawn.words), refused=True)
         if self.recommend:
             report.taken_further["recommend"] += 1
-            answer = call("recommend", "--json", *goal)
-            if answer.fault or (answer.code and "error" not in answer.json):
-                yield f"recommend ended with {answer.code}: {answer.out[:300]} {answer.fault}"
-        if report.taken_further["serve"] < self.serves and not expected(drawn):
+            yield from _recommended(drawn)
+        # simulated cards have times for generated text only
+        if self.serves > report.taken_further["serve"] and drawn.model.family != "embedding":
             report.taken_further["serve"] += 1
             yield from _served(drawn, self.folder)
 
@@ -518,7 +552,9 @@ def _lay(folder: Path) -> None:
             path = folder / "models" / name
             path.mkdir(parents=True, exist_ok=True)
             (path / "config.json").write_text(json.dumps(model.config), encoding="utf-8")
-            (path / "tokenizer.json").write_text("{}", encoding="utf-8")
+            words = {"type": "WordLevel", "vocab": {"Paris": 0}, "unk_token": "Paris"}
+            tokenizer = {"added_tokens": [], "model": words}
+            (path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
             # weights whose size is not known
             (path / "pytorch_model.bin").touch()
     (folder / "bin").mkdir(exist_ok=True)
@@ -529,22 +565,27 @@ def _lay(folder: Path) -> None:
         (folder / "bin" / name).chmod(0o755)
 
 
+# read by PyTorch's gloo, HCCL and the tokenizers
+_BELOW_FORKS = {"GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TOKENIZERS_PARALLELISM"}
+
+
 def _options(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options of a plan that the release does not have."""
+    """Yield the options, values and variables of a plan that the release does not have."""
+    name, _, release = drawn.engine.partition("@")
     argv = plan["argv"]
-    if drawn.engine in _FORKS:
-        try:
-            parse(drawn.engine.removeprefix("vllm-fork@"), argv[3:])
-        except Refused as error:
-            yield f"the release's parser says: {error}"
+    if drawn.engine not in _FORKS:
+        made = Planned(argv[5:], plan["env"], [], [], None, {})
+        yield from (f"the release has no {each}" for each in unread(made, release))
         return
-    facts = version_of("vllm-gaudi", drawn.engine.partition("@")[2])
-    assert facts is not None
-    names = names_of(facts)
-    for word in argv[5:]:
-        spellings = (word, f"--{word.removeprefix('--no-')}")
-        if word.startswith("--") and not any(map(names.option, spellings)):
-            yield f"the release has no option {word}"
+    try:
+        parse(release or name, argv[3:])
+    except Refused as error:
+        yield f"the release's parser says: {error}"
+    if drawn["--tuning"] == "reference":
+        # those of the start script
+        return
+    known = BELOW | _BELOW_FORKS | {*variable_table(f"vllm-fork-{release or name}")}
+    yield from (f"the release has no {each}" for each in plan["env"] if each not in known)
 
 
 def _value(argv: Sequence[str], name: str) -> str:
@@ -583,9 +624,9 @@ def _raw_ids(text: str) -> list[str]:
     return [word for word in _ID.findall(text) if word in known]
 
 
-def _screen(answer: Answer) -> Iterator[str]:
-    """Yield the ids, missing values and tracebacks of a screen."""
-    if answer.fault or answer.code:
+def _screen(answer: Answer, refused: bool = False) -> Iterator[str]:
+    """Yield the ids, missing values and tracebacks of a screen; ``refused``: it may be an error."""
+    if answer.fault or (answer.code and not refused):
         yield f"the screen ended with {answer.code}: {answer.err[-300:]} {answer.fault}"
     shown = answer.out + answer.err
     yield from (f"the screen shows the id {each}" for each in _raw_ids(shown))
@@ -705,34 +746,71 @@ def _launch(drawn: Drawn) -> LaunchOptions:
     return LaunchOptions(**given, extra=(drawn["--"],) if drawn["--"] else ())
 
 
-def _holes(asked: Asked) -> Iterator[str]:
-    """Enumerate the engine's shapes, and yield the first without a bucket.
+def _capacity(asked: Asked, plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield if not one request of the model's length fits in the cache: the engine ends.
 
-    Prompts are padded to blocks, alone and together within the tokens of a step; decoding sequences
-    have any number of blocks up to their longest.
+    vLLM 0.26.0:vllm/v1/core/kv_cache_utils.py _check_enough_kv_cache_memory;
+    HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_worker.py raise_if_cache_size_invalid.
+    """
+    taken = asked.question.arguments
+    block = taken.get("decode_block_size") or taken["block_size"]
+    if plan["num_blocks"] and plan["num_blocks"] * block < taken["max_model_len"]:
+        yield f"{plan['num_blocks']} blocks of {block} tokens are less than one request"
+
+
+def _stated(asked: Asked, plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield if the plan states another number of shapes without a bucket than there are."""
+    found, stated = _holes(asked), _stated_holes(plan)
+    # a deepseek_r1 plan states none: the engine's own lists have them
+    if found != stated and asked.engine != "deepseek_r1":
+        yield f"{found} shapes have no bucket, the plan states {stated}"
+
+
+def _holes(asked: Asked) -> int:
+    """Enumerate the engine's shapes, and return the number without a bucket.
+
+    Prompts are padded to blocks, alone and together within the tokens of a step, whose own number
+    is the length of a piece. Decoding sequences name any number of blocks: by ID, or without
+    shared prefixes, those of the cache; else up to three times as many
+    (vllm-gaudi@v0.26.0:vllm_gaudi/extension/bucketing/exponential.py), and all of them where the
+    engine does not cut there.
     """
     taken = asked.question.arguments
     block, length = taken["block_size"], taken["max_model_len"]
     budget, seqs = taken["max_num_batched_tokens"], taken["max_num_seqs"]
-    blocks = -(-length // block)
+    found, blocks = 0, -(-length // block)
+    lengths = {min(each * block, budget) for each in range(1, blocks + 1)}
     for batch in range(1, min(seqs, taken["max_num_prefill_seqs"]) + 1):
-        for each in range(1, blocks + 1):
-            tokens = each * block
-            if batch * tokens > budget:
-                break
-            if not any(b >= batch and query >= tokens for b, query, _ in asked.prompt):
-                yield f"no bucket for {batch} prompts of {tokens} tokens"
-                return
-    cache = taken["num_hpu_blocks"]
+        for tokens in lengths:
+            fits = batch * tokens <= budget
+            if fits and not any(b >= batch and q >= tokens for b, q, _ in asked.prompt):
+                found += 1
+    if not asked.decode:
+        return found
+    most, blocks = _named(asked), -(-length // (taken.get("decode_block_size") or block))
+    contiguous = _contiguous(asked)
     for batch in range(1, seqs + 1):
-        most = min(cache, batch * blocks)
-        if (
-            asked.decode
-            and batch <= most
-            and not any(b >= batch and ctx >= most for b, _, ctx in asked.decode)
-        ):
-            yield f"no bucket for {batch} sequences with {most} blocks"
-            return
+        longest = max((context for b, _, context in asked.decode if b >= batch), default=0)
+        top = most if contiguous else min(most, batch * blocks)
+        found += sum(context > longest for context in range(batch, top + 1))
+    return found
+
+
+def _contiguous(asked: Asked) -> bool:
+    default = "true" if "vllm-fork" in asked.engine else "false"
+    chosen = asked.question.environment.get("VLLM_CONTIGUOUS_PA", default)
+    return chosen.lower() in ("1", "true") and not asked.question.arguments["prefix_caching"]
+
+
+def _named(asked: Asked) -> int:
+    """Return the most blocks that a decode step can name."""
+    taken = asked.question.arguments
+    worst = taken["max_num_seqs"] * -(-taken["max_model_len"] // taken["block_size"])
+    if not taken["prefix_caching"] or asked.engine in _FORKS:
+        return min(worst, taken["num_hpu_blocks"])
+    if taken["skip_decode_block_clamp"]:
+        return int(worst)
+    return int(max(min(worst, 3 * taken["num_hpu_blocks"]), taken["max_num_seqs"]))
 
 
 # an option and a value for it in a message: "-n 4"; an option alone: "Leave -d out", "Raise -t"
@@ -790,6 +868,29 @@ def _refusal(drawn: Drawn, error: Mapping[str, Any]) -> Iterator[str]:
             return
 
 
+def _recommended(drawn: Drawn) -> Iterator[str]:
+    """Plan the command that recommend prints, which must start what it planned."""
+    goal = [drawn["-w"], "--machine", drawn["--machine"], "--engine", drawn.engine]
+    yield from _screen(call("recommend", *goal), refused=True)
+    answer = call("recommend", "--json", *goal)
+    if answer.fault:
+        yield f"recommend ended with {answer.fault.strip().splitlines()[-1]}"
+    elif answer.code:
+        error = answer.json["error"]
+        cannot = [each for each in (REFUSALS, ALLOWED) if error["id"] in each]
+        if not any(each[error["id"]](drawn) for each in cannot):
+            yield f"recommend is refused by {error['id']}: {error['message']}"
+    else:
+        found, words = answer.json, answer.json["command"][2:]
+        again = call("plan", "--json", *words, "--machine", drawn["--machine"])
+        if again.code:
+            yield f"the recommended command is refused: {again.json['error']['message']}"
+            return
+        for name in ("argv", "buckets", "modules", "memory", "num_blocks"):
+            if found["plan"][name] != again.json[name]:
+                yield f"recommend has another {name} than the plan of its command"
+
+
 def _served(drawn: Drawn, folder: Path) -> Iterator[str]:
     """Serve a combination on simulated cards to an answer, and compare with its plan."""
     drawn = drawn.but("--engine", "simulated").but("--tuning", "").but("-d", "")
@@ -811,6 +912,9 @@ def _served(drawn: Drawn, folder: Path) -> Iterator[str]:
     for name in ("argv", "modules", "buckets", "memory", "num_blocks"):
         if found[name] != plan[name]:
             yield f"serve has {name} {str(found[name])[:200]}, plan {str(plan[name])[:200]}"
+    listed = requests.get(f"{plan['url']}/v1/models", timeout=60).json()["data"][0]
+    if str(listed["max_model_len"]) != _value(plan["argv"], "--max-model-len"):
+        yield f"it serves {listed['max_model_len']} tokens, plan {plan['argv']}"
     pooling = plan["buckets"] and not plan["buckets"]["decode"]
     route, asked = "completions", {"prompt": "The capital of France is", "max_tokens": 4}
     if pooling:
