@@ -315,6 +315,14 @@ def buckets_of(
     try:
         found = engine.buckets(settings, context, num_blocks)
     except BucketError as error:
+        limits = context.limits
+        if limits.block_size > limits.max_model_len:
+            raise LaunchError(
+                "plan.length_below_block",
+                ExitCode.USAGE,
+                length=limits.max_model_len,
+                block=limits.block_size,
+            ) from None
         if context.request.tuning == "auto":
             raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=str(error)) from None
         id = "plan.buckets_fail_script"

@@ -277,6 +277,8 @@ ALLOWED: Mapping[str, Callable[[Drawn], bool]] = {
     "plan.input_over_length": lambda d: d.number("-l") <= d.number("-i"),
     "plan.deepseek_machine": lambda d: d.engine == "deepseek_r1" and d.machine[0] < 8,
     "plan.deepseek_cards": lambda d: d.engine == "deepseek_r1" and d.cards != 8,
+    # its blocks of states are longer than 128 tokens
+    "plan.length_below_block": lambda d: d.model.family == "hybrid" and d.number("-l") < 4096,
     "gaudi.tokens_of_chunks": lambda d: d.model.family == "hybrid" and d.number("-t") % 128 > 0,
     # V0 splits no prompt: vllm/config.py SchedulerConfig._verify_args
     "gaudi.unchunked_tokens": lambda d: "vllm-fork" in d.engine and _below_length(d),
@@ -875,6 +877,9 @@ def _recommended(drawn: Drawn) -> Iterator[str]:
     answer = call("recommend", "--json", *goal)
     if answer.fault:
         yield f"recommend ended with {answer.fault.strip().splitlines()[-1]}"
+    elif answer.code and "error" not in answer.json:
+        if not all(each["why_not"] for each in answer.json["top"]):
+            yield "recommend has no answer, and a configuration without a reason"
     elif answer.code:
         error = answer.json["error"]
         cannot = [each for each in (REFUSALS, ALLOWED) if error["id"] in each]
