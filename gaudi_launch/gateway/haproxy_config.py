@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,8 +126,8 @@ def gateway_files(
         CONFIG: haproxy_config(backends, settings),
         LARGE_CONFIG: large_config(backends, settings),
         MODELS_MAP: _models_map(backends),
-        RATES_MAP: _limits_map(settings, "requests_per_minute"),
-        CONCURRENT_MAP: _limits_map(settings, "concurrent"),
+        RATES_MAP: _limits_map(settings, lambda limits: limits.requests_per_minute),
+        CONCURRENT_MAP: _limits_map(settings, lambda limits: limits.concurrent),
         ANSWERER: _answerer(backends, settings, program, services),
         ROUTE.name: ROUTE.read_text(encoding="utf-8"),
         PROCESS.name: standalone(PROCESS),
@@ -143,7 +143,7 @@ def haproxy_config(backends: Sequence[Backend], settings: GatewaySettings) -> st
         _defaults(settings),
         _frontend(settings),
         _inner(settings, INNER_SOCKET),
-        *_models(backends),
+        *map(_backend, range(len(backends)), backends),
         _ANSWERER_SECTION,
         _LARGE_SECTION,
         _TABLES,
@@ -158,14 +158,10 @@ def large_config(backends: Sequence[Backend], settings: GatewaySettings) -> str:
         _defaults(settings),
         _large_frontend(settings),
         _inner(settings, LARGE_INNER_SOCKET),
-        *_models(backends),
+        *map(_backend, range(len(backends)), backends),
         _ANSWERER_SECTION,
     ]
     return "\n".join(sections)
-
-
-def _models(backends: Sequence[Backend]) -> list[str]:
-    return [_backend(number, backend) for number, backend in enumerate(backends)]
 
 
 def section_of(number: int, backend: Backend) -> str:
@@ -412,7 +408,6 @@ def _addresses(settings: GatewaySettings) -> list[str]:
     An address is a network of /64 for IPv6. Connections of trusted proxies are not limited, and
     their requests count for the last address of X-Forwarded-For.
     """
-    trusted = " ".join(settings.trusted_proxies)
     lines = [
         # also of a client whose address is written as one of IPv6
         "    acl is_ipv4 src 0.0.0.0/0",
@@ -422,8 +417,8 @@ def _addresses(settings: GatewaySettings) -> list[str]:
         "    tcp-request connection reject if "
         f"{{ sc1_conn_cur(addresses) gt {settings.connections // 2} }}",
     ]
-    if trusted:
-        lines.insert(0, f"    acl is_trusted src {trusted}")
+    if settings.trusted_proxies:
+        lines.insert(0, f"    acl is_trusted src {' '.join(settings.trusted_proxies)}")
         lines[-2] += " unless is_trusted"
         lines.append("    http-request set-src req.hdr_ip(x-forwarded-for,-1) if is_trusted")
     return [
@@ -446,11 +441,7 @@ def _counted(counter: int, table: str, most: int, condition: str) -> list[str]:
 
 def _limited(limits: RequestLimits) -> list[str]:
     """Return the rules that count a user's requests and apply the limits."""
-    if limits.requests_per_minute is None:
-        rate = _NO_LIMIT
-    else:
-        rate = limits.requests_per_minute
-    concurrent = _NO_LIMIT if limits.concurrent is None else limits.concurrent
+    rate, concurrent = _number(limits.requests_per_minute), _number(limits.concurrent)
     return [
         "    http-request track-sc0 var(txn.user) table users",
         f"    http-request set-var(txn.rate) var(txn.user),map_str_int({RATES_MAP},{rate})",
@@ -527,16 +518,13 @@ def _models_map(backends: Sequence[Backend]) -> str:
     return "".join(lines)
 
 
-def _limits_map(settings: GatewaySettings, name: str) -> str:
+def _limits_map(settings: GatewaySettings, of: Callable[[RequestLimits], int | None]) -> str:
     """Return the map of one limit of the users that have an own one."""
-    lines = []
-    for each in settings.user_limits:
-        if name == "concurrent":
-            limit = each.limits.concurrent
-        else:
-            limit = each.limits.requests_per_minute
-        lines.append(f"{each.user} {_NO_LIMIT if limit is None else limit}\n")
-    return "".join(lines)
+    return "".join(f"{each.user} {_number(of(each.limits))}\n" for each in settings.user_limits)
+
+
+def _number(limit: int | None) -> int:
+    return _NO_LIMIT if limit is None else limit
 
 
 def _answerer(

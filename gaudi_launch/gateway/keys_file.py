@@ -23,14 +23,12 @@ def users(path: Path) -> tuple[str, ...]:
     try:
         mode = path.stat().st_mode
         content = path.read_text(encoding="utf-8")
-    except OSError as error:
-        why = error.strerror or str(error)
+    except (OSError, UnicodeDecodeError) as error:
+        why = str(error)
+        if isinstance(error, OSError):
+            why = error.strerror or why
         raise LaunchError(
             "gateway.keys_unreadable", ExitCode.USAGE, path=str(path), why=why
-        ) from None
-    except UnicodeDecodeError as error:
-        raise LaunchError(
-            "gateway.keys_unreadable", ExitCode.USAGE, path=str(path), why=str(error)
         ) from None
     if stat.S_IMODE(mode) & 0o077:
         raise LaunchError(

@@ -12,6 +12,7 @@ import csv
 import logging
 import os
 import socket
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -19,11 +20,13 @@ from pathlib import Path
 
 from gaudi_launch.gateway.haproxy_config import MASTERS
 from gaudi_launch.services.state import store
+from gaudi_launch.services.state.identity import Identity
 
 _log = logging.getLogger(__name__)
 
 FOLDER = "gateway"
 _ANSWER_SECONDS = 5.0
+_AGAIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,26 @@ def _servers(master: Path, worker: str) -> Iterator[dict[str, str]]:
 
 
 def _ask(master: Path, command: str) -> str:
-    """Return the answer to a command; "" where no HAProxy answers."""
+    """Return the answer to a command; "" where no HAProxy answers.
+
+    A master that takes new settings answers nothing for a moment: that is not "no requests".
+    """
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    answer = _asked_once(master, command)
+    while not answer and _is_started(master) and time.monotonic() < deadline:
+        time.sleep(_AGAIN_SECONDS)
+        answer = _asked_once(master, command)
+    return answer
+
+
+def _is_started(master: Path) -> bool:
+    """Return True while the process lives that starts this master."""
+    state = store.read(master.parent.parent, "state.json") or {}
+    process = Identity.from_json(state.get("engine_process"))
+    return process is not None and process.alive
+
+
+def _asked_once(master: Path, command: str) -> str:
     with contextlib.ExitStack() as stack:
         try:
             # a socket's path has at most 107 bytes

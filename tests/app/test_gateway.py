@@ -24,6 +24,7 @@ from gaudi_launch.app import gateway, waiting
 from gaudi_launch.app.report import Silent
 from gaudi_launch.app.stop import end, restart
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.gateway import running as running_gateway
 from gaudi_launch.gateway.gateway_job import is_current
 from gaudi_launch.gateway.gateway_settings import (
     Backend,
@@ -367,15 +368,23 @@ def test_new_settings_end_no_request(
     settings = GatewaySettings(port=unused_port(), keys_file=keys)
     with running("gw", [backend("a", first)], settings, gateway_engines) as port:
         assert call(port, chat("x", tokens=1), key="sk-alice").status == 404
-        with ThreadPoolExecutor(4) as pool:
+        with ThreadPoolExecutor(5) as pool:
             long = [
                 pool.submit(call, port, chat("a", tokens=600), key="sk-alice") for _ in range(4)
             ]
             until(lambda: first.seen()["running"] == 4, "4 requests")
             keys_file(own_folders, "alice sk-alice\ncarol sk-carol\n")
-            gateway.renew(
-                "gw", [backend("a", first, aliases=("x",)), backend("y", second)], settings
+            renewed = pool.submit(
+                gateway.renew,
+                *("gw", [backend("a", first, aliases=("x",)), backend("y", second)], settings),
             )
+            # HAProxy's masters close their sockets while they take the settings
+            counts = Counter[int]()
+            while not renewed.done():
+                found = running_gateway.routed_engines("gw").values()
+                counts[sum(each.requests for each in found)] += 1
+            renewed.result()
+            assert set(counts) == {4}
             statuses = [
                 call(port, chat("a", tokens=1), key=key).status for key in ("sk-carol", "sk-bob")
             ]

@@ -52,6 +52,8 @@ GAUGES = {
     "vllm:kv_cache_usage_perc": 0.99,
 }
 BEGAN = time.monotonic()
+# the stream of a test that failed ends
+UNTIL_SECONDS = 300.0
 
 
 def say(line: str, where: str = "hpu_model_runner.py:2587") -> None:
@@ -123,23 +125,27 @@ class Handler(BaseHTTPRequestHandler):
         elif DO == "sick":
             self.answer({"error": "internal"}, 500)
         elif asked.get("stream"):
-            self.stream(int(asked.get("max_tokens", 1)))
+            self.stream(int(asked.get("max_tokens", 1)), asked.get("until"))
         else:
             message = {"role": "assistant", "content": "Paris"}
             self.answer(
                 {"choices": [{"text": "Paris", "message": message, "finish_reason": "stop"}]}
             )
 
-    def stream(self, tokens: int) -> None:
-        """Send a token every 20 ms; the connection ends the answer."""
+    def stream(self, tokens: int, until: str | None) -> None:
+        """Send a token every 20 ms, these many once a file exists; the connection's end follows."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        for _ in range(tokens):
+        sent, begun = 0, time.monotonic()
+        while sent < tokens:
+            if until is not None and time.monotonic() - begun > UNTIL_SECONDS:
+                return
             self.wfile.write(b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n')
             self.wfile.flush()
             time.sleep(0.02)
+            sent += until is None or Path(until).exists()
         self.wfile.write(b"data: [DONE]\n\n")
 
 
