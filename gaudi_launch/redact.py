@@ -50,13 +50,15 @@ _PLACES = _words("file filename path name names ref stdin url dir length policy 
 _HEADERS = _words("authorization cookie cookies")
 # tokens and keys that models read and write
 _MODEL_WORDS = _words("""
-    added all audio average avg batched bos boi budget cached call class cls context cost count ctx
-    current decode draft each embedding end eoi eos eot every first generated generation id ids
-    image img input inter invalid last latency length level limit logits mask max min model ms
-    multimodal new newline next num number one output pad patch per placeholder prefill prev
-    previous prompt reasoning sampled sep sink single soi special spec speculative speech start step
-    stop sum target think thinking throughput time tool top total tpot ttft type unk video vision
-    window
+    accept accepted added additional all audio average avg batch batched begin block boa boi bos
+    boundary budget cached call capacity class classification classifier cls col completion context
+    cost count ctx current decode decoder draft dummy each embed embedding end eoa eoi eol eos eot
+    every expert experts fake false first forced from full generated generation global id ids image
+    img input inter invalid last latency length level limit logits mask max min mm model moe ms
+    multimodal new newline next no num number one output pad padding patch per placeholder pool
+    prefill prev previous prompt reasoning row sampled sep sequence single sink soi spec special
+    speculative speech split start step stop sum suppress target think thinking threshold throughput
+    tile time timestamp timestamps tool top total tpot true ttft type unk video vision window yes
     """)
 _KEY_OWNERS = _words("block bucket cache foreign hash kv primary public sort state")
 _GRANTED = _words("auth bearer jwt masterauth otp pass passcode session sessionid sid")

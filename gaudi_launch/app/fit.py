@@ -325,6 +325,7 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
     engine that cannot load the model unless ``force``.
     """
     from gaudi_launch.engines import registry
+    from gaudi_launch.engines.generation import refuse_first_gaudi
     from gaudi_launch.planning.support_answer import check_support
 
     if name and not registry.takes_cards(name):
@@ -332,6 +333,8 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
         raise LaunchError("fit.engine", ExitCode.USAGE, found=name, known=known)
     engine = registry.find(name or registry.assumed_for(model, lambda: accelerator))
     check_support(engine.support(model, variables=os.environ), force=force)
+    if not force:
+        refuse_first_gaudi(accelerator)
     return engine
 
 

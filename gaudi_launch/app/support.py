@@ -161,7 +161,10 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
     try:
         engine.refuse(Request(model.path, trust_remote_code=True), host, model)
     except LaunchError as error:
-        return replace(answer, status=SupportStatus.NO, reasons=(*answer.reasons, error.text))
+        # a release that was never executed is not known to fail
+        unknown = error.id in ("support.not_executed", "support.no_facts")
+        status = SupportStatus.UNKNOWN if unknown else SupportStatus.NO
+        return replace(answer, status=status, reasons=(*answer.reasons, error.text))
     if _needs_conversion(product, engine, model):
         if answer.status is SupportStatus.RUNS:
             status = SupportStatus.LIMITED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import identify
 from gaudi_launch.planning.engine import Context
 
@@ -16,3 +17,12 @@ def is_gaudi2(context: Context) -> bool:
     card = context.host.cards[0]
     found = identify(card.product, device_type=card.device_type)
     return found is not None and found.id.startswith("gaudi2")
+
+
+def refuse_first_gaudi(product: str) -> None:
+    """Raise LaunchError (MACHINE) for the product ID of the first Gaudi.
+
+    No release runs on it (HabanaAI/vllm-fork#776: "the minimum version is Gaudi2").
+    """
+    if product == "gaudi1":
+        raise LaunchError("engines.first_gaudi", ExitCode.MACHINE)

@@ -118,6 +118,7 @@ EXPORTED = {
     "HF_HOME": "/hub",
     "HF_TOKEN": "hidden",
     "QUANT_CONFIG": "/q.json",
+    "VLLM_MOE_TOKEN_BOUNDARY": "64,64,1536",
     "VLLM_PLUGINS": "auth_token=hidden",
     "HF_ENDPOINT": "http://me:hidden@host",
     "MY_VLLM_X": "1",
@@ -135,6 +136,7 @@ def test_an_engine_gets_the_machines_paths_and_its_variables_and_no_secret() -> 
         "VLLM_USE_V1": "1",
         "HF_HOME": "/hub",
         "QUANT_CONFIG": "/q.json",
+        "VLLM_MOE_TOKEN_BOUNDARY": "64,64,1536",
     }
     assert engine_variables(dict.fromkeys(SECRETS, "hidden")) == {}
 

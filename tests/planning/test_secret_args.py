@@ -202,6 +202,8 @@ def test_plan_names_the_file_and_render_refuses(capsys: pytest.CaptureFixture[st
         (("--x", '{"password": ""}'), False),
         (("--x", '{"password": '), False),
         (("--x", "password"), False),
+        (("--hf-overrides", '{"classifier_from_token": ["no", "yes"]}'), False),
+        (("--hf-overrides", '{"architectures": ["Qwen3ForTokenClassification"]}'), False),
         (("--x", '{"passwords_file": "a"}'), False),
         (("--x", "http://host:80/a@b"), False),
         (("token",), False),

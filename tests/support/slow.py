@@ -217,7 +217,7 @@ LONG_TESTS = frozenset(
         "engines/simulated/test_engine.py::test_vllm_gets_nothing_that_concerns_weights",
         "engines/test_engine_names.py::test_each_exception_is_still_one",
         "engines/test_engine_names.py::test_no_engine_is_named_outside_its_package",
-        "engines/test_features.py::test_a_plan_says_how_a_feature_is_limited_and_nothing_of_a_supported_one",
+        "engines/test_conditions.py::test_a_plan_says_how_a_feature_is_limited_and_nothing_of_a_supported_one",
         "engines/test_introspect.py::test_no_answer",
         "engines/test_parsers.py::test_a_model_that_only_calls_tools_gets_no_reasoning_parser",
         "engines/test_parsers.py::test_a_parser_that_the_version_has_not_registered_is_left_out",

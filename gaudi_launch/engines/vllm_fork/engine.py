@@ -15,6 +15,7 @@ from gaudi_launch.buckets.engine_env import exported
 from gaudi_launch.buckets.families import EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.conditions import check_request, settled
+from gaudi_launch.engines.generation import refuse_first_gaudi
 from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
 from gaudi_launch.engines.support import divides_into_stages, ended, support_of
@@ -30,6 +31,7 @@ from gaudi_launch.engines.vllm_fork import (
 from gaudi_launch.engines.vllm_fork.calibration import CALIBRATIONS
 from gaudi_launch.engines.vllm_fork.reference import deliberate_differences
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message, text
 from gaudi_launch.models.calibration.rules import Calibration
@@ -341,6 +343,7 @@ class VllmFork(Engine):
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for options that this version, or its script, does not have."""
+        refuse_first_gaudi(product_of(host))
         without = dict(_VERSIONS[self.version].without)
         advice = "plan.other_tuning"
         if request.tuning == "auto":

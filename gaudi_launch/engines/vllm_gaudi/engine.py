@@ -17,6 +17,7 @@ from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, ladder_name
 from gaudi_launch.buckets.ladder_rules import LadderRules, rules_of
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.conditions import check_request, settled
+from gaudi_launch.engines.generation import refuse_first_gaudi
 from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import add_parsers, with_parsers
 from gaudi_launch.engines.support import (
@@ -37,6 +38,7 @@ from gaudi_launch.engines.vllm_gaudi import buckets as gaudi_buckets
 from gaudi_launch.engines.vllm_gaudi import rules as gaudi_rules
 from gaudi_launch.engines.vllm_gaudi.calibration import CALIBRATION
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message, text
 from gaudi_launch.models.calibration.rules import Calibration
@@ -242,6 +244,7 @@ class VllmGaudi(Engine):
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for what this engine lacks, with the alternative."""
+        refuse_first_gaudi(product_of(host))
         if "plugin" not in self.facts and not self.release.executed:
             raise not_offered(NAME, self.version)
         if request.tuning == "reference":

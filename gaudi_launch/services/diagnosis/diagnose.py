@@ -15,7 +15,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.redact import redact_text
 from gaudi_launch.services.diagnosis.drift import is_mismatch
-from gaudi_launch.services.diagnosis.exceptions import Errors, Line, LogError
+from gaudi_launch.services.diagnosis.exceptions import WRAPS, Errors, Line, LogError
 from gaudi_launch.services.diagnosis.log_facts import facts_of
 from gaudi_launch.services.diagnosis.signatures import (
     EXCEPTION,
@@ -357,13 +357,15 @@ class _Log:
         found = self.errors["starting"].found
         if self.came_up:
             found = self.errors["up"].found[::-1]
+        found = [each for each in found if not WRAPS.match(each.text)] or found
         for error in found:
             if error.number <= after or (raised and not error.raised):
                 continue
             if not _signs(read_line(error.text)):
                 return error
-            if error.before is not None and _follows(error.text):
-                return error.before
+            before = error.before
+            if before is not None and _follows(error.text) and not _signs(read_line(before.text)):
+                return before
         return None
 
 

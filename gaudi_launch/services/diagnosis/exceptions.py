@@ -27,6 +27,10 @@ _REPORTED = re.compile(
     r"|^(?:[^:]{1,200}: ){1,4}(?:command not found|No such file or directory|Permission denied)$"
     r"|^[\w./-]{1,80}: [^:].{0,300}\[Errno \d{1,3}\]"
 )
+# they announce an error of another line, or of another process
+WRAPS = re.compile(
+    r"Exception in worker |(?:\S{1,60}: )?\*{3} SIG\w+ received|ray\.exceptions\.RayTaskError\("
+)
 # how Python shows that a process was terminated on request (docs: Built-in Exceptions; asyncio)
 _ASKED_TO_END = re.compile(r"^(?:[\w.]{0,80}\.)?(?:KeyboardInterrupt|SystemExit|CancelledError)\b")
 # pydantic names the field and the reason in the lines below, Rust's anyhow the cause
