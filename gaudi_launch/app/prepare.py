@@ -239,7 +239,7 @@ class CheckedPlan:
         return bool(self.failed) and self.prepared.host.origin == "live"
 
     def refuse(self, *, no_doctor: bool = False) -> None:
-        """Raise LaunchError where the verdict is "refused", or the user has something to do."""
+        """Raise LaunchError unless serve can start the plan, with what it does itself."""
         from gaudi_launch.doctor import stop_on_failures
 
         for error in (self.incomplete, self._lacks_consent):
@@ -632,7 +632,7 @@ def installed_for(request: Request, *, here: bool) -> Installed | None:
 
 
 def set_up_demo(options: LaunchOptions, reporter: Reporter) -> None:
-    """Install the demo model and its engine where they are missing. Raises LaunchError."""
+    """Install the demo model and its engine. Raises LaunchError."""
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.ray_serve import install as ray_install
     from gaudi_launch.engines.vllm_cpu import install as cpu_install
@@ -645,7 +645,7 @@ def set_up_demo(options: LaunchOptions, reporter: Reporter) -> None:
 
 
 def _demo(request: Request, *, in_image: bool) -> Request:
-    """Return the request with the demo model's folder, where it exists, and its engine."""
+    """Return the request with the demo model's folder, if any, and its engine."""
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.vllm_cpu import install as cpu_install
 

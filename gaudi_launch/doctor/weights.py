@@ -148,7 +148,8 @@ def _cache_space(facts: DoctorFacts) -> Verdict:
     if disk is None or disk.free_mib is None:
         return Verdict.unknown("doctor.cache.unknown", "", expected)
     shown = f"{disk.free_mib / 1024:.1f} GiB ({disk.path})"
-    remedy = Remedy(message("doctor.cache.space.remedy"), commands=("gaudi-launch cache prune",))
+    prune = "gaudi-launch cache prune --older 30d --yes"
+    remedy = Remedy(message("doctor.cache.space.remedy"), commands=(prune,))
     if disk.writable is False:
         return Verdict.fail(
             "doctor.cache.space.closed",

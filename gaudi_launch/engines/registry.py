@@ -330,7 +330,7 @@ def _is_installed(installed: Installed, name: str) -> bool:
 
 
 def _exact(installed: Installed) -> str:
-    """Return an interpreter's engine with the version of its plugin, where it has one."""
+    """Return an interpreter's engine with the version of its plugin, if any."""
     return f"{installed.engine}@{installed.facts.get('plugin', '')}"
 
 

@@ -1,0 +1,425 @@
+"""What differs on the machines that each check judges, with the status that it gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gaudi_launch.doctor.findings import DoctorFacts, Pins
+from gaudi_launch.doctor.runner import CHECKS, run
+from gaudi_launch.host.hardware import Holder, NumaNode
+from gaudi_launch.host.hl_smi import HlSmiOutput
+from gaudi_launch.host.host_config import Disk
+from gaudi_launch.messages import message
+from tests.support import doctor_machines as m
+
+# a line of the shell in a step for people
+IN_A_SENTENCE = re.compile(r"run: (.+?); then reboot|installer: (?=wget)(.+)|instead: (?=wget)(.+)")
+BY_ID = {check.id: check for check in CHECKS}
+BUSY = {"busy": True, "busy_because": "process-table", "holders": (Holder(4103, "python3"),)}
+VM = m.host(virtual_machine=True)
+NODES_2 = m.wants(nodes=2)
+
+
+def no_cards(facts: DoctorFacts) -> DoctorFacts:
+    return replace(facts, host=replace(facts.host, cards=(), driver_version=None, product=None))
+
+
+def laptop(facts: DoctorFacts) -> DoctorFacts:
+    return m.settings(pci_devices=(), modules=())(no_cards(facts))
+
+
+def link_down(port: int) -> m.Change:
+    def ask(arguments: Sequence[str]) -> HlSmiOutput:
+        return HlSmiOutput(
+            "".join(f"port {p}:\t{'DOWN' if p == port else 'UP'}\n" for p in range(24))
+        )
+
+    return lambda facts: replace(facts, ask=ask)
+
+
+# (check, status, machine, what is different there)
+CASES: list[tuple[str, str, str, m.Change]] = [
+    ("cpu.governor", "warn", "hls2+bad-tuning", m.both()),
+    (
+        "cpu.governor",
+        "warn",
+        "hls2",
+        m.settings(governors={"performance": "0-3,8", "powersave": "4-7"}),
+    ),
+    ("cpu.governor", "unknown", "hls2", m.settings(governors={})),
+    ("cpu.pstate_driver", "warn", "hls2", m.settings(scaling_drivers={"acpi-cpufreq": "0-159"})),
+    ("cpu.pstate_driver", "unknown", "hls2", m.settings(scaling_drivers={})),
+    ("cpu.idle_states", "warn", "hls2+bad-tuning", m.both()),
+    ("cpu.idle_states", "ok", "hls2", m.settings(idle_states={"POLL": "0-159", "C6": ""})),
+    ("cpu.idle_states", "unknown", "hls2", VM),
+    ("cpu.idle_states", "unknown", "hls2", m.settings(idle_states={})),
+    ("cpu.max_cstate", "warn", "hls2+bad-tuning", m.both()),
+    ("cpu.max_cstate", "unknown", "hls2", m.settings(max_cstate=None)),
+    ("cpu.turbo", "warn", "hls2", m.settings(no_turbo=1)),
+    ("cpu.turbo", "unknown", "hls2", m.settings(no_turbo=None)),
+    ("kernel.version", "warn", "hls2", m.host(kernel="4.18.0-553.el8")),
+    ("kernel.version", "ok", "hls2", m.host(kernel="7.3.1")),
+    ("kernel.version", "unknown", "hls2", m.host(kernel=None)),
+    ("kernel.os", "warn", "hls2", m.settings(os_id="arch", os_version="rolling")),
+    ("kernel.os", "ok", "hls2", m.settings(os_version="28.04")),
+    ("kernel.os", "unknown", "hls2", m.settings(os_id=None)),
+    ("kernel.command_line", "warn", "hls2+bad-tuning", m.both()),
+    ("kernel.command_line", "unknown", "hls2", m.settings(command_line=None)),
+    ("kernel.iommu", "fail", "hls2+bad-tuning", m.both()),
+    ("kernel.iommu", "ok", "hls2+bad-tuning", m.host(kernel="5.15.0-119-generic")),
+    ("kernel.iommu", "unknown", "hls2", m.settings(command_line=None)),
+    ("kernel.iommu", "skip", "hls2", laptop),
+    ("kernel.iommu", "ok", "hls2+amd", m.both()),
+    ("kernel.iommu", "warn", "hls2+amd", m.settings(command_line=("ro",))),
+    ("kernel.grub", "warn", "hls2", m.settings(command_line=("ro", "iommu=pt"))),
+    ("kernel.grub", "unknown", "hls2", m.settings(grub=None)),
+    ("kernel.numa_balancing", "warn", "hls2+bad-tuning", m.both()),
+    ("kernel.numa_balancing", "unknown", "hls2", m.settings(numa_balancing=None)),
+    ("kernel.swap", "warn", "hls2", m.settings(swap_total_mib=8192, swap_used_mib=4096)),
+    ("kernel.swap", "unknown", "hls2", m.settings(swap_total_mib=None)),
+    ("memory.hugepages", "fail", "hls2+bad-tuning", m.both()),
+    ("memory.hugepages", "warn", "hls2", m.settings(hugepages_total=8000)),
+    ("memory.hugepages", "warn", "hls2", m.wants(hugepages=32768)),
+    ("memory.hugepages", "warn", "hls2", m.settings(hugepages_total=8, hugepage_kib=1 << 20)),
+    ("memory.hugepages", "ok", "hls2", m.settings(hugepages_total=32, hugepage_kib=1 << 20)),
+    ("memory.hugepages", "unknown", "hls2", m.settings(hugepages_total=None)),
+    ("memory.hugepages", "ok", "hls2", m.both(m.settings(hugepages_total=1875), m.wants(cards=1))),
+    (
+        "memory.hugepages",
+        "warn",
+        "hls2",
+        m.both(m.settings(hugepages_total=1874), m.wants(cards=1)),
+    ),
+    (
+        "memory.hugepages",
+        "warn",
+        "hls2",
+        m.both(m.settings(hugepages_total=3749), m.wants(modules=(2, 3))),
+    ),
+    (
+        "memory.hugepages",
+        "warn",
+        "hls2",
+        m.both(m.settings(hugepages_total=1875), m.wants(cards=8)),
+    ),
+    ("memory.hugepages", "warn", "hls2", m.settings(hugepages_total=1875)),
+    ("memory.hugepages_free", "warn", "hls2", m.settings(hugepages_free=0)),
+    ("memory.hugepages_free", "warn", "hls2", m.settings(hugepages_free=1)),
+    ("memory.hugepages_free", "warn", "hls2", m.settings(hugepages_free=1874)),
+    ("memory.hugepages_free", "ok", "hls2", m.settings(hugepages_free=1875)),
+    ("memory.hugepages_free", "ok", "hls2", m.settings(hugepages_free=4, hugepage_kib=1 << 20)),
+    (
+        "memory.hugepages_free",
+        "warn",
+        "hls2",
+        m.both(m.settings(hugepages_free=1875), m.wants(cards=2)),
+    ),
+    ("memory.hugepages_free", "skip", "hls2+bad-tuning", m.both()),
+    ("memory.hugepages_free", "unknown", "hls2", m.settings(hugepages_free=None)),
+    (
+        "memory.hugepages_nodes",
+        "warn",
+        "hls2",
+        m.host(
+            numa_nodes=(
+                NumaNode(0, (0,), hugepages_total=15000),
+                NumaNode(1, (1,), hugepages_total=0),
+            )
+        ),
+    ),
+    ("memory.hugepages_nodes", "unknown", "hls2", m.host(numa_nodes=())),
+    ("memory.transparent_hugepages", "unknown", "hls2", m.settings(transparent_hugepages=None)),
+    ("memory.memlock", "ok", "hls2", m.settings(memlock="8192")),
+    ("memory.memlock", "warn", "hls2", m.both(m.settings(memlock="8192"), NODES_2)),
+    ("memory.memlock", "unknown", "hls2", m.settings(memlock=None)),
+    ("memory.nofile", "warn", "hls2", m.settings(nofile="1024")),
+    ("memory.nofile", "unknown", "hls2", m.settings(nofile=None)),
+    ("memory.shm", "warn", "hls2", m.settings(shm_mib=64)),
+    ("memory.shm", "unknown", "hls2", m.settings(shm_mib=None)),
+    ("memory.available", "warn", "hls2", m.host(memory_available_mib=8192)),
+    ("memory.available", "unknown", "hls2", m.weights(bytes=None)),
+    ("driver.loaded", "fail", "hls2+no-driver", m.both()),
+    ("driver.loaded", "fail", "hls2+no-driver", m.settings(module_built=False)),
+    ("driver.loaded", "skip", "hls2", laptop),
+    ("driver.modules", "warn", "hls2", m.settings(modules=("habanalabs",))),
+    ("driver.modules", "skip", "hls2+no-driver", m.both()),
+    ("driver.modules", "unknown", "hls2", m.settings(modules=None)),
+    ("driver.hl_smi", "warn", "hls2", m.host(hl_smi_version="1.21.0")),
+    ("driver.hl_smi", "ok", "hls2", m.host(hl_smi_version="1.22.9")),
+    ("driver.hl_smi", "unknown", "hls2+no-hl-smi", m.both()),
+    ("driver.firmware", "warn", "hls2", m.every_card(firmware="hl-gaudi2-1.20.0-fw-58.1.1")),
+    ("driver.firmware", "warn", "hls2", m.cards(firmware="hl-gaudi2-1.21.0-fw-59.1.1")),
+    ("driver.firmware", "unknown", "hls2", m.every_card(firmware=None)),
+    ("driver.packages", "warn", "hls2", m.settings(packages={"habanalabs-dkms": "1.23.0-695"})),
+    ("driver.packages", "unknown", "hls2+no-driver", m.both()),
+    ("driver.missing_packages", "warn", "hls2", m.without_packages("habanalabs-firmware-tools")),
+    ("driver.missing_packages", "warn", "hls2", m.without_packages("habanalabs-graph")),
+    ("driver.missing_packages", "unknown", "hls2", m.settings(packages={})),
+    (
+        "driver.missing_packages",
+        "ok",
+        "hls2",
+        m.both(m.without_packages("habanalabs-graph", "habanalabs-thunk"), m.wants(container=True)),
+    ),
+    (
+        "driver.missing_packages",
+        "warn",
+        "hls2",
+        m.both(m.without_packages("habanalabs-container-runtime"), m.wants(container=True)),
+    ),
+    ("driver.firmware_pair", "warn", "hls2+old-fit", m.both()),
+    ("driver.firmware_pair", "warn", "gaudi2e-8+old-fit", m.both()),
+    ("driver.firmware_pair", "ok", "gaudi3-oam+old-fit", m.both()),
+    ("driver.firmware_pair", "unknown", "hls2+no-hl-smi", m.both()),
+    ("driver.user_space", "warn", "hls2", m.engine(torch_plugin="1.21.0.555")),
+    ("driver.user_space", "fail", "hls2", m.host(driver_version="1.24.0-abc")),
+    ("driver.user_space", "skip", "hls2", m.engine(torch_plugin=None)),
+    (
+        "driver.image",
+        "warn",
+        "hls2",
+        m.wants(image="gaudi-docker/1.21.0/ubuntu24.04/habanalabs/x:latest"),
+    ),
+    ("driver.image", "fail", "hls2", m.host(driver_version="1.24.0-abc")),
+    ("driver.image", "unknown", "hls2", m.wants(image="my/own:latest")),
+    ("cards.present", "fail", "hls2", laptop),
+    ("cards.present", "fail", "hls2+no-driver", m.both()),
+    ("cards.present", "warn", "hls2", lambda f: m.host(cards=f.host.cards[:7])(f)),
+    ("cards.present", "unknown", "hls2", lambda f: m.settings(pci_devices=None)(no_cards(f))),
+    ("cards.present", "skip", "hls2", m.wants(gaudi=False)),
+    ("cards.count", "warn", "hls2", lambda f: m.host(cards=f.host.cards[:7])(f)),
+    ("cards.count", "fail", "gaudi2e-4", m.wants(cards=8)),
+    ("cards.count", "unknown", "hls2", m.host(product=None)),
+    ("cards.nodes", "fail", "hls2", m.settings(device_nodes={})),
+    (
+        "cards.nodes",
+        "fail",
+        "hls2",
+        lambda f: m.settings(device_nodes=dict.fromkeys(f.config.device_nodes, False))(f),
+    ),
+    ("cards.nodes", "unknown", "hls2", m.settings(device_nodes={}, command_line=None)),
+    ("cards.status", "fail", "hls2+failed=3", m.both()),
+    ("cards.status", "fail", "hls2+failed=3", m.wants(modules=(2, 3))),
+    ("cards.status", "warn", "hls2+failed=3", m.wants(modules=(0, 1))),
+    ("cards.status", "unknown", "hls2", m.every_card(status=None)),
+    ("cards.temperature", "fail", "hls2+failed=3", m.both()),
+    ("cards.temperature", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.temperature", "warn", "hls2+hot=3", m.both()),
+    ("cards.temperature", "warn", "hls2", m.cards(temperature_c=100)),
+    ("cards.temperature", "ok", "hls2", m.cards(temperature_c=99)),
+    ("cards.throttling", "warn", "hls2+hot=3", m.both()),
+    # a limit that the card itself reports, though it has not slowed down yet
+    ("cards.throttling", "warn", "hls2", m.cards(temperature_c=105)),
+    ("cards.throttling", "ok", "hls2", m.cards(temperature_c=104)),
+    ("cards.throttling", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.rows", "warn", "hls2+pending-rows=3,5", m.both()),
+    ("cards.rows", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.power_cap", "warn", "hls2+capped=3", m.both()),
+    ("cards.power_cap", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.power_cap", "unknown", "hls2", m.every_card(product="HL-225D")),
+    ("cards.power_cap", "unknown", "hls2", m.host(product=None)),
+    ("cards.memory", "warn", "hls2", m.cards(memory_total_mib=65536)),
+    ("cards.memory", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.events", "warn", "hls2", m.cards(uncorrectable_events=21)),
+    ("cards.events", "unknown", "hls2+no-hl-smi", m.both()),
+    ("cards.pcie", "warn", "hls2", m.cards(pcie_width=8)),
+    ("cards.pcie", "warn", "hls2", m.cards(pcie_speed="2.5 GT/s PCIe")),
+    ("cards.pcie", "unknown", "hls2+no-sysfs", m.every_card(pcie_width=None)),
+    ("cards.free", "ok", "hls2+busy=3,5", m.both()),
+    ("cards.free", "fail", "hls2+busy=3,5", m.wants(modules=(2, 3))),
+    ("cards.free", "fail", "hls2+busy=3,5", m.wants(cards=8)),
+    ("cards.free", "warn", "hls2", m.every_card(**BUSY)),
+    ("cards.free", "unknown", "hls2", m.every_card(busy=None)),
+    (
+        "cards.visible",
+        "fail",
+        "hls2",
+        m.settings(environment={"HABANA_RUNTIME_ERROR": "no such device"}),
+    ),
+    ("cards.visible", "fail", "hls2", m.settings(environment={"HABANA_VISIBLE_MODULES": "0,9"})),
+    ("cards.visible", "warn", "hls2+container", lambda f: replace(f, live=True)),
+    ("cards.links", "fail", "hls2", link_down(3)),
+    ("cards.links", "ok", "hls2", link_down(22)),
+    ("cards.links", "warn", "hls2", m.both(link_down(3), m.wants(cards=1))),
+    ("cards.links", "unknown", "hls2+no-hl-smi", m.both()),
+    ("network.interfaces", "fail", "hls2", m.both(NODES_2, m.host(interfaces=()))),
+    ("network.interfaces", "fail", "gaudi2e-8", m.both(m.wants(cards=8), m.host(interfaces=()))),
+    ("network.libfabric", "warn", "hls2", NODES_2),
+    (
+        "network.libfabric",
+        "warn",
+        "hls2",
+        m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1.11.0")),
+    ),
+    (
+        "network.libfabric",
+        "unknown",
+        "hls2",
+        m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1")),
+    ),
+    (
+        "network.libfabric",
+        "ok",
+        "hls2",
+        m.both(NODES_2, m.settings(libfabric="/usr/lib/libfabric.so.1.22.0")),
+    ),
+    ("network.ofi_wrapper", "warn", "gaudi3-pcie", m.wants(cards=8)),
+    (
+        "network.socket_interface",
+        "fail",
+        "hls2",
+        m.settings(environment={"HCCL_SOCKET_IFNAME": "eth7"}),
+    ),
+    (
+        "network.socket_interface",
+        "fail",
+        "hls2",
+        m.settings(environment={"GLOO_SOCKET_IFNAME": "ens8f1"}),
+    ),
+    (
+        "network.socket_interface",
+        "ok",
+        "hls2",
+        m.settings(environment={"HCCL_SOCKET_IFNAME": "ens"}),
+    ),
+    (
+        "network.socket_interface",
+        "ok",
+        "hls2",
+        m.settings(environment={"HCCL_SOCKET_IFNAME": "^docker"}),
+    ),
+    ("network.port", "fail", "hls2", m.settings(ports=(22, 8000))),
+    ("network.port", "unknown", "hls2", m.settings(ports=None)),
+    (
+        "network.proxy",
+        "warn",
+        "hls2",
+        m.settings(environment={"http_proxy": "http://p:1", "no_proxy": "corp"}),
+    ),
+    (
+        "network.proxy",
+        "ok",
+        "hls2",
+        m.settings(environment={"http_proxy": "http://p:1", "no_proxy": "localhost, 127.0.0.1"}),
+    ),
+    ("container.engine", "skip", "hls2", m.both(m.settings(programs={}), m.wants(container=False))),
+    ("container.engine", "fail", "hls2", m.both(m.settings(programs={}), m.wants(container=True))),
+    ("container.runtime", "warn", "hls2+bad-tuning", m.wants(container=False)),
+    ("container.runtime", "fail", "hls2+bad-tuning", m.wants(container=True)),
+    ("container.runtime", "warn", "hls2", m.settings(runtime_programs=())),
+    (
+        "container.runtime",
+        "warn",
+        "hls2",
+        m.settings(docker_runtimes=None, docker_problem="Expecting value"),
+    ),
+    (
+        "container.runtime",
+        "unknown",
+        "hls2",
+        m.settings(docker_runtimes=None, docker_problem="unreadable"),
+    ),
+    ("container.runtime", "skip", "hls2+container", m.both()),
+    ("engine.present", "fail", "hls2", m.engine(problem="no answer")),
+    ("engine.present", "fail", "hls2", m.engine(vllm=None)),
+    ("engine.pair", "warn", "hls2", m.engine(plugin="0.19.1")),
+    ("engine.pair", "fail", "hls2", m.host(product="gaudi1")),
+    ("engine.pair", "unknown", "hls2", m.engine(plugin="0.99.0")),
+    ("engine.pair", "skip", "hls2", m.engine(vllm=None)),
+    ("engine.pair", "ok", "hls2", m.engine(vllm=None, optimum="1.19.1")),
+    ("engine.pair", "warn", "hls2", m.engine(vllm=None, optimum="1.15.0")),
+    ("engine.pair", "warn", "hls2", m.engine(optimum="1.15.0")),
+    ("engine.pair", "unknown", "hls2", m.engine(optimum="9.9.0")),
+    ("engine.torch", "warn", "hls2", m.engine(torch="2.9.0")),
+    ("engine.torch", "unknown", "hls2", m.engine(torch_plugin="1.99.0")),
+    ("engine.torch", "ok", "hls2", m.engine(torch="2.11.0", torch_plugin="1.24.1.482")),
+    ("engine.torch", "warn", "hls2", m.engine(torch="2.10.0", torch_plugin="1.24.1.482")),
+    ("engine.torch", "ok", "hls2", m.engine(torch="2.13.0", torch_plugin="1.24.2.10")),
+    ("engine.torch", "ok", "hls2", m.engine(torch="2.10.0", torch_plugin="1.24.0.460")),
+    # a patch without a line is not judged by 1.24
+    ("engine.torch", "unknown", "hls2", m.engine(torch="2.14.0", torch_plugin="1.24.3.1")),
+    ("engine.torch", "ok", "hls2", m.engine(torch="2.10.0", torch_plugin="1.24.0.1007")),
+    ("engine.torch", "warn", "hls2", m.engine(torch="2.11.0", torch_plugin="1.24.0.1007")),
+    ("engine.torch", "ok", "hls2", m.engine(torch="2.11.0", torch_plugin="1.24")),
+    ("engine.torch", "ok", "hls2", m.engine(torch="2.10.0", torch_plugin="1.24")),
+    ("engine.torch", "skip", "hls2", m.engine(torch=None)),
+    ("engine.bucket_limit", "ok", "hls2", m.engine(bucket_limit=False)),
+    (
+        "engine.bucket_limit",
+        "fail",
+        "hls2",
+        m.both(
+            m.engine(bucket_limit=False),
+            m.settings(environment={"VLLM_PROMPT_SEQ_BUCKET_LIMIT": "0.25"}),
+        ),
+    ),
+    ("engine.bucket_limit", "skip", "hls2", m.engine(bucket_limit=None)),
+    ("engine.gaudi_packages", "skip", "hls2", m.engine(packages=None)),
+    (
+        "engine.gaudi_packages",
+        "skip",
+        "hls2",
+        m.engine(plugin=None, extension=None, torch_plugin=None),
+    ),
+    ("engine.gaudi_packages", "fail", "hls2", m.engine(packages=frozenset({"pyhlml"}))),
+    (
+        "engine.gaudi_packages",
+        "warn",
+        "hls2",
+        m.engine(packages=frozenset({"habana-torch-plugin"})),
+    ),
+    (
+        "engine.conditions",
+        "warn",
+        "hls2",
+        m.engine(conditions=(message("engines.problem_mixed_grammar"),)),
+    ),
+    ("engine.pins", "skip", "hls2", m.engine(pins=None)),
+    (
+        "engine.pins",
+        "warn",
+        "hls2",
+        m.engine(pins=Pins("f.txt", (("fastapi", "0.137.1", "0.116.1"),))),
+    ),
+    ("weights.complete", "fail", "hls2", m.weights(problem="No such file or directory")),
+    ("weights.complete", "fail", "hls2", m.weights(has_config=False)),
+    ("weights.complete", "fail", "hls2", m.weights(missing=("model-00002-of-00004.safetensors",))),
+    ("weights.sizes", "fail", "hls2", m.weights(damaged=("model-00001-of-00004.safetensors",))),
+    ("weights.sizes", "unknown", "hls2", m.weights(problem="Permission denied")),
+    ("cache.space", "warn", "hls2", m.settings(disks={"cache": Disk("/c", 5000, "ext4", True)})),
+    ("cache.space", "fail", "hls2", m.settings(disks={"cache": Disk("/c", 500, "ext4", True)})),
+    ("cache.space", "fail", "hls2", m.settings(disks={"cache": Disk("/c", 50_000, "ext4", False)})),
+    ("cache.space", "unknown", "hls2", m.settings(disks={})),
+    (
+        "cache.filesystem",
+        "warn",
+        "hls2",
+        m.settings(disks={"cache": Disk("/c", 50_000, "nfs4", True)}),
+    ),
+    ("cache.filesystem", "unknown", "hls2", m.settings(disks={})),
+    ("cache.conversion", "warn", "hls2", m.settings(disks={"data": Disk("/d", 100, "ext4", True)})),
+    ("cache.conversion", "unknown", "hls2", m.settings(disks={})),
+    ("gateway.program", "skip", "hls2", m.both()),
+    ("gateway.program", "ok", "hls2", m.gateway("HAProxy version 2.8.25-5cf5d0683 2026/06/26")),
+    ("gateway.program", "warn", "hls2", m.gateway("HAProxy version 2.6.12")),
+    ("gateway.program", "warn", "hls2", m.gateway("")),
+    ("deep.all_reduce", "skip", "hls2", m.both()),
+    ("deep.memory_bandwidth", "skip", "hls2", m.both()),
+    ("deep.pcie_bandwidth", "skip", "hls2", m.both()),
+]
+
+
+def remedies_commands() -> dict[str, str]:
+    """Return each line that a remedy of these machines gives to a shell, and its check."""
+    found: dict[str, str] = {}
+    for id, _, name, change in CASES:
+        for remedy in (each.remedy for each in run([BY_ID[id]], change(m.facts(name)))):
+            if remedy is None:
+                continue
+            sentences = (step.render("en") for step in remedy.steps)
+            told = ["".join(parts) for each in sentences for parts in IN_A_SENTENCE.findall(each)]
+            for line in (*remedy.commands, *remedy.persist, *told):
+                found.setdefault(line, id)
+    return found
