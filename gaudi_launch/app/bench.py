@@ -26,6 +26,7 @@ from gaudi_launch.services.endpoint import Target, api_key, target
 if TYPE_CHECKING:
     from gaudi_launch.app.estimate import SpeedEstimate
     from gaudi_launch.bench.replay import Going
+    from gaudi_launch.services.run_record import RunRecord
 
 BUILTIN = "builtin"
 _ENGINES_CLIENT = "vllm"
@@ -367,13 +368,35 @@ def _is_plain(options: BenchOptions, numbers: BenchNumbers) -> bool:
 
 
 def measure(case: BenchCase, watcher: BenchWatcher) -> BenchOutcome:
-    """Measure with the chosen tool. Raises LaunchError."""
+    """Measure with the chosen tool; of simulated cards in the time of cards.
+
+    Raises LaunchError.
+    """
+    before = _run_so_far(case.found)
+    scale = 1.0 if before is None else before.time_scale
     if case.with_our_client:
-        return _with_our_client(case, watcher.going)
-    return _with_tool(case, watcher.say)
+        outcome = _with_our_client(case, watcher.going, scale)
+    else:
+        outcome = _with_tool(case, watcher.say, scale)
+    after = _run_so_far(case.found)
+    if before is None or after is None:
+        return outcome
+    facts = {**outcome.run.facts, "simulated_run": after.after(before).to_json()}
+    return replace(outcome, run=replace(outcome.run.slowed(scale), facts=facts))
 
 
-def _with_our_client(case: BenchCase, going: Callable[[Going], None]) -> BenchOutcome:
+def _run_so_far(found: Target) -> RunRecord | None:
+    """Return the record of simulated cards; None for other services and for a URL."""
+    from gaudi_launch.services.run_record import run_so_far
+    from gaudi_launch.services.state import registry
+
+    if found.name is None or mapping(found.plan.get("engine")).get("simulated") is not True:
+        return None
+    service = registry.find(found.name)
+    return run_so_far(service.folder, service.state.get("engine_began"))
+
+
+def _with_our_client(case: BenchCase, going: Callable[[Going], None], scale: float) -> BenchOutcome:
     from gaudi_launch.bench import protocols, run
     from gaudi_launch.bench.client import Client
 
@@ -389,6 +412,7 @@ def _with_our_client(case: BenchCase, going: Callable[[Going], None]) -> BenchOu
         model=options.model,
         ignore_eos=not options.stop_early,
         texts=numbers.texts,
+        time_scale=scale,
     )
     made, interrupted = asyncio.run(run.builtin(client, case.found, workload, going, manner))
     return BenchOutcome(made, interrupted)
@@ -447,7 +471,7 @@ def tool_load(case: BenchCase) -> ToolLoad:
     )
 
 
-def _with_tool(case: BenchCase, say: Callable[[str], None]) -> BenchOutcome:
+def _with_tool(case: BenchCase, say: Callable[[str], None], scale: float) -> BenchOutcome:
     """Measure with another tool, after our own client saw that the server answers.
 
     Raises LaunchError.
@@ -460,7 +484,8 @@ def _with_tool(case: BenchCase, say: Callable[[str], None]) -> BenchOutcome:
     say(message("measure.tool_runs", tool=case.tool, program=case.program).render())
     began = time.time()
     environment = child_environment(load.url, key)
-    report = external_tools.run_vllm(case.program, load, environment)
+    sent = load if load.rate is None else replace(load, rate=load.rate * scale)
+    report = external_tools.run_vllm(case.program, sent, environment)
     planned = made_up(
         requests=load.requests,
         input=(load.input, load.input),

@@ -265,8 +265,10 @@ def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
     from gaudi_launch.cluster.parts import PlannedWhole, changed_command, changes, merged
     from gaudi_launch.errors import ExitCode, LaunchError
     from gaudi_launch.models.sizing import divides
+    from gaudi_launch.planning.passthrough import REPLICAS, refuse_layout
 
     request, model, engine = prepared.request, prepared.model, prepared.engine
+    refuse_layout(request.args, dict.fromkeys(REPLICAS, "--layout"))
     there = len(prepared.host.modules)
     cards = request.cards or len(request.modules or ()) or there
     if cards != there:

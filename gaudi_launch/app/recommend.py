@@ -486,12 +486,15 @@ def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
     from gaudi_launch.app.options import to_request
     from gaudi_launch.app.prepare import prepare
     from gaudi_launch.engines import registry
+    from gaudi_launch.planning.passthrough import REPLICAS, refuse_layout
 
     unloaded = replace(options, machine=machine, input_range=None, output_range=None)
     if options.cards or options.modules:
         prepared = prepare(unloaded)
     else:
         prepared = _with_any_cards(unloaded)
+    # the answer has copies and stages of its own
+    refuse_layout(prepared.request.args, dict.fromkeys(REPLICAS, "-n"))
     # the lengths of the load, where the engine has options for them
     given, lacks = to_request(options), prepared.engine.innermost.lacks
     inputs = None if "-i" in lacks else given.input_range

@@ -178,7 +178,7 @@ def write(
     _check_replaceable(path)
     given = entries_of(options)
     if not options.cards and not options.modules and plan.placement.modules:
-        given["cards"] = str(len(plan.placement.modules))
+        given["cards"] = str(plan.placement.tensor)
     document = {
         "schema": _SCHEMA,
         "kind": KIND,

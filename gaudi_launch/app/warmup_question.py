@@ -164,7 +164,7 @@ def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: in
         check_named(request.modules, cards)
     modules = host.modules or tuple(range(cards))
     if cards <= len(modules):
-        placement = Placement(modules[:cards], parts=stages * copies)
+        placement = Placement(modules[:cards])
     else:
         placement = place(request, host, engine)
     return draft(request, host, model, engine, placement)

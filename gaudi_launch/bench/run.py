@@ -47,13 +47,14 @@ class RequestManner:
     """The form and the model of requests; None: the first one that answers.
 
     ``ignore_eos``: answers have exactly the planned length. Texts are drawn by the number
-    ``texts``.
+    ``texts``. Requests arrive ``time_scale`` times as fast as in the workload.
     """
 
     form: protocols.Form | None = None
     model: str | None = None
     ignore_eos: bool = True
     texts: int = 0
+    time_scale: float = 1.0
 
 
 async def builtin(
@@ -81,7 +82,8 @@ async def builtin(
     _allow_connections()
     began = time.time()
     with _stop_on_interrupt(stop):
-        samples = await replaying.replay(client, fitting, way, going, stop)
+        arriving = fitting.hastened(manner.time_scale)
+        samples = await replaying.replay(client, arriving, way, going, stop)
     facts_of_target = server_facts(target, served.model)
     facts = {
         "tool": "builtin",

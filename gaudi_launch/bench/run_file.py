@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,11 @@ class BenchWorkload:
     source: str
     left_out: int = 0
     rate: float | None = None
+
+    def hastened(self, scale: float) -> BenchWorkload:
+        """Return the workload with its arrivals ``scale`` times as fast."""
+        requests = tuple(replace(each, at=each.at / scale) for each in self.requests)
+        return replace(self, requests=requests)
 
     @property
     def digest(self) -> str:
@@ -92,6 +97,15 @@ class Sample:
     def ok(self) -> bool:
         return not self.error
 
+    def slowed(self, scale: float) -> Sample:
+        """Return the result with all its times multiplied."""
+        first = None if self.first is None else self.first * scale
+        last = None if self.last is None else self.last * scale
+        gaps = tuple(gap * scale for gap in self.gaps)
+        return replace(
+            self, at=self.at * scale, sent=self.sent * scale, first=first, last=last, gaps=gaps
+        )
+
     def to_json(self) -> dict[str, Any]:
         document = {
             name: value for name, value in vars(self).items() if value not in (None, "", ())
@@ -118,6 +132,15 @@ class BenchRun:
     samples: tuple[Sample, ...] = ()
     report: Mapping[str, Any] = field(default_factory=dict)
 
+    def slowed(self, scale: float) -> BenchRun:
+        """Return the run with its times multiplied and its rates divided.
+
+        So the times of simulated cards are those of cards, whatever their time scale.
+        """
+        samples = tuple(sample.slowed(scale) for sample in self.samples)
+        summary = {name: _slowed(name, each, scale) for name, each in self.summary.items()}
+        return replace(self, samples=samples, summary=summary)
+
     def to_json(self) -> dict[str, Any]:
         """Return everything but the samples and another tool's report."""
         return {
@@ -127,6 +150,17 @@ class BenchRun:
             "workload": dict(self.workload),
             "summary": dict(self.summary),
         }
+
+
+def _slowed(name: str, figure: Any, scale: float) -> Any:
+    """Return a figure of a summary, as far as it is a time or a rate."""
+    if isinstance(figure, Mapping):
+        return {part: round(each * scale, 6) for part, each in figure.items()}
+    if figure is not None and name == "seconds":
+        return round(figure * scale, 6)
+    if figure is not None and name.endswith("_rate"):
+        return round(figure / scale, 6)
+    return figure
 
 
 def check_writable(path: Path) -> None:

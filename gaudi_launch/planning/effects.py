@@ -173,8 +173,8 @@ def additions(model: Model, cards: int, args: EngineArgs) -> CardAdditions:
 
 
 def unmodelled(request: Request, model: Model) -> tuple[str, ...]:
-    """Return the user's options whose effect on this plan is not known."""
-    return additions(model, 1, request.args).unknown
+    """Return the user's options and variables whose effect on this plan is not known."""
+    return (*additions(model, 1, request.args).unknown, *request.unmodelled)
 
 
 def speculative_options(args: EngineArgs) -> dict[str, Any]:

@@ -284,6 +284,10 @@ class Engine(ABC):
     def refuse(self, request: Request, host: Host, model: Model) -> None:  # noqa: B027 (accepts all by default)
         """Raise LaunchError for options that this engine cannot apply."""
 
+    def unmodelled(self, request: Request) -> tuple[str, ...]:
+        """Return the exported variables whose effect on memory and buckets has no rule here."""
+        return ()
+
     def support(
         self, model: Model, args: EngineArgs = NO_ARGS, variables: Mapping[str, str] | None = None
     ) -> ModelSupport:

@@ -180,6 +180,8 @@ def type_on_card(
 def memory_in(context: Context, settings: Sequence[Setting], engine: Engine) -> MemoryPlan:
     """Return a card's memory as these settings of ``engine`` divide it."""
     request, model = context.request, context.model
+    if request.unmodelled:
+        return MemoryPlan()
     names = (card.product or card.device_type for card in context.host.cards)
     product = next((name for name in names if name), None)
     placement = context.placement

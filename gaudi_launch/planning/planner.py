@@ -207,7 +207,9 @@ def draft(
     Raises LaunchError for an impossible request.
     """
     if engine.needs_cards:
-        model = stage_of(model, parallel_sizes(request.args)[0])
+        stages, copies = parallel_sizes(request.args)
+        model, placement = stage_of(model, stages), replace(placement, parts=stages * copies)
+    request = replace(request, unmodelled=engine.unmodelled(request))
     limits = engine.limits(request, host, model)
     request, beyond = hot_within(request, limits)
     context = Context(request, host, model, placement, limits)

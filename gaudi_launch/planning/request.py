@@ -78,6 +78,8 @@ class Request:
     # our options whose value an argument in ``extra`` replaced (`planning.passthrough`)
     overruled: tuple[str, ...] = ()
     options: OptionTable = GENERIC  # the engine's table, by which ``extra`` is read
+    # exported variables that change memory and buckets of the release in a way without rules here
+    unmodelled: tuple[str, ...] = ()
 
     @property
     def args(self) -> EngineArgs:

@@ -78,7 +78,8 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
     if context.placement.parts > 1:
         return None
     # how many drafted tokens are accepted is not known
-    if unmodelled(request, model) or speculative_options(request.args):
+    unknown = (*unmodelled(request, model), *engine.unmodelled(request))
+    if unknown or speculative_options(request.args):
         return None
     dtype = type_on_card(model, settings, engine, request.args, fp8=runs_fp8(request, model))
     if not engine.generates(model, request.args) or dtype not in WEIGHT_BYTES:

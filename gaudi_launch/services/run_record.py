@@ -7,7 +7,7 @@ The executor in the engine's process writes one file for each copy of the model
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +48,34 @@ class RunRecord:
             "real_time": self.real_time,
         }
 
+    def after(self, earlier: RunRecord) -> RunRecord:
+        """Return the record of the steps after an earlier record of this run."""
+        return replace(
+            self,
+            steps=self.steps - earlier.steps,
+            late=self.late - earlier.late,
+            busy_seconds=self.busy_seconds - earlier.busy_seconds,
+            behind_seconds=self.behind_seconds - earlier.behind_seconds,
+        )
+
 
 def read_run_record(folder: Path, since: object) -> RunRecord | None:
-    """Return the record of a service's run; None without a step.
+    """Return the record of a service's run; None without a step."""
+    found = run_so_far(folder, since)
+    if found is None or not found.steps:
+        return None
+    return found
+
+
+def run_so_far(folder: Path, since: object) -> RunRecord | None:
+    """Return the record of a service's run, also before its first step; None without one.
 
     ``since`` is the time of the engine's start, as its state has it: an earlier run may have had
     more copies.
     """
     began = since if isinstance(since, (int, float)) else 0.0
-    found: list[RunRecord] = []
-    for path in sorted(folder.glob(_FILES)):
-        each = _read(path, began)
-        if each is not None and each.steps:
-            found.append(each)
+    read = (_read(path, began) for path in sorted(folder.glob(_FILES)))
+    found = [each for each in read if each is not None]
     if not found:
         return None
     largest = max(found, key=lambda each: each.batch)

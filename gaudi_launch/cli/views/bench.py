@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
@@ -203,6 +204,12 @@ def _notes(run: BenchRun) -> list[str]:
     notes = []
     if run.facts.get("simulated"):
         notes.append(text("measure.note_simulated"))
+        of_cards = run.facts.get("simulated_run")
+        if of_cards:
+            notes.append(text("measure.note_scaled", scale=f"{of_cards['time_scale']:g}"))
+            notes.append(run_line(of_cards))
+        else:
+            notes.append(text("measure.note_scale"))
     if run.facts.get("interrupted"):
         planned = run.workload.get("requests")
         notes.append(

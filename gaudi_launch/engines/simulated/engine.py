@@ -184,6 +184,8 @@ class Simulated(VllmGaudi):
                 *self._sent(settings, tokenizer),
                 (_BACKEND, EXECUTOR),
                 ("--middleware", MIDDLEWARE),
+                # a model follows the schema of a tool; here only a grammar does
+                ("--tool-strict-level", "parameter"),
                 (_SETTINGS, json.dumps({KEY: str(folder / "cards.json")}, separators=(",", ":"))),
             ],
             user=request.extra,

@@ -12,7 +12,7 @@ from typing import Literal
 
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
-from gaudi_launch.buckets.engine_env import exported
+from gaudi_launch.buckets.engine_env import boolean, exported
 from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, ladder_name
 from gaudi_launch.buckets.ladder_rules import LadderRules, rules_of
 from gaudi_launch.engines.base import given, sent_variables
@@ -114,6 +114,16 @@ class VllmGaudi(Engine):
 
     def check_features(self, request: Request) -> tuple[Message, ...]:
         return check_request(self.identity, request)
+
+    def unmodelled(self, request: Request) -> tuple[str, ...]:
+        """Return the switch of unified attention where this release has it.
+
+        Its buckets are of another kind (vllm-project/vllm-gaudi@v0.11.2 to @v0.17.1:
+        vllm_gaudi/extension/bucketing/unified.py), by rules that are not here.
+        """
+        name = gaudi_rules.UNIFIED
+        is_on = boolean(request.environment.get(name, ""))
+        return (name,) if is_on and self.reads(name) else ()
 
     def settled(self, context: Context, proposed: Sequence[Setting]) -> Proposal:
         return settled(self.identity, context, proposed)

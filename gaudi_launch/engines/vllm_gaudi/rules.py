@@ -39,7 +39,7 @@ RUNNER = _AT + "vllm_gaudi/v1/worker/hpu_model_runner.py"
 _WORKER = _AT + "vllm_gaudi/v1/worker/hpu_worker.py"
 _LAUNCHER = _AT + ".cd/templates/template_vllm_server.sh"
 _VARIABLES = _AT + "docs/configuration/env_variables.md"
-_CONTIGUOUS = "VLLM_CONTIGUOUS_PA"
+_CONTIGUOUS, UNIFIED = "VLLM_CONTIGUOUS_PA", "VLLM_UNIFIED_ATTN"
 _DTYPES = ("bfloat16", "float16", "fp8", "awq", "gptq")
 # checkpoints that contain 8-bit floats already (config.json's quant_method), and are loaded as they
 # are
@@ -55,6 +55,7 @@ _LONG = 32768
 _CHUNK = 256
 _CONTIGUOUS_OFF = "--no-enable-prefix-caching"
 _COMPACT_GDN = "vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/v1/worker/hpu_model_runner.py:1393"
+_UNIFIED_RUNNER = "vllm-project/vllm-gaudi@v0.17.1:vllm_gaudi/v1/worker/hpu_model_runner.py:1118"
 _FOUND_SOURCES: Mapping[str, Source] = {"profile": "profile"}
 _SPECULATION = ("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens")
 
@@ -381,6 +382,10 @@ def attention(
     caching, so neither is proposed.
     """
     request = context.request
+    if UNIFIED in request.unmodelled:
+        # hpu_model_runner.py ends with an AssertionError without; it keeps prefix caching
+        decisions.env(_CONTIGUOUS, "true", message("gaudi.unified"), origin=_UNIFIED_RUNNER)
+        return
     if (
         compact_gdn
         and task == CHAT
@@ -448,7 +453,9 @@ def task(context: Context, decisions: Decisions, task: str) -> None:
             "--async-scheduling",
         )
         ray = args.last("--distributed-executor-backend") == "ray"
-        if not ray and not args.has(*_SPECULATION, *pipeline):
+        # with contiguous attention both are wrong until 0.24.0 (vllm-project/vllm-gaudi#1546)
+        unified = UNIFIED in context.request.unmodelled
+        if not ray and not unified and not args.has(*_SPECULATION, *pipeline):
             decisions.option("--async-scheduling", None, message("gaudi.async"), origin=_LAUNCHER)
         return
     if by_name_only(context.model) and not args.has("--runner", "--convert"):

@@ -41,7 +41,7 @@ _TERMS_IN_STRING = 3
 _BITS = 32
 # marks that end or continue a structured answer, the preferred ones first
 _QUOTE = '"'
-_MARKS = ("}", "]", ",", ":", "{", "[")
+_MARKS = ("}", "]", ",", ":", "{", "[", " {", ' "')
 _DIGITS = "7123456890"
 
 Encode = Callable[[str], Sequence[int]]
@@ -148,7 +148,9 @@ class AnswerText:
         if self._thinks and index < len(self.opening) and _is_set(row, self.opening[index]):
             return self.opening[index]
         if answer.ending is not None and _is_set(row, answer.ending):
-            return answer.ending
+            # plain text around a tool call that may come
+            plain = self.token(answer, index)
+            return plain if _is_set(row, plain) else answer.ending
         terms = self._terms if answer.terms else self._first_terms
         term = _first_set(row, terms, answer.start + answer.said)
         if term is not None and answer.terms < _TERMS_IN_STRING:

@@ -1,0 +1,105 @@
+"""Arguments of simulated tool calls are objects of the tool's JSON schema, as vLLM's grammar."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gaudi_launch.engines.simulated.engine import RUNTIME
+
+pytestmark = pytest.mark.e2e
+_CALL = re.compile(r'<tool_call>\s*\{"name": "tool", "arguments": (.*)\}\s*</tool_call>', re.DOTALL)
+NAMES = st.sampled_from(["city", "days", "unit", "exact", "places", "when"])
+PLAIN = st.sampled_from(
+    [
+        {"type": "string"},
+        {"type": "string", "minLength": 3, "maxLength": 8},
+        {"type": "string", "pattern": "^[A-Z]{3}$"},
+        {"type": "integer"},
+        {"type": "integer", "minimum": 3, "maximum": 12},
+        {"type": "number"},
+        {"type": "boolean"},
+        {"type": "null"},
+        {"enum": ["metric", "imperial", 3, None]},
+        {"const": "fixed"},
+        {"$ref": "#/$defs/place"},
+    ]
+)
+DEFINITIONS = {
+    "place": {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "zip": {"type": "integer"}},
+        "required": ["name"],
+    }
+}
+
+
+def objects(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw objects of these values, all, some or none of them required."""
+
+    def required(properties: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+        if not properties:
+            return st.just({"type": "object", "properties": {}})
+        names = st.lists(st.sampled_from(sorted(properties)), unique=True)
+        made = {"type": "object", "properties": properties}
+        return names.map(lambda found: {**made, "required": found})
+
+    return st.dictionaries(NAMES, values, max_size=4).flatmap(required)
+
+
+VALUES = st.recursive(
+    PLAIN,
+    lambda inner: st.one_of(
+        objects(inner),
+        inner.map(lambda each: {"type": "array", "items": each, "minItems": 1, "maxItems": 3}),
+        st.tuples(inner, inner).map(lambda pair: {"anyOf": list(pair)}),
+    ),
+    max_leaves=6,
+)
+SCHEMAS = objects(VALUES).map(lambda found: {**found, "$defs": DEFINITIONS})
+
+
+def answers(engine: Path, folder: Path, schemas: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the answers of simulated cards to a tool of each schema, by tool choice."""
+    script = Path(__file__).with_name("simulated_tools.py")
+    done = subprocess.run(
+        [str(engine), str(script), str(folder)],
+        input="".join(f"{json.dumps(schema)}\n" for schema in schemas),
+        env={
+            **os.environ,
+            "PYTHONPATH": str(RUNTIME),
+            "VLLM_LOGGING_LEVEL": "ERROR",
+            "HF_HUB_OFFLINE": "1",
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(schemas=st.lists(SCHEMAS, min_size=40, max_size=40))
+def test_arguments_follow_the_schema_of_the_tool(
+    engine: Path, tiny_model: Path, schemas: list[dict[str, Any]]
+) -> None:
+    found = answers(engine, tiny_model, [*schemas, {}])
+    assert len(found) == len(schemas) + 1
+    for schema, answer in zip([*schemas, {"type": "object"}], found, strict=True):
+        assert "refused" not in answer, (schema, answer)
+        call = _CALL.fullmatch(answer["required"])
+        assert call is not None, answer
+        arguments = json.loads(call[1])
+        Draft202012Validator(schema).validate(arguments)
+        assert isinstance(arguments, dict)
+        assert answer["auto"].startswith("This answer is simulated.")
