@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.steps import step
 from gaudi_launch.doctor import remedies, runner
-from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, Finding, Wants
+from gaudi_launch.doctor.findings import DoctorFacts, EngineFacts, Finding, Wants, Weights
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.machine import SIMULATED
 
@@ -113,9 +113,24 @@ def _run(request: DoctorRequest, facts: DoctorFacts) -> DoctorReport:
     return DoctorReport(facts, tuple(runner.run(checks, facts, named=request.only)))
 
 
+def _weights(path: str) -> Weights:
+    """Return the facts of a model's folder, or why its hub refused it."""
+    from gaudi_launch.doctor.weights import read_weights
+    from gaudi_launch.models.config import looks_like_hub_id
+    from gaudi_launch.models.hub.local import find_local
+    from gaudi_launch.profiles import known_model
+
+    found = None
+    if looks_like_hub_id(path) and not Path(path).is_dir():
+        found = find_local(path)
+        unread = known_model(path, must_exist=False).unread
+        if found is None and unread is not None:
+            return Weights(path, problem=unread.render().rstrip(".。"))
+    return read_weights(str(found or path))
+
+
 def collect(request: DoctorRequest) -> DoctorFacts:
     """Read everything that the checks look at, once. Raises LaunchError."""
-    from gaudi_launch.doctor.weights import read_weights
     from gaudi_launch.host import hl_smi
     from gaudi_launch.host.files import FolderFiles
     from gaudi_launch.host.host_config import load_config
@@ -136,7 +151,7 @@ def collect(request: DoctorRequest) -> DoctorFacts:
         config,
         request.wants,
         engine=_engine(request, serves=live and bool(host.cards) and not request.wants.image),
-        weights=read_weights(request.weights) if request.weights else None,
+        weights=_weights(request.weights) if request.weights else None,
         ask=ask,
         live=live,
         files=files,

@@ -128,7 +128,7 @@ def read_model(path: str, must_exist: bool = True) -> Model:
 
     found = model_from_config(path, document, read_weights(folder, *counted_with(document)))
     names = [each.name for each in folder.iterdir()]
-    if found.weight_bytes and has_weights(folder) and not has_tokenizer(names):
+    if has_weights(folder) and not has_tokenizer(names):
         found = replace(found, files_missing=(*found.files_missing, TOKENIZER))
     if is_recorded(folder):
         return replace(found, converted=True)
