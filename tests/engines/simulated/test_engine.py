@@ -134,6 +134,11 @@ def test_copies_need_the_cards_of_all() -> None:
     assert refused(cards=8, extra=("--data-parallel-size", "2")).exit_code == ExitCode.MACHINE
 
 
+def test_a_grammar_follows_the_schema_of_a_tool() -> None:
+    argv = planned().command.argv
+    assert argv[argv.index("--tool-strict-level") + 1] == "parameter"
+
+
 def test_vllm_knows_that_a_model_has_experts() -> None:
     made = planned(DEEPSEEK, cards=8, extra=("--enable-expert-parallel",))
     config = next(text for path, text in made.command.files.items() if "config.json" in path)

@@ -126,6 +126,10 @@ def test_what_ends_a_structured_answer_is_preferred() -> None:
     assert text.allowed(answer, row(seven, comma), 9) == comma
     assert text.allowed(answer, row(seven), 9) == seven
     assert text.allowed(answer, row(END, brace), 9) == END
+    # where a tool call may come, plain text is written until its natural end
+    plain = text.token(answer, 9)
+    assert text.allowed(answer, row(END, brace, plain), 9) == plain
+    assert text.allowed(answer, row(END, brace, plain), answer.length) == END
 
 
 def test_a_space_is_taken_only_where_nothing_else_is_allowed() -> None:
