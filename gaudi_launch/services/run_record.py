@@ -16,6 +16,8 @@ from gaudi_launch.reader import read_json
 _log = logging.getLogger(__name__)
 
 _FILES = "simulated-*.json"
+# as engines/simulated/runtime/gaudi_simulated_card.py
+_BEHIND_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,15 @@ class RunRecord:
 
     def after(self, earlier: RunRecord) -> RunRecord:
         """Return the record of the steps after an earlier record of this run."""
+        busy = self.busy_seconds - earlier.busy_seconds
+        behind = self.behind_seconds - earlier.behind_seconds
         return replace(
             self,
             steps=self.steps - earlier.steps,
             late=self.late - earlier.late,
-            busy_seconds=self.busy_seconds - earlier.busy_seconds,
-            behind_seconds=self.behind_seconds - earlier.behind_seconds,
+            busy_seconds=busy,
+            behind_seconds=behind,
+            real_time=behind <= _BEHIND_SHARE * busy,
         )
 
 

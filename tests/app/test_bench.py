@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from gaudi_launch.app.bench import (
     BenchReport,
     prepare,
 )
-from gaudi_launch.bench import external_tools, run_file, server
+from gaudi_launch.bench import external_tools, run_file, server, statistics
 from gaudi_launch.bench import run as bench_run
 from gaudi_launch.bench.client import Client, ServerError
 from gaudi_launch.bench.external_tools import ToolLoad
@@ -29,7 +30,7 @@ from gaudi_launch.bench.workload import made_up
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.performance.prediction import Load
-from gaudi_launch.services.endpoint import Target
+from gaudi_launch.services.endpoint import Target, target
 from tests.support.plots import needs_matplotlib, texts
 from tests.support.refusals import failing, refused
 from tests.support.reporters import Lines
@@ -334,6 +335,44 @@ def test_our_client_gets_the_load_and_the_manner(
     workload = called[-1][3]
     assert [(row.at, row.input, row.output) for row in workload.requests] == [(0, 5, 6), (1, 7, 8)]
     assert called[-1][5] == bench_run.RequestManner(None, None, ignore_eos=True, texts=7)
+
+
+def test_times_of_simulated_cards_are_those_of_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {
+        "schema": 1, "steps": 0, "late_steps": 0, "busy_seconds": 0.0, "behind_seconds": 0.0,
+        "real_time": True, "time_scale": 8.0, "batches": {},
+    }  # fmt: skip
+    sample = replace(SAMPLE, at=0.05, sent=0.06, gaps=(0.02, 0.03))
+    manners: list[bench_run.RequestManner] = []
+    with service("rehearsal", URL, engine={"name": "simulated", "simulated": True}) as folder:
+        path = folder / "simulated-0.json"
+        path.write_text(json.dumps(record))
+
+        async def builtin(client: Client, *words: Any) -> tuple[BenchRun, bool]:
+            manners.append(words[-1])
+            after = {"steps": 40, "late_steps": 9, "busy_seconds": 2.0, "behind_seconds": 0.5}
+            path.write_text(json.dumps(record | after))
+            return replace(RUN, summary=statistics.summary([sample]), samples=(sample,)), False
+
+        monkeypatch.setattr(bench_run, "builtin", builtin)
+        one = case()
+        by_name = bench.measure(replace(one, found=target("rehearsal")), Watcher()).run
+        by_url = bench.measure(one, Watcher()).run
+    slow = replace(sample, at=0.4, sent=0.48, first=0.8, last=1.6, gaps=(0.16, 0.24))
+    assert by_name.samples == (slow,)
+    expected = statistics.summary([slow])
+    assert by_name.summary["tpot"] == pytest.approx(expected["tpot"], rel=1e-4)
+    assert by_name.summary["output_rate"] == pytest.approx(expected["output_rate"])
+    assert by_name.summary["seconds"] == pytest.approx(expected["seconds"])
+    part = by_name.facts["simulated_run"]
+    assert (part["steps"], part["late_steps"], part["time_scale"]) == (40, 9, 8.0)
+    assert (part["real_time"], "simulated_run" in by_url.facts) == (False, False)
+    assert [manner.time_scale for manner in manners] == [8.0, 1.0]
+    workload = made_up(requests=9, input=(8, 8), output=(4, 4), rate=2.0, concurrency=None)
+    fast = workload.hastened(8.0)
+    assert [8 * each.at for each in fast.requests] == [each.at for each in workload.requests]
+    # by_url is not scaled
+    assert by_url.samples == (sample,)
 
 
 def test_the_command_of_the_benchmarker_names_the_server() -> None:

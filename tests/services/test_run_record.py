@@ -11,7 +11,7 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.views.run_record import run_line
-from gaudi_launch.services.run_record import read_run_record
+from gaudi_launch.services.run_record import read_run_record, run_so_far
 from gaudi_launch.services.state import registry, store
 
 BATCHES = {
@@ -65,6 +65,20 @@ def test_a_service_without_a_step_has_no_record(tmp_path: Path) -> None:
     found = read_run_record(tmp_path, None)
     assert found is not None
     assert (found.batch, found.host_ms, found.steps) == (0, None, 100)
+
+
+def test_a_part_of_a_run_has_its_own_delay(tmp_path: Path) -> None:
+    write(tmp_path, 0, steps=0, busy_seconds=0.0, behind_seconds=0.0, late_steps=0, time_scale=8.0)
+    begun = run_so_far(tmp_path, None)
+    write(tmp_path, 0, time_scale=8.0)
+    first = run_so_far(tmp_path, None)
+    write(tmp_path, 0, steps=300, late_steps=9, busy_seconds=12.0, behind_seconds=0.6)
+    second = run_so_far(tmp_path, None)
+    assert begun is not None and first is not None and second is not None
+    assert (begun.steps, begun.time_scale) == (0, 8.0)
+    part = second.after(first)
+    assert (part.steps, part.late, part.busy_seconds, part.real_time) == (200, 7, 2.0, False)
+    assert first.after(begun).real_time
 
 
 def test_the_line_names_a_delay(tmp_path: Path) -> None:
