@@ -75,6 +75,9 @@ def mamba2_bytes(model: Model, cards: int = 1) -> int | None:
     own = _BYTES.get(model.dtype or "", 2)
     convolution = (heads * width + 2 * groups * state) // cards * (kernel - 1) * own
     stated = text.get("mamba_ssm_cache_dtype") or text.get("mamba_ssm_dtype")
+    if stated is None and model.model_type == "nemotron_h":
+        # vllm-project/vllm 0.26.0:vllm/model_executor/models/config.py NemotronHForCausalLMConfig
+        stated = "float32"
     return convolution + max(1, heads // cards) * width * state * _BYTES.get(str(stated), own)
 
 

@@ -452,7 +452,8 @@ def state_blocks(plugin: Path) -> dict[str, Any]:
 
     ``fine``: the models whose blocks are multiples of 16 tokens instead of 128. ``buckets``: those
     whose buckets count such blocks: ``all``, one type, or ``decode`` where prompts do not.
-    ``apart``: keys and states of a block have separate memory.
+    ``apart``: keys and states of a block have separate memory. ``chunked``: with prefix caching
+    vLLM aligns the blocks of every Mamba hybrid to chunks before the plugin does to 128 tokens.
     """
     platform = (plugin / "platform.py").read_text(encoding="utf-8")
     runner, worker = (
@@ -466,6 +467,7 @@ def state_blocks(plugin: Path) -> dict[str, Any]:
         found["buckets"] = "decode"
     if "bucketing_manager.block_size = self.block_size" in runner:
         found["buckets"] = _GRANITE if _GRANITE in runner else "all"
+    found["chunked"] = "HybridAttentionMambaModelConfig.verify_and_update_config(" in platform
     return {**found, "source": "vllm_gaudi/platform.py"}
 
 

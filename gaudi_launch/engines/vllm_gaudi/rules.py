@@ -5,6 +5,7 @@ Each names its source in the plugin.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from gaudi_launch.buckets.engine_env import boolean
@@ -366,8 +367,8 @@ def state_blocks(
     fine, step = rules["fine"] in ("all", kind), BLOCK
     if fine:
         step = 16
-    if fine and caches:
-        step = state_chunk(model) or _CHUNK
+    if caches and (fine or (rules.get("chunked") and not has_linear_attention(model))):
+        step = math.lcm(step, state_chunk(model) or _CHUNK)
     counted = rules["buckets"] in ("all", kind) or (fine and rules["buckets"] == "decode")
     counted = counted and not has_linear_attention(model)
     return StateBlocks(step, counted, rules["apart"] and not compact, 2 if caches else 1)

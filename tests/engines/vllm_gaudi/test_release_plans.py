@@ -15,6 +15,12 @@ from gaudi_launch.buckets.engine_buckets import engine_buckets
 from gaudi_launch.buckets.families import ladder_name
 from gaudi_launch.buckets.ladder_rules import rules_of
 from gaudi_launch.engines.support import releases, version_of
+from gaudi_launch.engines.vllm_gaudi.engine import create
+from gaudi_launch.engines.vllm_gaudi.rules import state_blocks
+from gaudi_launch.models.config import model_from_config
+from gaudi_launch.models.recurrent_state import page_of
+from gaudi_launch.models.sizing import CacheRules
+from gaudi_launch.planning.request import Request
 from tests.support.places import TOP
 from tests.support.release_plans import KINDS, digest_of, planned, unread
 
@@ -63,6 +69,122 @@ def test_a_state_decides_the_blocks_that_buckets_count(release: str) -> None:
         plan = planned(f"vllm-gaudi@{release}", KINDS[kind])
         assert not isinstance(plan, str) and plan.question is not None
         assert dict(plan.question.arguments) == by_kind[kind]
+
+
+# their published config.json, and the tokens of a block without and with prefix caching, executed:
+# AsyncEngineArgs, check_and_update_config and update_block_size_for_backend of each release
+# (mamba_page_size_padded by the bytes of a token's keys), on 1 and 2 cards
+_MAMBA = {"mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_d_head": 64, "mamba_chunk_size": 256}
+_NEMOTRON = {
+    "model_type": "nemotron_h",
+    "n_groups": 8,
+    "conv_kernel": 4,
+    "mamba_head_dim": 64,
+    "head_dim": 128,
+    "chunk_size": 128,
+}
+_GDN = {
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+}
+HYBRIDS: dict[str, dict[str, Any]] = {
+    "Bamba-9B": {
+        **_MAMBA,
+        "model_type": "bamba",
+        "num_hidden_layers": 32,
+        "attn_layer_indices": [9, 18, 27],
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "hidden_size": 4096,
+        "mamba_n_heads": 128,
+        "mamba_d_state": 128,
+    },
+    "Falcon-H1-1.5B": {
+        **_MAMBA,
+        "model_type": "falcon_h1",
+        "num_hidden_layers": 24,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "hidden_size": 2048,
+        "mamba_n_heads": 48,
+        "mamba_d_state": 256,
+    },
+    # its states are float32 although config.json says nothing of them
+    "Nemotron-H-56B": {
+        **_NEMOTRON,
+        "num_hidden_layers": 118,
+        "hybrid_override_pattern": "M-M-M-M*-" + "M-M-M-M-M*-" * 9 + "M-M-M-M-M-",
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "hidden_size": 8192,
+        "mamba_num_heads": 256,
+        "ssm_state_size": 256,
+    },
+    "Nemotron-3-Nano-30B": {
+        **_NEMOTRON,
+        "num_hidden_layers": 52,
+        "hybrid_override_pattern": "MEMEM*" + "EMEMEM*" * 4 + "EMEMEMEM*EMEMEMEME",
+        "num_attention_heads": 32,
+        "num_key_value_heads": 2,
+        "hidden_size": 2688,
+        "mamba_num_heads": 64,
+        "ssm_state_size": 128,
+        "mamba_ssm_cache_dtype": "float32",
+    },
+    "Qwen3-Next-80B-A3B": {
+        **_GDN,
+        "model_type": "qwen3_next",
+        "num_hidden_layers": 48,
+        "full_attention_interval": 4,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "head_dim": 256,
+        "hidden_size": 2048,
+    },
+}
+_SINCE_0_21 = {
+    "Bamba-9B": (640, 640),
+    "Falcon-H1-1.5B": (1664, 1664),
+    "Nemotron-H-56B": (4224, 4224),
+    "Nemotron-3-Nano-30B": (2176, 2176),
+    "Qwen3-Next-80B-A3B": (640, 640),
+}
+BLOCKS = {
+    "0.19.0": {**_SINCE_0_21, "Bamba-9B": (640, 768), "Falcon-H1-1.5B": (1664, 1792)},
+    "0.21.0": _SINCE_0_21,
+    "0.24.0": _SINCE_0_21,
+    "0.26.0": _SINCE_0_21,
+}
+
+
+@pytest.mark.parametrize("cards", [1, 2])
+@pytest.mark.parametrize("release", [*BLOCKS])
+def test_the_block_of_a_hybrid_is_that_of_the_release(release: str, cards: int) -> None:
+    facts = version_of("vllm-gaudi", release)
+    assert facts is not None
+    found = {}
+    for name, config in HYBRIDS.items():
+        model = model_from_config(name, {**config, "dtype": "bfloat16"})
+        pages = [
+            page_of(model, cards, 2, CacheRules(state_blocks=blocks))
+            for caches in (False, True)
+            for blocks in [state_blocks(model, facts, compact=False, caches=caches)]
+        ]
+        found[name] = tuple(page.tokens for page in pages if page is not None)
+    assert found == BLOCKS[release]
+
+
+@pytest.mark.parametrize("release", EXECUTED)
+def test_a_release_that_leaves_prefix_caching_off_for_states_is_planned_so(release: str) -> None:
+    request = Request("m")
+    engine = create(f"vllm-gaudi@{release}", None, {})
+    model = model_from_config("m", {**HYBRIDS["Bamba-9B"], "dtype": "bfloat16"})
+    assert not engine.caches_prefixes(request, model)
+    assert engine.caches_prefixes(request, model_from_config("m", {"num_hidden_layers": 2}))
 
 
 def emitted(release: str, kinds: list[str]) -> dict[str, list[str]]:
