@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from gaudi_launch import profiles
 from gaudi_launch.messages import message
+from gaudi_launch.models.model import Model
+from gaudi_launch.models.weights import parser_tokens
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.engine_args import EngineArgs
@@ -40,6 +42,8 @@ class _Parsers:
     table: OptionTable
     args: EngineArgs
     decisions: Decisions
+    model: Model
+    upstream: str
 
     def add(self, name: str, parser: str | None, switch: str | None) -> bool:
         """Add one parser and its switch.
@@ -48,6 +52,15 @@ class _Parsers:
         options, the user decides about the switch.
         """
         option = self.table.spellings.get(name)
+        if parser is not None and (missing := self._missing(name, parser)):
+            self.decisions.warn(
+                "profiles.parser_tokens",
+                option=name,
+                parser=parser,
+                profile=self.profile.name,
+                tokens=", ".join(missing),
+            )
+            return False
         if parser is None or option is None or parser not in option.registered:
             return False
         if source_of(self.decisions, name) not in (None, "computed"):
@@ -57,10 +70,25 @@ class _Parsers:
         self._option(name, parser)
         return True
 
+    def _missing(self, name: str, parser: str) -> list[str]:
+        """Return the tokens that this parser needs and the model's tokenizer lacks."""
+        needed = parser_tokens().get(name, {}).get(parser)
+        user = source_of(self.decisions, name) not in (None, "computed")
+        if needed is None or user or self.args.given(name):
+            return []
+        first, last = needed.get("from", "0"), needed.get("to", self.upstream)
+        if not _numbers(first) <= _numbers(self.upstream) <= _numbers(last):
+            return []
+        return sorted(self.model.tokens_missing.intersection(needed["tokens"]))
+
     def _option(self, name: str, value: str | None) -> None:
         reason = message("profiles.setting", profile=self.profile.name)
         origin = self.profile.sources.get("parsers", "")
         self.decisions.option(name, value, reason, source="profile", origin=origin)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]
 
 
 def source_of(decisions: Decisions, option: str) -> Source | None:
@@ -75,12 +103,18 @@ def source_of(decisions: Decisions, option: str) -> Source | None:
 
 
 def add_parsers(
-    context: Context, decisions: Decisions, table: OptionTable, *, reasoning_switch: bool = False
+    context: Context,
+    decisions: Decisions,
+    table: OptionTable,
+    *,
+    reasoning_switch: bool = False,
+    upstream: str = "0",
 ) -> None:
     """Add the parsers of the model's profile that this engine version has registered.
 
-    A parser looks for tokens in the tokenizer and fails every chat without them, so only models
-    that the profile matches by name get one. ``reasoning_switch``: reasoning has a separate switch
+    A parser looks for tokens in the tokenizer and ends the engine or every chat without them, so
+    only models that the profile matches by name get one, and none whose tokenizer lacks a token.
+    ``upstream``: the release of vLLM. ``reasoning_switch``: reasoning has a separate switch
     there, which excludes tool calls
     (HabanaAI/vllm-fork@016b6bd20:vllm/entrypoints/openai/cli_args.py validate_parsed_serve_args).
     """
@@ -89,7 +123,7 @@ def add_parsers(
         return
     found = profiles.parsers_for(profile, context.model.name)
     args = context.request.args
-    parsers = _Parsers(profile, table, args, decisions)
+    parsers = _Parsers(profile, table, args, decisions, context.model, upstream)
     if not reasoning_switch:
         parsers.add(REASONING, found.reasoning, None)
         parsers.add(TOOL, found.tool, TOOL_SWITCH)

@@ -124,15 +124,19 @@ def read_model(path: str, must_exist: bool = True) -> Model:
         return named_model(path)
     document = read_config(folder)
     from gaudi_launch.models.fp8.conversion_record import is_recorded
-    from gaudi_launch.models.weights import TOKENIZER, has_tokenizer, has_weights, read_weights
+    from gaudi_launch.models.weights import (
+        TOKENIZER,
+        has_tokenizer,
+        has_weights,
+        read_weights,
+        tokens_missing,
+    )
 
     found = model_from_config(path, document, read_weights(folder, *counted_with(document)))
     names = [each.name for each in folder.iterdir()]
     if has_weights(folder) and not has_tokenizer(names):
         found = replace(found, files_missing=(*found.files_missing, TOKENIZER))
-    if is_recorded(folder):
-        return replace(found, converted=True)
-    return found
+    return replace(found, converted=is_recorded(folder), tokens_missing=tokens_missing(folder))
 
 
 def counted_with(document: Mapping[str, Any]) -> tuple[int, int | None]:
@@ -229,6 +233,7 @@ def model_from_config(
         ),
         unloaded_bytes=found.get("unloaded_bytes", 0),
         files_missing=tuple(found.get("files_missing", ())),
+        vocab_rows=found.get("vocab_rows"),
         config=document,
     )
 

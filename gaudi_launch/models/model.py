@@ -23,7 +23,9 @@ class Model:
     skip. ``files_missing`` names shards that the index lists and the folder lacks, and a
     tokenizer. ``converted``: ``fp8 convert`` brought the folder's fp8 weights into Gaudi2's range.
     ``stages``: this is the largest of this number of pipeline stages of a model (`models.stages`).
-    ``state_sizes``: config.json's sizes of layers with a state, from a profile.
+    ``vocab_rows``: the tokens that the weights' embedding has. ``tokens_missing``: the tokens of
+    parsers that the tokenizer lacks. ``state_sizes``: config.json's sizes of layers with a state,
+    from a profile.
     """
 
     path: str
@@ -46,12 +48,14 @@ class Model:
     head_dim: int | None = None
     mla_rank: int | None = None
     vocab_size: int | None = None
+    vocab_rows: int | None = None
     max_position_embeddings: int | None = None
     remote_code: bool | None = None
     multimodal: tuple[str, ...] = ()
     tie_word_embeddings: bool | None = None
     unloaded_bytes: int = 0
     files_missing: tuple[str, ...] = ()
+    tokens_missing: frozenset[str] = frozenset()
     converted: bool = False
     stages: int = 1
     unread: Message | None = None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import re
 import struct
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.reader import parse_json, read_json
+from gaudi_launch.reader import parse_json, read_json, shipped
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +24,21 @@ _MOST_HEADER_BYTES = 100 << 20
 # no file system has larger files, so no tensor has more elements
 _MOST_SIZE = 2**63
 _LAYER = re.compile(r"model\.layers\.([0-9]{1,6})\.")
+
+
+# the matrices with a row for each token of a language model (vllm-project/vllm 0.26.0:
+# vllm/model_executor/layers/vocab_parallel_embedding.py weight_loader compares their rows)
+_VOCABULARY = frozenset(
+    f"{prefix}{name}.weight"
+    for prefix in (
+        "",
+        "language_model.",
+        "model.language_model.",
+        "language_model.model.",
+        "model.",
+    )
+    for name in ("embed_tokens", "lm_head")
+)
 
 
 class HeaderError(Exception):
@@ -140,7 +158,7 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
 
     ``parameters``, ``weight_bytes`` (None without weights), ``unloaded_bytes``, ``files_missing``:
     shards that the index names and the folder lacks, and truncated (``NAME (truncated)``) or
-    damaged ones (``NAME (why)``).
+    damaged ones (``NAME (why)``), ``vocab_rows``.
 
     While shards are missing, the index gives the bytes of all of them, but the number of parameters
     is unknown. Raises LaunchError (MODEL) for an index that cannot be read.
@@ -155,6 +173,7 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
     # an index names the shards that are loaded; others (consolidated copies) are not
     names = indexed or present
     parameters = total = unloaded = read = 0
+    rows: int | None = None
     for name in sorted(names):
         if name not in present:
             missing.append(name)
@@ -173,6 +192,7 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
         read += 1
         if size < length:
             missing.append(f"{name} (truncated)")
+        rows = rows or _vocab_rows(header)
         parameters += count_parameters(header, bits)
         unloaded += count_unloaded(header, layers) if layers else 0
         total += max(size, length)
@@ -185,7 +205,17 @@ def read_weights(folder: Path, bits: int = 4, layers: int | None = None) -> dict
         "weight_bytes": total or other or None,
         "unloaded_bytes": unloaded,
         "files_missing": tuple(missing),
+        "vocab_rows": rows,
     }
+
+
+def _vocab_rows(header: Mapping[str, Any]) -> int | None:
+    """Return the rows of the embedding or the output layer; None without a plain one."""
+    for name in sorted(_VOCABULARY & header.keys()):
+        shape, dtype = header[name]["shape"], header[name]["dtype"]
+        if len(shape) == 2 and str(dtype).startswith(("F", "BF")):
+            return int(shape[0])
+    return None
 
 
 def _index(folder: Path) -> tuple[set[str], int]:
@@ -228,6 +258,34 @@ _TOKENIZERS = (
     TOKENIZER, "tekken.json", "vocab.json", "vocab.txt", "*.model", "tokenizer.model.*",
     "*.tiktoken", "tokenization_*.py",
 )  # fmt: skip
+
+
+@cache
+def parser_tokens() -> Mapping[str, Mapping[str, Any]]:
+    """Return the tokens that parsers need, by option and parser."""
+    tokens: Mapping[str, Mapping[str, Any]] = shipped("engines", "parser-tokens.yaml")["parsers"]
+    return tokens
+
+
+def tokens_missing(folder: Path) -> frozenset[str]:
+    """Return the tokens of `parser_tokens` that the tokenizer in a folder lacks.
+
+    None where it has no vocabulary to compare with.
+    """
+    text = b""
+    for name in (TOKENIZER, "tokenizer_config.json"):
+        with contextlib.suppress(OSError):
+            text += (folder / name).read_bytes()
+    if b'"vocab"' not in text:
+        return frozenset()
+    every = [each for parsers in parser_tokens().values() for each in parsers.values()]
+    wanted = {token for each in every for token in each["tokens"]}
+    return frozenset(each for each in wanted if not _has_token(text, each))
+
+
+def _has_token(text: bytes, token: str) -> bool:
+    plain = json.dumps(token, ensure_ascii=False).encode()
+    return plain in text or json.dumps(token).encode() in text
 
 
 def has_tokenizer(names: Iterable[str]) -> bool:

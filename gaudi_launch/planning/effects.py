@@ -89,9 +89,9 @@ def with_overrides(model: Model, args: EngineArgs) -> Model:
     if draft is None and speculative_options(args).get("method") in _HEADS and model.moe is False:
         draft = replace(_overridden(model, {"num_hidden_layers": 1}), source="assumed")
     model = replace(model, draft=draft)
-    changed = _objects(args.last("--hf-overrides"))
+    changed = json_object(args.last("--hf-overrides"))
     if args.has("--rope-scaling"):
-        changed["rope_scaling"] = _objects(args.last("--rope-scaling"))
+        changed["rope_scaling"] = json_object(args.last("--rope-scaling"))
     if not changed:
         return model
     found = _overridden(model, changed)
@@ -140,7 +140,7 @@ def _merged(config: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, 
     return made
 
 
-def _objects(text: str | None) -> dict[str, Any]:
+def json_object(text: str | None) -> dict[str, Any]:
     """Return a JSON object; the values of ``--option.key value`` are JSON, too."""
     found = mapping(_json(text or ""))
     return {name: _json(each) if isinstance(each, str) else each for name, each in found.items()}
@@ -179,7 +179,7 @@ def unmodelled(request: Request, model: Model) -> tuple[str, ...]:
 
 def speculative_options(args: EngineArgs) -> dict[str, Any]:
     """Return the object of --speculative-config and its short options."""
-    found = _objects(args.last(_SPECULATIVE))
+    found = json_object(args.last(_SPECULATIVE))
     for option, key in (("--spec-method", "method"), ("--spec-model", "model")):
         if args.has(option):
             found[key] = args.last(option)

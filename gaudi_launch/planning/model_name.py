@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.weights import TOKENIZER, has_weights
+from gaudi_launch.models.weights import TOKENIZER, has_tokenizer, has_weights
+from gaudi_launch.planning.effects import json_object, speculative_options
+from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import listed_id, profiles
 
@@ -70,7 +73,7 @@ def check_sizes(model: Model) -> None:
 
 
 def check_files(model: Model, request: Request) -> None:
-    """Raise LaunchError (MODEL) for a folder that lacks files, unless forced.
+    """Raise LaunchError (MODEL) for folders that lack files or do not fit, unless forced.
 
     A tokenizer of another place, or none, may be chosen by an option of the engine.
     """
@@ -86,6 +89,50 @@ def check_files(model: Model, request: Request) -> None:
             count=len(missing),
             files=", ".join(missing[:_MOST_FILES]) + more,
         )
+    if request.force or model.source != "config.json":
+        # the folders of another machine are there
+        return
+    if None not in (model.vocab_rows, model.vocab_size) and model.vocab_rows != model.vocab_size:
+        raise LaunchError(
+            "serve.vocab_differs",
+            ExitCode.MODEL,
+            path=model.path,
+            found=model.vocab_size,
+            rows=model.vocab_rows,
+        )
+    for option, path, needed in _option_folders(request.args):
+        if not looks_like_hub_id(path) and not _has(Path(path).expanduser(), needed):
+            raise LaunchError(
+                "serve.option_folder", ExitCode.MODEL, option=option, path=path, needed=needed
+            )
+
+
+def _option_folders(args: EngineArgs) -> Iterator[tuple[str, str, str]]:
+    """Yield each option with a folder, the folder, and the file that the engine reads there.
+
+    Sources: vllm-project/vllm 0.26.0:vllm/tokenizers/hf.py, vllm/transformers_utils/config.py,
+    vllm/lora/peft_helper.py from_local_dir.
+    """
+    tokenizer = args.last("--tokenizer")
+    if tokenizer:
+        yield "--tokenizer", tokenizer, TOKENIZER
+    draft = speculative_options(args).get("model")
+    if isinstance(draft, str) and not draft.startswith("["):
+        yield "--speculative-config", draft, "config.json"
+    for argument in args.given("--lora-modules"):
+        for word in argument.values:
+            adapter = json_object(word).get("path", word.partition("=")[2])
+            if adapter:
+                yield "--lora-modules", str(adapter), "adapter_config.json"
+
+
+def _has(folder: Path, needed: str) -> bool:
+    """Return True if a folder has this file, or another tokenizer for tokenizer.json."""
+    try:
+        names = [each.name for each in folder.iterdir()]
+    except OSError:
+        return False
+    return needed in names or (needed == TOKENIZER and has_tokenizer(names))
 
 
 def lacks_weights(model: Model, request: Request) -> bool:

@@ -340,7 +340,8 @@ class VllmGaudi(Engine):
         gaudi_rules.switches(context, decisions)
         fork_auto.follow_profile(context, decisions, NAME)
         if task == CHAT:
-            add_parsers(context, decisions, with_parsers(UPSTREAM, names_of(self.release).parsers))
+            parsers = with_parsers(UPSTREAM, names_of(self.release).parsers)
+            add_parsers(context, decisions, parsers, upstream=self.release.upstream)
         self._warmup(context, decisions, task)
         decisions.warnings += check_exported(request.environment, NAME, decisions.settings())
         own_strategy = decisions.get("env", gaudi_buckets.STRATEGY) or decisions.get(

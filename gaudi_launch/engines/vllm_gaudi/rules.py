@@ -367,10 +367,11 @@ def state_blocks(
     fine, step = rules["fine"] in ("all", kind), BLOCK
     if fine:
         step = 16
-    if caches and (fine or (rules.get("chunked") and not has_linear_attention(model))):
+    linear = has_linear_attention(model)
+    if caches and (fine or rules.get("chunked")) and not linear:
         step = math.lcm(step, state_chunk(model) or _CHUNK)
     counted = rules["buckets"] in ("all", kind) or (fine and rules["buckets"] == "decode")
-    counted = counted and not has_linear_attention(model)
+    counted = counted and not linear
     return StateBlocks(step, counted, rules["apart"] and not compact, 2 if caches else 1)
 
 
