@@ -1,15 +1,20 @@
-"""Try rare faults: sparse packs, reused PIDs, jumping clocks, others' folders.
+"""Try rare faults: killed processes, sparse packs, reused PIDs, jumping clocks, others' folders.
 
-Use: `python scripts/acceptance/rare_faults.py [TIMES [SEED [CASE...]]]` (30 times by default).
+Use: `python scripts/acceptance/rare_faults.py [--engine simulated] [TIMES [SEED [CASE...]]]` (30
+times by default).
 
-The engine is a stand-in with real processes on a simulated machine. `reused_pids` needs root,
-`read_only_home` setpriv, `clock_jumps` a C compiler; a case that cannot run here is reported as
-such. Every command must end with a documented exit code, without a
-traceback and within 60 s. Prints one JSON object; the exit status is 0 when nothing failed.
+The engine is a stand-in with real processes on a simulated machine; with `--engine simulated` it is
+the engine of that name, whose environment must be installed (`gaudi-launch setup cpu`), as
+`ray_homes` needs that of Ray (`setup ray`). `reused_pids` and `full_disk` need root,
+`read_only_home` and `ray_homes` setpriv, `clock_jumps` a C compiler; a case that cannot run here is
+reported as such. Every command must end with a documented exit code, without a
+traceback and within 60 s (600 s with a real engine). Prints one JSON object; the exit status is 0
+when nothing failed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -20,23 +25,36 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
+import psutil
+
+from gaudi_launch import paths
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.offline import pack_manifest
+from gaudi_launch.services.probe import port_free
 from tests.support import trivial_calibration
 from tests.support.calibration_scripts import write_scripts
 from tests.support.keeper import Keeper
 from tests.support.packs import made
 from tests.support.places import TOP
 from tests.support.processes import TRIVIAL, write_engine_python
+from tests.support.real_engines import ask
 from tests.support.serve import write_model
 from tests.support.waiting import unused_port
 
 _SECONDS = 60.0
+_REAL_SECONDS = 600.0
+_SIMULATED = (
+    *("Qwen/Qwen2.5-7B-Instruct", "--engine", "simulated", "--machine", "simulated:hls2"),
+    *("--time-scale", "500"),
+)
+_TOKEN = "GAUDI_LAUNCH_ACCEPTANCE_TOKEN"
 _CODES = {*(int(code) for code in ExitCode), 130, 143}
 _LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 _NOBODY = 65534
@@ -49,23 +67,59 @@ class CannotRun(Exception):
 
 
 class Place:
-    """A user with a simulated machine, a model and a stand-in engine."""
+    """A user with a simulated machine, a model and a stand-in or a simulated engine."""
 
-    def __init__(self, folder: Path, chance: random.Random) -> None:
+    def __init__(self, folder: Path, chance: random.Random, engine: str) -> None:
         self.folder, self.chance = folder, chance
+        self.seconds = _REAL_SECONDS if engine else _SECONDS
         write_tree("hls2", folder / "machine")
         self.model = write_model(folder / "models" / "Small")
         python = write_engine_python(folder / "engine-python", f"{sys.executable} {TRIVIAL}")
+        engines = str(paths.engines_dir())
         self.user = Keeper(folder, folder / "machine", python, folder / "pids")
+        self.user.environment[_TOKEN] = folder.name
+        self.served: tuple[str, ...] = ("-w", str(self.model), "--python", str(python))
+        if engine:
+            self.served = _SIMULATED
+            self.user.environment["GAUDI_LAUNCH_ENGINES_DIR"] = engines
+
+    def serve(self, name: str, *words: str, port: int = 0) -> list[str]:
+        """Return the arguments that start a service on two cards."""
+        cards = () if "-n" in words else ("-n", "2")
+        at = ("-p", str(port or unused_port()), "--name", name, "--no-doctor", "--detach")
+        return ["serve", *self.served, *cards, *at, *words]
+
+    def begin(self, *words: str, more: Env = _NONE) -> subprocess.Popen[str]:
+        """Start a command and return."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "gaudi_launch", *words],
+            env={**self.user.environment, "TRIVIAL_DO": "", **more},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+
+    def left(self) -> list[str]:
+        """Return the command lines of processes that this user has started and that live."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if (
+                    process.environ().get(_TOKEN) == self.folder.name
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
+                    found.append(f"{process.pid} {' '.join(process.cmdline())}"[:100])
+            except psutil.Error:
+                continue
+        return found
 
     def run(
         self,
         *words: str,
         before: tuple[str, ...] = (),
-        seconds: float = _SECONDS,
+        seconds: float = 0.0,
         more: Env = _NONE,
     ) -> tuple[int, str]:
         """Return exit code and output of a command; -1 for one that does not end."""
+        seconds = seconds or self.seconds
         argv = [*before, sys.executable, "-m", "gaudi_launch", *words]
         environment = {**self.user.environment, "TRIVIAL_DO": "", **more}
         try:
@@ -86,12 +140,7 @@ class Place:
 
     def detach(self, name: str, more: Env = _NONE) -> str:
         """Start a service that becomes ready; return "" or what was wrong."""
-        return self.good(
-            *("serve", "-w", str(self.model), "-n", "2", "-p", str(unused_port()), "--name", name),
-            *("--no-doctor", "--python", str(self.user.python), "--detach"),
-            codes={0},
-            more=more,
-        )
+        return self.good(*self.serve(name), codes={0}, more=more)
 
     def launcher(self, name: str) -> int:
         document = json.loads((self.user.folder(name) / "state.json").read_text(encoding="utf-8"))
@@ -285,10 +334,8 @@ def temporary_links(place: Place, number: int) -> str:
     for name in ("case", "free"):
         wrong = wrong or place.good("doctor", "--bundle", f"{shared}/{name}.tar.gz", more=more)
     # refused, or without a reservation; the links are what counts
-    words = ("serve", "-w", str(place.model), "-n", "2", "-p", str(unused_port()), "--no-doctor")
     more = {**more, "TRIVIAL_DO": "exit"}
-    python = ("--python", str(place.user.python), "--detach", "--name", f"links{number}")
-    wrong = wrong or place.good(*words, *python, more=more)
+    wrong = wrong or place.good(*place.serve(f"links{number}"), more=more)
     place.run("stop", "--all", more=more)
     found = {each.name: each.read_bytes() for each in victim.iterdir()}
     return wrong or ("" if found == {"file": b"mine"} else f"followed: {found}"[:500])
@@ -379,18 +426,8 @@ def two_homes(place: Place, number: int) -> str:
     homes = [place.user.environment, {**place.user.environment, "XDG_STATE_HOME": str(other)}]
     started = []
     for at in range(4):
-        words = ["serve", "-w", str(place.model), "-n", "4", "-p", str(unused_port())]
-        words += ["--no-doctor", "--python", str(place.user.python), "--detach"]
-        argv = [sys.executable, "-m", "gaudi_launch", *words, "--name", f"home{number}-{at}"]
-        started.append(
-            subprocess.Popen(
-                argv,
-                env={**homes[at % 2], "TRIVIAL_DO": ""},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
+        words = place.serve(f"home{number}-{at}", "-n", "4")
+        started.append(place.begin(*words, more=homes[at % 2]))
     shown = [each.communicate()[0] for each in started]
     codes = [each.returncode for each in started]
     taken: list[int] = []
@@ -405,23 +442,289 @@ def two_homes(place: Place, number: int) -> str:
     return ""
 
 
+_FAULTS = (
+    *("kill launcher", "kill engine", "kill child", "kill command", "30 TERM", "30 INT"),
+    *("HUP launcher", "HUP engine", "stop and kill", "mixed"),
+)
+_MODES = ("", "deaf", "hang", "sick")
+
+
+def _family(place: Place, name: str) -> dict[str, psutil.Process]:
+    """Return launcher, engine and a child of it, as far as they live."""
+    path = place.user.folder(name) / "state.json"
+    found = {}
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        found["launcher"] = psutil.Process(state["launcher"]["pid"])
+        found["engine"] = psutil.Process(state["engine_process"]["pid"])
+        found["child"] = place.chance.choice(found["engine"].children(recursive=True))
+    except (OSError, ValueError, KeyError, TypeError, IndexError, psutil.Error):
+        pass
+    return found
+
+
+def _strike(place: Place, fault: str, name: str, command: psutil.Process) -> None:
+    family = {**_family(place, name), "command": command}
+    what, _, whom = fault.partition(" ")
+    launcher = family.get("launcher", family["command"])
+    signals: list[tuple[psutil.Process, int]] = []
+    if what == "kill" and whom in family:
+        signals = [(family[whom], signal.SIGKILL)]
+    elif what == "HUP" and whom in family:
+        signals = [(family[whom], signal.SIGHUP)]
+    elif what == "30":
+        signals = [(launcher, getattr(signal, f"SIG{whom}"))] * 30
+    elif what == "mixed":
+        kinds = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL)
+        victims = list(family.values())
+        signals = [(place.chance.choice(victims), place.chance.choice(kinds)) for _ in range(10)]
+    elif what == "stop":
+        stopping = place.begin("stop", name)
+        time.sleep(place.chance.uniform(0.0, 2.0))
+        launcher_gone = place.chance.random() < 0.5
+        signals = [(launcher if launcher_gone else psutil.Process(stopping.pid), signal.SIGKILL)]
+    for process, number in signals:
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(number)
+        time.sleep(place.chance.uniform(0.0, 0.05))
+
+
+def storms(place: Place, number: int) -> str:
+    """Kill processes of a service at a drawn moment; the next commands leave nothing."""
+    port, name = unused_port(), f"storm{number}"
+    mode = _MODES[number // len(_FAULTS) % len(_MODES)]
+    command = place.begin(*place.serve(name, port=port), more={"TRIVIAL_DO": mode})
+    begun = psutil.Process(command.pid)
+    if number % 2 and mode in ("", "deaf"):
+        command.wait(place.seconds)
+    else:
+        time.sleep(place.chance.uniform(0.2, place.seconds / 12))
+    _strike(place, _FAULTS[number % len(_FAULTS)], name, begun)
+    # a launch that hangs in its warm-up is stopped, not waited for
+    time.sleep(place.chance.uniform(0.0, 2.0))
+    wrong = place.good("ps")
+    if (place.user.folder(name) / "state.json").exists():
+        wrong = wrong or place.good("stop", name, "--drain", "0")
+    shown = command.communicate(timeout=place.seconds)[0]
+    if "Traceback" in shown or "is a bug" in shown:
+        wrong = wrong or shown[-500:]
+    # it may have been started after that stop
+    if place.left():
+        place.run("stop", "--all", "--drain", "0")
+    wrong = wrong or "; ".join(place.left())
+    if not wrong and not port_free("127.0.0.1", port):
+        wrong = f"port {port} is not free"
+    shown = json.dumps(json.loads(place.run("ps", "--json")[1])["services"])
+    return wrong or ("" if '"running"' not in shown else shown[:500])
+
+
+def many_at_once(place: Place, number: int) -> str:
+    """Start 20 services at once on 8 cards, each second time on one port."""
+    port = unused_port() if number % 2 else 0
+    started = [
+        place.begin(*place.serve(f"many{number}-{at}", "-n", "2", port=port)) for at in range(20)
+    ]
+    shown = [each.communicate(timeout=place.seconds * 3)[0] for each in started]
+    codes = Counter(each.returncode for each in started)
+    services = json.loads(place.run("ps", "--json")[1])["services"]
+    cards = [module for each in services for module in each["modules"]]
+    wrong = place.good("stop", "--all", "--drain", "0", codes={0})
+    ready = 1 if port else 4
+    if codes != {0: ready, 3: 20 - ready} or len(cards) != len(set(cards)):
+        bad = [
+            text[-300:] for text, each in zip(shown, started, strict=True)
+            if each.returncode not in (0, 3)
+        ]  # fmt: skip
+        return f"{dict(codes)}, cards {cards}: {bad}"[:900]
+    return wrong or "; ".join(place.left())
+
+
+def full_disk(place: Place, number: int) -> str:
+    """Start with a state folder of 1 MB, full before, or filled while the engine starts."""
+    if os.geteuid():
+        raise CannotRun("root")
+    small = place.folder / f"small-{number}"
+    small.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)]
+    if subprocess.run(mounted, capture_output=True, check=False).returncode:
+        raise CannotRun("mount")
+    more = {"XDG_STATE_HOME": str(small), "XDG_CACHE_HOME": str(small / "cache")}
+    filler = small / "filler"
+
+    def fill() -> None:
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+
+    try:
+        if number % 2:
+            fill()
+        command = place.begin(*place.serve("full"), more=more)
+        time.sleep(place.chance.uniform(0.0, place.seconds / 12))
+        fill()
+        shown = command.communicate(timeout=place.seconds)[0]
+        wrong = ""
+        if command.returncode not in _CODES or "Traceback" in shown or "is a bug" in shown:
+            wrong = shown[-500:]
+        for words in (
+            ("ps",),
+            ("status", "full"),
+            ("devices",),
+            ("plan", *place.served, "-n", "2"),
+        ):
+            wrong = wrong or place.good(*words, more=more)
+        filler.unlink()
+        wrong = wrong or place.good("stop", "--all", more=more)
+        return wrong or "; ".join(place.left())
+    finally:
+        place.run("stop", "--all", more=more)
+        subprocess.run(["umount", "-l", str(small)], check=False)
+
+
+def umasks(place: Place, number: int) -> str:
+    """Serve with a key under two umasks; its files are only this user's."""
+    key, name = f"sk-secret-{number}", f"umask{number}"
+    before = os.umask(0o000 if number % 2 else 0o077)
+    try:
+        more = {"VLLM_API_KEY": key, "HF_TOKEN": f"hf_{key}"}
+        wrong = place.good(*place.serve(name), codes={0}, more=more)
+    finally:
+        os.umask(before)
+    shown = (
+        place.run("ps", "--json")[1]
+        + subprocess.run(
+            ["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True
+        ).stdout
+    )
+    folder = place.user.folder(name)
+    if folder.stat().st_mode & 0o077:
+        wrong = wrong or f"{folder} has mode {folder.stat().st_mode:o}"
+    for path in folder.rglob("*"):
+        if path.is_file() and key in path.read_text(encoding="utf-8", errors="replace"):
+            wrong = wrong or f"{path} contains the key"
+    if key in shown:
+        wrong = wrong or "the key is shown"
+    return wrong or place.good("stop", name, codes={0})
+
+
+_RAY = ("-w", "demo", "--engine", "ray-serve:transformers")
+_ENDS = ("stop", "kill launcher", "kill engine", "kill child", "orphans", "TERM launcher")
+
+
+class RayHome:
+    """A user with an own home and state, who shares the data folder and Ray's environment."""
+
+    def __init__(self, place: Place, number: int, uid: int) -> None:
+        self.home = place.folder / f"ray-home-{number}"
+        self.home.mkdir()
+        os.chown(self.home, uid, uid)
+        self.place, self.name, self.port = place, f"ray{number}", unused_port()
+        self.before: tuple[str, ...] = ()
+        if uid:
+            # the interpreter and the data folder must be readable for others
+            self.before = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
+            place.folder.chmod(0o755)
+        data = paths.engines_dir().parents[1]
+        self.more = {
+            **{"HOME": str(self.home), "USER": f"user{uid}", "XDG_DATA_HOME": str(data)},
+            **{f"XDG_{kind}_HOME": str(self.home / kind) for kind in ("STATE", "CACHE", "CONFIG")},
+        }
+
+    def run(self, *words: str) -> tuple[int, str]:
+        return self.place.run(*words, before=self.before, more=self.more, seconds=_REAL_SECONDS)
+
+    def serve(self, port: int = 0) -> tuple[int, str]:
+        words = (*_RAY, "-p", str(port or self.port), "--name", self.name, "--no-doctor")
+        return self.run("serve", *words, "--detach")
+
+    def folder(self) -> Path:
+        return self.home / "STATE" / "gaudi-launch" / "services" / self.name
+
+    def wrong(self) -> str:
+        """Return what is wrong with a service that is to run."""
+        listed = json.loads(self.run("ps", "--json")[1])["services"]
+        running = [each["name"] for each in listed if each.get("state") != "stopped"]
+        if running != [self.name]:
+            return f"ps of {self.name}: {listed}"[:600]
+        code, shown = self.run("status", self.name)
+        if code or "RUNNING" not in shown or "1/1" not in shown:
+            return f"status of {self.name}: {code}: {shown[-500:]}"
+        try:
+            content = ask(self.port, model="demo", max_tokens=4)
+        except OSError as error:
+            return f"{self.name} does not answer: {error}"
+        return "" if b"choices" in content else str(content)[:300]
+
+
+def ray_homes(place: Place, number: int) -> str:
+    """Run Ray of two users with one data folder; what ends one leaves the other."""
+    uids = (60_001, 60_002) if number % 2 else (0, 0)
+    homes = [RayHome(place, 2 * number + at, uid) for at, uid in enumerate(uids)]
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            same = number % 5 == 4
+            if same:
+                homes[1].port = homes[0].port
+            done = list(pool.map(RayHome.serve, homes))
+        codes = [code for code, _ in done]
+        if same:
+            if sorted(codes) != [0, 3]:
+                return f"one port: {done}"[-900:]
+            return homes[codes.index(0)].wrong()
+        if codes != [0, 0]:
+            return f"{done}"[-900:]
+        wrong = homes[0].wrong() or homes[1].wrong()
+        ended, other = homes if place.chance.random() < 0.5 else homes[::-1]
+        how = _ENDS[number % len(_ENDS)]
+        if how == "stop":
+            ended.run("stop", ended.name)
+        elif how == "orphans":
+            ended.run("stop", "--orphans")
+            wrong = wrong or ended.wrong()
+        else:
+            state = json.loads((ended.folder() / "state.json").read_text(encoding="utf-8"))
+            family = {"launcher": psutil.Process(state["launcher"]["pid"])}
+            family["engine"] = psutil.Process(state["engine_process"]["pid"])
+            family["child"] = place.chance.choice(family["engine"].children(recursive=True))
+            what, _, whom = how.partition(" ")
+            family[whom].send_signal(getattr(signal, f"SIG{what.upper()}"))
+            time.sleep(3)
+        code, shown = ended.run("stop", "--all")
+        if code not in _CODES or "Traceback" in shown:
+            wrong = wrong or f"{how}: stop: {code}: {shown[-500:]}"
+        wrong = wrong or other.wrong()
+        return wrong and f"{how}, {uids}: {wrong}"
+    finally:
+        for each in homes:
+            each.run("stop", "--all")
+        if place.left():
+            time.sleep(5)
+        for line in place.left():
+            print(f"ray_homes {number}: left: {line}", file=sys.stderr)
+
+
 CASES: dict[str, Callable[[Place, int], str]] = {
     case.__name__: case
     for case in (
         *(sparse_packs, reused_pids, clock_jumps, read_only_home, fix_races),
         *(temporary_links, killed_learn, killed_tune, killed_calibrate, two_homes),
+        *(storms, many_at_once, full_disk, umasks, ray_homes),
     )
 }
 
 
 def main() -> int:
-    times = int(sys.argv[1]) if len(sys.argv) > 1 else 30
-    chance = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else None)
+    words = sys.argv[1:]
+    engine = ""
+    if words[:1] == ["--engine"]:
+        engine, words = words[1], words[2:]
+    times = int(words[0]) if words else 30
+    chance = random.Random(int(words[1]) if len(words) > 1 else None)
     report: dict[str, object] = {}
     failed = False
-    for name in sys.argv[3:] or CASES:
+    for name in words[2:] or CASES:
         with tempfile.TemporaryDirectory(prefix="gaudi-launch-rare-") as folder:
-            place = Place(Path(folder), chance)
+            place = Place(Path(folder), chance, engine)
             wrong = []
             try:
                 for number in range(times):
