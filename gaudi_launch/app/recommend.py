@@ -493,7 +493,7 @@ def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
         prepared = prepare(unloaded)
     else:
         prepared = _with_any_cards(unloaded)
-    # the answer has copies and stages of its own
+    # the answer decides copies and stages
     refuse_layout(prepared.request.args, dict.fromkeys(REPLICAS, "-n"))
     # the lengths of the load, where the engine has options for them
     given, lacks = to_request(options), prepared.engine.innermost.lacks

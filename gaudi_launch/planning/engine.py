@@ -285,7 +285,7 @@ class Engine(ABC):
         """Raise LaunchError for options that this engine cannot apply."""
 
     def unmodelled(self, request: Request) -> tuple[str, ...]:
-        """Return the exported variables whose effect on memory and buckets has no rule here."""
+        """Return the exported variables whose effect on a plan has no rule here."""
         return ()
 
     def support(

@@ -133,7 +133,7 @@ def memory_for(
 
 
 def _experts_elsewhere(model: Model, cards: int, dtype: str, copies: int) -> float:
-    """Return the bytes of experts that a card has not, because other copies have them.
+    """Return the bytes of experts that other copies have instead of a card.
 
     Copies share the experts, with and without expert parallelism
     (vllm/model_executor/layers/fused_moe/config.py FusedMoEParallelConfig.make). All weights are

@@ -224,7 +224,7 @@ def parallel_sizes(args: EngineArgs) -> tuple[int, int]:
 
 
 def has_parts(args: EngineArgs) -> bool:
-    """Return True if an option asks for stages, copies or parts of an engine."""
+    """Return True if an option names stages, copies or parts of an engine."""
     named = any(argument.name in marks()["apart"] for argument in args.every)
     return named or parallel_sizes(args) != (1, 1)
 
@@ -252,7 +252,7 @@ def refuse_parts_apart(request: Request) -> None:
 
 
 def refuse_no_experts(args: EngineArgs, model: Model) -> None:
-    """Raise LaunchError (USAGE) for experts over the cards in a model without experts.
+    """Raise LaunchError (USAGE) where a model has no experts to divide.
 
     vllm/config/model.py _verify_with_expert_parallelism ends with a ValueError. An empty value
     turns it off (deepseek_r1).
@@ -263,9 +263,9 @@ def refuse_no_experts(args: EngineArgs, model: Model) -> None:
 
 
 def refuse_layout(args: EngineArgs, layout: Mapping[str, str]) -> None:
-    """Raise LaunchError (USAGE) for sizes that our options decide: `HOSTS`, `REPLICAS`.
+    """Raise LaunchError (USAGE) for sizes that our options decide.
 
-    Ray is started with the number of HPUs that they give.
+    ``layout`` is `HOSTS` or `REPLICAS`: Ray is started with the number of HPUs that they give.
     """
     for option, ours in layout.items():
         if args.has(option):

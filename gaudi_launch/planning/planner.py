@@ -150,7 +150,7 @@ def refuse_options(request: Request, host: Host, model: Model, engine: Engine) -
     """Raise LaunchError for options that this engine cannot apply.
 
     Also (USAGE) for options of simulated cards with real ones, and for parts of an engine that it
-    does not run. An engine that contains others has copies of its own.
+    does not run. An engine that contains others has separate copies.
     """
     simulated = engine.innermost.identity.simulated
     for flag, is_given in (
@@ -169,7 +169,7 @@ def refuse_options(request: Request, host: Host, model: Model, engine: Engine) -
 
 
 def _refuse_parts(request: Request, model: Model, engine: Engine) -> None:
-    """Raise LaunchError for stages, copies or a division of experts that the engine lacks."""
+    """Raise LaunchError for stages, copies or experts that the engine lacks."""
     if has_parts(request.args):
         if engine.inner is not None:
             refuse_layout(request.args, REPLICAS)

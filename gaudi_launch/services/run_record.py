@@ -73,10 +73,10 @@ def read_run_record(folder: Path, since: object) -> RunRecord | None:
 
 
 def run_so_far(folder: Path, since: object) -> RunRecord | None:
-    """Return the record of a service's run, also before its first step; None without one.
+    """Return the record of a service's run, also before its first step.
 
-    ``since`` is the time of the engine's start, as its state has it: an earlier run may have had
-    more copies.
+    None without a file. ``since`` is the time of the engine's start, as its state has it: an
+    earlier run may have had more copies.
     """
     began = since if isinstance(since, (int, float)) else 0.0
     read = (_read(path, began) for path in sorted(folder.glob(_FILES)))
