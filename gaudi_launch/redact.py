@@ -250,18 +250,6 @@ def _remove_after_scheme(match: re.Match[str]) -> str:
     return f"{match[1]} {REMOVED}"
 
 
-def _remove_url_user(match: re.Match[str]) -> str:
-    if match[2] == REMOVED:
-        return match[0]
-    return f"{match[1]}{REMOVED}@"
-
-
-def _remove_password(match: re.Match[str]) -> str:
-    if match[2] == REMOVED:
-        return match[0]
-    return f"{match[1]}{REMOVED}"
-
-
 def _without_key_blocks(text: str) -> str:
     """Remove private keys, also one whose beginning or end was cut off with the log."""
     first = _BEGIN_KEY.search(text)

@@ -298,10 +298,8 @@ def _problems(
 
     found = []
     for problem in conditions():
-        if problem.feature:
-            continue
         in_left, in_right = problem.has(old.label), problem.has(new.label)
-        if in_left or in_right:
+        if not problem.feature and (in_left or in_right):
             found.append(KnownProblem(problem, in_left, in_right))
     if model is None or plans is None:
         return tuple(found)

@@ -162,8 +162,9 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
         engine.refuse(Request(model.path, trust_remote_code=True), host, model)
     except LaunchError as error:
         # a release that was never executed is not known to fail
-        unknown = error.id in ("support.not_executed", "support.no_facts")
-        status = SupportStatus.UNKNOWN if unknown else SupportStatus.NO
+        status = SupportStatus.NO
+        if error.id in ("support.not_executed", "support.no_facts"):
+            status = SupportStatus.UNKNOWN
         return replace(answer, status=status, reasons=(*answer.reasons, error.text))
     if _needs_conversion(product, engine, model):
         if answer.status is SupportStatus.RUNS:

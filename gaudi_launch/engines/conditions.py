@@ -5,6 +5,7 @@ The rows are those of profiles/engines/changes/conditions.yaml, which explains i
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import read_document
 from gaudi_launch.reader import read_json
 
+_log = logging.getLogger(__name__)
 # vllm-project/vllm-gaudi#1749: a plane of the mask with 2 bytes for each pair of tokens
 _PLANE = 1 << 31
 _NEWEST = (1 << 30,)
@@ -78,8 +80,7 @@ class Condition:
 
     def answer(self, label: str) -> Message:
         """Return the sentence about a feature of this engine version."""
-        id = "unknown" if self.status == "unknown" else self.id
-        return message(f"features.{id}", engine=label)
+        return message(f"features.{self.id}", engine=label)
 
     def left_off(self, name: str) -> Message:
         """Return the sentence about a setting that is left off for it."""
@@ -160,7 +161,8 @@ class Launched:
         """
         try:
             stored = read_json(Path(self.model.path) / "generation_config.json")
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            _log.debug("no generation_config.json of the model: %s", error)
             return False
         penalty = mapping(stored).get("repetition_penalty", 1)
         return self.settings.get("--generation-config") != "vllm" and penalty != 1
@@ -205,7 +207,7 @@ def features_of(label: str) -> tuple[Condition, ...]:
     """Return an engine version's answers, one for each feature."""
     rows = [each for each in conditions() if each.feature]
     names = dict.fromkeys(each.feature for each in rows)
-    answers = {name: Condition(f"{name}_unknown", "", (), feature=name) for name in names}
+    answers = {name: Condition("unknown", "", (), feature=name) for name in names}
     answers.update((each.feature, each) for each in rows if each.has(label))
     return tuple(answers.values())
 
