@@ -29,6 +29,7 @@ def test_parameters_and_bytes_without_scales(tmp_path: Path) -> None:
         "weight_bytes": size,
         "unloaded_bytes": 0,
         "files_missing": (),
+        "vocab_rows": None,
     }
 
 
@@ -139,6 +140,7 @@ def test_pickled_weights_have_a_size(tmp_path: Path) -> None:
         "weight_bytes": 10,
         "unloaded_bytes": 0,
         "files_missing": (),
+        "vocab_rows": None,
     }
 
 
