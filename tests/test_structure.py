@@ -24,6 +24,7 @@ ABOUT_SEVERAL = {
     "app/test_main_path.py": "drawn combinations through several commands",
     "planning/test_drawn_lengths.py": "drawn lengths on every engine",
     "services/diagnosis/test_threads.py": "logs and commands of public threads",
+    "app/test_same_verdict.py": "plan and serve about the same states",
     "app/test_same_answers.py": "fit, capacity, estimate and plan about the same cases",
     "app/test_serve_cache.py": "serve with the recipe cache",
     "app/test_model_setup_parts.py": "the steps of app/model_setup.py without a hub",

@@ -1,4 +1,4 @@
-"""What differs on the machines that each check judges, with the status that it gives."""
+"""Changes of machines, with the status that each check gives."""
 
 from __future__ import annotations
 
@@ -412,7 +412,7 @@ CASES: list[tuple[str, str, str, m.Change]] = [
 
 
 def remedies_commands() -> dict[str, str]:
-    """Return each line that a remedy of these machines gives to a shell, and its check."""
+    """Return the lines of remedies for a shell, and the check of each."""
     found: dict[str, str] = {}
     for id, _, name, change in CASES:
         for remedy in (each.remedy for each in run([BY_ID[id]], change(m.facts(name)))):
