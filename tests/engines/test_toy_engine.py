@@ -55,6 +55,7 @@ def model(tmp_path: Path) -> Path:
     more = {"max_position_embeddings": 4096, "torch_dtype": "bfloat16"}
     (folder / "config.json").write_text(json.dumps({**config, **sizes, **more}), encoding="utf-8")
     (folder / "pytorch_model.bin").touch()
+    (folder / "tokenizer.json").write_text("{}")
     return folder
 
 
