@@ -159,7 +159,7 @@ def test_serve_without_ray_is_exit_3_and_says_what_to_do(
     (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
     (folder / "pytorch_model.bin").touch()
     (folder / "tokenizer.json").write_text("{}")
-    code, _, err = output(capsys, "serve", "-w", str(folder), "--engine", "ray-serve")
+    code, _, err = output(capsys, "serve", "-w", str(folder), "--engine", "ray-serve:cpu")
     assert code == 3 and "setup ray" in err and not (tmp_path / "state").exists()
 
 
