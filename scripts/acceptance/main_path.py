@@ -809,7 +809,7 @@ def _named(asked: Asked) -> int:
     taken = asked.question.arguments
     worst = taken["max_num_seqs"] * -(-taken["max_model_len"] // taken["block_size"])
     if not taken["prefix_caching"] or asked.engine in _FORKS:
-        return min(worst, taken["num_hpu_blocks"])
+        return int(min(worst, taken["num_hpu_blocks"]))
     if taken["skip_decode_block_clamp"]:
         return int(worst)
     return int(max(min(worst, 3 * taken["num_hpu_blocks"]), taken["max_num_seqs"]))

@@ -11,7 +11,6 @@ import pytest
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.prepare import CheckedPlan, checked_plan
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services.preflight import check_model
 from tests.support.shards import shard
 
 CONFIG = {
@@ -51,7 +50,7 @@ def make(
 def judged(
     folder: Path, *extra: str, engine: str = "vllm-gaudi@0.26.0", force: bool = False
 ) -> CheckedPlan:
-    """Return the checked plan, after that serve's check gave the same verdict."""
+    """Return the checked plan, after that serve gave the same verdict."""
     options = LaunchOptions(
         model=str(folder),
         cards="1",
@@ -62,12 +61,12 @@ def judged(
     )
     found = checked_plan(options)
     if found.incomplete is None:
-        check_model(found.prepared.model, found.prepared.request)
+        assert found.verdict != "refused"
         return found
     with pytest.raises(LaunchError) as refused:
-        check_model(found.prepared.model, found.prepared.request)
-    assert refused.value.text == found.incomplete and refused.value.exit_code == ExitCode.MODEL
-    assert found.incomplete in found.plan.warnings
+        found.refuse()
+    assert refused.value is found.incomplete and refused.value.exit_code == ExitCode.MODEL
+    assert (found.verdict, found.incomplete.text in found.plan.warnings) == ("refused", True)
     return found
 
 
@@ -109,7 +108,7 @@ def test_drawn_folders_of_options_are_compared_with_the_disk(tmp_path: Path) -> 
             continue
         assert found is not None and found.id == "serve.option_folder", (option, state)
         named = {"option": option, "path": str(folder), "needed": NEEDED[option]}
-        assert found.values == named
+        assert found.text.values == named
         assert judged(model, *given, force=True).incomplete is None
 
 
@@ -126,7 +125,7 @@ def test_the_rows_of_the_embedding_are_those_of_config_json(tmp_path: Path, rows
         assert found is None
         return
     assert found is not None and found.id == "serve.vocab_differs"
-    assert (found.values["found"], found.values["rows"]) == (100, rows)
+    assert (found.text.values["found"], found.text.values["rows"]) == (100, rows)
 
 
 @pytest.mark.parametrize(
