@@ -161,8 +161,9 @@ class Prepared:
         from gaudi_launch.host.host_config import load_config
 
         engine = mapped(engine_facts, self.installed)
-        if self.machine is not None and self.request.python is None:
-            engine = None  # this machine's says nothing about another one's
+        elsewhere = self.machine is not None and self.request.python is None
+        if elsewhere or not self.engine.innermost.needs_interpreter:
+            engine = None  # this machine's says nothing about it
         if plan.engine.simulated:
             # the cards are those of another machine, the process is of this one
             wants = Wants(gaudi=False, engine=self.engine.environment)

@@ -29,10 +29,8 @@ def test_serve_without_an_engine_offers_setup_and_a_container(
     monkeypatch.chdir(tmp_path)
     assert run(["serve", "my model", "-n", "1", "--engine", "vllm-fork@1.22", "--no-doctor"]) == 3
     lines = capsys.readouterr().err.splitlines()
-    assert lines[-2:] == [
-        "  gaudi-launch setup vllm-fork@1.22",
-        "  gaudi-launch serve 'my model' -n 1 --engine vllm-fork@1.22 --no-doctor --in docker",
-    ]
+    assert "serve in a container" in lines[-2]
+    assert lines[-1] == "  $ gaudi-launch setup vllm-fork@1.22"
     assert not (tmp_path / "state" / "gaudi-launch" / "services").exists()
 
 

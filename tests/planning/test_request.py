@@ -9,7 +9,7 @@ from gaudi_launch.planning.option_table import GENERIC, UPSTREAM, option_table
 from gaudi_launch.planning.request import Request
 
 EMPTY_TEXTS = ("stamp", "files_dir", "libfabric_root", "unread_file", "secret_options")
-EMPTY_LISTS = ("open_ranges", "faults", "extra", "file_words", "overruled")
+EMPTY_LISTS = ("open_ranges", "faults", "extra", "file_words", "overruled", "unmodelled")
 OFF = ("skip_warmup", "profile", "no_zero_padding", "no_fused_sdpa", "inc_fp8", "force")
 
 

@@ -129,7 +129,6 @@ def test_a_bucket_file_of_the_users(
     assert [w["id"] for w in document["warnings"]] == [
         "plan.name_listed",
         "plan.own_buckets",
-        "engines.known_problem",
     ]
     # another engine does not read it
     monkeypatch.setenv("VLLM_BUCKETING_FROM_FILE", str(tmp_path / "none.txt"))

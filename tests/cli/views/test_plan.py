@@ -169,7 +169,11 @@ def test_an_engine_on_the_cpu_has_no_line_on_cards_memory_or_warm_up(
     assert run(["plan", "demo"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "demo runs on the CPU: no card is needed."
-    assert {line[:10].strip() for line in lines[2 : lines.index("", 2)]} == {"engine", "model"}
+    assert {line[:10].strip() for line in lines[2 : lines.index("", 2)]} == {
+        "engine",
+        "model",
+        "to do",
+    }
 
 
 def test_next_repeats_the_options_without_secrets(

@@ -18,6 +18,7 @@ from tests.support.places import DATA
 
 # the public texts of the failures, one a cause at least
 TEXTS = [
+    ("lora_folder", "ValueError: Loading lora a failed: No adapter found for /models/a"),
     ("device_busy", "RuntimeError: synStatus=20 [Device already acquired] Device acquire failed."),
     ("device_not_found", "RuntimeError: synStatus=8 [Device not found] Device acquire failed."),
     ("acquire_failed", "RuntimeError: synStatus=26 [Generic failure] Device acquire failed."),
