@@ -54,7 +54,7 @@ from tests.support.release_plans import BELOW, Planned, digest_of, record_of, un
 
 RECORDED = Path(__file__).resolve().parents[2] / "tests" / "data" / "main_path.json.gz"
 _FORKS = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1")
-# one accepted combination in this many goes on to recommend and serve
+# one accepted combination in this many is taken to recommend and serve
 _FURTHER = 20
 
 
@@ -572,7 +572,7 @@ _BELOW_FORKS = {"GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TOKENIZERS_PARALLEL
 
 
 def _options(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options, values and variables of a plan that the release does not have."""
+    """Yield the options, values and variables that the release does not have."""
     name, _, release = drawn.engine.partition("@")
     argv = plan["argv"]
     if drawn.engine not in _FORKS:
@@ -627,7 +627,10 @@ def _raw_ids(text: str) -> list[str]:
 
 
 def _screen(answer: Answer, refused: bool = False) -> Iterator[str]:
-    """Yield the ids, missing values and tracebacks of a screen; ``refused``: it may be an error."""
+    """Yield the ids, missing values and tracebacks of a screen.
+
+    ``refused``: it may be an error.
+    """
     if answer.fault or (answer.code and not refused):
         yield f"the screen ended with {answer.code}: {answer.err[-300:]} {answer.fault}"
     shown = answer.out + answer.err
@@ -749,10 +752,10 @@ def _launch(drawn: Drawn) -> LaunchOptions:
 
 
 def _capacity(asked: Asked, plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield if not one request of the model's length fits in the cache: the engine ends.
+    """Yield if the cache has less than one request of the model's length.
 
     vLLM 0.26.0:vllm/v1/core/kv_cache_utils.py _check_enough_kv_cache_memory;
-    HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_worker.py raise_if_cache_size_invalid.
+    HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_worker.py raise_if_cache_size_invalid: it ends.
     """
     taken = asked.question.arguments
     block = taken.get("decode_block_size") or taken["block_size"]
@@ -761,7 +764,7 @@ def _capacity(asked: Asked, plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stated(asked: Asked, plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield if the plan states another number of shapes without a bucket than there are."""
+    """Yield if the plan states another number of shapes without a bucket."""
     found, stated = _holes(asked), _stated_holes(plan)
     # a deepseek_r1 plan states none: the engine's own lists have them
     if found != stated and asked.engine != "deepseek_r1":
