@@ -263,7 +263,9 @@ _TOKENIZERS = (
 @cache
 def parser_tokens() -> Mapping[str, Mapping[str, Any]]:
     """Return the tokens that parsers need, by option and parser."""
-    tokens: Mapping[str, Mapping[str, Any]] = shipped("engines/changes", "parser-tokens.yaml")["parsers"]
+    tokens: Mapping[str, Mapping[str, Any]] = shipped("engines/changes", "parser-tokens.yaml")[
+        "parsers"
+    ]
     return tokens
 
 

@@ -25,7 +25,7 @@ def model(folder: Path, *files: str) -> Path:
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
-        (None, "does not exist"),
+        (None, "not a local folder"),
         ((), "has no config.json"),
         (("config.json",), "has no weight files"),
         (("config.json", "training_args.bin"), "has no weight files"),
