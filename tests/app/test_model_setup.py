@@ -177,7 +177,7 @@ def test_the_disk_is_asked_before_anything_is_fetched(user: User, hub: Hub, tmp_
     assert states(plan_of(user, *WORDS))[0] == ("disk", "to_do")
     code, _, err = user.run(*WORDS)
     assert (code, hub.asked) == (3, [])
-    assert "needs 1500.0 GB" in err and "Nothing was downloaded" in err
+    assert "1500 GB of disk at " in err
     assert not (tmp_path / "data" / "gaudi-launch" / "models").exists()
 
 
@@ -265,5 +265,6 @@ def test_a_file_that_is_not_there_is_a_sentence(user: User, hub: Hub, language: 
     user.use(hub, "1.21")
     words = ("-w", "Qwen/Qwen3-8B", "-d", "fp8", "--quant-config", "/no/q.json", "--lang", language)
     code, out, err = user.call("plan", *words)
-    assert (code, out) == (2, "")
-    assert "/no/q.json" in err and "quant." not in err
+    # it may be written later: it is on the list of what is to do
+    assert (code, err) == (0, "")
+    assert "/no/q.json" in out and "quant." not in out
