@@ -56,6 +56,7 @@ ANSWERS = {
         "models/weights.py: has_weights",
         "performance/learned.py: read_learned",
         "planning/model_name.py: _folders",
+        "planning/model_name.py: _has",
         "profiles.py: _folder",
         "recipe_cache/cache_root.py: flat_files",
         "recipe_cache/key_locks.py: _open",

@@ -332,7 +332,8 @@ def _todo(made: Plan, prepared: Prepared) -> Iterator[Todo]:
         if warning.id in ("quant.none", "quant.measurements_missing"):
             yield Todo(warning, calibrate, by_serve=decides_later)
         elif warning.id == "tgi.not_measured":
-            yield Todo(warning, (*_MEASURE, "--model_name_or_path", request.model))
+            measure = (*_MEASURE, "--model_name_or_path", request.model)
+            yield Todo(warning, measure, exit_code=ExitCode.USAGE)
 
 
 def _engine_todo(prepared: Prepared) -> Iterator[Todo]:

@@ -95,7 +95,10 @@ class Condition:
 
     def has(self, label: str) -> bool:
         """Return True for an engine version that has it."""
-        engine, _, version = label.partition("@")
+        engine, at, version = label.partition("@")
+        if not at:
+            # a branch of the fork without a version
+            return label in self.versions
         if self.versions or engine != self.engine:
             return version in self.versions and engine == self.engine
         numbers = _NEWEST if version == "main" else version_numbers(version)

@@ -73,7 +73,7 @@ def check_sizes(model: Model) -> None:
 
 
 def check_files(model: Model, request: Request) -> None:
-    """Raise LaunchError (MODEL) for folders that lack files or do not fit, unless forced.
+    """Raise LaunchError (MODEL) for folders that lack files or do not fit.
 
     A tokenizer of another place, or none, may be chosen by an option of the engine.
     """
@@ -108,7 +108,7 @@ def check_files(model: Model, request: Request) -> None:
 
 
 def _option_folders(args: EngineArgs) -> Iterator[tuple[str, str, str]]:
-    """Yield each option with a folder, the folder, and the file that the engine reads there.
+    """Yield options with their folder and the file that the engine reads there.
 
     Sources: vllm-project/vllm 0.26.0:vllm/tokenizers/hf.py, vllm/transformers_utils/config.py,
     vllm/lora/peft_helper.py from_local_dir.

@@ -1,4 +1,4 @@
-"""Try rare faults: killed processes, sparse packs, reused PIDs, jumping clocks, others' folders.
+"""Try rare faults: kills, sparse packs, reused PIDs, jumping clocks, homes.
 
 Use: `python scripts/acceptance/rare_faults.py [--engine simulated] [TIMES [SEED [CASE...]]]` (30
 times by default).
@@ -84,7 +84,7 @@ class Place:
             self.user.environment["GAUDI_LAUNCH_ENGINES_DIR"] = engines
 
     def serve(self, name: str, *words: str, port: int = 0) -> list[str]:
-        """Return the arguments that start a service on two cards."""
+        """Return the arguments to launch a service on two cards."""
         cards = () if "-n" in words else ("-n", "2")
         at = ("-p", str(port or unused_port()), "--name", name, "--no-doctor", "--detach")
         return ["serve", *self.served, *cards, *at, *words]
@@ -540,7 +540,7 @@ def many_at_once(place: Place, number: int) -> str:
 
 
 def full_disk(place: Place, number: int) -> str:
-    """Start with a state folder of 1 MB, full before, or filled while the engine starts."""
+    """Start with a state folder of 1 MB, full before or while the engine starts."""
     if os.geteuid():
         raise CannotRun("root")
     small = place.folder / f"small-{number}"
@@ -612,7 +612,7 @@ _ENDS = ("stop", "kill launcher", "kill engine", "kill child", "orphans", "TERM 
 
 
 class RayHome:
-    """A user with an own home and state, who shares the data folder and Ray's environment."""
+    """A user with an own home and state, and the data folder of others."""
 
     def __init__(self, place: Place, number: int, uid: int) -> None:
         self.home = place.folder / f"ray-home-{number}"

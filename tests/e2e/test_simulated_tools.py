@@ -53,7 +53,7 @@ def objects(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
         made = {"type": "object", "properties": properties}
         return names.map(lambda found: {**made, "required": found})
 
-    return st.dictionaries(NAMES, values, max_size=4).flatmap(required)
+    return st.dictionaries(NAMES, values, min_size=1, max_size=4).flatmap(required)
 
 
 VALUES = st.recursive(

@@ -133,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
             )
 
     def stream(self, tokens: int, until: str | None) -> None:
-        """Send a token every 20 ms, these many once a file exists; the connection's end follows."""
+        """Send a token every 20 ms until a file exists, then these many."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")

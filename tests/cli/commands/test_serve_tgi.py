@@ -250,7 +250,7 @@ def nothing(user: User) -> None:
             "docker does not answer: Cannot connect to the Docker daemon",
         ),
         (no_runtime, ("-w", "MODEL"), 3, "no runtime 'habana'"),
-        (nothing, ("-w", "/no/such/folder"), 5, "does not exist"),
+        (nothing, ("-w", "/no/such/folder"), 5, "not a local folder"),
         (nothing, ("-w", "MODEL", "-u", "gaudi.example"), 2, "numeric addresses"),
         (nothing, ("-w", "MODEL", "-i", "4096", "-l", "4096"), 2, "leave no room for an answer"),
         (nothing, ("-w", "MODEL", "-e", "4"), 2, "-e does not apply to TGI 3.3.5"),
@@ -263,7 +263,6 @@ def nothing(user: User) -> None:
             "--api-key has a secret in its value",
         ),
         (nothing, ("-w", "MODEL", "--engine", "tgi@3.1.0"), 2, "tgi@3.1.0"),
-        (nothing, ("-w", "MODEL", "--engine", "tgi@3.2.3", "--quant-config", "q/c.json"), 2, "/q,"),
     ],
 )
 def test_refusals_start_nothing(
