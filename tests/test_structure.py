@@ -17,7 +17,7 @@ TESTS = Path(__file__).parent
 
 # tests of more than one module, each with its reason
 ABOUT_SEVERAL = {
-    "planning/test_option_folders.py": "folders of options and tokenizers, through the checked plan",
+    "planning/test_option_folders.py": "folders of options and tokenizers, to the checked plan",
     "planning/test_parallel.py": "copies, stages and experts of each release and spelling",
     "engines/vllm_gaudi/test_unified.py": "a variable of some releases, from facts to the speed",
     "engines/test_installed_facts.py": "facts of an installed engine, from its files to the plan",

@@ -88,8 +88,8 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
     assumptions: list[Message] = []
     if request.engine == "auto" and installed is None:
         assumptions.append(message("warmup.assume_engine", engine=name))
-    if request.chosen_because is not None:
-        assumptions.append(request.chosen_because)
+    if request.chosen is not None and request.chosen[1] is not None:
+        assumptions.append(request.chosen[1])
     if physical:
         assumptions.append(message("warmup.machine_blocks", blocks=physical, machine=host.origin))
     else:

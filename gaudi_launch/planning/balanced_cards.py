@@ -58,7 +58,7 @@ def with_balanced_cards(request: Request, host: Host, model: Model, engine: Engi
     speeds = speeds_of(request, host, model, engine)
     tight: Request | None = None
     for count in _in_order(speeds):
-        tried = replace(request, chosen_cards=count, chosen_because=_because(count, speeds))
+        tried = replace(request, chosen=(count, _because(count, speeds)))
         memory = _memory(tried, host, model, engine)
         if memory is None or memory.fits is False:
             continue
@@ -110,7 +110,7 @@ def speeds_of(
         if not divides(model, count):
             continue
         try:
-            placement = place(replace(request, chosen_cards=count), host, engine)
+            placement = place(replace(request, chosen=(count, None)), host, engine)
             limits = engine.limits(request, host, model)
         except LaunchError as error:
             _log.debug("no speed of %d cards: %s", count, error)

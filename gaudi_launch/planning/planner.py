@@ -250,9 +250,9 @@ def place(request: Request, host: Host, engine: Engine) -> Placement:
     if not engine.needs_cards:
         return Placement(modules=())
     placement = engine.place(with_options(request, engine.identity), host)
-    if request.chosen_because is None:
+    if request.chosen is None or request.chosen[1] is None:
         return placement
-    return replace(placement, reasons=(request.chosen_because, *placement.reasons))
+    return replace(placement, reasons=(request.chosen[1], *placement.reasons))
 
 
 def _memory(

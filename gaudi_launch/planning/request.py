@@ -22,8 +22,8 @@ class Request:
 
     model: str  # -w
     cards: int | None = None  # -n
-    chosen_cards: int | None = None  # the number that was chosen without -n and -m; not an option
-    chosen_because: Message | None = None  # its reason
+    # the number that was chosen without -n and -m, and its reason; not an option
+    chosen: tuple[int, Message | None] | None = None
     modules: tuple[int, ...] | None = None  # -m
     host: str | None = None  # -u
     port: int | None = None  # -p
@@ -80,6 +80,11 @@ class Request:
     options: OptionTable = GENERIC  # the engine's table, by which ``extra`` is read
     # exported variables that change memory and buckets of the release in a way without rules here
     unmodelled: tuple[str, ...] = ()
+
+    @property
+    def chosen_cards(self) -> int | None:
+        """Return the number of cards that was chosen without -n and -m."""
+        return None if self.chosen is None else self.chosen[0]
 
     @property
     def args(self) -> EngineArgs:

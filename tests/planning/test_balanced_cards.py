@@ -309,4 +309,4 @@ def test_a_number_is_chosen_only_where_it_is_left_to_us(
     if chosen is None:
         assert found is request
     else:
-        assert found.chosen_because is not None
+        assert found.chosen is not None and found.chosen[1] is not None

@@ -257,9 +257,9 @@ def test_a_warm_up_that_is_skipped_is_stated() -> None:
 
 def test_the_reason_for_a_number_of_cards_comes_first() -> None:
     because = message("placement.fewest", cards=2)
-    request = Request(LLAMA.path, chosen_cards=2, chosen_because=because)
+    request = Request(LLAMA.path, chosen=(2, because))
     found = place(request, HLS2, Told())
-    plain = place(replace(request, chosen_because=None), HLS2, Told())
+    plain = place(replace(request, chosen=(2, None)), HLS2, Told())
     assert found == replace(plain, reasons=(because, *plain.reasons))
     assert place(request, HLS2, find("cpu")) == Placement(())
 
