@@ -178,7 +178,7 @@ class Launched:
             "gdn": has_linear_attention(model),
             "moe": bool(model.moe),
             "int8": _is_int8(model),
-            "penalty": self._has_penalty(),
+            "penalty": bool(model.path) and self._has_penalty(),
             "wide_mask": 2 * step * length >= _PLANE,
         }
         return {
