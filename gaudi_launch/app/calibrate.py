@@ -93,17 +93,23 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     """
     from gaudi_launch.app.machine import load
     from gaudi_launch.app.model_needs import generation_of
-    from gaudi_launch.engines.registry import detect_engine, find
+    from gaudi_launch.engines.registry import assumed_for, detect_engine, find
+    from gaudi_launch.host.accelerators import product_of
     from gaudi_launch.models.calibration.phases import CalibrationRequest, read_scripts
     from gaudi_launch.models.config import name_of
     from gaudi_launch.paths import machine_root
     from gaudi_launch.planning.placement import choose, parse_visible
     from gaudi_launch.planning.support_answer import check_support
+    from gaudi_launch.profiles import known_model
     from gaudi_launch.services import calibration_run
     from gaudi_launch.services.state.reservation import claim
 
+    def planned_for() -> str:
+        model = known_model(options.model, must_exist=False)
+        return assumed_for(model, lambda: product_of(load(None)))
+
     numbers = _numbers(options)
-    installed = detect_engine(options.python or None)
+    installed = detect_engine(options.python or None, first=planned_for)
     calibration = _calibration(installed)
     facts: dict[str, str] = {}
     if installed is not None:

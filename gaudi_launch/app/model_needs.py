@@ -124,14 +124,20 @@ def _engine_label(engine: Engine, installed: Installed | None) -> str:
     return engine.identity.label
 
 
-def look(request: Request, host: Host, engine: Engine, installed: Installed | None) -> Provision:
-    """Search for what exists.
+def look(
+    request: Request,
+    host: Host,
+    engine: Engine,
+    installed: Installed | None,
+    model: Model | None = None,
+) -> Provision:
+    """Search for what exists; ``model`` is the request's where it was read already.
 
     Changes nothing. Raises LaunchError for a file that the user named and that
     cannot be used.
     """
     places = _places_of(request)
-    known = with_overrides(known_model(request.model, must_exist=False), request.args)
+    known = with_overrides(model or known_model(request.model, must_exist=False), request.args)
     profile = match(known)
     generation = generation_of(host)
     quant, published, lacks = _quant(request, known, profile, generation, engine, installed)

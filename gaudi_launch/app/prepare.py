@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -225,12 +226,13 @@ class CheckedPlan:
     @property
     def verdict(self) -> Literal["ready", "to do", "refused"]:
         """Return whether serve can start the plan now, after something is done, or not."""
-        if self.incomplete is not None or self._lacks_consent is not None or self._fails_here:
+        if self.incomplete is not None or self.lacks_consent is not None or self._fails_here:
             return "refused"
         return "to do" if self.todo else "ready"
 
     @property
-    def _lacks_consent(self) -> LaunchError | None:
+    def lacks_consent(self) -> LaunchError | None:
+        """Return the refusal of a model's own code without --trust-remote-code, if any."""
         provision = self.prepared.provision
         return None if provision is None else provision.code
 
@@ -243,7 +245,7 @@ class CheckedPlan:
         """Raise LaunchError unless serve can start the plan, with what it does itself."""
         from gaudi_launch.doctor import stop_on_failures
 
-        for error in (self.incomplete, self._lacks_consent):
+        for error in (self.incomplete, self.lacks_consent):
             if error is not None:
                 raise error
         if self._fails_here and not no_doctor:
@@ -419,6 +421,7 @@ def prepare(
     interpreter of this machine is queried for it. ``secret_file``: a secret option that the engine
     reads from no variable goes into a file.
     """
+    from gaudi_launch.app.machine import load
     from gaudi_launch.app.model_needs import look
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import is_elsewhere
@@ -436,14 +439,20 @@ def prepare(
     request = _with_safe_secrets(request, into_file=secret_file)
     if request.model == "demo":
         request = _demo(request, in_image=in_image)
+    asked = request
+    read = cache(lambda: known_model(asked.model, must_exist=False))
+
+    def suited(found: Installed | None = None) -> str:
+        if registry.is_decided(asked.engine, found):
+            return asked.engine
+        return registry.name_for(asked, found, read(), lambda: load(options.machine))
+
     installed = None
     with step("screen.step_engine"):
         if not in_image and (here or not is_elsewhere(request.python, here=here)):
-            installed = installed_for(request, here=here)
+            installed = installed_for(request, suited, here=here)
         facts = read_installed(installed)
-    engine = registry.find(
-        _engine_name(request, installed, options.machine), installed, request.python
-    )
+    engine = registry.find(suited(installed), installed, request.python)
     request = with_config_file(request, engine)
     request = _for_engine(request, engine)
     if here:
@@ -451,7 +460,7 @@ def prepare(
     host = _host_of(engine, options.machine)
     if request.tuning == "reference":
         # as with the start scripts, the engine fetches a hub ID by itself
-        model = with_overrides(known_model(request.model, must_exist=False), request.args)
+        model = with_overrides(read(), request.args)
         return Prepared(
             request,
             host,
@@ -463,7 +472,7 @@ def prepare(
             read=facts,
         )
     with step("screen.step_model"):
-        provision = look(request, host, engine, installed)
+        provision = look(request, host, engine, installed, read())
     engine = engine.suited(provision.known)
     _refuse_unsupported(request, host, engine, provision.known)
     with step("screen.step_plan"):
@@ -471,7 +480,7 @@ def prepare(
         request = with_balanced_cards(request, host, planned, engine)
     if request.chosen_cards is not None:
         # files of fp8 depend on the number of cards
-        provision = look(request, host, engine, installed)
+        provision = look(request, host, engine, installed, read())
     request = provision.request_for(request)
     model = provision.planned(request)
     if not simulated and Path(request.model).is_dir():
@@ -519,21 +528,6 @@ def _refuse_unsupported(request: Request, host: Host, engine: Engine, model: Mod
     refuse_options(request, host, model, engine)
     supported = engine.innermost.support(model, request.args, request.environment)
     check_support(supported, force=request.force)
-
-
-def _engine_name(request: Request, installed: Installed | None, machine: str | None) -> str:
-    """Return the engine's name.
-
-    Where none is installed, that of the engine for this model.
-    """
-    from gaudi_launch.app.machine import load
-    from gaudi_launch.engines.registry import is_decided, name_for
-    from gaudi_launch.profiles import known_model
-
-    if is_decided(request.engine, installed):
-        return request.engine
-    model = known_model(request.model, must_exist=False)
-    return name_for(request, installed, model, lambda: load(machine))
 
 
 def with_config_file(request: Request, engine: Engine) -> Request:
@@ -607,8 +601,8 @@ def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
         return environment
 
 
-def installed_for(request: Request, *, here: bool) -> Installed | None:
-    """Return the interpreter of a request's engine.
+def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> Installed | None:
+    """Return the interpreter of a request's engine; of several by `setup` that of ``first``.
 
     Return None for an engine in an image, or that of another machine (not ``here``).
     """
@@ -629,7 +623,7 @@ def installed_for(request: Request, *, here: bool) -> Installed | None:
 
         return ray_install.installed(demo=request.model == str(cpu_install.demo_dir()))
     if here or request.python is not None or name == "auto":
-        return registry.detect_engine(request.python, name)
+        return registry.detect_engine(request.python, name, first)
     return None
 
 

@@ -10,6 +10,7 @@ from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
     from gaudi_launch.buckets.bucket_list import Buckets
+    from gaudi_launch.engines.detect import Installed
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.models.model import Model
     from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
@@ -64,9 +65,13 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
     from gaudi_launch.planning.speed import step_time_in
     from gaudi_launch.planning.support_answer import check_support
 
-    installed = installed_for(request, here=machine is None)
     host = load(machine)
-    word = registry.name_for(request, installed, model, lambda: host)
+
+    def suited(found: Installed | None = None) -> str:
+        return registry.name_for(request, found, model, lambda: host)
+
+    installed = installed_for(request, suited, here=machine is None)
+    word = suited(installed)
     engine = registry.find(word, installed, request.python)
     if installed is not None:
         engine = engine.asking(InstalledBuckets(installed.python))

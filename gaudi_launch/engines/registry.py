@@ -297,28 +297,33 @@ def has(installed: Installed | None, name: str) -> bool:
     return "ray" in installed.packages and (not inner or has(installed, inner))
 
 
-def detect_engine(python: str | None, name: str = "auto") -> Installed | None:
+def detect_engine(
+    python: str | None, name: str = "auto", first: Callable[[], str] = lambda: DEFAULT
+) -> Installed | None:
     """Query the interpreter that has an engine; None when there is no interpreter.
 
-    It is the given one, else python3 on PATH, else one that `setup` made. Raises LaunchError as
-    `detect` does.
+    It is the given one, else python3 on PATH, else one that `setup` made: that of ``first`` before
+    `DEFAULT`, before others. Raises LaunchError as `detect` does.
     """
     found = detection.detect(python)
     if python is not None or has(found, name):
         return found
-    for each in _made_by_setup():
+    for each in _made_by_setup(first):
         installed = detection.detect(each)
         if has(installed, name):
             return installed
     return found
 
 
-def _made_by_setup() -> list[str]:
-    """Return the interpreters in force of `setup`, that of `DEFAULT` first."""
+def _made_by_setup(first: Callable[[], str]) -> list[str]:
+    """Return the interpreters in force of `setup`, in the order of `detect_engine`."""
     # it needs the embedded engine's installation
-    from gaudi_launch.engines.install.environment import linked_python
+    from gaudi_launch.engines.install.environment import linked_python, name_of
 
-    names = sorted(names_in_force(), key=lambda name: (name != DEFAULT, name))
+    names = names_in_force()
+    if len(names) > 1:
+        wanted = name_of(first())
+        names.sort(key=lambda name: (name != wanted, name != DEFAULT))
     return [str(python) for python in map(linked_python, names) if python.exists()]
 
 

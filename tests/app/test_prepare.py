@@ -27,15 +27,17 @@ from gaudi_launch.app.report import Silent
 from gaudi_launch.doctor import EngineFacts, Finding, Wants
 from gaudi_launch.engines import detect as detection
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.install.environment import name_of, versions_of
 from gaudi_launch.engines.ray_serve import install as ray_install
 from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
-from gaudi_launch.host.simulated import make
+from gaudi_launch.host.simulated import make, write_tree
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.setup_steps import SetupFacts, SetupStep
+from gaudi_launch.paths import engines_dir
 from gaudi_launch.planning.passthrough import with_options
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
@@ -253,7 +255,7 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     monkeypatch.setattr(ray_install, "installed", lambda *, demo: f"ray {demo}")
 
     def found(here: bool = True, **words: Any) -> object:
-        return cases.installed_for(Request(**{"model": "m", **words}), here=here)
+        return cases.installed_for(Request(**{"model": "m", **words}), lambda: FORK, here=here)
 
     assert found(engine="tgi") is None
     assert found(engine=FORK) == Installed("None", FORK)
@@ -268,6 +270,40 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: False)
     assert found(engine="cpu") is None
     assert asked == [None, None, "/my", "/cpu/python", "/my"]
+
+
+@pytest.mark.parametrize(
+    ("words", "engine"),
+    [
+        ({}, "vllm-gaudi"),
+        ({"model": "deepseek-ai/DeepSeek-R1"}, "deepseek_r1"),
+        ({"model": "deepseek-ai/DeepSeek-R1", "engine": "vllm-gaudi"}, "vllm-gaudi"),
+        ({"model": "deepseek-ai/DeepSeek-R1", "machine": "simulated:gaudi3-oam"}, "vllm-gaudi"),
+        ({"tuning": "reference"}, FORK),
+        ({"engine": "vllm-fork@1.22"}, "vllm-fork@1.22"),
+    ],
+)
+def test_of_several_environments_the_one_for_the_model_is_taken(
+    words: dict[str, Any], engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = ("deepseek_r1", FORK, "vllm-fork@1.22", "vllm-gaudi")
+    for name in made:
+        python = engines_dir() / f"{name_of(name)}.1/venv/bin/python"
+        python.parent.mkdir(parents=True)
+        python.touch()
+        versions_of(name).link.symlink_to(f"{name_of(name)}.1")
+
+    def detect(python: str | None = None) -> Installed | None:
+        found = [each for each in made if f"/{name_of(each)}." in str(python)]
+        return Installed(str(python), found[0]) if found else None
+
+    monkeypatch.setattr(detection, "detect", detect)
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "tree"))
+    write_tree("hls2", tmp_path / "tree")
+    options = {"model": "Qwen/Qwen3-8B", "trust_remote_code": True, **words}
+    found = prepare(LaunchOptions(**options)).installed
+    assert found is not None
+    assert found.engine == engine
 
 
 def test_what_an_interpreter_has_is_what_the_doctor_checks() -> None:

@@ -87,6 +87,8 @@ def _verdict(checked: CheckedPlan) -> _Verdict:
     values = {"model": made.model["name"] or made.model["path"], "cards": cards}
     if checked.incomplete is not None:
         return _Verdict(text("plan.verdict_incomplete", **values), "bold red")
+    if checked.lacks_consent is not None:
+        return _Verdict(checked.lacks_consent.text.render(), "bold red")
     if checked.failed and checked.prepared.host.origin == "live":
         why = " ".join(finding.message.render() for finding in checked.failed)
         return _Verdict(text("plan.verdict_stops", why=why), "bold red")
@@ -220,8 +222,11 @@ def _by_weight(checked: CheckedPlan) -> list[tuple[Message, str]]:
     failed = [finding.message for finding in checked.failed]
     others = [each for each in checked.plan.warnings if each not in failed]
     others.sort(key=lambda each: not each.id.startswith("fit."))
+    # the first line names them
     if checked.prepared.host.origin == "live":
-        failed = []  # the first line
+        failed = []
+    if checked.lacks_consent is not None:
+        others = [each for each in others if each != checked.lacks_consent.text]
     return [*((each, "bold red") for each in failed), *((each, "yellow") for each in others)]
 
 
