@@ -39,7 +39,9 @@ FACTS = (
     "mla_rank", "state_sizes", "vocab_size", "max_position_embeddings",
 )  # fmt: skip
 # those that the number of parameters follows from
-_SIZES = ("layers", "hidden_size", "heads", "kv_heads", "experts", "vocab_size")
+_SIZES = (
+    "layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "experts", "vocab_size",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -356,7 +358,7 @@ def known_model(path: str, must_exist: bool = True, revision: str = "") -> Model
             if must_exist:
                 raise
             found = named_model(path, error.text)
-    return _with_parameters(found)
+    return with_parameters(found)
 
 
 def _in_local_cache(repo: str, revision: str) -> Model:
@@ -390,30 +392,35 @@ def listed_id(path: str) -> tuple[Profile, str] | None:
     return min(found, key=lambda each: not each[0].own, default=None)
 
 
-def _listed(model: Model) -> Model:
-    """Return the model with the facts of the profile that lists it, if any."""
+def _facts_of(model: Model) -> Mapping[str, Any]:
+    """Return the facts of the profile that lists the model; empty without one."""
     listed = listed_id(model.path)
     if listed is None:
-        return model
+        return {}
     profile, hub_id = listed
     known = {**profile.facts, **profile.checkpoints.get(hub_id, {})}
-    facts = {name: known[name] for name in FACTS if name in known}
-    attention = {"attention_layers": known["layers"], "moe": False}
+    return {name: known[name] for name in FACTS if name in known}
+
+
+def _listed(model: Model) -> Model:
+    """Return the model with the facts of the profile that lists it, if any."""
+    facts = _facts_of(model)
+    if not facts:
+        return model
+    attention = {"attention_layers": facts["layers"], "moe": False}
     return replace(model, source="profile", **attention | facts)
 
 
-def _with_parameters(model: Model) -> Model:
-    """Return a model without weights with the parameters that its profile states.
+def with_parameters(model: Model) -> Model:
+    """Return a model without weights with the parameters of the profile that lists it.
 
     Its config.json must contradict none of the profile's sizes.
     """
-    profile = match(model) if model.config and not model.parameters else None
-    if profile is None:
-        return model
-    stated = {name: profile.facts[name] for name in _SIZES if name in profile.facts}
-    if any(getattr(model, name) not in (None, stated[name]) for name in stated):
-        return model
-    return replace(model, parameters=profile.facts["parameters"])
+    facts = _facts_of(model) if model.config and not model.parameters else {}
+    differs = [
+        name for name in _SIZES if name in facts and getattr(model, name) not in (None, facts[name])
+    ]
+    return model if differs or not facts else replace(model, parameters=facts["parameters"])
 
 
 def profile_settings(

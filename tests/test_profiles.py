@@ -185,9 +185,11 @@ def test_a_profile_has_sizes_of_what_it_lists_only(name: str, listed: bool) -> N
     assert (found.source == "profile", None not in sizes, any(sizes)) == (listed, listed, listed)
 
 
-PUBLISHED = json.loads(
+_STORED = json.loads(
     (Path(__file__).parent / "data" / "models" / "published.json").read_text(encoding="utf-8")
-)["configs"]
+)
+# of the unverified ones no config.json was read: their facts are the profile's
+PUBLISHED, UNVERIFIED = _STORED["configs"], _STORED["unverified"]
 
 
 @pytest.mark.parametrize("hub_id", PUBLISHED)
@@ -198,6 +200,23 @@ def test_a_listed_model_has_the_facts_of_its_config(hub_id: str) -> None:
     # some files have no type, or no count of attention layers by kind
     stated = {name: value for name, value in stated.items() if value not in (None, {})}
     assert {name: getattr(found, name) for name in stated} == stated
+
+
+def test_each_listed_model_is_compared_or_marked_as_unverified() -> None:
+    listed = [hub_id for profile in profiles.profiles() for hub_id in profile.models]
+    assert sorted(listed) == sorted([*PUBLISHED, *UNVERIFIED])
+
+
+@pytest.mark.parametrize("changes", [{}, {"intermediate_size": 28672}, {"num_hidden_layers": 16}])
+@pytest.mark.parametrize("path", ["me/Llama-3.1-8B", "/models/Llama-3.1-8B"])
+def test_only_a_listed_model_has_the_parameters_of_its_profile(
+    path: str, changes: dict[str, int]
+) -> None:
+    """A config.json without weights that differs from the profile's is another model."""
+    config = {**PUBLISHED["meta-llama/Meta-Llama-3.1-8B"], **changes}
+    found = profiles.with_parameters(model_from_config(path, config))
+    is_listed = path.startswith("/models") and not changes
+    assert found.parameters == (8_030_261_248 if is_listed else None)
 
 
 def test_checkpoints_that_differ_are_listed() -> None:
@@ -591,7 +610,8 @@ def test_facts_of_a_profile_fill_what_a_folder_lacks(
 ) -> None:
     own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
     config = {"model_type": "mine", "num_hidden_layers": 2}
-    folder = tmp_path / "x"
+    # the last part of an ID that the profile lists
+    folder = tmp_path / "mine"
     folder.mkdir()
     # config.json is complete: only the number of weights may be unknown
     for more, parameters in (({}, 5), ({"vocab_size": 10}, None)):

@@ -269,16 +269,11 @@ def sized_model(path: str) -> Model:
 
     Raises LaunchError (MODEL) naming the unknown ones.
     """
-    from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
     from gaudi_launch.planning.model_name import check_sizes
     from gaudi_launch.profiles import known_model
 
     found = known_model(path, must_exist=False)
     check_sizes(found)
-    if kv_bytes_per_token(found) is None:
-        raise LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=path)
-    if weight_bytes(found) is None:
-        raise LaunchError("fit.no_weights", ExitCode.MODEL, model=path)
     return found
 
 
@@ -358,9 +353,7 @@ def request_for(model: Model, given: ServedLengths) -> Request:
         needed = round_up(most_in + max(most_out, 1), BLOCK)
     longest = round_up(model.max_position_embeddings or 1 << 30, BLOCK)
     if needed > longest:
-        raise LaunchError(
-            "plan.too_long", ExitCode.MODEL, found=needed, longest=model.max_position_embeddings
-        )
+        raise model.too_long(needed)
     if total is not None and most_in > total:
         raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=most_in, length=total)
     return Request(

@@ -215,6 +215,7 @@ class CheckedPlan:
     """A plan, its inputs, what is left to do, and the failed checks beyond that.
 
     The plan's warnings end with those of ``failed``; what is left to do is not among them.
+    ``taken``: the address is not free on the machine where it will be opened.
     """
 
     plan: Plan
@@ -222,11 +223,12 @@ class CheckedPlan:
     failed: tuple[Finding, ...] = ()
     todo: tuple[Todo, ...] = ()
     incomplete: LaunchError | None = None
+    taken: LaunchError | None = None
 
     @property
     def verdict(self) -> Literal["ready", "to do", "refused"]:
         """Return whether serve can start the plan now, after something is done, or not."""
-        if self.incomplete is not None or self.lacks_consent is not None or self._fails_here:
+        if any((self.incomplete, self.lacks_consent, self.taken, self._fails_here)):
             return "refused"
         return "to do" if self.todo else "ready"
 
@@ -250,6 +252,8 @@ class CheckedPlan:
                 raise error
         if self._fails_here and not no_doctor:
             stop_on_failures(self.failed)
+        if self.taken is not None:
+            raise self.taken
         left = [each for each in self.todo if not each.by_serve]
         if left:
             near = (each.render() for each in self.plan.warnings if each.id == "plan.name_near")
@@ -275,6 +279,7 @@ def checked_plan(options: LaunchOptions) -> CheckedPlan:
 def checked(prepared: Prepared, made: Plan) -> CheckedPlan:
     """Return a plan with the doctor's fast checks and what is left to do."""
     from gaudi_launch.planning.model_name import check_files
+    from gaudi_launch.services.preflight import check_port
 
     todo = tuple(_todo(made, prepared))
     mended, listed = {each.mends for each in todo}, {each.what for each in todo}
@@ -289,15 +294,21 @@ def checked(prepared: Prepared, made: Plan) -> CheckedPlan:
             check_files(prepared.model, prepared.request)
         except LaunchError as error:
             incomplete = error
+    taken = None
+    if prepared.machine is None or made.engine.simulated:
+        try:
+            check_port(made.url)
+        except LaunchError as error:
+            taken = error
     warnings = [
         each
         for each in made.warnings
         if each not in listed and not (each.id == "plan.no_engine" and _ENGINE_CHECK in mended)
     ]
-    if incomplete is not None:
-        warnings.append(incomplete.text)
+    warnings += [each.text for each in (incomplete, taken) if each is not None]
     warnings += [finding.message for finding in failed]
-    return CheckedPlan(replace(made, warnings=tuple(warnings)), prepared, failed, todo, incomplete)
+    made = replace(made, warnings=tuple(warnings))
+    return CheckedPlan(made, prepared, failed, todo, incomplete, taken)
 
 
 def _todo(made: Plan, prepared: Prepared) -> Iterator[Todo]:

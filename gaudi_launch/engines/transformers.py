@@ -69,7 +69,7 @@ class HuggingFace(Engine):
         longest = model.max_position_embeddings
         length = request.max_model_len or longest or _LENGTH
         if longest and length > longest and not request.force:
-            raise LaunchError("plan.too_long", ExitCode.MODEL, found=length, longest=longest)
+            raise model.too_long(length)
         return Limits(
             input_min=1,
             input_max=length,

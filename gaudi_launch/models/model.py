@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message
 
 
@@ -62,6 +63,11 @@ class Model:
     draft: Model | None = None
     state_sizes: Mapping[str, object] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
+
+    def too_long(self, tokens: int) -> LaunchError:
+        """Return the error (MODEL) of a length above the model's positions."""
+        known = {"longest": self.max_position_embeddings, "source": self.source}
+        return LaunchError("plan.too_long", ExitCode.MODEL, found=tokens, **known)
 
     @property
     def is_only_a_name(self) -> bool:

@@ -48,8 +48,8 @@ def with_balanced_cards(request: Request, host: Host, model: Model, engine: Engi
 
     The best by the goal ``balanced``; the fewest where the speed is not known. It is unchanged
     where the user or the engine gives the number, where a card's memory is not known, and where no
-    number fits the model: the plan then names the reason. Raises LaunchError (MODEL) for a model of
-    which only the name is known.
+    number fits the model: the plan then names the reason. Raises LaunchError (MODEL) for a model
+    whose sizes are unknown.
     """
     if not _is_open(request, engine):
         return request

@@ -11,6 +11,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.models.model import Model
+from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
 from gaudi_launch.models.weights import TOKENIZER, has_tokenizer, has_weights
 from gaudi_launch.planning.effects import json_object, speculative_options
 from gaudi_launch.planning.engine_args import EngineArgs
@@ -62,7 +63,7 @@ def name_warning(asked: str, model: Model) -> tuple[Message, ...]:
 
 
 def check_sizes(model: Model) -> None:
-    """Raise LaunchError (MODEL) for a model of which only the name is known."""
+    """Raise LaunchError (MODEL) for a model whose sizes are unknown, naming those."""
     if model.is_only_a_name:
         raise LaunchError(
             "models.sizes_unknown",
@@ -70,6 +71,10 @@ def check_sizes(model: Model) -> None:
             model=model.path,
             detail=model.unread.render() if model.unread is not None else None,
         )
+    if kv_bytes_per_token(model) is None:
+        raise LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=model.path)
+    if weight_bytes(model) is None:
+        raise LaunchError("fit.no_weights", ExitCode.MODEL, model=model.path)
 
 
 def check_files(model: Model, request: Request) -> None:

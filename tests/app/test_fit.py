@@ -13,13 +13,14 @@ import pytest
 from gaudi_launch.app import fit as cases
 from gaudi_launch.app import machine
 from gaudi_launch.app.fit import FitOptions, ServedLengths, fit, request_for
+from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.prepare import checked_plan
 from gaudi_launch.engines import registry
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import accelerators, instances
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.host.simulated import make
-from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import WEIGHT_BYTES
 from gaudi_launch.paths import cache_dir
@@ -152,13 +153,13 @@ def test_a_request_has_the_lengths_as_typed(monkeypatch: pytest.MonkeyPatch) -> 
             ServedLengths("200000"),
             "plan.too_long",
             ExitCode.MODEL,
-            {"found": 200000, "longest": 131072},
+            {"found": 200000, "longest": 131072, "source": "profile"},
         ),
         (
             ServedLengths("", "", "131072", "1"),
             "plan.too_long",
             ExitCode.MODEL,
-            {"found": 131200, "longest": 131072},
+            {"found": 131200, "longest": 131072, "source": "profile"},
         ),
         (
             ServedLengths("100", "", "1,200"),
@@ -193,18 +194,28 @@ def test_numbers_of_cards_have_limits(cards: str) -> None:
 # --- models and engines --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("config", "id"),
+    [
+        (None, "models.sizes_unknown"),
+        ({}, "fit.no_kv_facts"),
+        ({"num_hidden_layers": 2, "hidden_size": 8}, "fit.no_kv_facts"),
+        ({"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2}, "fit.no_weights"),
+    ],
+)
 def test_a_model_without_sizes_is_refused_with_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, Any] | None, id: str, tmp_path: Path
 ) -> None:
     assert cases.sized_model(SMALL) == SIZED
-    with refused("models.sizes_unknown", ExitCode.MODEL, model="./gone"):
-        cases.sized_model("./gone")
-    monkeypatch.setattr(sizing, "weight_bytes", lambda *words: None)
-    with refused("fit.no_weights", ExitCode.MODEL, model=SMALL):
-        cases.sized_model(SMALL)
-    monkeypatch.setattr(sizing, "kv_bytes_per_token", lambda *words: None)
-    with refused("fit.no_kv_facts", ExitCode.MODEL, model=SMALL):
-        cases.sized_model(SMALL)
+    model = str(tmp_path / "half")
+    if config is not None:
+        Path(model).mkdir()
+        (tmp_path / "half/config.json").write_text(json.dumps(config))
+    with refused(id, ExitCode.MODEL, model=model):
+        cases.sized_model(model)
+    # and no number of cards is chosen for it
+    with refused(id, ExitCode.MODEL, model=model):
+        checked_plan(LaunchOptions(model=model, machine="simulated:hls2"))
 
 
 def test_weights_of_a_type_without_a_size_are_refused(tmp_path: Path) -> None:

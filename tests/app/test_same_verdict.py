@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import shlex
 import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,8 +23,9 @@ from gaudi_launch.app.report import Silent
 from gaudi_launch.app.serve import ServeMode, start
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.paths import data_dir
+from gaudi_launch.paths import data_dir, machine_root
 from gaudi_launch.services.process import detach
+from gaudi_launch.services.state.reservation import reserve, reserve_address
 from tests.support.local_hub import Hub
 from tests.support.serve import write_model
 from tests.support.shards import shard
@@ -69,7 +72,11 @@ PRECISIONS: tuple[dict[str, Any], ...] = (
 ARGUMENTS = ((), (), ("--config", "gone.yaml"))
 KERNELS = ("iommu=pt", "iommu=pt", "iommu=strict")
 TUNINGS = ("auto", "auto", "auto", "reference")
-SEED, COUNT = 32, 50
+# a process listens on the port, or a launcher reserved it
+PORTS = ("free", "free", "free", "taken", "reserved")
+# modules in use by a process (of the machine), or reserved by a launcher
+CARDS = ("free", "free", "half busy", "busy", "half reserved", "reserved")
+SEED, COUNT = 32, 60
 DETACHED = ServeMode(name="s", quiet=True, detach=True)
 PYTHON = """#!{python}
 import json, sys
@@ -82,7 +89,7 @@ def drawn() -> list[tuple[Any, ...]]:
     """Return states: each value of each table, then drawn ones."""
     source = random.Random(SEED)
     tables: tuple[tuple[Any, ...], ...]
-    tables = (tuple(ENGINES), MODELS, PRECISIONS, ARGUMENTS, KERNELS, TUNINGS)
+    tables = (tuple(ENGINES), MODELS, PRECISIONS, ARGUMENTS, KERNELS, TUNINGS, PORTS, CARDS)
     first = tuple(table[0] for table in tables)
     found = [first]
     for at, table in enumerate(tables):
@@ -93,14 +100,19 @@ def drawn() -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tree")
-    write_tree("hls2", folder)
-    return folder
+def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return machines by the cards that are busy."""
+    found = {}
+    for name, busy in (("free", ""), ("half busy", "0,1,2,3"), ("busy", "0,1,2,3,4,5,6,7")):
+        found[name] = tmp_path_factory.mktemp("tree")
+        write_tree(f"hls2+busy={busy}" if busy else "hls2", found[name])
+    return found
 
 
 @pytest.fixture
-def place(tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(
+    tmp_path: Path, trees: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """A server with the models of the table, and a hub."""
     for name in ("complete", "no-weights", "no-tokenizer", "half"):
         folder = write_model(tmp_path / name)
@@ -112,8 +124,7 @@ def place(tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     (tmp_path / "half/model.safetensors.index.json").write_text(json.dumps(index))
     files = {each.name: each.read_bytes() for each in (tmp_path / "complete").iterdir()}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tree))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{tree / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{tmp_path / 'hl/bin'}:{os.environ['PATH']}")
     monkeypatch.delenv("QUANT_CONFIG", raising=False)
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin/python3"
@@ -124,6 +135,21 @@ def place(tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
         yield tmp_path
+
+
+@contextlib.contextmanager
+def occupied(port: int, how: str, cards: str) -> Iterator[None]:
+    """Take the port, and reserve it or cards, as another launcher or program would."""
+    modules = {"half reserved": (0, 1, 2, 3), "reserved": tuple(range(8))}.get(cards, ())
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(reserve(modules, machine_root()))
+        if how == "taken":
+            listener = stack.enter_context(socket.socket())
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+        elif how == "reserved":
+            stack.enter_context(reserve_address("127.0.0.1", port, "other", machine_root()))
+        yield
 
 
 def refusal(checked: CheckedPlan) -> LaunchError:
@@ -168,31 +194,37 @@ def judged(options: LaunchOptions, started: list[Any]) -> str:
 
 
 def test_serve_says_what_plan_says(
-    place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, trees: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[Any] = []
     monkeypatch.setattr(detach, "spawn", lambda *words: started.append(words))
-    line = tree / "proc/cmdline"
-    good = line.read_text()
+    good = (trees["free"] / "proc/cmdline").read_text()
     found: dict[str, int] = {}
-    for engine, model, precision, arguments, kernel, tuning in drawn():
+    for engine, model, precision, arguments, kernel, tuning, port, cards in drawn():
         packages, name = ENGINES[engine]
         kind = {"extension_kind": "1.21"} if packages is FORK else {}
         answer = {"packages": {**BELOW, **packages}, "facts": kind}
         (place / "answer").write_text(json.dumps(answer))
-        line.write_text(good.replace("iommu=pt", kernel))
-        options = LaunchOptions(
-            model=model, cards="1", engine=name, port=str(unused_port()), **precision
-        )
+        tree = trees[cards if cards in trees else "free"]
+        monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tree))
+        (place / "hl").unlink(missing_ok=True)
+        (place / "hl").symlink_to(tree)
+        (tree / "proc/cmdline").write_text(good.replace("iommu=pt", kernel))
+        number = unused_port()
+        options = LaunchOptions(model=model, cards="1", engine=name, port=str(number), **precision)
         options = replace(options, extra=arguments, tuning=tuning)
         started.clear()
         shutil.rmtree(data_dir(), ignore_errors=True)
-        try:
-            said = judged(options, started)
-        except AssertionError as error:
-            raise AssertionError(f"{engine}; {model}; {shlex.join(arguments)}: {error}") from error
+        with occupied(number, port, cards):
+            try:
+                said = judged(options, started)
+            except AssertionError as error:
+                state = f"{engine}; {model}; {shlex.join(arguments)}; {port}; {cards}"
+                raise AssertionError(f"{state}: {error}") from error
+        if name != "cpu":
+            assert port == "free" or said in ("error", "refused"), (model, port, said)
+            assert cards not in ("busy", "reserved") or said == "error", (model, cards, said)
         found[said] = found.get(said, 0) + 1
-    line.write_text(good)
     # each verdict was met, more than once
     assert {"error", "refused", "to do", "started", "done and started"} <= found.keys(), found
     assert sum(found.values()) >= COUNT

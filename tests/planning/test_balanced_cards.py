@@ -157,9 +157,8 @@ def test_a_number_that_is_tight_is_the_second_choice(
 
     monkeypatch.setattr(balanced_cards, "_memory", plan_of)
     engine = find("vllm-gaudi", None, None)
-    request = balanced_cards.with_balanced_cards(
-        Request(model="m"), Host(), Model(path="m", name="m", layers=2), engine
-    )
+    sized = Model(path="m", name="m", layers=2, kv_heads=1, head_dim=8, parameters=9)
+    request = balanced_cards.with_balanced_cards(Request(model="m"), Host(), sized, engine)
     assert request.chosen_cards == expected
 
 

@@ -65,5 +65,6 @@ def plan(
         show(checked, speed, serve_command(options))
     if save is not None and not as_json:
         print(text("saved.written", path=str(save)), file=sys.stderr)
-    if checked.failed and prepared.machine is None:
+    taken = checked.taken is not None and options.machine is None
+    if taken or (checked.failed and prepared.machine is None):
         raise typer.Exit(int(ExitCode.MACHINE))

@@ -51,10 +51,9 @@ def _lines(found: InspectedModel) -> list[tuple[str, object]]:
     parameters = None
     if model.parameters:
         parameters = f"{model.parameters / 1e9:.3f}e9 ({model.parameters})"
+    weights = "" if model.source == "hub" else text("models.no_weights")
     if model.weight_bytes:
         weights = f"{model.weight_bytes / 2**30:.2f} GiB"
-    else:
-        weights = text("models.no_weights")
     kv = None
     if kv_bytes:
         kv = text("models.kv", bytes=kv_bytes, block=f"{kv_bytes * 128 / 2**20:.3g}")

@@ -87,8 +87,9 @@ def _verdict(checked: CheckedPlan) -> _Verdict:
     values = {"model": made.model["name"] or made.model["path"], "cards": cards}
     if checked.incomplete is not None:
         return _Verdict(text("plan.verdict_incomplete", **values), "bold red")
-    if checked.lacks_consent is not None:
-        return _Verdict(checked.lacks_consent.text.render(), "bold red")
+    refused = checked.lacks_consent or checked.taken
+    if refused is not None:
+        return _Verdict(refused.text.render(), "bold red")
     if checked.failed and checked.prepared.host.origin == "live":
         why = " ".join(finding.message.render() for finding in checked.failed)
         return _Verdict(text("plan.verdict_stops", why=why), "bold red")
@@ -225,8 +226,8 @@ def _by_weight(checked: CheckedPlan) -> list[tuple[Message, str]]:
     # the first line names them
     if checked.prepared.host.origin == "live":
         failed = []
-    if checked.lacks_consent is not None:
-        others = [each for each in others if each != checked.lacks_consent.text]
+    refused = checked.lacks_consent or checked.taken
+    others = [each for each in others if refused is None or each != refused.text]
     return [*((each, "bold red") for each in failed), *((each, "yellow") for each in others)]
 
 

@@ -112,7 +112,7 @@ class VllmCpu(Engine):
         longest = model.max_position_embeddings
         length = request.max_model_len or min(_LENGTH, longest or _LENGTH)
         if longest and length > longest and not request.force:
-            raise LaunchError("plan.too_long", ExitCode.MODEL, found=length, longest=longest)
+            raise model.too_long(length)
         input_min, input_max = request.input_range or (1, length)
         output_min, output_max = request.output_range or (1, length)
         return Limits(

@@ -87,9 +87,7 @@ def check_model(context: Context) -> None:
     if not longest or request.force or allowed in ("1", "true"):
         return
     if context.limits.max_model_len > round_up(longest, 128):
-        raise LaunchError(
-            "plan.too_long", ExitCode.MODEL, found=context.limits.max_model_len, longest=longest
-        )
+        raise model.too_long(context.limits.max_model_len)
 
 
 def _check_heads(model: Model, cards: int) -> None:
