@@ -408,7 +408,7 @@ def _listed(model: Model) -> Model:
     if not facts:
         return model
     attention = {"attention_layers": facts["layers"], "moe": False}
-    return replace(model, source="profile", **attention | facts)
+    return replace(model, source="profile", **{**attention, **facts})
 
 
 def with_parameters(model: Model) -> Model:

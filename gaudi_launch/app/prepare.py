@@ -279,7 +279,6 @@ def checked_plan(options: LaunchOptions) -> CheckedPlan:
 def checked(prepared: Prepared, made: Plan) -> CheckedPlan:
     """Return a plan with the doctor's fast checks and what is left to do."""
     from gaudi_launch.planning.model_name import check_files
-    from gaudi_launch.services.preflight import check_port
 
     todo = tuple(_todo(made, prepared))
     mended, listed = {each.mends for each in todo}, {each.what for each in todo}
@@ -296,6 +295,9 @@ def checked(prepared: Prepared, made: Plan) -> CheckedPlan:
             incomplete = error
     taken = None
     if prepared.machine is None or made.engine.simulated:
+        # it starts processes
+        from gaudi_launch.services.preflight import check_port
+
         try:
             check_port(made.url)
         except LaunchError as error:

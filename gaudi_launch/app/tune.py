@@ -188,7 +188,8 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
     most = number("--candidates", given.candidates, 2, _MOST_CANDIDATES)
     # the best plan is a file
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
-    clients = _clients(without_searched(options), given)
+    planned = _planned(options)
+    clients = _clients(without_searched(planned), given)
     traffic = SavedTraffic(
         input=options.input_range or _INPUT,
         output=options.output_range or _OUTPUT,
@@ -200,12 +201,22 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
     if given.requests:
         requests = number("--requests", given.requests, 1, 10**6)
     return TuneState(
-        folder=new_folder(options, traffic, given.goal),
+        folder=new_folder(planned, traffic, given.goal),
         goal=given.goal,
         traffic=traffic,
         requests=requests,
-        candidates=candidates(options, clients=clients, most=most),
+        candidates=candidates(planned, clients=clients, most=most),
     )
+
+
+def _planned(options: LaunchOptions) -> LaunchOptions:
+    """Return the options without the lengths of the load where the engine has no such setting."""
+    from gaudi_launch.app.prepare import prepare
+
+    if not (options.input_range or options.output_range):
+        return options
+    unloaded = replace(options, input_range=None, output_range=None)
+    return unloaded if "-i" in prepare(unloaded).engine.innermost.lacks else options
 
 
 def _clients(options: LaunchOptions, given: TuneOptions) -> int:

@@ -66,8 +66,10 @@ class Model:
 
     def too_long(self, tokens: int) -> LaunchError:
         """Return the error (MODEL) of a length above the model's positions."""
-        known = {"longest": self.max_position_embeddings, "source": self.source}
-        return LaunchError("plan.too_long", ExitCode.MODEL, found=tokens, **known)
+        longest, source = self.max_position_embeddings, self.source
+        return LaunchError(
+            "plan.too_long", ExitCode.MODEL, found=tokens, longest=longest, source=source
+        )
 
     @property
     def is_only_a_name(self) -> bool:

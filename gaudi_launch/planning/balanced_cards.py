@@ -54,7 +54,8 @@ def with_balanced_cards(request: Request, host: Host, model: Model, engine: Engi
     if not _is_open(request, engine):
         return request
     if model.path:
-        check_sizes(model)
+        # a folder may have weights whose size cannot be read
+        check_sizes(model, weights=model.source != "config.json")
     speeds = speeds_of(request, host, model, engine)
     tight: Request | None = None
     for count in _in_order(speeds):

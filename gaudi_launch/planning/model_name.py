@@ -62,8 +62,11 @@ def name_warning(asked: str, model: Model) -> tuple[Message, ...]:
     return tuple(found)
 
 
-def check_sizes(model: Model) -> None:
-    """Raise LaunchError (MODEL) for a model whose sizes are unknown, naming those."""
+def check_sizes(model: Model, *, weights: bool = True) -> None:
+    """Raise LaunchError (MODEL) for a model whose sizes are unknown, naming those.
+
+    ``weights`` False: also without the size of its weights.
+    """
     if model.is_only_a_name:
         raise LaunchError(
             "models.sizes_unknown",
@@ -73,7 +76,7 @@ def check_sizes(model: Model) -> None:
         )
     if kv_bytes_per_token(model) is None:
         raise LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=model.path)
-    if weight_bytes(model) is None:
+    if weights and weight_bytes(model) is None:
         raise LaunchError("fit.no_weights", ExitCode.MODEL, model=model.path)
 
 
