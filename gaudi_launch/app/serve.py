@@ -224,7 +224,6 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
     from gaudi_launch.services.state.job import Supervision, job_of
 
     prepared, how = launching.prepared, launching.how
-    preflight.check_port(plan.url)
     _host, port = listener.address(plan.url)
     name = how.name or store.default_name(prepared.model.name, str(port))
     if not how.no_doctor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -251,7 +252,7 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
             )
             sys.stdout.flush()
     except LaunchError as error:
-        return _launch_error(error, arguments, as_json)
+        return _launch_error(error, as_json)
     except (KeyboardInterrupt, CommandInterruptedError):
         return _interrupted(as_json)
     except BrokenPipeError:
@@ -308,23 +309,22 @@ def _no_way(error: OSError, as_json: bool) -> int:
     return _report(_error("common.no_way", sentence, ExitCode.FAILED), None, as_json)
 
 
-def _launch_error(error: LaunchError, arguments: list[str], as_json: bool) -> int:
+def _launch_error(error: LaunchError, as_json: bool) -> int:
     """Report a LaunchError, with the nearest names and the next commands.
 
     The names are those that it lists.
     """
     from gaudi_launch.cli.console import sentences
     from gaudi_launch.cli.nearest import suggestion
-    from gaudi_launch.cli.next_commands import next_commands
 
     document = error.to_json()
     near = suggestion(error)
     if near:
         document["message"] = sentences(document["message"], near)
-    commands = next_commands(error, arguments)
-    if commands:
-        document["commands"] = commands
-    detail = "\n".join(f"  {command}" for command in commands) or error.detail
+    detail = error.detail
+    if error.id == "serve.no_engine":
+        setup = shlex.join(["gaudi-launch", "setup", str(error.text.values["engine"])])
+        document["commands"], detail = [setup], f"  {setup}"
     return _report(document, detail, as_json)
 
 

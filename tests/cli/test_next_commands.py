@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import _launch_error, run
-from gaudi_launch.cli.next_commands import next_commands
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import write_tree
 from tests.support.machines import use
@@ -34,23 +33,8 @@ def test_serve_without_an_engine_offers_setup_and_a_container(
     assert not (tmp_path / "state" / "gaudi-launch" / "services").exists()
 
 
-def test_the_engines_own_options_stay_last() -> None:
-    arguments = ["serve", "x", "--python", "/opt/python3", "--python=/b", "--", "--python", "c"]
-    assert next_commands(NO_ENGINE, arguments) == [
-        "gaudi-launch setup vllm-fork@1.22",
-        "gaudi-launch serve x --in docker -- --python c",
-    ]
-
-
-def test_another_command_is_offered_only_setup() -> None:
-    assert next_commands(NO_ENGINE, ["fp8", "calibrate", "x"]) == [
-        "gaudi-launch setup vllm-fork@1.22"
-    ]
-    assert next_commands(LaunchError("plan.no_model", ExitCode.USAGE), ["serve"]) == []
-
-
 def test_programs_get_the_commands_as_a_list(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _launch_error(NO_ENGINE, ["fp8", "calibrate", "x"], True) == 3
+    assert _launch_error(NO_ENGINE, True) == 3
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["id"], error["commands"]) == (
         "serve.no_engine",
