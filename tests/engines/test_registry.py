@@ -166,5 +166,5 @@ def test_a_missing_engine_names_the_ways_to_get_one(monkeypatch: pytest.MonkeyPa
         registry.check_engine(registry.find("vllm-fork@1.21"), None)
     for way in ("vllm-fork@1.21 is needed", "Install it", "in a container", "--python"):
         assert way in str(caught.value)
-    # the commands to copy follow it: tests/cli/test_next_commands.py
+    # the commands to copy follow it: tests/cli/test_main.py
     assert caught.value.text.values["engine"] == "vllm-fork@1.21"
