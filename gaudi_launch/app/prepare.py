@@ -615,9 +615,9 @@ def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> Installed | None:
-    """Return the interpreter of a request's engine; of several by `setup` that of ``first``.
+    """Return the interpreter of a request's engine.
 
-    Return None for an engine in an image, or that of another machine (not ``here``).
+    Of several that `setup` made it is that of ``first``. Return None for an engine in an image, or that of another machine (not ``here``).
     """
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect

@@ -210,7 +210,10 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
 
 
 def _planned(options: LaunchOptions) -> LaunchOptions:
-    """Return the options without the lengths of the load where the engine has no such setting."""
+    """Return the options without -i and -o where the engine has none.
+
+    They are the load, too.
+    """
     from gaudi_launch.app.prepare import prepare
 
     if not (options.input_range or options.output_range):

@@ -69,7 +69,7 @@ def read_remote(repo: str, revision: str = "", seconds: float = _SECONDS) -> Mod
             kept = _asked(repo, revision, seconds)
             _keep(path, json.dumps(kept))
             if "parameters" not in kept["weights"]:
-                # the headers are asked for again as soon as a hub that was not reached
+                # the headers are queried again as soon as a hub that was not reached
                 begin = time.time() - _KEPT_SECONDS + _SILENT_SECONDS
                 with best_effort(_log, "keep an answer of a hub"):
                     os.utime(path, (begin, begin))
