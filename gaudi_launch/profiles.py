@@ -414,7 +414,8 @@ def _listed(model: Model) -> Model:
 def with_parameters(model: Model) -> Model:
     """Return a model with parameters, also without weights.
 
-    They are those of the profile that lists it. Its config.json must contradict none of the profile's sizes.
+    They are those of the profile that lists it. Its config.json must contradict none of the
+    profile's sizes.
     """
     facts = _facts_of(model) if model.config and not model.parameters else {}
     differs = [

@@ -617,7 +617,8 @@ def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
 def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> Installed | None:
     """Return the interpreter of a request's engine.
 
-    Of several that `setup` made it is that of ``first``. Return None for an engine in an image, or that of another machine (not ``here``).
+    Of several that `setup` made it is that of ``first``.
+    Return None for an engine in an image, or that of another machine (not ``here``).
     """
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import detect
