@@ -13,6 +13,9 @@ from dataclasses import replace
 from gaudi_launch.doctor.findings import DoctorFacts, Finding, Remedy
 from gaudi_launch.messages import message
 
+# writes the boot menu from /etc/default/grub and grub.d (Ubuntu and Debian)
+UPDATE = "update-grub"
+_REBOOT = message("doctor.kernel.grub.remedy")
 _FAMILIES = {
     "ubuntu": ("ubuntu", "debian"),
     "rhel": ("rhel", "centos", "rocky", "almalinux", "fedora", "ol"),
@@ -52,11 +55,14 @@ def boot(text: str, arguments: tuple[str, ...], bios: str | None = None) -> Reme
 def with_boot_steps(facts: DoctorFacts, findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings with the steps that add all their kernel arguments at once.
 
-    They are those of this distribution, or of all where it is unknown.
+    They are those of this distribution, or of all where it is unknown; what is written already
+    waits for a reboot.
     """
     found = {each.id: each.remedy for each in findings if each.remedy and each.remedy.arguments}
     missing = dict.fromkeys(word for each in found.values() for word in each.arguments)
-    words, known = " ".join(missing), family(facts)
+    absent = tuple(word for word in missing if word not in (facts.config.grub or ()))
+    words, known = " ".join(absent), family(facts)
+    fix = "boot" if absent and known == "ubuntu" and UPDATE in facts.config.programs else None
     # one literal per family, so that the catalogue test sees them
     all_steps = {
         "ubuntu": message("doctor.grub.ubuntu", arguments=words),
@@ -64,9 +70,19 @@ def with_boot_steps(facts: DoctorFacts, findings: Sequence[Finding]) -> list[Fin
         "opencloudos": message("doctor.grub.opencloudos", arguments=words),
     }
     steps = (all_steps[known],) if known else tuple(all_steps.values())
-    steps += (message("doctor.grub.verify", arguments=words),)
-    changed = {id: replace(remedy, steps=(*steps, *remedy.steps)) for id, remedy in found.items()}
+    if not absent:
+        steps = (_REBOOT,)
+    steps += (message("doctor.grub.verify", arguments=" ".join(missing)),)
+    changed = {
+        id: replace(remedy, steps=(*steps, *remedy.steps), arguments=absent, fix=fix)
+        for id, remedy in found.items()
+    }
     return [replace(each, remedy=changed.get(each.id, each.remedy)) for each in findings]
+
+
+def waits_for_reboot(finding: Finding) -> bool:
+    """Report whether a finding's kernel arguments are written already."""
+    return finding.remedy is not None and finding.remedy.steps[:1] == (_REBOOT,)
 
 
 def bios(setting: str) -> Remedy:

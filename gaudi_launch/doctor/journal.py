@@ -11,11 +11,11 @@ import base64
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gaudi_launch import locks, paths
 from gaudi_launch.reader import parse_json
@@ -27,7 +27,7 @@ class Former:
 
     ``content`` None: there was no file. ``folders`` were created for it, deepest last; ``wrote`` is
     the new content; ``kernel`` marks a file of /proc or /sys, whose content is a setting and not
-    text.
+    text; ``program`` reads the file.
     """
 
     number: str
@@ -38,6 +38,7 @@ class Former:
     wrote: bytes
     kernel: bool
     folders: tuple[str, ...] = ()
+    program: str = ""
     at: float = field(default=0.0, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -52,6 +53,7 @@ class Former:
             "wrote": base64.b64encode(self.wrote).decode(),
             "kernel": self.kernel,
             "folders": list(self.folders),
+            "program": self.program,
         }
 
 
@@ -76,6 +78,9 @@ class FormerCap:
         }
 
 
+FormerT = TypeVar("FormerT", Former, FormerCap)
+
+
 def journal_path() -> Path:
     """Return the journal of this user, for every machine root."""
     return paths.state_dir() / "doctor" / "journal.jsonl"
@@ -98,15 +103,7 @@ class Journal:
 
     def waiting_caps(self, root: Path) -> list[FormerCap]:
         """Return power limits below this root that are not restored yet, oldest first."""
-        entries: dict[str, FormerCap] = {}
-        for line in self._lines():
-            if "undone" in line:
-                entries.pop(str(line["undone"]), None)
-                continue
-            former = _former_cap(line)
-            if former is not None and former.root == str(root):
-                entries[former.number] = former
-        return list(entries.values())
+        return self._waiting(root, _former_cap)
 
     def undone(self, number: str) -> None:
         """Record that this write was reverted."""
@@ -118,12 +115,17 @@ class Journal:
 
     def waiting(self, root: Path) -> list[Former]:
         """Return writes below this root that are not reverted yet, oldest first."""
-        entries: dict[str, Former] = {}
+        return self._waiting(root, _former)
+
+    def _waiting(
+        self, root: Path, read: Callable[[dict[str, Any]], FormerT | None]
+    ) -> list[FormerT]:
+        entries: dict[str, FormerT] = {}
         for line in self._lines():
             if "undone" in line:
                 entries.pop(str(line["undone"]), None)
                 continue
-            former = _former(line)
+            former = read(line)
             if former is not None and former.root == str(root):
                 entries[former.number] = former
         return list(entries.values())
@@ -189,6 +191,7 @@ def _former(entry: dict[str, Any]) -> Former | None:
             wrote=base64.b64decode(entry["wrote"], validate=True),
             kernel=bool(entry["kernel"]),
             folders=tuple(str(folder) for folder in entry["folders"]),
+            program=str(entry.get("program", "")),
             at=float(entry["at"]),
         )
     except (KeyError, TypeError, ValueError):

@@ -1,8 +1,8 @@
 """The changes that `doctor --fix` may make, and their reversal.
 
 They are plain file writes below the machine root. Only what is reversible is here: settings of the
-running kernel, and separate files that keep them after a reboot. GRUB and BIOS are explained
-(`guides`), never changed.
+running kernel, and separate files that keep them after a reboot, with the program that reads one of
+them (update-grub). BIOS, and GRUB of other distributions, are explained (`guides`), never changed.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gaudi_launch import interrupt
 from gaudi_launch.doctor import journal
 from gaudi_launch.doctor.findings import Finding, Wants
+from gaudi_launch.doctor.guides import UPDATE
 from gaudi_launch.doctor.journal import Former, Journal
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.config_files import CPU
+from gaudi_launch.host.config_files import CPU, assignments
 from gaudi_launch.host.host_config import HostConfig, cpus_without
 
 _log = logging.getLogger(__name__)
@@ -27,6 +31,10 @@ GOVERNOR_FILE = "etc/tmpfiles.d/gaudi-launch-governor.conf"
 NUMA_FILE = "etc/sysctl.d/90-gaudi-launch-numa-balancing.conf"
 HUGEPAGES_FILE = "etc/sysctl.d/90-gaudi-launch-hugepages.conf"
 LIMITS_FILE = "etc/security/limits.d/90-gaudi-launch.conf"
+# Ubuntu's and Debian's patch default-grub-d reads it after /etc/default/grub
+BOOT_FILE = "etc/default/grub.d/90-gaudi-launch.cfg"
+_BOOT = "GRUB_CMDLINE_LINUX_DEFAULT"
+_PROGRAM_SECONDS = 300.0
 _HEAD = "# Written by gaudi-launch doctor --fix; 'gaudi-launch doctor --undo' takes it away.\n"
 _MODE = 0o644
 
@@ -35,13 +43,15 @@ _MODE = 0o644
 class Change:
     """One file to write.
 
-    ``kernel`` files are written in place and compared by their value.
+    ``kernel`` files are written in place and compared by their value. ``program`` is run after the
+    write, and after the file was restored.
     """
 
     fix: str
     path: str
     content: str
     kernel: bool
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,17 +74,28 @@ def planned(findings: Iterable[Finding], config: HostConfig, wants: Wants) -> li
 
     Findings without a reversible remedy give none.
     """
-    fixes = dict.fromkeys(
-        finding.remedy.fix
+    fixes = {
+        finding.remedy.fix: finding.remedy
         for finding in findings
         if finding.status in ("warn", "fail") and finding.remedy and finding.remedy.fix
-    )
-    changes = [change for fix in fixes if fix for change in _changes(fix, config, wants)]
+    }
     root = Path(config.root)
+    changes = [
+        change
+        for fix, remedy in fixes.items()
+        for change in _changes(fix or "", config, wants, remedy.arguments)
+    ]
     return [change for change in changes if not _is_right(root, change)]
 
 
-def _changes(fix: str, config: HostConfig, wants: Wants) -> list[Change]:
+def _changes(
+    fix: str, config: HostConfig, wants: Wants, arguments: tuple[str, ...]
+) -> list[Change]:
+    if fix == "boot":
+        # what an earlier run wrote stays
+        own = assignments(content(Path(config.root), BOOT_FILE) or "").get(_BOOT, "").split()[1:]
+        line = f'{_BOOT}="{" ".join((f"${_BOOT}", *own, *arguments))}"\n'
+        return [Change(fix, BOOT_FILE, _HEAD + line, False, config.programs[UPDATE])]
     if fix == "governor":
         place = f"{CPU}/cpu{{}}/cpufreq/scaling_governor"
         now = [
@@ -151,25 +172,17 @@ def apply(
         ]
 
 
-def _journal() -> _Opened:
-    return _Opened()
-
-
-class _Opened:
-    """The journal, with its error as a LaunchError."""
-
-    def __enter__(self) -> Journal:
-        self._context = journal.opened()
+@contextmanager
+def _journal() -> Iterator[Journal]:
+    with ExitStack() as stack:
         try:
-            return self._context.__enter__()
+            book = stack.enter_context(journal.opened())
         except OSError as error:
-            place = str(journal.journal_path())
+            place, reason = str(journal.journal_path()), error.strerror or str(error)
             raise LaunchError(
-                "doctor.journal", ExitCode.FAILED, path=place, reason=error.strerror or str(error)
+                "doctor.journal", ExitCode.FAILED, path=place, reason=reason
             ) from None
-
-    def __exit__(self, *error: object) -> None:
-        self._context.__exit__(None, None, None)
+        yield book
 
 
 def _apply_one(
@@ -194,6 +207,7 @@ def _apply_one(
             wrote=change.content.encode(),
             kernel=change.kernel,
             folders=tuple(folders),
+            program=change.program,
         )
         book.add(former)
     except OSError as error:
@@ -205,6 +219,7 @@ def _apply_one(
         for folder in folders:
             (root / folder).mkdir(exist_ok=True)
         _write(path, former.wrote, mode, change.kernel)
+        _run(root, change.program)
     except OSError as error:
         reason = error.strerror or str(error)
         undone = _restore(root, former)
@@ -245,6 +260,7 @@ def _restore(root: Path, former: Former) -> RemedyOutcome:
         mode = stat.S_IMODE(path.stat().st_mode) if now is not None else None
         if now == former.content and mode == former.mode:
             _remove_folders(root, former)
+            _run(root, former.program)
             return RemedyOutcome(former.path, "same", _text(now), _text(now))
         if not former.kernel and now != former.wrote and now is not None:
             # a later edit by another program is kept
@@ -254,11 +270,25 @@ def _restore(root: Path, former: Former) -> RemedyOutcome:
             _remove_folders(root, former)
         else:
             _write(path, former.content, former.mode, former.kernel)
+        _run(root, former.program)
     except OSError as error:
         return RemedyOutcome(
             former.path, "failed", _text(now), _text(_read(path)), error.strerror or str(error)
         )
     return RemedyOutcome(former.path, "restored", _text(now), _text(_read(path)))
+
+
+def _run(root: Path, program: str) -> None:
+    """Run the program that reads a changed file. Raises OSError with what it printed last."""
+    if not program:
+        return
+    try:
+        done = interrupt.run([str(root / program.lstrip("/"))], seconds=_PROGRAM_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise OSError(0, str(error)) from None
+    if done.returncode:
+        lines = f"{done.stdout}\n{done.stderr}".strip().splitlines()
+        raise OSError(0, f"{program}: {(lines or [done.returncode])[-1]}")
 
 
 def _remove_folders(root: Path, former: Former) -> None:

@@ -22,7 +22,7 @@ from gaudi_launch.host import simulated
 from gaudi_launch.host.host_config import read_live
 from gaudi_launch.host.read import read_host
 from tests.support.places import TOP
-from tests.support.remedies import plan
+from tests.support.remedies import add_update_grub, plan
 from tests.support.waiting import GENEROUS
 
 DROP_INS = {
@@ -30,7 +30,9 @@ DROP_INS = {
     "etc/sysctl.d/90-gaudi-launch-numa-balancing.conf",
     "etc/sysctl.d/90-gaudi-launch-hugepages.conf",
     "etc/security/limits.d/90-gaudi-launch.conf",
+    "etc/default/grub.d/90-gaudi-launch.cfg",
 }
+MENU = "boot/grub/grub.cfg"
 RUNNING = {"proc/sys/kernel/numa_balancing", "proc/sys/vm/nr_hugepages"}
 Tree = dict[str, tuple[int, bytes | None]]
 
@@ -45,6 +47,7 @@ def root(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "performance\n"
         )
     (root / "proc/sys/vm/nr_hugepages").chmod(0o640)
+    add_update_grub(root)
     yield root
 
 
@@ -75,11 +78,13 @@ def test_fix_changes_exactly_the_named_files_and_undo_restores_them(root: Path) 
     changes = plan(root)
     governors = {f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_governor" for n in range(128)}
     wanted = DROP_INS | RUNNING | {path for path in governors if before[path][1] == b"powersave\n"}
-    assert len(wanted) == 4 + 2 + 126
+    assert len(wanted) == 5 + 2 + 126
     assert {change.path for change in changes} == wanted
     assert statuses(remedies.apply(root, changes)) == {"changed"}
     after = tree(root)
-    assert changed(before, after) == wanted
+    assert changed(before, after) == {*wanted, MENU}
+    boot = b"intel_idle.max_cstate=0 cpufreq.default_governor=performance intel_iommu=on iommu=pt"
+    assert after[MENU][1] == b"ro quiet splash " + boot + b"\n"
     assert after["proc/sys/vm/nr_hugepages"] == (0o640, b"15000\n")
     assert after["etc/sysctl.d/90-gaudi-launch-numa-balancing.conf"][0] == 0o644
     assert b"kernel.numa_balancing = 0\n" in (
@@ -123,7 +128,7 @@ def test_two_fixes_with_a_change_between_go_back_to_the_beginning(root: Path) ->
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tests.support.remedies import plan
+from tests.support.remedies import add_update_grub, plan
 from gaudi_launch.doctor import remedies
 root, stop = Path(sys.argv[1]), int(sys.argv[2])
 seen = 0
@@ -247,6 +252,29 @@ def test_a_write_that_fails_leaves_the_rest_done_and_undoable(root: Path) -> Non
     assert set(outcomes.values()) == {"changed"}
     remedies.undo(root)
     assert tree(root) == before
+
+
+def test_a_boot_menu_that_is_not_written_leaves_no_argument(root: Path) -> None:
+    before = tree(root)
+    [change] = [change for change in plan(root) if change.fix == "boot"]
+    (root / "broken").touch()
+    [failed] = remedies.apply(root, [change])
+    assert (failed.status, failed.reason) == ("failed", "/usr/sbin/update-grub: no space left")
+    (root / "broken").unlink()
+    remedies.undo(root)
+    assert tree(root) == before
+
+
+def test_an_argument_that_comes_later_is_added_to_ours(root: Path) -> None:
+    arguments = {"iommu=pt", "intel_iommu=on"}
+    [change] = [change for change in plan(root) if change.fix == "boot"]
+    drop_in = root / change.path
+    drop_in.parent.mkdir()
+    drop_in.write_text('GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT iommu=pt"\n')
+    [change] = [change for change in plan(root) if change.fix == "boot"]
+    remedies.apply(root, [change])
+    assert arguments < set((root / MENU).read_text().split())
+    assert [change for change in plan(root) if change.fix == "boot"] == []
 
 
 def as_nobody(root: Path, changes: list[Change]) -> list[str]:

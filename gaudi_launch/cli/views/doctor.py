@@ -389,7 +389,7 @@ def show_verdict(
     """
     from rich.markup import escape
 
-    from gaudi_launch.doctor import remedies, runner
+    from gaudi_launch.doctor import guides, remedies, runner
     from gaudi_launch.messages import text
 
     counts = runner.summary(findings)
@@ -416,6 +416,8 @@ def show_verdict(
         command = "gaudi-launch plan -w MODEL --machine simulated:hls2"
     elif can_fix:
         command = "gaudi-launch doctor --fix"
+    elif any(guides.waits_for_reboot(finding) for finding in _of(findings, "fail")):
+        command = "sudo reboot"
     elif failed:
         out.print(escape(text("doctor.show.next_read")))
         return
@@ -467,6 +469,8 @@ def show_changes(out: Console, root: Path, changes: Sequence[Change]) -> None:
             out.print(escape("  " + text("doctor.fix.and_more", count=len(same) - 1, **values)))
         else:
             out.print(escape("  " + text("doctor.fix.write", **values)))
+        if same[0].program:
+            out.print(escape("  " + text("doctor.fix.program", program=same[0].program)))
 
 
 def show_outcomes(out: Console, outcomes: Sequence[RemedyOutcome]) -> None:
