@@ -635,7 +635,7 @@ def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> 
     if request.python is None and registry.is_ray(name) and here:
         from gaudi_launch.engines.ray_serve import install as ray_install
 
-        return ray_install.installed(demo=request.model == str(cpu_install.demo_dir()))
+        return ray_install.installed(name)
     if here or request.python is not None or name == "auto":
         return registry.detect_engine(request.python, name, first)
     return None

@@ -251,8 +251,11 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     monkeypatch.setattr(detection, "detect", detect)
     monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: True)
     monkeypatch.setattr(cpu_install, "python_path", lambda: Path("/cpu/python"))
-    monkeypatch.setattr(cpu_install, "demo_dir", lambda: Path("/demo"))
-    monkeypatch.setattr(ray_install, "installed", lambda *, demo: f"ray {demo}")
+    monkeypatch.setattr(ray_install, "detect", detect)
+    monkeypatch.setattr(ray_install, "is_ready", lambda: True)
+    monkeypatch.setattr(ray_install, "python_path", lambda: Path("/ray/python"))
+    monkeypatch.setattr(ray_install, "read_host", lambda root: host)
+    host = replace(HLS2, cards=())
 
     def found(here: bool = True, **words: Any) -> object:
         return cases.installed_for(Request(**{"model": "m", **words}), lambda: FORK, here=here)
@@ -264,12 +267,15 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     assert found(engine=FORK, python="/my") == Installed("/my", FORK)
     assert found(engine="cpu") == Installed("/cpu/python", FORK)
     assert found(engine="cpu", python="/my") == Installed("/my", FORK)
-    assert found(engine="ray-serve") == "ray False"
-    assert found(engine="ray-serve", model="/demo") == "ray True"
     assert found(engine="ray-serve", here=False) is None
+    assert asked == [None, None, "/my", "/cpu/python", "/my"]
+    # the embedded engine with Ray uses no card
+    assert found(engine="ray-serve") == Installed("/ray/python", FORK)
+    host = HLS2
+    assert found(engine="ray-serve") == Installed("None", FORK)
+    assert found(engine="ray-serve:cpu") == Installed("/ray/python", FORK)
     monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: False)
     assert found(engine="cpu") is None
-    assert asked == [None, None, "/my", "/cpu/python", "/my"]
 
 
 @pytest.mark.parametrize(

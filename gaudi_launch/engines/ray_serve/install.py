@@ -14,8 +14,9 @@ from gaudi_launch.engines.install.change import change, place_for
 from gaudi_launch.engines.install.in_use import marker_of
 from gaudi_launch.engines.install.switch import Versions
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.host.read import read_host
 from gaudi_launch.mirrors import Mirrors, read
-from gaudi_launch.paths import engines_dir
+from gaudi_launch.paths import engines_dir, machine_root
 
 RAY = "2.60.0"
 
@@ -62,17 +63,22 @@ def _is_beside(path: str) -> bool:
         return False
 
 
-def installed(demo: bool) -> Installed | None:
-    """Return the interpreter for Ray Serve when the user named none.
+def installed(name: str) -> Installed | None:
+    """Return the interpreter for this Ray Serve when the user named none.
 
-    python3 on PATH or an engine's of `setup` where it has Ray, else ours. ``demo`` needs ours.
-    Raises LaunchError when an interpreter does not answer.
+    python3 on PATH or an engine's of `setup` where it has Ray. Ours, whose engine uses no card, is
+    for that engine, and for a machine without cards. Raises LaunchError when an interpreter does
+    not answer.
     """
     # the table of engines imports this module
-    from gaudi_launch.engines.registry import detect_engine
+    from gaudi_launch.engines.registry import demo_engine, detect_engine
 
-    found = None if demo and is_ready() else detect_engine(None, "ray-serve")
-    if (found is None or "ray" not in found.packages) and is_ready():
+    if is_ready() and name == demo_engine("ray-serve"):
+        return detect(str(python_path()))
+    found = detect_engine(None, "ray-serve")
+    if found is not None and "ray" in found.packages:
+        return found
+    if is_ready() and not read_host(machine_root()).cards:
         return detect(str(python_path()))
     return found
 
