@@ -108,7 +108,7 @@ TERMS = (
 EXEMPT = {
     "straight quote": {
         "diagnose.fastapi_routes_fix",
-        "doctor.container.runtime.remedy",
+        "doctor.container.runtime.add",
         "doctor.grub.rhel",
         "doctor.grub.ubuntu",
         "kubernetes.ray_image",

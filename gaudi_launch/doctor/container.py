@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from gaudi_launch.doctor import guides
 from gaudi_launch.doctor.findings import DoctorFacts, Remedy, Verdict, check
+from gaudi_launch.host.config_files import RUNTIME
 from gaudi_launch.messages import message
-
-_RUNTIME = "/usr/bin/habana-container-runtime"
 
 
 @check("container.engine", "docs: Docker Installation")
@@ -35,16 +34,18 @@ def _runtime(facts: DoctorFacts) -> Verdict:
         return Verdict.skip("doctor.container.inside")
     if "docker" not in config.programs and not config.docker_runtimes and not config.docker_problem:
         return Verdict.skip("doctor.container.runtime.skip")
-    expected = f"runtimes.habana.path = {_RUNTIME}"
+    expected = f"runtimes.habana.path = {RUNTIME}"
     installer = "apt-get" if guides.family(facts) == "ubuntu" else "dnf"
     install = Remedy(
         message("doctor.container.runtime.remedy"),
         commands=(
-            f"sudo {installer} install habanalabs-container-runtime",
-            "sudo systemctl restart docker",
+            f"sudo {installer} install -y habanalabs-container-runtime",
+            "sudo gaudi-launch doctor --fix --yes --only container.runtime",
         ),
         root=True,
     )
+    if RUNTIME in config.runtime_programs and not config.docker_problem:
+        install = Remedy(message("doctor.container.runtime.add"), root=True, fix="runtime")
     judge = Verdict.fail if facts.wants.container else Verdict.warn
     if config.docker_problem == "unreadable":
         return Verdict.unknown("doctor.unreadable", "", expected, path="/etc/docker/daemon.json")

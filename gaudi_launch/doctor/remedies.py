@@ -1,12 +1,14 @@
 """The changes that `doctor --fix` may make, and their reversal.
 
 They are plain file writes below the machine root. Only what is reversible is here: settings of the
-running kernel, and separate files that keep them after a reboot, with the program that reads one of
-them (update-grub). BIOS, and GRUB of other distributions, are explained (`guides`), never changed.
+running kernel, separate files that keep them after a reboot, and docker's runtimes, with the
+program that reads a file (update-grub, systemctl). BIOS, and GRUB of other distributions, are
+explained (`guides`), never changed.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import stat
@@ -22,8 +24,9 @@ from gaudi_launch.doctor.findings import Finding, Wants
 from gaudi_launch.doctor.guides import UPDATE
 from gaudi_launch.doctor.journal import Former, Journal
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.config_files import CPU, assignments
+from gaudi_launch.host.config_files import CPU, DOCKER, RUNTIME, assignments
 from gaudi_launch.host.host_config import HostConfig, cpus_without
+from gaudi_launch.reader import parse_json
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +99,14 @@ def _changes(
         own = assignments(content(Path(config.root), BOOT_FILE) or "").get(_BOOT, "").split()[1:]
         line = f'{_BOOT}="{" ".join((f"${_BOOT}", *own, *arguments))}"\n'
         return [Change(fix, BOOT_FILE, _HEAD + line, False, config.programs[UPDATE])]
+    if fix == "runtime":
+        # docker reads "runtimes" again without a restart (docs: dockerd, configuration reload)
+        document = parse_json(content(Path(config.root), DOCKER) or "{}")
+        habana = {"habana": {"path": RUNTIME, "runtimeArgs": []}}
+        document["runtimes"] = {**document.get("runtimes", {}), **habana}
+        systemctl = config.programs.get("systemctl")
+        program = f"{systemctl} reload docker" if systemctl else ""
+        return [Change(fix, DOCKER, json.dumps(document, indent=4) + "\n", False, program)]
     if fix == "governor":
         place = f"{CPU}/cpu{{}}/cpufreq/scaling_governor"
         now = [
@@ -279,16 +290,22 @@ def _restore(root: Path, former: Former) -> RemedyOutcome:
 
 
 def _run(root: Path, program: str) -> None:
-    """Run the program that reads a changed file. Raises OSError with what it printed last."""
+    """Run the program that reads a changed file.
+
+    Raises OSError with what it printed last.
+    """
     if not program:
         return
+    words = program.split()
     try:
-        done = interrupt.run([str(root / program.lstrip("/"))], seconds=_PROGRAM_SECONDS)
+        done = interrupt.run(
+            [str(root / words[0].lstrip("/")), *words[1:]], seconds=_PROGRAM_SECONDS
+        )
     except subprocess.TimeoutExpired as error:
         raise OSError(0, str(error)) from None
     if done.returncode:
         lines = f"{done.stdout}\n{done.stderr}".strip().splitlines()
-        raise OSError(0, f"{program}: {(lines or [done.returncode])[-1]}")
+        raise OSError(0, f"{program}: {[str(done.returncode), *lines][-1]}")
 
 
 def _remove_folders(root: Path, former: Former) -> None:

@@ -19,7 +19,13 @@ from gaudi_launch.reader import parse_json
 
 CPU = "sys/devices/system/cpu"
 _MODULES = ("habanalabs", "ib_uverbs", "ib_core")
-_PROGRAMS = ("docker", "podman", "hl-smi", "numactl", "update-grub", "grubby", "grub2-mkconfig")
+_PROGRAMS = (
+    *("docker", "podman", "hl-smi", "numactl"),
+    *("update-grub", "grubby", "grub2-mkconfig", "systemctl"),
+)
+DOCKER = "etc/docker/daemon.json"
+# of the package habanalabs-container-runtime (docs: Docker Installation)
+RUNTIME = "/usr/bin/habana-container-runtime"
 _PROGRAM_FOLDERS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 LIBRARIES = (
     "opt/libfabric/lib",
@@ -227,9 +233,9 @@ def programs(files: Files, find: Callable[[str], str | None]) -> dict[str, str]:
 
 def docker_runtimes(files: Files) -> tuple[dict[str, str] | None, str | None]:
     """Return runtime programs by name in docker's daemon.json, and a parse error."""
-    text = files.text("etc/docker/daemon.json")
+    text = files.text(DOCKER)
     if text is None:
-        if not files.exists("etc/docker/daemon.json"):
+        if not files.exists(DOCKER):
             return ({}, None)
         return (None, "unreadable")
     try:

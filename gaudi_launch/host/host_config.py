@@ -241,7 +241,11 @@ def read_config(files: Files, live: LiveAnswers = _NO_ANSWERS) -> HostConfig:
         programs=settings.programs(files, live.find),
         docker_runtimes=runtimes,
         docker_problem=problem,
-        runtime_programs=tuple(p for p in (runtimes or {}).values() if files.exists(p.lstrip("/"))),
+        runtime_programs=tuple(
+            path
+            for path in dict.fromkeys((*(runtimes or {}).values(), settings.RUNTIME))
+            if files.exists(path.lstrip("/"))
+        ),
         libfabric=settings.library(files, libraries, "libfabric.so"),
         ofi_wrapper=settings.library(files, libraries, "libhccl_ofi_wrapper.so"),
         environment=known,

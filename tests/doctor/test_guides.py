@@ -52,9 +52,9 @@ def test_the_arguments_of_all_findings_are_one_step() -> None:
     written = Imagined({"etc/default/grub": "A=1\n", "etc/default/grub.d/90-x.cfg": f"{file}\n"})
     assert grub(written) == tuple(all_of_them.split())
     waiting = m.settings(grub=grub(written))(m.facts("hls2+bad-tuning"))
-    [found] = run(select(["kernel.iommu"]), waiting)
-    assert guides.waits_for_reboot(found) and found.remedy is not None
-    assert all_of_them not in found.remedy.steps[0].render("en")
+    [after] = run(select(["kernel.iommu"]), waiting)
+    assert guides.waits_for_reboot(after) and after.remedy is not None
+    assert all_of_them not in after.remedy.steps[0].render("en")
 
 
 def test_an_unknown_distribution_gets_all_of_them() -> None:

@@ -446,6 +446,8 @@ def _shown_value(value: str | None) -> str:
 
     if value is None:
         return text("doctor.fix.absent")
+    if value.startswith("{"):
+        return " ".join(value.split())
     lines = [line for line in value.strip().splitlines() if not line.startswith("#")]
     return "; ".join(lines)
 
