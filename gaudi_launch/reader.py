@@ -125,6 +125,9 @@ def parse_yaml_tree(content: str | bytes) -> tuple[Any, Any]:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark is not None else 1
         why = " ".join(str(getattr(error, "problem", None) or "YAML").split())
+        # libyaml 0.2.6 has a limit that its scanner meets first
+        if "nesting depth" in why:
+            raise BadDocument(message("read.deep", most=_MOST_DEPTH), line) from None
         raise BadDocument(message("read.syntax", why=why), line) from None
     except BadDocument:
         raise
