@@ -1,4 +1,4 @@
-"""A plan of all remedies of a machine in a folder, which has a stand-in of update-grub."""
+"""A plan of all remedies of a machine in a folder, and a stand-in of update-grub."""
 
 from __future__ import annotations
 
