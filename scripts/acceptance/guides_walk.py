@@ -358,7 +358,7 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
             "3.1.2 measurements, start_vllm.sh -q",
             "plan deepseek-ai/DeepSeek-R1-0528 -n 8 -q -b 128 -l 16384 -p 8688 --trust-remote-code "
             "-c {home}/cache --machine simulated:hls2",
-            ("ds-r1-0528-default-pile-g2-0529", "setup deepseek_r1"),
+            ("ds-r1-0528-default-pile-g2-0529",),
         ),
         *(
             Step(f"3.2 {name}", f"plan {DISTILLED}-{name} {cards} {DISTILL}", (name,))

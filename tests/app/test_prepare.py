@@ -254,8 +254,8 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     monkeypatch.setattr(ray_install, "detect", detect)
     monkeypatch.setattr(ray_install, "is_ready", lambda: True)
     monkeypatch.setattr(ray_install, "python_path", lambda: Path("/ray/python"))
-    monkeypatch.setattr(ray_install, "read_host", lambda root: host)
-    host = replace(HLS2, cards=())
+    monkeypatch.setattr(ray_install, "read_host", lambda root: hosts[0])
+    hosts = [replace(HLS2, cards=())]
 
     def found(here: bool = True, **words: Any) -> object:
         return cases.installed_for(Request(**{"model": "m", **words}), lambda: FORK, here=here)
@@ -271,7 +271,7 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     assert asked == [None, None, "/my", "/cpu/python", "/my"]
     # the embedded engine with Ray uses no card
     assert found(engine="ray-serve") == Installed("/ray/python", FORK)
-    host = HLS2
+    hosts[0] = HLS2
     assert found(engine="ray-serve") == Installed("None", FORK)
     assert found(engine="ray-serve:cpu") == Installed("/ray/python", FORK)
     monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: False)
