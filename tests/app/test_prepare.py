@@ -254,8 +254,8 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     monkeypatch.setattr(ray_install, "detect", detect)
     monkeypatch.setattr(ray_install, "is_ready", lambda: True)
     monkeypatch.setattr(ray_install, "python_path", lambda: Path("/ray/python"))
-    monkeypatch.setattr(ray_install, "read_host", lambda root: hosts[0])
     hosts = [replace(HLS2, cards=())]
+    monkeypatch.setattr(ray_install, "read_host", lambda root: hosts[0])
 
     def found(here: bool = True, **words: Any) -> object:
         return cases.installed_for(Request(**{"model": "m", **words}), lambda: FORK, here=here)
