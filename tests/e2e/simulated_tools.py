@@ -1,6 +1,6 @@
 """Answer tool calls as simulated cards do; run by the CPU engine's interpreter.
 
-`simulated_tools.py TOKENIZER`: JSON schemas of a tool's parameters, one per line of stdin. For each
+`simulated_tools.py TOKENIZER`: tools (functions), one JSON object per line of stdin. For each
 one JSON object is printed: the text of an answer by tool choice, and the reason of a refusal.
 """
 
@@ -40,8 +40,7 @@ def main() -> None:
     compiler = xgr.GrammarCompiler(xgr.TokenizerInfo.from_huggingface(tokenizer))
     for seed, line in enumerate(sys.stdin):
         found: dict[str, str] = {}
-        function = {"name": "tool", "parameters": json.loads(line)}
-        tool = ChatCompletionToolsParam(type="function", function=function)
+        tool = ChatCompletionToolsParam(type="function", function=json.loads(line))
         try:
             for choice in CHOICES:
                 tag = get_model_structural_tag(

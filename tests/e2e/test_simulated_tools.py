@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -32,6 +32,9 @@ PLAIN = st.sampled_from(
         {"enum": ["metric", "imperial", 3, None]},
         {"const": "fixed"},
         {"$ref": "#/$defs/place"},
+        {},
+        {"type": "object"},
+        {"properties": {"name": {"type": "string"}}, "required": ["name"]},
     ]
 )
 DEFINITIONS = {
@@ -53,7 +56,7 @@ def objects(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
         made = {"type": "object", "properties": properties}
         return names.map(lambda found: {**made, "required": found})
 
-    return st.dictionaries(NAMES, values, min_size=1, max_size=4).flatmap(required)
+    return st.dictionaries(NAMES, values, max_size=4).flatmap(required)
 
 
 VALUES = st.recursive(
@@ -66,14 +69,19 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 SCHEMAS = objects(VALUES).map(lambda found: {**found, "$defs": DEFINITIONS})
+# a tool without any argument: no schema, an empty one, or one without properties
+NO_ARGUMENTS = st.sampled_from([None, {}, {"type": "object"}, {"type": "object", "properties": {}}])
+FUNCTIONS = st.tuples(SCHEMAS | NO_ARGUMENTS, st.sampled_from([None, False, True])).map(
+    lambda pair: {"name": "tool", "parameters": pair[0], "strict": pair[1]}
+)
 
 
-def answers(engine: Path, folder: Path, schemas: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Return the answers of simulated cards to a tool of each schema, by tool choice."""
+def answers(engine: Path, folder: Path, tools: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the answers of simulated cards to each tool, by tool choice."""
     script = Path(__file__).with_name("simulated_tools.py")
     done = subprocess.run(
         [str(engine), str(script), str(folder)],
-        input="".join(f"{json.dumps(schema)}\n" for schema in schemas),
+        input="".join(f"{json.dumps(tool)}\n" for tool in tools),
         env={
             **os.environ,
             "PYTHONPATH": str(RUNTIME),
@@ -88,18 +96,24 @@ def answers(engine: Path, folder: Path, schemas: list[dict[str, Any]]) -> list[d
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
-@given(schemas=st.lists(SCHEMAS, min_size=40, max_size=40))
+@settings(
+    max_examples=2,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    # an example takes 20 s
+    phases=[Phase.generate],
+)
+@given(tools=st.lists(FUNCTIONS, min_size=60, max_size=60))
 def test_arguments_follow_the_schema_of_the_tool(
-    engine: Path, tiny_model: Path, schemas: list[dict[str, Any]]
+    engine: Path, tiny_model: Path, tools: list[dict[str, Any]]
 ) -> None:
-    found = answers(engine, tiny_model, schemas)
-    assert len(found) == len(schemas)
-    for schema, answer in zip(schemas, found, strict=True):
-        assert "refused" not in answer, (schema, answer)
+    found = answers(engine, tiny_model, tools)
+    assert len(found) == len(tools)
+    for tool, answer in zip(tools, found, strict=True):
+        assert "refused" not in answer, (tool, answer)
         call = _CALL.fullmatch(answer["required"])
         assert call is not None, answer
         arguments = json.loads(call[1])
-        Draft202012Validator(schema).validate(arguments)
-        assert isinstance(arguments, dict)
+        Draft202012Validator(tool["parameters"] or {}).validate(arguments)
+        assert isinstance(arguments, dict), (tool, arguments)
         assert answer["auto"].startswith("This answer is simulated.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import zlib
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,7 +40,7 @@ MOST_LOGPROBS = 64
 _TERMS_IN_STRING = 3
 _BITS = 32
 # marks that end or continue a structured answer, the preferred ones first
-_QUOTE = '"'
+_STRUCTURE = ('"', "{", "}", ' "')
 _MARKS = ("}", "]", ",", ":", "{", "[", " {", ' "')
 _DIGITS = "7123456890"
 
@@ -59,7 +59,7 @@ class Answer:
     """The plan of one answer: its start in the ring, and its length in tokens.
 
     ``ending`` is the token of its end, None where the request ignores it. ``terms`` counts those of
-    the current string, ``said`` all of a structured answer.
+    the current string, ``said`` all of a structured answer. ``opened``: a value of any type begins.
     """
 
     start: int
@@ -67,6 +67,7 @@ class Answer:
     ending: int | None
     terms: int = 0
     said: int = 0
+    opened: bool = False
 
 
 class AnswerText:
@@ -94,15 +95,15 @@ class AnswerText:
                 self._ends.append(len(self.ring))
         # the other tokens of made-up probabilities; vLLM allows 20 for each position
         self.common = list(dict.fromkeys(self.ring))[:MOST_LOGPROBS]
-        self._quote = _only(encode(_QUOTE))
-        self._terms = [
-            token for term in _plain_terms() if (token := _only(encode(f" {term}"))) is not None
-        ]
-        self._first_terms = [
-            token for term in _plain_terms() if (token := _only(encode(term))) is not None
-        ]
-        self._marks = [token for mark in _MARKS if (token := _only(encode(mark))) is not None]
-        self._digits = [token for digit in _DIGITS if (token := _only(encode(digit))) is not None]
+        plain = _plain_terms()
+        self._terms = _single(encode, [f" {term}" for term in plain])
+        self._first_terms = _single(encode, plain)
+        self._marks = _single(encode, _MARKS)
+        self._digits = _single(encode, _DIGITS)
+        self._quote, self._open, self._close, self._spaced_quote = (
+            _single(encode, [mark]) for mark in _STRUCTURE
+        )
+        self._space = _single(encode, [" "])
         self._spaces = {
             token for space in (" ", "\n", "\t", "  ", "\n\n", "\r") for token in encode(space)
         }
@@ -153,16 +154,30 @@ class AnswerText:
             return plain if _is_set(row, plain) else answer.ending
         terms = self._terms if answer.terms else self._first_terms
         term = _first_set(row, terms, answer.start + answer.said)
+        quote, begin = _first_set(row, self._quote), _first_set(row, self._open)
+        end = _first_set(row, self._close)
+        if answer.opened and end is not None:
+            answer.opened = False
+            return end
+        # outside of a string, a value of any type is an empty object: the arguments of a tool
+        # without a schema are one
+        answer.opened = term is None and quote is not None and begin is not None
+        if answer.opened and begin is not None:
+            return begin
         if term is not None and answer.terms < _TERMS_IN_STRING:
             answer.terms += 1
             answer.said += 1
             return term
-        if self._quote is not None and _is_set(row, self._quote):
+        if quote is not None:
             answer.terms = 0
-            return self._quote
+            return quote
         # where plain text is allowed but no quote, a string has to continue
         digits = self._digits if term is None else []
-        for token in (term, *self._marks, *digits):
+        space = None
+        if _first_set(row, self._spaced_quote) is not None:
+            # the type of a value is chosen after the space
+            space = _first_set(row, self._space)
+        for token in (term, space, *self._marks, *digits):
             if token is not None and _is_set(row, token):
                 return token
         return self._any(row)
@@ -194,9 +209,9 @@ def _plain_terms() -> list[str]:
     return list(found)
 
 
-def _only(tokens: Sequence[int]) -> int | None:
-    """Return the token of a text that is one token, else None."""
-    return tokens[0] if len(tokens) == 1 else None
+def _single(encode: Encode, texts: Iterable[str]) -> list[int]:
+    """Return the tokens of the texts that are one token."""
+    return [tokens[0] for text in texts if len(tokens := encode(text)) == 1]
 
 
 def _is_set(row: Row, token: int) -> bool:
@@ -204,7 +219,7 @@ def _is_set(row: Row, token: int) -> bool:
     return at < len(row) and bool((row[at] >> bit) & 1)
 
 
-def _first_set(row: Row, tokens: Sequence[int], start: int) -> int | None:
+def _first_set(row: Row, tokens: Sequence[int], start: int = 0) -> int | None:
     """Return the first of these tokens that is set, from an index on."""
     for at in range(len(tokens)):
         token = tokens[(start + at) % len(tokens)]
