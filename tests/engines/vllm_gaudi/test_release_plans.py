@@ -71,16 +71,16 @@ def test_a_state_decides_the_blocks_that_buckets_count(release: str) -> None:
         assert dict(plan.question.arguments) == by_kind[kind]
 
 
-# their published config.json, and the tokens of a block without and with prefix caching, executed:
-# AsyncEngineArgs, check_and_update_config and update_block_size_for_backend of each release
-# (mamba_page_size_padded by the bytes of a token's keys), on 1 and 2 cards
+# what their published config.json states (Nemotron and Qwen3.5: ai-dynamo/aiconfigurator@095f58a5:
+# aic-core/src/aiconfigurator_core/model_configs), and the tokens of a block without and with prefix
+# caching, executed: AsyncEngineArgs, check_and_update_config and update_block_size_for_backend of
+# each release (mamba_page_size_padded by the bytes of a token's keys), on 1 and 2 cards
 _MAMBA = {"mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_d_head": 64, "mamba_chunk_size": 256}
 _NEMOTRON = {
     "model_type": "nemotron_h",
     "n_groups": 8,
     "conv_kernel": 4,
     "mamba_head_dim": 64,
-    "head_dim": 128,
     "chunk_size": 128,
 }
 _GDN = {
@@ -120,6 +120,7 @@ HYBRIDS: dict[str, dict[str, Any]] = {
         "hybrid_override_pattern": "M-M-M-M*-" + "M-M-M-M-M*-" * 9 + "M-M-M-M-M-",
         "num_attention_heads": 64,
         "num_key_value_heads": 8,
+        "attention_head_dim": 128,
         "hidden_size": 8192,
         "mamba_num_heads": 256,
         "ssm_state_size": 256,
@@ -130,10 +131,46 @@ HYBRIDS: dict[str, dict[str, Any]] = {
         "hybrid_override_pattern": "MEMEM*" + "EMEMEM*" * 4 + "EMEMEMEM*EMEMEMEME",
         "num_attention_heads": 32,
         "num_key_value_heads": 2,
+        "head_dim": 128,
         "hidden_size": 2688,
         "mamba_num_heads": 64,
         "ssm_state_size": 128,
         "mamba_ssm_cache_dtype": "float32",
+    },
+    # without num_hidden_layers
+    "Nemotron-3-Ultra-550B": {
+        **_NEMOTRON,
+        "layers_block_type": [*["mamba", "moe"] * 3, "mamba", "attention", "moe"] * 12,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "hidden_size": 8192,
+        "mamba_num_heads": 256,
+        "ssm_state_size": 128,
+        "mamba_ssm_cache_dtype": "float32",
+    },
+    **{
+        name: {
+            "model_type": kind,
+            "text_config": {
+                **_GDN,
+                "model_type": f"{kind}_text",
+                "num_hidden_layers": layers,
+                "full_attention_interval": 4,
+                "linear_num_value_heads": values,
+                "num_attention_heads": heads,
+                "num_key_value_heads": keys,
+                "head_dim": 256,
+                "hidden_size": width,
+                "mamba_ssm_dtype": "float32",
+            },
+        }
+        for name, kind, layers, values, heads, keys, width in (
+            ("Qwen3.5-27B", "qwen3_5", 64, 48, 24, 4, 5120),
+            ("Qwen3.5-35B-A3B", "qwen3_5_moe", 40, 32, 16, 2, 2048),
+            ("Qwen3.5-122B-A10B", "qwen3_5_moe", 48, 64, 32, 2, 3072),
+            ("Qwen3.6-27B", "qwen3_5", 64, 48, 24, 4, 5120),
+        )
     },
     "Qwen3-Next-80B-A3B": {
         **_GDN,
@@ -151,6 +188,11 @@ _SINCE_0_21 = {
     "Falcon-H1-1.5B": (1664, 1664),
     "Nemotron-H-56B": (4224, 4224),
     "Nemotron-3-Nano-30B": (2176, 2176),
+    "Nemotron-3-Ultra-550B": (8320, 8320),
+    "Qwen3.5-27B": (896, 896),
+    "Qwen3.5-35B-A3B": (1152, 1152),
+    "Qwen3.5-122B-A10B": (2176, 2176),
+    "Qwen3.6-27B": (896, 896),
     "Qwen3-Next-80B-A3B": (640, 640),
 }
 BLOCKS = {
