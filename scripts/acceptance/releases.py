@@ -1,6 +1,7 @@
 """Execute plans in the code of every release: buckets, options, variables.
 
-    python scripts/acceptance/releases.py CODE PYTHON [--release 0.26.0 ...] [--six] [--record]
+    python scripts/acceptance/releases.py CODE PYTHON [--release 0.26.0 ...]
+        [--six] [--draw SEED NUMBER] [--record]
 
 CODE has ``gaudi/VERSION`` (checkouts of vllm-project/vllm-gaudi) and ``vllm/VERSION`` (vLLM's code:
 a checkout, or a wheel of that release unpacked). PYTHON is an interpreter with torch and the
@@ -27,7 +28,15 @@ from typing import Any
 
 from gaudi_launch.engines.introspect import ask_buckets
 from gaudi_launch.engines.support import releases
-from tests.support.release_plans import KINDS, SIX, Planned, planned, record_of, unread
+from tests.support.release_plans import (
+    KINDS,
+    SIX,
+    Planned,
+    drawn,
+    planned,
+    record_of,
+    unread,
+)
 
 RECORDED = Path(__file__).resolve().parents[2] / "tests" / "data" / "releases.json.gz"
 _PARSER = """
@@ -159,10 +168,13 @@ def main() -> int:
     parser.add_argument("python")
     parser.add_argument("--release", action="append")
     parser.add_argument("--six", action="store_true", help="six plans only")
+    parser.add_argument("--draw", type=int, nargs=2, metavar=("SEED", "NUMBER"), help="other kinds")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     known = [each.version for each in releases("vllm-gaudi") if each.executed]
     kinds = SIX if options.six else KINDS
+    if options.draw:
+        kinds = drawn(*options.draw)
     began, wrong = time.monotonic(), 0
     print("release        plans refused buckets equal  options refused  variables unread")
     for release in options.release or reversed(known):

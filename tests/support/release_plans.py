@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import random
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -111,6 +112,85 @@ KINDS: Mapping[str, Kind] = {
     "skip-warmup": _kind(_SMALL, cards="1", skip_warmup="yes"),
     "no-fused": _kind(_SMALL, cards="1", no_fused_sdpa="yes", profile="yes"),
 }
+# a model with the fewest cards of each machine that hold it; windows, states, compressed keys,
+# pictures, experts and pooling among them
+_DRAWN_MODELS = (
+    (_SMALL, 1),
+    ("Qwen3-8B", 1),
+    ("Qwen3-32B", 2),
+    ("Qwen2-72B-Instruct", 4),
+    ("Llama-3.1-405B-Instruct", 8),
+    ("Qwen3-30B-A3B", 1),
+    ("DeepSeek-R1", 8),
+    ("gpt-oss-20b", 1),
+    ("gpt-oss-120b", 2),
+    ("gemma-4-31b-it", 2),
+    ("gemma-4-26b-a4b-it", 2),
+    ("granite-4.0-h-small", 2),
+    ("Qwen3.5-35B-A3B", 2),
+    ("Qwen3.6-35B-A3B", 2),
+    ("Qwen2.5-VL-7B-Instruct", 1),
+    ("bge-m3", 1),
+    ("bge-reranker-v2-m3", 1),
+    ("Mixtral-8x7B-Instruct-v0.1", 2),
+)
+_DRAWN_ARGUMENTS: tuple[tuple[str, ...], ...] = (
+    ("--no-enable-prefix-caching",),
+    ("--enable-prefix-caching",),
+    ("--kv-cache-dtype", "fp8_inc"),
+    ("--enable-lora", "--max-loras", "4"),
+    ("--enforce-eager",),
+    ("--no-async-scheduling",),
+    ("--speculative-config", _NGRAM),
+    ("--no-enable-chunked-prefill",),
+    ("--pipeline-parallel-size", "2"),
+    ("--data-parallel-size", "2"),
+    ("--enable-expert-parallel",),
+)
+_DRAWN_VARIABLES = (
+    _EXP,
+    _CONTIGUOUS,
+    {"VLLM_EXPONENTIAL_BUCKETING": "false"},
+    {"VLLM_BUCKETING_STRATEGY": "exp"},
+    {"VLLM_BUCKETING_STRATEGY": "lin"},
+    {"VLLM_PROMPT_BS_BUCKET_MAX": "4"},
+    {"VLLM_DECODE_BS_BUCKET_STEP": "24"},
+    {"VLLM_DECODE_BLOCK_BUCKET_MAX": "900"},
+    {"VLLM_PROMPT_QUERY_BUCKET_MIN": "256"},
+)
+_DRAWN_VALUES: Mapping[str, tuple[str, ...]] = {
+    "max_model_len": ("1000", "3000", "4096", "10000", "16384", "32768", "65000", "131072"),
+    "max_num_seqs": ("1", "3", "16", "48", "100", "200", "256", "512"),
+    "max_num_batched_tokens": ("1024", "2048", "5000", "16384"),
+    "max_prefill_seqs": ("2", "4", "16"),
+    "padding_limit": ("0.1", "0.5"),
+    "input_range": ("1,900", "500,700"),
+    "reduce": ("16,1024",),
+}
+
+
+def drawn(seed: int, number: int) -> dict[str, Kind]:
+    """Return kinds of plans at random: each value, argument and variable in some of them."""
+    chance = random.Random(seed)
+    found = {}
+    for at in range(number):
+        model, least = chance.choice(_DRAWN_MODELS)
+        cards = min(8, least * chance.choice((1, 1, 2, 4)))
+        arguments = chance.sample(_DRAWN_ARGUMENTS, chance.choice((0, 0, 1, 1, 2)))
+        values = {
+            name: chance.choice(choices)
+            for name, choices in _DRAWN_VALUES.items()
+            if chance.random() < (0.5 if name.startswith("max_") else 0.15)
+        }
+        values["machine"] = chance.choice(("simulated:hls2", "simulated:gaudi3-oam"))
+        exported = chance.choice(_DRAWN_VARIABLES) if chance.random() < 0.4 else {}
+        extra = [part for each in arguments for part in each]
+        found[f"{seed}-{at}"] = _kind(
+            model, *extra, exported=exported, cards=str(cards), trust_remote_code="yes", **values
+        )
+    return found
+
+
 _SWITCHES = ("trust_remote_code", "skip_warmup", "no_fused_sdpa", "profile")
 
 
