@@ -40,7 +40,7 @@ MOST_LOGPROBS = 64
 _TERMS_IN_STRING = 3
 _BITS = 32
 # marks that end or continue a structured answer, the preferred ones first
-_STRUCTURE = ('"', "{", "}", ' "')
+_STRUCTURE = ('"', "{", "}", ' "', " ")
 _MARKS = ("}", "]", ",", ":", "{", "[", " {", ' "')
 _DIGITS = "7123456890"
 
@@ -100,10 +100,7 @@ class AnswerText:
         self._first_terms = _single(encode, plain)
         self._marks = _single(encode, _MARKS)
         self._digits = _single(encode, _DIGITS)
-        self._quote, self._open, self._close, self._spaced_quote = (
-            _single(encode, [mark]) for mark in _STRUCTURE
-        )
-        self._space = _single(encode, [" "])
+        self._structure = [_single(encode, [mark]) for mark in _STRUCTURE]
         self._spaces = {
             token for space in (" ", "\n", "\t", "  ", "\n\n", "\r") for token in encode(space)
         }
@@ -154,10 +151,8 @@ class AnswerText:
             return plain if _is_set(row, plain) else answer.ending
         terms = self._terms if answer.terms else self._first_terms
         term = _first_set(row, terms, answer.start + answer.said)
-        quote, begin = _first_set(row, self._quote), _first_set(row, self._open)
-        end = _first_set(row, self._close)
+        quote, begin, end, spaced, space = (_first_set(row, marks) for marks in self._structure)
         if answer.opened and end is not None:
-            answer.opened = False
             return end
         # outside of a string, a value of any type is an empty object: the arguments of a tool
         # without a schema are one
@@ -173,10 +168,9 @@ class AnswerText:
             return quote
         # where plain text is allowed but no quote, a string has to continue
         digits = self._digits if term is None else []
-        space = None
-        if _first_set(row, self._spaced_quote) is not None:
+        if spaced is None:
             # the type of a value is chosen after the space
-            space = _first_set(row, self._space)
+            space = None
         for token in (term, space, *self._marks, *digits):
             if token is not None and _is_set(row, token):
                 return token
@@ -184,19 +178,12 @@ class AnswerText:
 
     def _any(self, row: Row) -> int:
         """Return the first token that is allowed; a space only without others."""
-        space = None
         for at in range(len(row)):
-            bits = row[at]
-            if not bits:
-                continue
-            for bit in range(_BITS):
+            for bit in range(_BITS if row[at] else 0):
                 token = at * _BITS + bit
-                if not (bits >> bit) & 1:
-                    continue
-                if token not in self._spaces:
+                if _is_set(row, token) and token not in self._spaces:
                     return token
-                space = token if space is None else space
-        return 0 if space is None else space
+        return _first_set(row, sorted(self._spaces)) or 0
 
 
 def _plain_terms() -> list[str]:
