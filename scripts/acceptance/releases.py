@@ -9,8 +9,8 @@ packages that vLLM imports. No card and no Gaudi software is needed. For each re
 plan: the release's own bucket module makes the lists of the plan's variables and arguments, its own
 parser reads the plan's options, and each variable is looked for in its list. ``--record`` writes
 ``tests/data/releases.json.gz``: the questions and the digests of the answers, with which CI
-compares. All 14 releases take about 25 minutes on
-two cores.
+compares. All 14 releases take about 16 minutes on one
+core; ``--draw`` makes other kinds of plans at random.
 """
 
 from __future__ import annotations
