@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 _APP = "gaudi-launch"
@@ -51,6 +52,23 @@ def config_dir() -> Path:
 def machine_root() -> Path:
     """Return the folder that is read as "/" (GAUDI_LAUNCH_ROOT, default "/")."""
     return Path(os.environ.get("GAUDI_LAUNCH_ROOT") or "/")
+
+
+def write_whole(path: Path, content: str, mode: int = 0o666) -> None:
+    """Replace a file atomically, also with several writers; create its folder.
+
+    Raises OSError. Nothing is left then.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def docs_dir() -> Path:

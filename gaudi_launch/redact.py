@@ -4,9 +4,8 @@ Pure but for its list of terms, and linear in the length of the text. A secret i
 (``api_key``, ``--x-password``, ``Cookie``), by its form (``hf_...``, a JWT, a PEM block) or by its
 place (the password of a URL). After the name of a secret, its line keeps only terms of a list
 (`kept_words.txt`: terms of settings, JSON keys and recorded logs), so that quotes, nesting and
-separators need no pattern. With ``unknown_goes``, as in a bundle, the same applies to the value of
-each variable, option and key whose name is not made of these terms. Forms of tokens:
-the documentation of each service; where none is published, assumed.
+separators need no pattern. A bundle keeps known terms only, wherever they are (`doctor.bundle`).
+Forms of tokens: the documentation of each service; where none is published, assumed.
 """
 
 from __future__ import annotations
@@ -103,13 +102,13 @@ def is_secret_name(name: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _kept_words() -> frozenset[str]:
+def kept_words() -> frozenset[str]:
+    """Return the terms that may stay after a secret."""
     return _words(Path(__file__).with_name("kept_words.txt").read_text(encoding="utf-8"))
 
 
 _KEPT_FORM = re.compile(r"-{0,2}[A-Za-z][A-Za-z_./-]{0,127}\d{0,2}\.?")
-_NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,12})?(?:%|/s|[a-zA-Z]{1,3})?")
-_SHORT_NUMBER = re.compile(r"-?\d{1,5}(?:\.\d{1,12})?(?:%|/s|[a-z]{1,2})?")
+_NUMBER = re.compile(r"-?\d{1,5}(?:\.\d{1,12})?(?:%|/s|[a-z]{1,2})?")
 
 
 @lru_cache(maxsize=4096)
@@ -118,7 +117,7 @@ def _is_known(name: str) -> bool:
     segments = _segments(name)
     if not segments or segments[-1] in ("key", "keys"):
         return False
-    return _kept_words().issuperset(segments)
+    return kept_words().issuperset(segments)
 
 
 def _is_kept(word: str) -> bool:
@@ -126,8 +125,6 @@ def _is_kept(word: str) -> bool:
     return _KEPT_FORM.fullmatch(word) is not None and _is_known(word)
 
 
-# the kind of a name that is neither a secret's nor made of kept terms
-_UNKNOWN = "unknown"
 _NOTHING = _words("none null nil true false unset undefined *** **** [] {} ()")
 _AUTH_WORDS = _words(
     "basic bearer digest disabled enabled error failed none off ok on optional required"
@@ -139,10 +136,8 @@ def _is_harmless(kind: str, name: str, value: str) -> bool:
     plain = value.strip().rstrip(")]}>.").lower()
     if plain in _NOTHING or value.startswith(REMOVED) or not plain:
         return True
-    if kind == _UNKNOWN:
-        return _is_kept(value.rstrip(")]}>.")) or _NUMBER.fullmatch(plain) is not None
     if kind == "token":
-        return plain in _AUTH_WORDS or _SHORT_NUMBER.fullmatch(plain) is not None
+        return plain in _AUTH_WORDS or _NUMBER.fullmatch(plain) is not None
     return name.lower() in ("pwd", "oldpwd") and plain.startswith("/")
 
 
@@ -206,15 +201,14 @@ _VALUE_FIRST = re.compile(
 )
 
 
-def redact_text(text: str, *, unknown_goes: bool = False) -> str:
+def redact_text(text: str) -> str:
     """Return the text with every secret replaced by ``[removed]``.
 
-    With ``unknown_goes``, the values of unknown names, too. Everything beyond 4 KiB without a blank
-    is cut.
+    Everything beyond 4 KiB without a blank is cut.
     """
     text = _without_key_blocks(text)
     text = _VALUE_FIRST.sub(_remove_value_first, text)
-    lines = _Lines(unknown_goes=unknown_goes)
+    lines = _Lines()
     text = "\n".join(lines.line(line) for line in text.split("\n"))
     text = _FORMS.sub(REMOVED, text)
     text = _SCHEME.sub(_remove_after_scheme, text)
@@ -318,8 +312,7 @@ _FOLLOWING = re.compile(r"[\s)\]},;\"'>]{1,16}(?!-)([^\s\"'=:]{1,512})(?![\"']?[
 class _Lines:
     """One pass over the lines of a text."""
 
-    def __init__(self, *, unknown_goes: bool) -> None:
-        self._unknown_goes = unknown_goes
+    def __init__(self) -> None:
         self._close()
 
     def _close(self) -> None:
@@ -336,19 +329,17 @@ class _Lines:
         """Return the next line without secrets."""
         if self._lines and self._continues(line):
             return _filtered(line, 0, takes_first=self._takes_first)
-        if not self._unknown_goes and _KEYWORD.search(line) is None:
+        if _KEYWORD.search(line) is None:
             return line
         for word in _WORD.finditer(line):
             name = word[0].rstrip(".-")
             kind = secret_kind(name[-_LONGEST_NAME:])
-            if not kind and self._unknown_goes and _segments(name) and not _is_known(name):
-                kind = _UNKNOWN
             if kind:
                 begin, is_value = self._begin(line, name, kind, word.start())
                 if begin < len(line) and not (
                     is_value and self._is_harmless(line, name, kind, begin)
                 ):
-                    self._takes_first = is_value and kind != _UNKNOWN
+                    self._takes_first = is_value
                     if not self._lines and (_depth(line[begin:]) > 0 or line.count('"') % 2):
                         self._opens(line, begin)
                         self._quote = '"' if line.count('"') % 2 else ""
@@ -393,25 +384,17 @@ class _Lines:
         is_option = name.startswith("-")
         before = line[max(0, start - 12) : start]
         assigned = _ASSIGNED.match(line, end)
-        is_key = is_option or not line[:start].strip(" \t-")
-        if kind == _UNKNOWN and assigned is not None and not is_key:
-            # a colon or an arrow in prose
-            assigned = assigned if assigned[0].strip(" :>") else None
         if assigned is None and (is_option or _PAIR.search(before)):
             assigned = _NEXT_ELEMENT.match(line, end)
         if assigned is None and (is_option or _COMMAND.search(before)):
             assigned = _BLANKS.match(line, end)
         begin = assigned.end() if assigned is not None else end
-        if kind == _UNKNOWN and assigned is None and not is_option:
-            return len(line), False
         if _EMPTY.fullmatch(line, begin):
             self._opens(line, begin)
-            self._takes_first = kind != _UNKNOWN
+            self._takes_first = True
             return len(line), False
         if assigned is not None:
             return begin, True
-        if self._unknown_goes:
-            return end, False
         prose = _PROSE.match(line, end)
         if prose is None:
             return len(line), False
@@ -476,7 +459,7 @@ def _filtered(line: str, begin: int, *, takes_first: bool) -> str:
         takes = (
             is_mark
             if takes
-            else bool(secret_kind(word)) and _kept_words().issuperset(_segments(word))
+            else bool(secret_kind(word)) and kept_words().issuperset(_segments(word))
         )
         parts.append(line[position : piece.start()])
         parts.append(word if stays or takes or is_mark else REMOVED)
@@ -496,7 +479,7 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
     A value that names a secret and is not valid JSON goes completely: its form is not known.
     """
     shown = []
-    for each in _redact_list(arguments, False):
+    for each in _redact_list(arguments):
         name, equals, value = each.partition("=") if each.startswith("-") else ("", "", each)
         shown.append(f"{name}{equals}{REMOVED}" if _names_secret(value) else each)
     return shown
@@ -521,11 +504,10 @@ def _names_secret(value: str) -> bool:
     return False
 
 
-def redact_document(value: Any, name: str = "", *, unknown_goes: bool = False) -> Any:
+def redact_document(value: Any, name: str = "") -> Any:
     """Return a JSON value without secrets.
 
-    ``name`` is the field's; if it indicates a secret, everything below it is one. With
-    ``unknown_goes``, texts of unknown fields keep known terms only.
+    ``name`` is the field's; if it indicates a secret, everything below it is one.
     """
     kind = secret_kind(name)
     if kind and not isinstance(value, bool) and value is not None:
@@ -533,17 +515,13 @@ def redact_document(value: Any, name: str = "", *, unknown_goes: bool = False) -
             return REMOVED if value else value
         return value if _is_harmless(kind, name, str(value)) else REMOVED
     if isinstance(value, Mapping):
-        return _redact_mapping(value, unknown_goes)
+        return _redact_mapping(value)
     if isinstance(value, (list, tuple)):
-        return _redact_list(value, unknown_goes)
-    if not isinstance(value, str):
-        return value
-    if unknown_goes and name and not _is_known(name):
-        value = _filtered(value, 0, takes_first=False)
-    return redact_text(value, unknown_goes=unknown_goes)
+        return _redact_list(value)
+    return redact_text(value) if isinstance(value, str) else value
 
 
-def _redact_mapping(value: Mapping[Any, Any], unknown_goes: bool) -> dict[str, Any]:
+def _redact_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
     named = any(
         isinstance(value.get(field), str) and is_secret_name(value[field]) for field in _NAME_FIELDS
     )
@@ -553,12 +531,11 @@ def _redact_mapping(value: Mapping[Any, Any], unknown_goes: bool) -> dict[str, A
         hidden = (named and key in _VALUE_FIELDS) or (is_secret and key in ("data", "stringData"))
         if hidden and inner is not None:
             inner = REMOVED
-        shown = redact_text(str(key), unknown_goes=unknown_goes)
-        redacted[shown] = redact_document(inner, str(key), unknown_goes=unknown_goes)
+        redacted[redact_text(str(key))] = redact_document(inner, str(key))
     return redacted
 
 
-def _redact_list(values: Sequence[Any], unknown_goes: bool) -> list[Any]:
+def _redact_list(values: Sequence[Any]) -> list[Any]:
     """Return a list without the values of secret options, each up to the next option.
 
     Also without the second of a name and its value.
@@ -569,7 +546,7 @@ def _redact_list(values: Sequence[Any], unknown_goes: bool) -> list[Any]:
         is_option = isinstance(value, str) and value.startswith("-")
         if is_option:
             name = ""
-        redacted.append(redact_document(value, name, unknown_goes=unknown_goes))
+        redacted.append(redact_document(value, name))
         is_pair = len(values) == 2 and not name and isinstance(value, str) and secret_kind(value)
         if (is_option or is_pair) and _WORD.fullmatch(value):
             name = value

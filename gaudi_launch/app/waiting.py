@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -54,7 +55,6 @@ def ended(service: ServiceRecord) -> Exception:
     """Return the error of a service that is not running."""
     from gaudi_launch.services.diagnosis.explain import lost
     from gaudi_launch.services.diagnosis.failure import failure, last_lines
-    from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
     from gaudi_launch.services.process import detach
     from gaudi_launch.services.process.supervise import EngineOutcome
     from gaudi_launch.services.service import LOG
@@ -62,14 +62,8 @@ def ended(service: ServiceRecord) -> Exception:
     state = service.state
     kind = state.get("outcome")
     if kind in ("died", "stuck", "not_started"):
-        phases = tuple(
-            LaunchPhase(str(p["name"]), float(p["begin"]), p["end"], int(p["items"]))
-            for p in state.get("phases", [])
-        )
-        progress = LaunchProgress(phase="failed", phases=phases)
-        outcome = EngineOutcome(
-            kind, state.get("status"), progress, detail=str(state.get("detail", ""))
-        )
+        progress, detail = replace(_progress(state), phase="failed"), str(state.get("detail", ""))
+        outcome = EngineOutcome(kind, state.get("status"), progress, detail=detail)
         return failure(outcome, service.folder / LOG, str(state.get("model") or "MODEL"))
     log = service.folder / detach.LOG
     detail = "\n".join(last_lines(log))

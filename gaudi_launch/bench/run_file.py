@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.paths import write_whole
 from gaudi_launch.reader import read_json
 
 SCHEMA = 1
@@ -177,14 +177,9 @@ def save(run: BenchRun, path: Path) -> None:
     """Write a run, one sample per line. Raises LaunchError (FAILED)."""
     head = json.dumps({**run.to_json(), "report": dict(run.report)}, ensure_ascii=False, indent=1)
     lines = ",\n".join(json.dumps(sample.to_json(), ensure_ascii=False) for sample in run.samples)
-    part = path.with_name(path.name + ".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(f'{head[:-2]},\n "samples": [\n{lines}\n]}}\n', encoding="utf-8")
-        part.replace(path)
+        write_whole(path, f'{head[:-2]},\n "samples": [\n{lines}\n]}}\n')
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
         raise LaunchError(
             "measure.save", ExitCode.FAILED, path=str(path), why=error.strerror or str(error)
         ) from None

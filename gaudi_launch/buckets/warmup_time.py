@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.messages import Message, message
+from gaudi_launch.paths import write_whole
 from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
@@ -136,9 +137,5 @@ def record(path: Path, measured: Measured) -> None:
     Raises OSError.
     """
     kept = [*read_measured(path), measured][-_MOST_KEPT:]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
-    new.write_text(
-        json.dumps({"schema": 1, "warmups": [asdict(m) for m in kept]}, indent=1), encoding="utf-8"
-    )
-    new.replace(path)
+    document = {"schema": 1, "warmups": [asdict(m) for m in kept]}
+    write_whole(path, json.dumps(document, indent=1))

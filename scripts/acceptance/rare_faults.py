@@ -26,10 +26,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
+from typing import Protocol
 
 import psutil
 
@@ -60,6 +61,14 @@ _LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 _NOBODY = 65534
 Env = Mapping[str, str]
 _NONE: Env = MappingProxyType({})
+
+
+class Case(Protocol):
+    """A fault, tried once: "" where nothing was wrong."""
+
+    __name__: str
+
+    def __call__(self, place: Place, number: int) -> str: ...
 
 
 class CannotRun(Exception):
@@ -95,6 +104,7 @@ class Place:
             [sys.executable, "-m", "gaudi_launch", *words],
             env={**self.user.environment, "TRIVIAL_DO": "", **more},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+            errors="replace",
         )  # fmt: skip
 
     def left(self) -> list[str]:
@@ -124,12 +134,22 @@ class Place:
         environment = {**self.user.environment, "TRIVIAL_DO": "", **more}
         try:
             done = subprocess.run(
-                argv, env=environment, capture_output=True, text=True, timeout=seconds,
-                stdin=subprocess.DEVNULL, check=False,
+                argv, env=environment, capture_output=True, text=True, errors="replace",
+                timeout=seconds, stdin=subprocess.DEVNULL, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return -1, f"{words}: no end after {seconds:.0f} s"
         return done.returncode, done.stdout + done.stderr
+
+    def ended(self, command: subprocess.Popen[str]) -> tuple[int, str]:
+        """Return the exit code of a started command, and what was wrong with its end."""
+        try:
+            shown = command.communicate(timeout=self.seconds)[0]
+        except subprocess.TimeoutExpired:
+            command.kill()
+            return -1, f"no end after {self.seconds:.0f} s: {command.communicate()[0][-500:]}"
+        bad = "Traceback" in shown or "is a bug" in shown
+        return command.returncode, shown[-500:] if bad else ""
 
     def good(self, *words: str, codes: set[int] | None = None, more: Env = _NONE) -> str:
         """Return "" where a command ended as documented, else what was wrong."""
@@ -500,14 +520,16 @@ def storms(place: Place, number: int) -> str:
     else:
         time.sleep(place.chance.uniform(0.2, place.seconds / 12))
     _strike(place, _FAULTS[number % len(_FAULTS)], name, begun)
-    # a launch that hangs in its warm-up is stopped, not waited for
     time.sleep(place.chance.uniform(0.0, 2.0))
     wrong = place.good("ps")
-    if (place.user.folder(name) / "state.json").exists():
+    # a launch that hangs in its warm-up is stopped, not waited for, as soon as it has a record
+    record = place.user.folder(name) / "state.json"
+    until = time.monotonic() + place.seconds
+    while command.poll() is None and not record.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    if record.exists():
         wrong = wrong or place.good("stop", name, "--drain", "0")
-    shown = command.communicate(timeout=place.seconds)[0]
-    if "Traceback" in shown or "is a bug" in shown:
-        wrong = wrong or shown[-500:]
+    wrong = wrong or place.ended(command)[1]
     # it may have been started after that stop
     if place.left():
         place.run("stop", "--all", "--drain", "0")
@@ -516,6 +538,62 @@ def storms(place: Place, number: int) -> str:
         wrong = f"port {port} is not free"
     shown = json.dumps(json.loads(place.run("ps", "--json")[1])["services"])
     return wrong or ("" if '"running"' not in shown else shown[:500])
+
+
+_KINDS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_LAUNCHER = "gaudi_launch.services.process.detach"
+_ENDED = (
+    *("exited without a message", "is stopped", "failed", "was killed", "ended by"),
+    *("was interrupted", "ended with"),
+)
+
+
+def killed_launcher(place: Place, number: int) -> str:
+    """End the child of `serve --detach` at a drawn moment; it ends with a reason.
+
+    The moment is counted from the child's start: before its lock is passed on, before it has read
+    its job, while it writes its state, starts the engine, warms up.
+    """
+    port, name = unused_port(), f"child{number}"
+    mode = _MODES[number % len(_MODES)]
+    command = place.begin(*place.serve(name, port=port), more={"TRIVIAL_DO": mode})
+    begun = psutil.Process(command.pid)
+    child = None
+    while child is None and command.poll() is None:
+        with contextlib.suppress(psutil.Error):
+            child = next((c for c in begun.children() if _LAUNCHER in c.cmdline()), None)
+    if child is None:
+        return f"no child: {place.ended(command)}"
+    # 0.3 ms to 5 s
+    time.sleep(10 ** place.chance.uniform(-3.5, 0.7))
+    kind = _KINDS[number % len(_KINDS)]
+    with contextlib.suppress(psutil.Error):
+        child.send_signal(kind)
+    try:
+        shown = command.communicate(timeout=place.seconds)[0]
+    except subprocess.TimeoutExpired:
+        command.kill()
+        shown = command.communicate()[0]
+        return f"{kind.name}: no end after {place.seconds:.0f} s: {shown[-500:]}"
+    code = command.returncode
+    wrong = ""
+    # it may have been ready before
+    if code not in (0, 1, 4) or "Traceback" in shown or "is a bug" in shown:
+        wrong = f"{code}: {shown[-600:]}"
+    if code and not any(words in shown for words in _ENDED):
+        wrong = f"{code}, no sentence: {shown[-600:]}"
+    if mode == "deaf" or kind is signal.SIGKILL:
+        # the engine outlives its launcher, or its children outlive it
+        place.run("stop", "--orphans", "--yes")
+    until = time.monotonic() + 20
+    while place.left() and time.monotonic() < until:
+        time.sleep(0.2)
+    wrong = wrong or "; ".join(place.left())
+    wrong = wrong or place.good("ps", codes={0}) or place.good("status", name)
+    if not wrong and not port_free("127.0.0.1", port):
+        wrong = f"port {port} is not free"
+    print(f"killed_launcher {number}: {kind.name} {mode or 'normal'}: {code}", file=sys.stderr)
+    return wrong and f"{kind.name} {mode}: {wrong}"
 
 
 def many_at_once(place: Place, number: int) -> str:
@@ -703,43 +781,51 @@ def ray_homes(place: Place, number: int) -> str:
             print(f"ray_homes {number}: left: {line}", file=sys.stderr)
 
 
-CASES: dict[str, Callable[[Place, int], str]] = {
-    case.__name__: case
-    for case in (
-        *(sparse_packs, reused_pids, clock_jumps, read_only_home, fix_races),
-        *(temporary_links, killed_learn, killed_tune, killed_calibrate, two_homes),
-        *(storms, many_at_once, full_disk, umasks, ray_homes),
-    )
-}
+CASES: tuple[Case, ...] = (
+    *(sparse_packs, reused_pids, clock_jumps, read_only_home, fix_races),
+    *(temporary_links, killed_learn, killed_tune, killed_calibrate, two_homes),
+    *(storms, killed_launcher, many_at_once, full_disk, umasks, ray_homes),
+)
 
 
-def main() -> int:
-    words = sys.argv[1:]
+def _tried(case: Case, place: Place, times: int) -> dict[str, object] | str:
+    """Return the counts of a case, or what it needs where it cannot run."""
+    wrong = []
+    try:
+        for number in range(times):
+            try:
+                found = case(place, number)
+            except CannotRun as error:
+                return f"needs {error}"
+            except Exception as error:
+                # a fault of this script, or a command that did not end
+                found = f"{type(error).__name__}: {error}"[:900]
+            if found:
+                wrong.append(found)
+                print(f"{case.__name__} {number}: {found}", file=sys.stderr, flush=True)
+    finally:
+        place.run("stop", "--all", "--drain", "0")
+    return {"tried": times, "failed": len(wrong), "wrong": wrong[:5]}
+
+
+def run_cases(cases: Sequence[Case], words: list[str]) -> int:
+    """Run the cases that the command line names, each in a separate place."""
     engine = ""
     if words[:1] == ["--engine"]:
         engine, words = words[1], words[2:]
     times = int(words[0]) if words else 30
     chance = random.Random(int(words[1]) if len(words) > 1 else None)
     report: dict[str, object] = {}
-    failed = False
-    for name in words[2:] or CASES:
-        with tempfile.TemporaryDirectory(prefix="gaudi-launch-rare-") as folder:
-            place = Place(Path(folder), chance, engine)
-            wrong = []
-            try:
-                for number in range(times):
-                    found = CASES[name](place, number)
-                    if found:
-                        wrong.append(found)
-                        print(f"{name} {number}: {found}", file=sys.stderr, flush=True)
-                report[name] = {"tried": times, "failed": len(wrong), "wrong": wrong[:5]}
-            except CannotRun as error:
-                report[name] = f"needs {error}"
-            place.run("stop", "--all")
-        failed = failed or bool(wrong)
+    for case in cases:
+        if words[2:] and case.__name__ not in words[2:]:
+            continue
+        with tempfile.TemporaryDirectory(
+            prefix="gaudi-launch-rare-", ignore_cleanup_errors=True
+        ) as folder:
+            report[case.__name__] = _tried(case, Place(Path(folder), chance, engine), times)
     print(json.dumps(report, indent=1))
-    return 1 if failed else 0
+    return int(any(isinstance(each, dict) and each["failed"] for each in report.values()))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(CASES, sys.argv[1:]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.models.fp8.quant_config import Origin, QuantFile, kv_cache_dtype, read_quant_file
-from gaudi_launch.paths import data_dir
+from gaudi_launch.paths import data_dir, write_whole
 
 PREFIX = "INC_MEASUREMENT_DUMP_PATH_PREFIX"
 # files that a launch with QUANT_CONFIG leaves with the measurements; those of another setting must
@@ -145,9 +145,7 @@ def write_published(published: Published, generation: str) -> QuantFile:
         "dump_stats_path": str(folder.absolute() / published.stem),
     }
     path = folder / quant_name(generation)
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    new.replace(path)
+    write_whole(path, json.dumps(document, indent=1))
     return read_quant_file(path, published.cards, "downloaded")
 
 

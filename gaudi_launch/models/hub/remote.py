@@ -26,7 +26,7 @@ from gaudi_launch.models.config import counted_with, model_from_config, parse_co
 from gaudi_launch.models.hub.child import HubError, classify
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import HeaderError, count_parameters, count_unloaded, parse_header
-from gaudi_launch.paths import cache_dir
+from gaudi_launch.paths import cache_dir, write_whole
 from gaudi_launch.reader import parse_json, read_json
 from gaudi_launch.redact import redact_text
 
@@ -92,10 +92,7 @@ def _kept(path: Path) -> tuple[dict[str, Any], float]:
 
 def _keep(path: Path, content: str) -> None:
     with best_effort(_log, "keep an answer of a hub"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        part.write_text(content, encoding="utf-8")
-        part.replace(path)
+        write_whole(path, content)
 
 
 def _age(path: Path) -> float:

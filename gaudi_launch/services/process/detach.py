@@ -25,6 +25,7 @@ from gaudi_launch.planning.exported import SECRETS
 from gaudi_launch.services.diagnosis.endings import ended
 from gaudi_launch.services.log.follow import LaunchProgress
 from gaudi_launch.services.probe import Readiness
+from gaudi_launch.services.process.signals import HANDLED
 from gaudi_launch.services.service import LOG as ENGINE_LOG
 from gaudi_launch.services.service import run
 from gaudi_launch.services.state import reservation, store
@@ -72,6 +73,8 @@ def spawn(
             0o600,
         )
         seen = debug_log.ChildLog(_log, words)
+        # the child takes them when it can record its end
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
             child = subprocess.Popen(
                 words,
@@ -89,6 +92,7 @@ def spawn(
             seen.failed(error)
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(handle)
         seen.started(child.pid)
         seen.continues()
@@ -144,11 +148,13 @@ def main() -> None:
 def _launch() -> None:
     name, handles = sys.argv[1], [int(word) for word in sys.argv[2].split(",")]
     folder = store.service_dir(name)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in HANDLED:
+        signal.signal(number, _interrupt)
     for handle in handles:
         # an engine must not keep the launcher's locks
         os.set_inheritable(handle, False)
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         job = ServiceJob.from_json(store.read(folder, "job.json"), folder / "job.json")
         for handle in handles[1:]:
             reservation.sign(handle, name)
@@ -172,6 +178,9 @@ def _launch() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    for each in HANDLED:
+        # the end is recorded once
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

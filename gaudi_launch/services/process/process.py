@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from gaudi_launch.debug_log import ChildLog
 from gaudi_launch.guard import guarded
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.interrupt import adopt_orphans
+from gaudi_launch.paths import write_whole
 from gaudi_launch.planning.plan import Command
 
 _log = logging.getLogger(__name__)
@@ -64,22 +64,10 @@ def usable_cpus(command: Command, allowed: frozenset[int] | None = None) -> tupl
 def write_files(files: Mapping[str, str]) -> None:
     """Write texts by path, each atomically. Raises OSError that names one."""
     for path, text in files.items():
-        _put(Path(path), text)
-
-
-def _put(path: Path, text: str) -> None:
-    """Write a file atomically. Raises OSError that names it."""
-    part = ""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(part).replace(path)
-    except OSError as error:
-        if part:
-            Path(part).unlink(missing_ok=True)
-        raise OSError(error.errno, f"{path}: {error.strerror or error}") from None
+        try:
+            write_whole(Path(path), text, mode=0o600)
+        except OSError as error:
+            raise OSError(error.errno, f"{path}: {error.strerror or error}") from None
 
 
 @dataclass

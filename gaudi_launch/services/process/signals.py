@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from types import FrameType
 
-_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
@@ -60,7 +60,7 @@ class Signals:
             return
         self._ends = read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         woken = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-        former = {number: signal.signal(number, queue) for number in _HANDLED}
+        former = {number: signal.signal(number, queue) for number in HANDLED}
         try:
             yield
         finally:

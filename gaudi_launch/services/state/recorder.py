@@ -37,8 +37,9 @@ class Recorder(Passing):
     def put(self, **news: object) -> None:
         """Write the state with these changes."""
         self._state.update(news)
-        # its end is recorded nowhere else
-        store.write(self._folder, "state.json", self._state, last="outcome" in news)
+        # that it answers and that it ended is waited for, and recorded nowhere else
+        last = not news.keys().isdisjoint(("outcome", "ready_at"))
+        store.write(self._folder, "state.json", self._state, last=last)
 
     def started(self, pid: int) -> None:
         self.put(

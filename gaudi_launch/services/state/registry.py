@@ -110,13 +110,17 @@ class ServiceRecord:
 
 def services() -> list[ServiceRecord]:
     """Return every service of this user, the running ones first, then by name."""
+    found = [service for service in map(_read_own, _names()) if service is not None]
+    return sorted(found, key=lambda service: not service.alive)
+
+
+def _names() -> list[str]:
+    """Return the folders of this user's services, by name."""
     try:
-        names = sorted(entry.name for entry in os.scandir(store.services_dir()) if entry.is_dir())
+        return sorted(entry.name for entry in os.scandir(store.services_dir()) if entry.is_dir())
     except OSError as error:
         _log.debug("no services are listed: %s", error)
         return []
-    found = [service for service in map(_read_own, names) if service is not None]
-    return sorted(found, key=lambda service: not service.alive)
 
 
 def find(name: str) -> ServiceRecord:
@@ -231,8 +235,6 @@ def hold(name: str) -> Iterator[int]:
         os.close(handle)
 
 
-_log = logging.getLogger(__name__)
-
 _Stamp = tuple[int, int, int]
 
 
@@ -244,13 +246,7 @@ class RecordCache:
 
     def services(self) -> list[ServiceRecord]:
         """Return every service, the running ones first, then by name."""
-        try:
-            names = sorted(
-                entry.name for entry in os.scandir(store.services_dir()) if entry.is_dir()
-            )
-        except OSError as error:
-            _log.debug("no services are listed: %s", error)
-            return []
+        names = _names()
         for name in self._known.keys() - set(names):
             del self._known[name]
         found = [record for record in map(self._read, names) if record is not None]

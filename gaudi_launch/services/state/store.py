@@ -92,8 +92,8 @@ def _unusable(folder: Path, error: OSError) -> LaunchError:
 def write(folder: Path, name: str, document: Mapping[str, Any], *, last: bool = False) -> bool:
     """Replace one JSON file of a service; return whether it was replaced.
 
-    A full disk loses the change, never the old file. ``last``: the change is the service's end,
-    which is written over the old file if that has enough space.
+    A full disk loses the change, never the old file. ``last``: the change is the service's end
+    or that it is ready, which is written over the old file if that has enough space.
     """
     content = _encoded({"schema": SCHEMA, **document})
     part = ""

@@ -21,6 +21,7 @@ from gaudi_launch.services.log.follow import LaunchProgress
 from gaudi_launch.services.probe import Readiness
 from gaudi_launch.services.process import detach
 from gaudi_launch.services.process.detach import missing_secrets, spawn
+from gaudi_launch.services.process.signals import HANDLED
 from gaudi_launch.services.process.supervise import EngineOutcome, Watcher
 from gaudi_launch.services.state import reservation, store
 from gaudi_launch.services.state.job import ServiceJob
@@ -68,6 +69,22 @@ def test_the_launcher_gets_its_files_environment_and_locks(
     assert (store.read(folder, "state.json") or {})["log"] == str(folder / "engine.log")
     assert (folder / "launcher.log").stat().st_mode & 0o777 == 0o600
     assert "SECRET" not in "".join(path.read_text() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("number", HANDLED)
+def test_a_signal_before_the_engine_is_an_end(folder: Path, number: int) -> None:
+    """Also one that comes before the launcher can record it, or twice."""
+    path = folder / "lock"
+    held = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        pid = spawn(JOB, None, dict(os.environ), (held,))
+    finally:
+        os.close(held)
+    os.kill(pid, number)
+    os.kill(pid, number)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == ExitCode.INTERRUPTED
+    assert (store.read(folder, "state.json") or {})["outcome"] == "stopped"
+    assert "Traceback" not in (folder / "launcher.log").read_text(encoding="utf-8")
 
 
 def test_a_launcher_that_does_not_start_is_named(
