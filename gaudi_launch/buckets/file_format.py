@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
-from collections.abc import Iterable
+from typing import Any
 
 from gaudi_launch.buckets.algorithms.context_ladder import (
     PluginFlags,
@@ -24,11 +25,13 @@ from gaudi_launch.buckets.engine_env import Arguments, Env
 from gaudi_launch.buckets.engine_model import EngineModel
 from gaudi_launch.buckets.grid import Row
 from gaudi_launch.buckets.ladder_rules import LadderRules
-from gaudi_launch.buckets.ladders import broken
+from gaudi_launch.buckets.ladders import broken, hang
 
 RANGE_LIMIT = 10_000
 """A range of more elements is left as text, which the engine then cannot read."""
 
+# the engine would try all of them
+_MOST_BUCKETS = 100_000
 _NEWEST = LadderRules()
 _RANGE = re.compile(r"range\(\s*(-?\d+)\s*,\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
 
@@ -76,32 +79,36 @@ def read(text: str, *, skips: bool = False) -> tuple[list[Entry], list[Entry]]:
     """
     prompts: list[Entry] = []
     decodes: list[Entry] = []
+    count = 0
     for line in text.split("\n"):
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        for batch, query, context in _entries(line, skips=skips):
-            (decodes if query == 1 else prompts).append((batch, query, context))
+        columns = _columns(line, skips=skips)
+        count += math.prod(map(len, columns))
+        if count > _MOST_BUCKETS:
+            raise hang(f"the bucket file has more than {_MOST_BUCKETS} buckets")
+        for batch, query, context in itertools.product(*columns):
+            entry = (int(batch), int(query), int(context))
+            (decodes if entry[1] == 1 else prompts).append(entry)
     return sorted(prompts), sorted(decodes)
 
 
-def _entries(line: str, *, skips: bool) -> Iterable[Entry]:
+def _columns(line: str, *, skips: bool) -> list[list[Any]]:
+    """Return the batches, queries and contexts of a line; empty ones for one that is skipped."""
     try:
         value = ast.literal_eval(_RANGE.sub(_written_out, line))
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        # the last two are those of deep expressions
         value = None
     is_read = isinstance(value, tuple) and len(value) == 3
     if skips and not is_read:
-        return []
+        return [[], [], []]
     if not is_read:
         raise broken(
             "AttributeError", "'functools._lru_cache_wrapper' object has no attribute 'warning'"
         )
-    columns = [element if isinstance(element, list) else [element] for element in value]
-    return [
-        (int(batch), int(query), int(context))
-        for batch, query, context in itertools.product(*columns)
-    ]
+    return [element if isinstance(element, list) else [element] for element in value]
 
 
 def _written_out(match: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ from gaudi_launch.gateway import program, running
 from gaudi_launch.gateway.gateway_settings import Backend, GatewaySettings
 from gaudi_launch.gateway.haproxy_config import ANSWERER, gateway_files
 from gaudi_launch.gateway.running import FOLDER
-from gaudi_launch.gateway.runtime.gateway_process import digest_of, users_of
+from gaudi_launch.gateway.runtime.gateway_process import digest_of, tls_in, users_in
 from gaudi_launch.planning.plan import Command
 from gaudi_launch.reader import parse_json
 from gaudi_launch.services.process.process import write_files
@@ -153,13 +153,9 @@ def is_current(name: str) -> bool:
 def _digest(job: ServiceJob) -> str:
     """Return the digest that HAProxy shows when it serves with a job."""
     texts = {Path(path).name: content for path, content in job.command.files.items()}
-    keys = parse_json(texts[ANSWERER])["keys_file"]
-    users = users_of(Path(keys).read_text(encoding="utf-8")) if keys else []
-
-    def read(name: str) -> bytes:
-        return texts[name].encode() if name in texts else Path(name).read_bytes()
-
-    return digest_of(texts[ANSWERER], users, read)
+    given = parse_json(texts[ANSWERER])
+    users, tls = users_in(given["keys_file"]), tls_in(given["tls"])
+    return digest_of(texts[ANSWERER], users, tls, lambda name: texts[name].encode())
 
 
 def routed_names(name: str) -> dict[str, tuple[str, ...]]:

@@ -77,6 +77,10 @@ def _check_tls(tls: Tls) -> None:
         # names the file that is missing
         tls.certificate.read_bytes()
         tls.key.read_bytes()
+        mode = tls.key.stat().st_mode
+        if mode & 0o007:
+            # a group for certificates is usual
+            raise ValueError(f"{tls.key}: {stat.filemode(mode)}")
         # no password is requested for an encrypted key
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, str)
     except (OSError, ValueError) as error:

@@ -6,6 +6,7 @@ Production Metrics), TGI's router/src/server.rs. What an engine does not export 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -85,10 +86,11 @@ def read_counters(page: str) -> EngineCounters | None:
         return None
     values: dict[str, Any] = {}
     for field, names in _NAMES.items():
-        readings = next((found[name] for name in names if name in found), None)
-        if readings is not None:
-            total = _TOTALS.get(field, sum)
-            values[field] = total(readings)
+        readings = next((found[name] for name in names if name in found), [])
+        total = _TOTALS.get(field, sum)(readings) if readings else math.nan
+        # the sum of finite numbers may be infinite
+        if math.isfinite(total):
+            values[field] = total
     return EngineCounters(**values)
 
 

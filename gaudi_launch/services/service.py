@@ -98,9 +98,12 @@ class _Lives:
             self.recorder.ended(outcome, title, found.permanent)
             if self.job.restart != "on-failure" or outcome.kind == "not_started":
                 return outcome
-            # a gateway starts within a second, so nothing is gained by a longer pause
-            good = 0 if self.job.health_only else GOOD_SECONDS
-            lasted = outcome.was_ready and time.monotonic() - began > good
+            lasted = outcome.was_ready and time.monotonic() - began > GOOD_SECONDS
+            if self.job.health_only:
+                # a gateway starts within a second, so nothing is gained by a longer pause; its
+                # status is above 128 where HAProxy was killed
+                killed = outcome.status is not None and not 0 <= outcome.status <= 128
+                lasted = outcome.was_ready or killed
             self.row += 1
             if lasted:
                 self.row = 1

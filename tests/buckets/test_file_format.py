@@ -31,7 +31,20 @@ def test_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["x", "(1, 2)", "[1, 2, 3]", "(range(3), 1, 4)", "(range(0, 10001), 1, 4)", "(1,2,3"]
+    "line", ["(range(0, 9000),) * 3", "(range(0, 46), range(0, 46), range(1, 47))"]
+)
+def test_a_file_of_countless_buckets_is_not_written_out(line: str) -> None:
+    line = line.replace("(range(0, 9000),) * 3", str((list(range(9000)),) * 3))
+    with pytest.raises(BucketError, match="hang: the bucket file has more than 100000 buckets"):
+        read(f"{line}\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("x", "(1, 2)", "[1, 2, 3]", "(range(3), 1, 4)", "(range(0, 10001), 1, 4)", "(1,2,3"),
+        *("-" * 100_000 + "1", "-" * 3000 + "1", "(" * 300),
+    ],
 )
 def test_unreadable_lines_stop_the_engine(line: str) -> None:
     with pytest.raises(BucketError, match="AttributeError"):

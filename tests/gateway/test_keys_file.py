@@ -107,6 +107,8 @@ def test_a_certificate_needs_its_own_unencrypted_key(tmp_path: Path) -> None:
     words = ("openssl", "rsa", "-aes128", "-passout", "pass:x", "-in", str(other.key))
     subprocess.run([*words, "-out", str(other.key)], check=True, capture_output=True)
     assert why(other.certificate, other.key)
+    mine.key.chmod(0o644)
+    assert why(mine.certificate, mine.key) == f"{mine.key}: -rw-r--r--"
 
 
 @pytest.mark.parametrize("content", [KEYS, "a k\n", "alice k1\nalice k2\n", "# x\n\n"])

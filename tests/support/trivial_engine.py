@@ -10,7 +10,7 @@ TRIVIAL_DO: ``die`` in warm-up, ``hang`` in warm-up, ``deaf`` to SIGTERM, ``oom`
 /metrics; POST /fault/compile: it logs a shape that was not warmed up; POST /fault/crash: it ends
 with status 1). TRIVIAL_KIND: another extension to answer.
 TRIVIAL_GRAPHS: how many it warms up. TRIVIAL_PIDS: a file for its pids. TRIVIAL_LOAD: a file with
-the number of running requests for /metrics.
+the number of running requests for /metrics. TRIVIAL_SEEN: a file for the requests that it gets.
 """
 
 from __future__ import annotations
@@ -83,6 +83,14 @@ def children() -> None:
 class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+    def parse_request(self) -> bool:
+        good = super().parse_request()
+        if "TRIVIAL_SEEN" in os.environ and not self.requestline.startswith("GET /health "):
+            seen = {"line": self.requestline, "headers": [*getattr(self, "headers", {}).items()]}
+            with Path(os.environ["TRIVIAL_SEEN"]).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(seen) + "\n")
+        return good
 
     def answer(self, document: object, status: int = 200) -> None:
         self.text(json.dumps(document).encode(), status)

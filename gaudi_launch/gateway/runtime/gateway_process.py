@@ -13,15 +13,19 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import http.client
 import json
 import math
 import os
 import re
 import shutil
 import signal
+import socket
 import socketserver
+import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -48,6 +52,7 @@ _REFUSED = 1
 # requests that run when the gateway is stopped have this time; its launcher kills it after 20 s
 _STOP_SECONDS = 10.0
 APPLIED = "applied.cfg"
+TLS = "tls.pem"
 # phases of a service's state.json in which a model will answer without anybody's doing
 _COMING = (
     *("start", "load", "profile", "kv_cache", "multimodal", "warmup_prompt", "warmup_decode"),
@@ -68,32 +73,30 @@ class Gateway:
     def read(self) -> None:
         """Read the settings, and write the users, TLS files and their digest for HAProxy."""
         content = self._path.read_text(encoding="utf-8")
-        self.settings = plain_json(content)
-        lines = self._users()
-        _put(Path(self.settings["users_map"]), "".join(f"{line}\n" for line in lines))
-        tls = self.settings["tls"]
-        if tls:
-            _link(Path("tls.pem"), tls["certificate"])
-            _link(Path("tls.pem.key"), tls["key"])
-        digest = digest_of(content, lines, lambda name: Path(name).read_bytes())
+        self.settings = wanted = plain_json(content)
+        users = _taken(Path(wanted["users_map"]), lambda: users_in(wanted["keys_file"]))
+        tls = b""
+        if wanted["tls"]:
+            tls = _taken(Path(TLS), lambda: _usable(tls_in(wanted["tls"])))
+        digest = digest_of(content, users, tls, lambda name: Path(name).read_bytes())
         # HAProxy shows it: what it runs with can be compared with what it is to run with
-        _put(Path(APPLIED), f"global\n    description {digest}\n")
+        _put(Path(APPLIED), f"global\n    description {digest}\n".encode())
 
-    def _users(self) -> list[str]:
-        """Return the users' map; those in force stay where the keys file cannot be used."""
-        keys, users = self.settings["keys_file"], Path(self.settings["users_map"])
-        if not keys:
-            return []
-        try:
-            found = users_of(Path(keys).read_text(encoding="utf-8"))
-            if not found:
-                raise ValueError(f"{keys} has no key")
-            return found
-        except (OSError, ValueError) as error:
-            if not users.is_file():
-                raise
-            print(f"gateway: the keys are not read again, earlier ones stay: {error}", flush=True)
-            return users.read_text(encoding="utf-8").splitlines()
+    def revoke(self) -> None:
+        """Delete keys that are not in force from workers that run.
+
+        A client of HTTP/2 may send new requests to one with older settings while a stream runs.
+        """
+        config, users = self.settings["config"], self.settings["users_map"]
+        kept = Path(users).read_text(encoding="utf-8").splitlines()
+        for line in _asked(config, "show proc").splitlines() if self.settings["keys_file"] else ():
+            worker, _, kind = line.partition(" ")
+            if kind.split()[:1] != ["worker"]:
+                continue
+            for entry in _asked(config, f"@!{worker} show map {users}").splitlines():
+                known = entry.partition(" ")[2]
+                if known and known not in kept:
+                    _asked(config, f"@!{worker} del map {users} {known.split()[0]}")
 
     def state(self, model: dict[str, Any]) -> dict[str, Any]:
         """Return a model's state: ready, the phase of its launch, or down.
@@ -201,15 +204,29 @@ def users_of(content: str) -> list[str]:
     return lines
 
 
-def digest_of(settings: str, users: list[str], read: Callable[[str], bytes]) -> str:
+def users_in(keys_file: str | None) -> bytes:
+    """Return the users' map of a keys file. Raises OSError, and ValueError without a key."""
+    if keys_file is None:
+        return b""
+    lines = users_of(Path(keys_file).read_text(encoding="utf-8"))
+    if not lines:
+        raise ValueError(f"{keys_file} has no key")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def tls_in(tls: dict[str, str] | None) -> bytes:
+    """Return a certificate and its key as one text, which HAProxy reads. Raises OSError."""
+    paths = dict.fromkeys((tls or {}).values())
+    return b"\n".join(Path(path).read_bytes() for path in paths)
+
+
+def digest_of(settings: str, users: bytes, tls: bytes, read: Callable[[str], bytes]) -> str:
     """Return the SHA-256 of all that a gateway serves with, by content.
 
-    ``settings`` is the text of gateway.json, ``users`` the lines of the users' map. ``read``
-    returns the content of a file: by its name in the folder, or by the absolute path of a TLS file.
+    ``settings`` is the text of gateway.json, ``users`` the users' map, ``tls`` certificate and key.
+    ``read`` returns the content of a file of the folder.
     """
-    document = plain_json(settings)
-    parts = [settings.encode(), "\n".join(users).encode()]
-    parts += [read(name) for name in (*document["files"], *(document["tls"] or {}).values())]
+    parts = [settings.encode(), users, tls, *map(read, plain_json(settings)["files"])]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
@@ -225,7 +242,7 @@ def _card(url: str, names: list[str]) -> dict[str, Any] | None:
     try:
         with opener.open(f"{url}/v1/models", timeout=_ENGINE_SECONDS) as answer:
             listed = plain_json(answer.read(_MOST_BYTES))["data"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
         return None
     for entry in listed if isinstance(listed, list) else []:
         if isinstance(entry, dict) and entry.get("id") in names:
@@ -234,17 +251,52 @@ def _card(url: str, names: list[str]) -> dict[str, Any] | None:
     return {"object": "model"}
 
 
-def _put(path: Path, content: str) -> None:
+def _put(path: Path, content: bytes) -> None:
     part = path.with_name(f".{path.name}.new")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
+    with os.fdopen(handle, "wb") as file:
         file.write(content)
     part.replace(path)
 
 
-def _link(path: Path, target: str) -> None:
-    path.unlink(missing_ok=True)
-    path.symlink_to(target)
+def _taken(path: Path, newest: Callable[[], bytes]) -> bytes:
+    """Write and return what files of the user contain.
+
+    What is in force stays where they cannot be used: HAProxy may have to start again.
+    """
+    try:
+        _put(path, newest())
+    except (OSError, ValueError) as error:
+        if not path.is_file():
+            raise
+        print(f"gateway: {path.name} is not made again, the earlier one stays: {error}", flush=True)
+    return path.read_bytes()
+
+
+def _usable(pem: bytes) -> bytes:
+    """Return a certificate with its key. Raises OSError for one that HAProxy would refuse."""
+    with tempfile.NamedTemporaryFile(dir=".") as file:
+        file.write(pem)
+        file.flush()
+        # no password is requested for an encrypted key
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(file.name, password=str)
+    return pem
+
+
+def _asked(config: str, command: str) -> str:
+    """Return a master's answer; "" where it gives none. It closes its socket during a reload."""
+    deadline = time.monotonic() + _ENGINE_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_ENGINE_SECONDS)
+            connection.connect(f"{config}.sock")
+            connection.sendall(f"{command}\n".encode())
+            connection.shutdown(socket.SHUT_WR)
+            with connection.makefile(encoding="utf-8") as answer:
+                if found := answer.read():
+                    return found
+        time.sleep(0.02)
+    return ""
 
 
 class Answerer(BaseHTTPRequestHandler):
@@ -375,8 +427,8 @@ class Children:
     def _start(self, config: str) -> subprocess.Popen[bytes]:
         # a master that serves with workers: it takes new settings without closing its address, and
         # answers questions on its socket
-        socket = f"unix@{config}.sock,mode,600"
-        words = [self._program, "-W", "-db", "-S", socket, "-f", APPLIED, "-f", config]
+        master = f"unix@{config}.sock,mode,600"
+        words = [self._program, "-W", "-db", "-S", master, "-f", APPLIED, "-f", config]
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, preexec_fn=_with_us())
         print(f"gateway: HAProxy started as process {child.pid} ({config})", flush=True)
         return child
@@ -454,6 +506,7 @@ def run(path: Path, folder: Path) -> int:
         try:
             copied(path.parent, folder)
             gateway.read()
+            gateway.revoke()
         except (OSError, ValueError, KeyError) as error:
             print(f"gateway: the settings are not read again: {error}", flush=True)
             return

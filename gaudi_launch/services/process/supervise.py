@@ -187,8 +187,10 @@ class Supervisor:
                 self._look_ready(now)
             if self._prober.stranger:
                 return self._displaced(self._prober.stranger, now - last)
-            # an engine that answers is followed at a small share of one CPU for days
-            self._signals.wait(_CALM_SECONDS if self._ready else _TURN_SECONDS)
+            # an engine that answers is followed at a small share of one CPU for days; a gateway
+            # must be back at once
+            calm = self._ready and not self._job.health_only
+            self._signals.wait(_CALM_SECONDS if calm else _TURN_SECONDS)
 
     def _look_ready(self, now: float) -> None:
         readiness = self._prober.ask(now)

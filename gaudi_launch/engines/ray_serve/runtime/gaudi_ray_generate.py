@@ -8,6 +8,7 @@ adapts the model class and HPU graphs are on
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import threading
@@ -152,8 +153,11 @@ class Generation:
                 self._generate(job)
                 job.put(_END)
             except Exception as error:
-                self._log(f"request failed: {type(error).__name__}: {error}")
-                job.put(error)
+                # a full disk, or a loop that has ended: the next request is served
+                with contextlib.suppress(OSError):
+                    self._log(f"request failed: {type(error).__name__}: {error}")
+                with contextlib.suppress(RuntimeError):
+                    job.put(error)
 
     def _generate(self, job: GenerationJob) -> None:
         """Run one job; its pieces go into its queue while it runs."""
