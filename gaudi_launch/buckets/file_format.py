@@ -101,10 +101,9 @@ def _columns(line: str, *, skips: bool) -> list[list[Any]]:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         # the last two are those of deep expressions
         value = None
-    is_read = isinstance(value, tuple) and len(value) == 3
-    if skips and not is_read:
-        return [[], [], []]
-    if not is_read:
+    if not (isinstance(value, tuple) and len(value) == 3):
+        if skips:
+            return [[], [], []]
         raise broken(
             "AttributeError", "'functools._lru_cache_wrapper' object has no attribute 'warning'"
         )

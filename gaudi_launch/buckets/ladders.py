@@ -196,10 +196,10 @@ def spaced(
         else:
             value = math.ceil(exact / step) * step
         if value in values:
-            value_or_none = _nearest(free.difference(values), exact)
-            if value_or_none is None:
+            unused = free.difference(values)
+            if not unused:
                 break
-            value = value_or_none
+            value = min(unused, key=lambda value: abs(value - exact))
         values.add(value)
     if long_context:
         even = number - by_ratio
@@ -211,12 +211,6 @@ def spaced(
                 value = maximum
             values.add(value)
     return sorted(values)
-
-
-def _nearest(free: set[int], exact: float) -> int | None:
-    if not free:
-        return None
-    return min(free, key=lambda value: abs(value - exact))
 
 
 def spaced_once(

@@ -270,12 +270,12 @@ def parse_metrics(page: str) -> list[RequestLengths]:
 
 
 def _edge(text: str) -> float | None:
-    """Return a histogram's upper edge; None where it is not a number."""
+    """Return a histogram's upper edge; None where it is not one of lengths."""
     try:
         edge = float(text)
     except ValueError:
         return None
-    return None if math.isnan(edge) else edge
+    return edge if edge >= 0 else None
 
 
 def _spans(cumulative: Mapping[float, float]) -> list[tuple[int, int, float]]:
@@ -291,7 +291,8 @@ def _spans(cumulative: Mapping[float, float]) -> list[tuple[int, int, float]]:
         if top != math.inf:
             high = int(top)
         weight = cumulative[top] - before
-        if weight > 0 and high >= 1:
+        # more were never counted: their sum would be infinite
+        if 0 < weight < 1e15 and high >= 1:
             spans.append((min(low, high), high, weight))
         before = max(before, cumulative[top])
         low = high + 1

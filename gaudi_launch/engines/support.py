@@ -164,7 +164,8 @@ class Version:
         """Return the file with every fact of this version."""
         if self.file:
             return Path(self.file)
-        return _folder() / f"{self.engine}-{self.version}.json"
+        folder = paths.profiles_dir() / "engines" / "support"
+        return folder / f"{self.engine}-{self.version}.json"
 
     @property
     def label(self) -> str:
@@ -262,10 +263,6 @@ def version_row(
 
 def _expansion(row: Mapping[str, str]) -> Expansion:
     return Expansion(row["method"], row["model_type"], row["to"], row["unless"])
-
-
-def _folder() -> Path:
-    return paths.profiles_dir() / "engines" / "support"
 
 
 def version_of(engine: str, version: str) -> Version | None:

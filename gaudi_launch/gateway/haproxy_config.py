@@ -25,7 +25,6 @@ from typing import Any
 from gaudi_launch.gateway.gateway_settings import (
     SMALL_BYTES,
     Backend,
-    GatewayReplica,
     GatewaySettings,
     RequestLimits,
     check_backends,
@@ -220,27 +219,15 @@ def _error_pages() -> str:
 
 def _error(status: int, id: str) -> str:
     """Return an error in OpenAI's form as a quoted argument of the configuration."""
-    document = {
-        "error": {"message": text(id), "type": _TYPES[status], "code": id.partition(".")[2][4:]}
-    }
+    kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    document = {"error": {"message": text(id), "type": kind, "code": id.partition(".")[2][4:]}}
     # no character that ends an argument or starts a variable: quotes and backslashes are escaped
     # below
     content = json.dumps(document, ensure_ascii=False)
     return "'" + content.replace("'", "\\u0027") + "'"
 
 
-_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    404: "invalid_request_error",
-    408: "invalid_request_error",
-    413: "invalid_request_error",
-    429: "rate_limit_error",
-    500: "server_error",
-    502: "server_error",
-    503: "service_unavailable",
-    504: "server_error",
-}
+_TYPES = {401: "authentication_error", 429: "rate_limit_error", 503: "service_unavailable"}
 
 
 def _refuse(status: int, id: str, condition: str, retry: int | None = None) -> str:
@@ -473,13 +460,12 @@ def _backend(number: int, backend: Backend) -> str:
         "    default-server check inter 1s fastinter 250ms downinter 500ms fall 3 rise 1"
         " observe layer4 error-limit 1 on-error mark-down",
     ]
-    lines += [_server(at, replica) for at, replica in enumerate(backend.replicas)]
+    # the name of an engine's service is in the log and in metrics
+    lines += [
+        f"    server {replica.service or f'replica{at}'} {replica.address}"
+        for at, replica in enumerate(backend.replicas)
+    ]
     return "\n".join([*lines, ""])
-
-
-def _server(at: int, replica: GatewayReplica) -> str:
-    """Return the line of an engine; its service's name is in the log and in metrics."""
-    return f"    server {replica.service or f'replica{at}'} {replica.address}"
 
 
 _ANSWERER_SECTION = f"""\

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 import stat
 from pathlib import Path
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway.gateway_settings import GatewaySettings, Tls
-
-# the gateway's process reads the same form (runtime/gateway_process.py, users_of)
-_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+from gaudi_launch.gateway.runtime.gateway_process import USER
 
 
 def users(path: Path) -> tuple[str, ...]:
@@ -24,9 +21,7 @@ def users(path: Path) -> tuple[str, ...]:
         mode = path.stat().st_mode
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = str(error)
-        if isinstance(error, OSError):
-            why = error.strerror or why
+        why = getattr(error, "strerror", None) or str(error)
         raise LaunchError(
             "gateway.keys_unreadable", ExitCode.USAGE, path=str(path), why=why
         ) from None
@@ -40,7 +35,7 @@ def users(path: Path) -> tuple[str, ...]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if len(words) != 2 or not _USER.fullmatch(words[0]):
+        if len(words) != 2 or not USER.fullmatch(words[0]):
             raise LaunchError("gateway.keys_line", ExitCode.USAGE, path=str(path), line=number)
         if words[1] in keys:
             first = keys[words[1]]

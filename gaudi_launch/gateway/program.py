@@ -133,7 +133,7 @@ def steps(folder: Path) -> list[InstallStep]:
     program = folder / "bin" / "haproxy"
     return [
         InstallStep("gateway.setup_venv", (sys.executable, "-m", "venv", "--clear", str(folder))),
-        InstallStep("gateway.setup_pins", (), lambda: _write(file)),
+        InstallStep("gateway.setup_pins", (), lambda: file.write_text(requirements(), "utf-8")),
         InstallStep("gateway.setup_install", (*pip, *pinned)),
         InstallStep("gateway.setup_link", (), lambda: _link(folder)),
         InstallStep("gateway.setup_try", (str(program), "-v")),
@@ -160,10 +160,6 @@ def setup(say: Say, *, mirrors: Mirrors | None = None) -> Path | None:
             run_steps(mirrored(steps(folder), mirrors), say, mirrors)
             mark(folder, _MARKER)
         return change(versions(), folder, folder / "bin" / "python", say, (_MODULE,))
-
-
-def _write(file: Path) -> None:
-    file.write_text(requirements(), encoding="utf-8")
 
 
 def _link(folder: Path) -> None:

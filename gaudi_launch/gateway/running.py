@@ -7,26 +7,22 @@ Commands: HAProxy 2.8 management guide, "master CLI".
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import logging
 import os
-import socket
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from gaudi_launch.gateway.haproxy_config import MASTERS
+from gaudi_launch.gateway.runtime.gateway_process import asked
 from gaudi_launch.services.state import store
 from gaudi_launch.services.state.identity import Identity
 
 _log = logging.getLogger(__name__)
 
 FOLDER = "gateway"
-_ANSWER_SECONDS = 5.0
-_AGAIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -101,37 +97,18 @@ def _servers(master: Path, worker: str) -> Iterator[dict[str, str]]:
 
 
 def _ask(master: Path, command: str) -> str:
-    """Return the answer to a command; "" where no HAProxy answers.
-
-    A master that takes new settings answers nothing for a moment: that is not "no requests".
-    """
-    deadline = time.monotonic() + _ANSWER_SECONDS
-    answer = _asked_once(master, command)
-    while not answer and _is_started(master) and time.monotonic() < deadline:
-        time.sleep(_AGAIN_SECONDS)
-        answer = _asked_once(master, command)
-    return answer
-
-
-def _is_started(master: Path) -> bool:
-    """Return True while the process lives that starts this master."""
+    """Return the answer to a command; "" where no HAProxy runs, or none answers."""
     state = store.read(master.parent.parent, "state.json") or {}
     process = Identity.from_json(state.get("engine_process"))
-    return process is not None and process.alive
-
-
-def _asked_once(master: Path, command: str) -> str:
-    with contextlib.ExitStack() as stack:
-        try:
-            # a socket's path has at most 107 bytes
-            folder = os.open(master.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, folder)
-            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
-            connection.settimeout(_ANSWER_SECONDS)
-            connection.connect(f"/proc/self/fd/{folder}/{master.name}")
-            connection.sendall(f"{command}\n".encode())
-            connection.shutdown(socket.SHUT_WR)
-            return stack.enter_context(connection.makefile(encoding="utf-8")).read()
-        except OSError as error:
-            _log.debug("%s does not answer %r: %s", master, command, error)
-            return ""
+    if process is None or not process.alive:
+        return ""
+    try:
+        # a socket's path has at most 107 bytes
+        folder = os.open(master.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        _log.debug("%s does not answer %r: %s", master, command, error)
+        return ""
+    try:
+        return asked(f"/proc/self/fd/{folder}/{master.name}", command)
+    finally:
+        os.close(folder)

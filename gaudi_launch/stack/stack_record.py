@@ -18,8 +18,10 @@ from pathlib import Path
 
 from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import mapping
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services.state import store
+from gaudi_launch.services.state.state_fields import plain
 from gaudi_launch.stack.stack_file import StackFile, StackModel
 
 _log = logging.getLogger(__name__)
@@ -131,16 +133,14 @@ def read_record(name: str) -> StackRecord | None:
         return None
     return StackRecord(
         name=name,
-        path=str(document.get("path", "")),
+        path=plain(str(document.get("path", ""))),
         services=_texts(document.get("services")),
         models=_texts(document.get("models")),
     )
 
 
 def _texts(value: object) -> dict[str, str]:
-    if not isinstance(value, dict):
-        return {}
-    return {str(key): str(each) for key, each in value.items()}
+    return {plain(str(key)): plain(str(each)) for key, each in mapping(value).items()}
 
 
 def write_record(record: StackRecord) -> None:

@@ -562,7 +562,7 @@ _NAMES = (
         "A" * 200,
         "http://x",
         "~",
-        "-a",
+        "a-",
     ),
     *("\\x41", "\\", "*", "<a>"),
 )
@@ -799,7 +799,7 @@ def in_a_row(site: Site, found: Found) -> None:
         for _ in range(count):
             deadline = time.monotonic() + 120
             while time.monotonic() < deadline:
-                with contextlib.suppress(psutil.Error, OSError, ValueError, KeyError, TypeError):
+                with contextlib.suppress(psutil.Error, OSError, ValueError, LookupError, TypeError):
                     member = site.members()[kind]
                     if member.pid != last:
                         last = member.pid

@@ -204,6 +204,7 @@ def main() -> None:
     say("# hpu blocks: 16384, # CPU blocks: 0", "executor_base.py:112")
     warm_up()
     host, port = option("--host", "127.0.0.1"), int(option("--port", "8000"))
+    ThreadingHTTPServer.request_queue_size = 128
     server = ThreadingHTTPServer((host, port), Handler)
     say(f"Starting vLLM API server on http://{host}:{port}", "api_server.py:1089")
     print("INFO:     Application startup complete.", flush=True)

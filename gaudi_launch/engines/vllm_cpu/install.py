@@ -105,7 +105,7 @@ class InstallStep:
 
     id: str
     argv: tuple[str, ...]
-    work: Callable[[], None] | None = None
+    work: Callable[[], object] | None = None
 
 
 def base_python() -> str:

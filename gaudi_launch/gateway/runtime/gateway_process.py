@@ -41,6 +41,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 # an answer about engines is used for this time: a client that polls must not burden them
 _FRESH_SECONDS = 1.0
 _ENGINE_SECONDS = 2.0
+_MASTER_SECONDS = 5.0
 _MOST_BYTES = 1 << 20
 _LEAST_RETRY = 5
 _MOST_RETRY = 3600
@@ -58,7 +59,7 @@ _COMING = (
     *("start", "load", "profile", "kv_cache", "multimodal", "warmup_prompt", "warmup_decode"),
     *("graph_prompt", "graph_decode", "sampler", "answering", "waiting"),
 )
-_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class Gateway:
@@ -87,16 +88,16 @@ class Gateway:
 
         A client of HTTP/2 may send new requests to one with older settings while a stream runs.
         """
-        config, users = self.settings["config"], self.settings["users_map"]
+        master, users = f"{self.settings['config']}.sock", self.settings["users_map"]
         kept = Path(users).read_text(encoding="utf-8").splitlines()
-        for line in _asked(config, "show proc").splitlines() if self.settings["keys_file"] else ():
+        for line in asked(master, "show proc").splitlines() if self.settings["keys_file"] else ():
             worker, _, kind = line.partition(" ")
             if kind.split()[:1] != ["worker"]:
                 continue
-            for entry in _asked(config, f"@!{worker} show map {users}").splitlines():
+            for entry in asked(master, f"@!{worker} show map {users}").splitlines():
                 known = entry.partition(" ")[2]
                 if known and known not in kept:
-                    _asked(config, f"@!{worker} del map {users} {known.split()[0]}")
+                    asked(master, f"@!{worker} del map {users} {known.split()[0]}")
 
     def state(self, model: dict[str, Any]) -> dict[str, Any]:
         """Return a model's state: ready, the phase of its launch, or down.
@@ -149,10 +150,8 @@ class Gateway:
         if not isinstance(state, dict) or not _runs(state.get("launcher")):
             return "down", None
         phase, left = state.get("phase"), state.get("left_seconds")
-        # a service that was ready and does not answer now
-        shown = "down"
-        if isinstance(phase, str) and phase != "ready":
-            shown = str(phase)
+        # "ready": it was, and does not answer now
+        shown = phase if isinstance(phase, str) and phase != "ready" else "down"
         usable = isinstance(left, int | float) and not isinstance(left, bool) and 0 <= left < 1e7
         return shown, float(left) if usable and isinstance(left, int | float) else None
 
@@ -161,8 +160,12 @@ class Gateway:
         data = []
         for model in self.settings["models"]:
             found = self.state(model)
+            card = found.get("card") or {"object": "model", "owned_by": "gaudi-launch"}
+            own = {
+                key: found[key] for key in ("state", "replicas", "replicas_ready", "left_seconds")
+            }
             for name in (model["model"], *model["aliases"]):
-                data.append(_entry(name, model["model"], found))
+                data.append({**card, "id": name, "root": model["model"], **own})
         return {"object": "list", "data": data}
 
     def model(self, name: str) -> dict[str, Any] | None:
@@ -198,7 +201,7 @@ def users_of(content: str) -> list[str]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if len(words) != 2 or not _USER.fullmatch(words[0]):
+        if len(words) != 2 or not USER.fullmatch(words[0]):
             raise ValueError(f"line {number} of the keys file is not USER KEY")
         lines.append(f"{hashlib.sha256(words[1].encode()).hexdigest()} {words[0]}")
     return lines
@@ -228,12 +231,6 @@ def digest_of(settings: str, users: bytes, tls: bytes, read: Callable[[str], byt
     """
     parts = [settings.encode(), users, tls, *map(read, plain_json(settings)["files"])]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
-
-
-def _entry(name: str, model: str, found: dict[str, Any]) -> dict[str, Any]:
-    card = found.get("card") or {"object": "model", "owned_by": "gaudi-launch"}
-    own = {key: found[key] for key in ("state", "replicas", "replicas_ready", "left_seconds")}
-    return {**card, "id": name, "root": model, **own}
 
 
 def _card(url: str, names: list[str]) -> dict[str, Any] | None:
@@ -283,13 +280,16 @@ def _usable(pem: bytes) -> bytes:
     return pem
 
 
-def _asked(config: str, command: str) -> str:
-    """Return a master's answer; "" where it gives none. It closes its socket during a reload."""
-    deadline = time.monotonic() + _ENGINE_SECONDS
+def asked(master: str, command: str) -> str:
+    """Return the answer on a master's socket; "" where none comes in time.
+
+    A master that takes new settings closes its socket for a moment: that is not an empty answer.
+    """
+    deadline = time.monotonic() + _MASTER_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(_ENGINE_SECONDS)
-            connection.connect(f"{config}.sock")
+            connection.settimeout(_MASTER_SECONDS)
+            connection.connect(master)
             connection.sendall(f"{command}\n".encode())
             connection.shutdown(socket.SHUT_WR)
             with connection.makefile(encoding="utf-8") as answer:

@@ -51,7 +51,7 @@ def minutes_of(found: Sequence[HistoryPoint]) -> list[Minute]:
             at=number * _MINUTE,
             load=_mean([point.load for point in group]),
             ttft_seconds=_mean([point.ttft_seconds for point in group]),
-            kv_use=_largest([point.kv_use for point in group]),
+            kv_use=max((each.kv_use for each in group if each.kv_use is not None), default=None),
             preemptions=sum(point.preemptions or 0.0 for point in group),
         )
         for number, group in sorted(groups.items())
@@ -132,7 +132,3 @@ def _mean(values: Sequence[float | None]) -> float | None:
     if not known:
         return None
     return sum(known) / len(known)
-
-
-def _largest(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)

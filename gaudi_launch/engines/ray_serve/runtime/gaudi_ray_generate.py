@@ -153,11 +153,10 @@ class Generation:
                 self._generate(job)
                 job.put(_END)
             except Exception as error:
-                # a full disk, or a loop that has ended: the next request is served
-                with contextlib.suppress(OSError):
-                    self._log(f"request failed: {type(error).__name__}: {error}")
-                with contextlib.suppress(RuntimeError):
+                # a loop that has ended, or a full disk: the next request is served
+                with contextlib.suppress(RuntimeError, OSError):
                     job.put(error)
+                    self._log(f"request failed: {type(error).__name__}: {error}")
 
     def _generate(self, job: GenerationJob) -> None:
         """Run one job; its pieces go into its queue while it runs."""
