@@ -102,8 +102,7 @@ class _Lives:
             if self.job.health_only:
                 # a gateway starts within a second, so nothing is gained by a longer pause; its
                 # status is above 128 where HAProxy was killed
-                killed = outcome.status is not None and not 0 <= outcome.status <= 128
-                lasted = outcome.was_ready or killed
+                lasted = outcome.was_ready or (outcome.status or 0) not in range(129)
             self.row += 1
             if lasted:
                 self.row = 1

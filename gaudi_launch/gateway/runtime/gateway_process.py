@@ -90,10 +90,8 @@ class Gateway:
         """
         master, users = f"{self.settings['config']}.sock", self.settings["users_map"]
         kept = Path(users).read_text(encoding="utf-8").splitlines()
-        for line in asked(master, "show proc").splitlines() if self.settings["keys_file"] else ():
-            worker, _, kind = line.partition(" ")
-            if kind.split()[:1] != ["worker"]:
-                continue
+        listed = asked(master, "show proc") if self.settings["keys_file"] else ""
+        for worker in re.findall(r"^(\d+)\s+worker\b", listed, re.MULTILINE):
             for entry in asked(master, f"@!{worker} show map {users}").splitlines():
                 known = entry.partition(" ")[2]
                 if known and known not in kept:
