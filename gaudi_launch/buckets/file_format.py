@@ -95,7 +95,7 @@ def read(text: str, *, skips: bool = False) -> tuple[list[Entry], list[Entry]]:
 
 
 def _columns(line: str, *, skips: bool) -> list[list[Any]]:
-    """Return the batches, queries and contexts of a line; empty ones for one that is skipped."""
+    """Return batches, queries and contexts of a line; none for a skipped one."""
     try:
         value = ast.literal_eval(_RANGE.sub(_written_out, line))
     except (ValueError, SyntaxError, MemoryError, RecursionError):

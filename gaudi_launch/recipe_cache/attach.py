@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.background import in_background
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.warmup_time import per_graph
 from gaudi_launch.host.hardware import Host
@@ -286,7 +285,8 @@ class Keeper:
                 why = error.strerror or str(error)
                 self._say(message("cache.not_written", path=str(self._job.root), why=why).render())
 
-        self._work = in_background(work)
+        self._work = threading.Thread(target=work)
+        self._work.start()
 
     def close(self) -> None:
         """Wait for the ledger.

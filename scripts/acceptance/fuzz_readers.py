@@ -4,7 +4,7 @@ Use: `python scripts/acceptance/fuzz_readers.py [INPUTS [SEED [READER...]]]`.
 
 Each input is a valid file with one to three drawn changes: another value (NaN, 10**400, a lone
 surrogate, deep lists), a key that is gone, renamed or doubled, bytes that are cut or flipped, YAML
-aliases that stand for millions of values; in files that are not JSON or YAML another number, word
+aliases that stand for millions of values; in files that are not JSON or YAML another number, name
 or line. A command must end within 25 s of CPU with a documented
 exit code, and not as a bug. Runs the commands in this process, in a new home folder. 5,000 inputs
 take about 25 minutes on two cores. Prints one JSON object; the exit status is 0 when all was so.
@@ -304,7 +304,7 @@ _WORDS = (
 
 
 def damaged_text(text: str, chance: random.Random) -> bytes:
-    """Return a text after one to three changes of its words, lines or bytes."""
+    """Return a text after one to three changes of its parts or bytes."""
     for _ in range(chance.randint(1, 3)):
         kind, at = chance.randrange(6), chance.randrange(len(text) + 1)
         if kind == 0:
@@ -378,7 +378,10 @@ def change(document: Any, chance: random.Random) -> None:
 
 
 def judged(words: list[str], expected: int | None) -> str:
-    """Run a command; return what was wrong, "" for nothing. None: any documented exit code."""
+    """Run a command; return what was wrong, "" for nothing.
+
+    ``expected`` None: any documented exit code.
+    """
     began = time.process_time()
     with silent() as shown:
         try:
@@ -401,7 +404,10 @@ def judged(words: list[str], expected: int | None) -> str:
 
 
 def tried_with(reader: Reader, home: Path, chance: random.Random | None) -> tuple[str, bytes]:
-    """Give a reader a damaged file, or the valid one; return what was wrong, and the content."""
+    """Give a reader a file, valid without ``chance``.
+
+    Return what was wrong, and the content.
+    """
     file = home / reader.path
     file.parent.mkdir(parents=True, exist_ok=True)
     content = reader.content(chance)

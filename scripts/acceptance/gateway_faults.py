@@ -1,4 +1,4 @@
-"""Attack the gateway of a stack: headers, smuggling, slow clients, limits, kills and changes.
+"""Attack the gateway of a stack: headers, smuggling, limits, kills, changes.
 
 Use: `python scripts/acceptance/gateway_faults.py [TIMES [SEED [CASE...]]]` (20 times by default,
 for the cases that draw).
@@ -44,7 +44,7 @@ _KEYS = "alice sk-alice\nbob sk-bob\ncarol a,b,,c\n"
 
 @dataclass
 class Found:
-    """What was tried in a case, and what was wrong."""
+    """The number of trials of a case, and what was wrong."""
 
     tried: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Found:
 
 
 class Site:
-    """A stack of two models and its gateway; every request that an engine gets is written down."""
+    """A stack of two models; each request that an engine gets is recorded."""
 
     def __init__(self, folder: Path, chance: random.Random, times: int) -> None:
         self.folder, self.chance, self.times = folder, chance, times
@@ -139,7 +139,7 @@ class Site:
         return self.ask(chat(model, tokens=1), **more).complete
 
     def back(self, model: str, limit: float = 30.0) -> float:
-        """Return the seconds until a request for a model is answered; infinite after the limit."""
+        """Return the seconds until a model answers; infinite after the limit."""
         began = time.monotonic()
         while time.monotonic() - began < limit:
             if self.answers(model):
@@ -473,7 +473,7 @@ _BEARER = ("authorization", "Bearer sk-alice")
 
 
 def sizes(site: Site) -> Found:
-    """Send more than body-mib in every way that hides it; no engine gets a byte of it."""
+    """Send more than body-mib in every way that hides it; no engine gets it."""
     found = Found()
     site.write({"body-mib": 1})
     site.up()
@@ -612,7 +612,7 @@ def names(site: Site) -> Found:
 
 @contextlib.contextmanager
 def held(port: int, count: int, content: bytes, source: str) -> Iterator[list[int]]:
-    """Hold connections that have sent some bytes."""
+    """Open connections that have sent some bytes, and keep them."""
     sockets: list[socket.socket] = []
     opened = [0]
     try:
@@ -647,7 +647,7 @@ _HALVES = {
 
 
 def slow_clients(site: Site) -> Found:
-    """Hold as many connections as one address can; another address is answered."""
+    """Open as many connections as one address can; another address is answered."""
     found = Found()
     site.write()
     site.up()
@@ -671,7 +671,7 @@ def slow_clients(site: Site) -> Found:
 
 
 def limits(site: Site) -> Found:
-    """Exceed limits of a user and of an address, by HTTP/1, HTTP/2 and through proxies."""
+    """Exceed limits of users and addresses, by HTTP/1, HTTP/2 and proxies."""
     found = Found()
     users = {"bob": {"requests-per-minute": 6, "concurrent": 2}}
     site.write({"users": users, "connections": 40, "trusted-proxies": ["127.0.0.3", "::1/128"]})
@@ -814,7 +814,7 @@ def in_a_row(site: Site, found: Found) -> None:
 
 
 def kills(site: Site) -> Found:
-    """Kill each process of a stack before and after changes; the newest settings are served."""
+    """Kill each process around changes; the newest settings are served."""
     found = Found()
     times: dict[str, list[float]] = {}
     site.write(aliases=["n0"])
@@ -894,7 +894,7 @@ def engine_killed(site: Site) -> Found:
 
 
 def changes(site: Site) -> Found:
-    """Apply three changes and a restart under 40 streams each, with and without metrics."""
+    """Apply three changes and a restart, each under 40 streams."""
     found = Found()
     for metrics in (True, False):
         load = site.folder / "load"
@@ -931,7 +931,7 @@ def changes(site: Site) -> Found:
 
 
 def apply_killed(site: Site) -> Found:
-    """Kill `apply` at drawn moments under streams, also with HAProxy; the next one completes it."""
+    """Kill `apply` at drawn moments, also with HAProxy; the next completes it."""
     found = Found()
     site.write(aliases=["n0"])
     site.up()
@@ -968,7 +968,7 @@ def apply_killed(site: Site) -> Found:
 
 
 def revoked(site: Site) -> Found:
-    """Revoke a key; connections from before are refused within a second, and others stay."""
+    """Revoke a key; its open connections are refused, and streams stay."""
     found = Found()
     seconds: list[float] = []
     site.write()
@@ -1019,7 +1019,7 @@ def revoked(site: Site) -> Found:
 
 
 def broken_files(site: Site) -> Found:
-    """Break keys and TLS files of a running gateway, and kill its processes: the old ones stay."""
+    """Break keys and TLS files, and kill processes: the old ones stay."""
     found = Found()
     tls = certificate_in(site.folder)
     entry = {"tls": {"certificate": "c.pem", "key": "k.pem"}, "body-mib": 1}
@@ -1070,7 +1070,7 @@ def broken_files(site: Site) -> Found:
 
 
 def second_stack(site: Site) -> Found:
-    """Start another stack on the same address, and files with line breaks: both are refused."""
+    """Start a stack on the same address, or with line breaks: refused."""
     found = Found()
     site.write()
     site.up()

@@ -206,7 +206,10 @@ def users_of(content: str) -> list[str]:
 
 
 def users_in(keys_file: str | None) -> bytes:
-    """Return the users' map of a keys file. Raises OSError, and ValueError without a key."""
+    """Return the users' map of a keys file.
+
+    Raises OSError, and ValueError without a key.
+    """
     if keys_file is None:
         return b""
     lines = users_of(Path(keys_file).read_text(encoding="utf-8"))
@@ -216,7 +219,7 @@ def users_in(keys_file: str | None) -> bytes:
 
 
 def tls_in(tls: dict[str, str] | None) -> bytes:
-    """Return a certificate and its key as one text, which HAProxy reads. Raises OSError."""
+    """Return a certificate and its key as one text. Raises OSError."""
     paths = dict.fromkeys((tls or {}).values())
     return b"\n".join(Path(path).read_bytes() for path in paths)
 
@@ -269,7 +272,7 @@ def _taken(path: Path, newest: Callable[[], bytes]) -> bytes:
 
 
 def _usable(pem: bytes) -> bytes:
-    """Return a certificate with its key. Raises OSError for one that HAProxy would refuse."""
+    """Return a certificate with its key. Raises OSError for an unusable one."""
     with tempfile.NamedTemporaryFile(dir=".") as file:
         file.write(pem)
         file.flush()
