@@ -71,7 +71,7 @@ def setup(
     scale_out: bool = typer.Option(
         False,
         "--scale-out",
-        help="Install libfabric and the HCCL wrapper for host network cards (as root).",
+        help="Install libfabric, the HCCL wrapper and hccl_demo for host network cards (as root).",
     ),
     rollback: bool = typer.Option(
         False,

@@ -18,6 +18,9 @@ _LIBFABRIC = "1.20.0"
 LIBFABRIC_ROOT = "/opt/libfabric"
 _TARBALL = f"https://github.com/ofiwg/libfabric/releases/download/v{_LIBFABRIC}/libfabric-{_LIBFABRIC}.tar.bz2"
 _WRAPPER = Code("HabanaAI/hccl_ofi_wrapper")
+_DEMO = Code("HabanaAI/hccl_demo", commit="f623d692a4e9eee3fa602a6dfe69190b617003b8")
+# where the doctor looks for it
+_DEMO_PARENT = "/opt"
 _WRAPPER_FILE = "libhccl_ofi_wrapper.so"
 _HABANA_LIBRARIES = "/usr/lib/habanalabs"
 # writes its second argument to the file of the first one
@@ -127,13 +130,14 @@ def _checkout(code: Code, source: str) -> tuple[str, list[CodeStep]]:
 
 
 def scale_out_steps(source: str) -> list[CodeStep]:
-    """Return the steps of libfabric and the wrapper that HCCL loads.
+    """Return the steps of libfabric, the wrapper that HCCL loads, and the demo that tests both.
 
     They are for jobs over host network cards: several boards of a PCIe box, several machines.
     HabanaAI/hccl_demo@f623d69:README.md. They write to /opt and /usr/lib/habanalabs.
     """
     archive, tree = f"{source}/libfabric.tar.bz2", f"{source}/libfabric-{_LIBFABRIC}"
     folder, wrapper = _checkout(_WRAPPER, source)
+    demo, demo_code = _checkout(_DEMO, _DEMO_PARENT)
     return [
         CodeStep("setup.libfabric_get", ("wget", "-O", archive, _TARBALL)),
         CodeStep("setup.libfabric_unpack", ("tar", "-xf", archive, "-C", source)),
@@ -158,6 +162,8 @@ def scale_out_steps(source: str) -> list[CodeStep]:
             ("cp", f"{folder}/{_WRAPPER_FILE}", f"{_HABANA_LIBRARIES}/{_WRAPPER_FILE}"),
         ),
         CodeStep("setup.ldconfig", ("ldconfig",)),
+        *demo_code,
+        CodeStep("setup.demo_make", ("make", "-C", demo)),
     ]
 
 

@@ -626,7 +626,7 @@ def test_an_image_takes_the_resolved_versions(tmp_path: Path) -> None:
     assert "constraints.txt" not in dockerfile(release, SetupExtras(unpinned=True))
 
 
-def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
+def test_scale_out_builds_libfabric_then_the_wrapper_and_the_demo() -> None:
     text = dockerfile(needed_release("vllm-fork@1.21"), SetupExtras(scale_out=True))
     tree = "/opt/gaudi-launch/libfabric-1.20.0"
     wanted = [
@@ -639,6 +639,7 @@ def test_scale_out_builds_libfabric_then_the_wrapper() -> None:
             'RUN ["env", "LIBFABRIC_ROOT=/opt/libfabric", "make", "-C", '
             '"/opt/gaudi-launch/hccl_ofi_wrapper"]'
         ),
+        'RUN ["make", "-C", "/opt/hccl_demo"]',
         "ENV LD_LIBRARY_PATH=/opt/libfabric/lib:/usr/lib/habanalabs:$LD_LIBRARY_PATH",
     ]
     lines = text.splitlines()

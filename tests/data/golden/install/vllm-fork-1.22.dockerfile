@@ -22,5 +22,9 @@ RUN ["git", "-C", "/opt/gaudi-launch/hccl_ofi_wrapper", "checkout", "--quiet", "
 RUN ["env", "LIBFABRIC_ROOT=/opt/libfabric", "make", "-C", "/opt/gaudi-launch/hccl_ofi_wrapper"]
 RUN ["cp", "/opt/gaudi-launch/hccl_ofi_wrapper/libhccl_ofi_wrapper.so", "/usr/lib/habanalabs/libhccl_ofi_wrapper.so"]
 RUN ["ldconfig"]
+RUN ["git", "init", "--quiet", "/opt/hccl_demo"]
+RUN ["git", "-C", "/opt/hccl_demo", "fetch", "--tags", "https://github.com/HabanaAI/hccl_demo.git", "HEAD"]
+RUN ["git", "-C", "/opt/hccl_demo", "checkout", "--quiet", "--detach", "f623d692a4e9eee3fa602a6dfe69190b617003b8"]
+RUN ["make", "-C", "/opt/hccl_demo"]
 ENV LD_LIBRARY_PATH=/opt/libfabric/lib:/usr/lib/habanalabs:$LD_LIBRARY_PATH
 ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server"]
