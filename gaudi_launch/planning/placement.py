@@ -20,7 +20,7 @@ from math import comb
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
-from gaudi_launch.host.hardware import Card, Holder, Host
+from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Placement
 from gaudi_launch.planning.request import Request
@@ -398,20 +398,27 @@ def _cores(cpus: set[int], siblings: Mapping[int, tuple[int, ...]]) -> list[tupl
 
 
 def holders(host: Host, modules: Iterable[int]) -> str:
-    """Return the users of these cards as text: ``3: vllm (pid 12, ann); 5: memory``."""
-    shown = []
+    """Return the users of these cards as text: ``0,3: vllm (pid 12, 15, ann); 5: memory``."""
+    used: dict[tuple[str, str], tuple[set[int], set[int]]] = {}
     for module in modules:
         card = host.card(module)
         if card is None:
             continue
-        who = ", ".join(map(_shown, card.holders[:3]))
-        shown.append(f"{module}: {who or _sign(card)}")
-    return "; ".join(shown) or "-"
+        if not card.holders:
+            used.setdefault((_sign(card), ""), (set(), set()))[0].add(module)
+        for holder in card.holders[:3]:
+            by = used.setdefault((holder.command or "?", holder.user or ""), (set(), set()))
+            by[0].add(module)
+            by[1].add(holder.pid)
+    return "; ".join(_shown(*who, *by) for who, by in used.items()) or "-"
 
 
-def _shown(holder: Holder) -> str:
-    known = ", ".join(filter(None, [f"pid {holder.pid}", holder.user]))
-    return f"{holder.command or '?'} ({known})"
+def _shown(command: str, user: str, modules: set[int], pids: set[int]) -> str:
+    shown = f"{_list(sorted(modules))}: {command}"
+    if not pids:
+        return shown
+    known = ", ".join(filter(None, [*map(str, sorted(pids)), user]))
+    return f"{shown} (pid {known})"
 
 
 def _sign(card: Card) -> str:
