@@ -221,11 +221,10 @@ def check_request(
     """Return the warnings about the user's options, variables and features.
 
     ``release`` has the features, where it is not the engine that reads the options. Raises
-    LaunchError (USAGE) for an option that this version ends with, unless forced. A start script's
-    options are the script's: reference tuning warns.
+    LaunchError (USAGE) for an option that this version ends with, unless forced.
     """
     label = (release or identity).exact
-    args, forced = request.args, request.force or request.tuning != "auto"
+    args, forced = request.args, request.force
     warnings: list[Message] = []
     for fault in option_faults(args, identity):
         if fault.certain and not forced:

@@ -65,18 +65,24 @@ def _lengths(context: Context, settings: Sequence[Setting]) -> list[Message]:
 def hot_within(request: Request, limits: Limits) -> tuple[Request, list[Message]]:
     """Return the request with its hot range (-r) within the limits, and a warning.
 
-    The start scripts use the range as it is, so reference tuning only warns.
+    The start script takes the range as it is, and compiles nothing outside of it
+    (HabanaAI/vllm-fork@277a33cd9:scripts/start_gaudi_vllm_server.sh).
     """
     if request.reduce is None:
         return request, []
     batch, length = request.reduce
     most, longest = limits.max_num_seqs, limits.max_model_len
-    if batch <= most and length <= longest:
-        return request, []
-    beyond = message("plan.reduce_beyond", batch=batch, length=length, seqs=most, longest=longest)
-    if request.tuning == "auto":
-        request = replace(request, reduce=(min(batch, most), min(length, longest)))
-    return request, [beyond]
+    within = (min(batch, most), min(length, longest))
+    values = {"batch": batch, "length": length, "seqs": most, "longest": longest}
+    found = []
+    if within != request.reduce:
+        within_words = f"{within[0]},{within[1]}"
+        found.append(message("plan.reduce_beyond", within=within_words, **values))
+    if request.tuning == "reference":
+        if within != (most, longest):
+            found.append(message("plan.reduce_uncovered", **values))
+        return request, found
+    return replace(request, reduce=within), found
 
 
 def _heads(context: Context) -> list[Message]:

@@ -164,16 +164,15 @@ def refuse_options(request: Request, host: Host, model: Model, engine: Engine) -
     engine.refuse(request, host, model)
     check_stored_type(request, model)
     request = with_options(request, engine.identity)
+    engine.check_features(request)
     if engine.needs_cards:
         _refuse_parts(request, model, engine)
 
 
 def _refuse_parts(request: Request, model: Model, engine: Engine) -> None:
     """Raise LaunchError for stages, copies or experts that the engine lacks."""
-    if has_parts(request.args):
-        if engine.inner is not None:
-            refuse_layout(request.args, REPLICAS)
-        engine.check_features(request)
+    if engine.inner is not None and has_parts(request.args):
+        refuse_layout(request.args, REPLICAS)
     refuse_parts_apart(request)
     stages, _ = parallel_sizes(request.args)
     if request.force:

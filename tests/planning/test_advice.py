@@ -70,12 +70,27 @@ def test_more_cards_than_key_value_heads_hold_the_cache_several_times(engine: st
     assert "plan.kv_replicated" not in ids(plan(engine, replace(MODEL, mla_rank=576), cards=8))
 
 
-@pytest.mark.parametrize("reduce", [(64, 1024), (8, 50000)])
-def test_a_hot_part_beyond_the_limits_is_named(reduce: tuple[int, int]) -> None:
-    assert "plan.reduce_beyond" in ids(plan(reduce=reduce, max_num_seqs=24, max_model_len=16384))
-    assert "plan.reduce_beyond" not in ids(
-        plan(reduce=(8, 1024), max_num_seqs=24, max_model_len=16384)
-    )
+@pytest.mark.parametrize(
+    ("reduce", "within", "beyond", "uncovered"),
+    [
+        ((64, 1024), "24,1024", True, True),
+        ((8, 50000), "8,16384", True, True),
+        ((64, 50000), "24,16384", True, False),
+        ((8, 1024), "8,1024", False, True),
+        ((24, 16384), "24,16384", False, False),
+    ],
+)
+@pytest.mark.parametrize("tuning", ["auto", "reference"])
+def test_a_hot_part_ends_at_the_limits_and_the_script_compiles_no_more(
+    tuning: str, reduce: tuple[int, int], within: str, beyond: bool, uncovered: bool
+) -> None:
+    made = plan(reduce=reduce, max_num_seqs=24, max_model_len=16384, tuning=tuning)
+    hot = [each for each in made.warnings if each.id.startswith("plan.reduce_")]
+    expected = {"plan.reduce_beyond": beyond, "plan.reduce_uncovered": uncovered}
+    if tuning == "auto":
+        expected["plan.reduce_uncovered"] = False
+    assert {each.id for each in hot} == {id for id, wanted in expected.items() if wanted}
+    assert [each.values["within"] for each in hot if "within" in each.values] == [within] * beyond
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -105,4 +105,5 @@ def test_a_hot_range_needs_its_length(engine: str, model: str, length: str) -> N
     if length == "26112":
         assert (found.reason.id, beyond) == ("plan.length_of_hot", [])
     else:
-        assert beyond == [{"batch": 8, "length": 24000, "seqs": 128, "longest": 4096}]
+        limits = {"seqs": 128, "longest": 4096}
+        assert beyond == [{"batch": 8, "length": 24000, "within": "8,4096", **limits}]
