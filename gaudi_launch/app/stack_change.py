@@ -203,6 +203,7 @@ class _Change:
     def _start(self, service: StackService) -> None:
         from gaudi_launch.app.serve import ServeMode, start
 
+        service = self._at_free_port(service)
         how = ServeMode(
             name=service.name,
             no_doctor=self._options.no_doctor,
@@ -217,6 +218,22 @@ class _Change:
         self._started.append(service.name)
         cards = ",".join(map(str, service.modules)) or "-"
         self._reporter.say(text("stack.started", name=service.name, cards=cards))
+
+    def _at_free_port(self, service: StackService) -> StackService:
+        """Return the service, at another port where its own was taken since the plan."""
+        from gaudi_launch.paths import machine_root
+        from gaudi_launch.services.state.reservation import free_port
+
+        own, planned = int(service.options.port or 0), self._planned.services
+        if free_port(LOCAL, own - 1, machine_root()) == own:
+            return service
+        last = max(int(each.options.port or 0) for each in planned)
+        port = str(free_port(LOCAL, last, machine_root()))
+        moved = replace(service, options=replace(service.options, port=port))
+        every = tuple(moved if each is service else each for each in planned)
+        self._planned = replace(self._planned, services=every)
+        self._route()
+        return moved
 
     def _wait(self, step: ChangeStep) -> None:
         """Wait for the engines of the step's models that exist by now."""

@@ -205,6 +205,33 @@ def test_a_failed_model_is_reported_and_the_others_stay(
     assert sorted(each.name for each in services()) == ["stack-c", "stack-gateway"]
 
 
+class Taking(Lines):
+    """Takes a port as soon as the gateway answers."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port, self.taken = port, socket.socket()
+        self.taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+    def say(self, line: str) -> None:
+        if not self.lines:
+            self.taken.bind(("127.0.0.1", self._port))
+            self.taken.listen()
+        super().say(line)
+
+
+def test_a_port_that_is_taken_after_the_plan_is_no_engines(write: Write) -> None:
+    path = write(TWO.replace(", keys-file: keys", "").replace("  replicas: 2\n", ""))
+    planned = [int(each.options.port or 0) for each in stack_plan.plan(path).services]
+    reporter = Taking(planned[0])
+    with reporter.taken:
+        stack.up(path, reporter, no_doctor=True)
+        found = {each.name: int(each.url.rpartition(":")[2]) for each in services()}
+        assert found["stack-b"] == planned[1]
+        assert found["stack-a"] not in planned
+        assert [call(port_of(path), chat(model)).status for model in "ab"] == [200, 200]
+
+
 # between two requests of a thread; without a pause the load needs more of the processor than
 # all engines and launchers of a test
 _LOAD_PAUSE_SECONDS = 0.02
