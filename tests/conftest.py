@@ -18,6 +18,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gaudi_launch import messages
 from tests.support.slow import LONG_TESTS, SLOW
 from tests.support.turns import alone
 from tests.support.users import own_folders, plain_english
@@ -50,6 +51,24 @@ _ENGINE_SECONDS = 1500
 _LIBC = ctypes.CDLL(None)
 # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+class _Complete(dict[str, str]):
+    """A catalogue that fails where the product would show an id in place of a sentence."""
+
+    def get(self, id: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        if id not in self and id.partition(".")[0] in {each.partition(".")[0] for each in self}:
+            raise AssertionError(f"no sentence has the id {id}")
+        return super().get(id, default)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def every_id_has_a_sentence() -> Iterator[None]:
+    """Let each test fail that would print an id."""
+    complete = {name: _Complete(messages.catalogue(name)) for name in messages.LANGUAGES}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(messages, "catalogue", complete.__getitem__)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,4 +14,4 @@ def test_a_missing_value_stays_missing_and_a_false_one_is_a_value() -> None:
 
 def test_a_missing_message_has_no_text() -> None:
     assert rendered(None) is None
-    assert rendered(message("stack.goal_basis")) == text("stack.goal_basis")
+    assert rendered(message("stack.ready")) == text("stack.ready")

@@ -434,7 +434,7 @@ def test_no_answer_where_all_requests_miss_the_targets(prepared: Prepared) -> No
 
 
 def test_the_reason_why_nothing_can_be_planned_is_an_error(prepared: Prepared) -> None:
-    why = message("plan.no_cards", wanted=4)
+    why = message("placement.none_free", holders="-")
     tables = Tables(refused=lambda candidate: Trial(candidate, why_not=why, code=ExitCode.MODEL))
     with pytest.raises(LaunchError) as error:
         prepared(tables, goal("balanced"))
@@ -568,7 +568,7 @@ def test_an_answer_that_cannot_be_planned_is_left_out(prepared: Prepared) -> Non
     found = prepared(tables, goal("throughput", rate=1.0), variants(batch=(32, 64, 128)))
     first, second, third = found.trials
     assert found.winner is first
-    why = message("plan.no_cards", wanted=4)
+    why = message("placement.none_free", holders="-")
     tables.limits.clear()
     left = without(found, first, why)
     assert left == replace(
@@ -597,7 +597,7 @@ def test_an_answer_that_cannot_be_planned_leaves_the_best_of_the_others(
 
     found = prepared(Tables(speed, speed), goal("throughput"), variants(batch=(16, 32, 64)))
     assert found.winner is not None and found.winner.candidate.batch == 64
-    left = without(found, found.winner, message("plan.no_cards", wanted=4))
+    left = without(found, found.winner, message("placement.none_free", holders="-"))
     assert left.winner is left.trials[0]
     assert [trial.candidate.batch for trial in left.trials] == [16, 32, 64]
 

@@ -520,11 +520,11 @@ def test_a_replica_without_buckets_starts_at_once(monkeypatch: pytest.MonkeyPatc
 def test_what_cannot_be_planned_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(code: ExitCode) -> Callable[[ReplicaSetup], Replica | Unfit]:
         def raised(asked: ReplicaSetup) -> Replica | Unfit:
-            raise LaunchError("plan.no_cards", code, wanted=4)
+            raise LaunchError("placement.none_free", code, holders="-")
 
         return raised
 
-    why = message("plan.no_cards", wanted=4)
+    why = message("placement.none_free", holders="-")
     planned(monkeypatch, refused(ExitCode.MODEL))
     assert simulation("cost").exact(ONE) == Trial(ONE, why_not=why, code=ExitCode.MODEL)
     planned(monkeypatch, lambda asked: Unfit(1, why))

@@ -159,7 +159,9 @@ def test_only_a_host_that_is_not_simulated_is_reached_by_ssh(
 
 def test_a_host_is_watched_through_any_error() -> None:
     host = WatchedHost(None, "simulated:hls2", interval=0.01, timeout=5.0)
-    turns = iter((ValueError("NaN"), LaunchError("plan.no_cards", ExitCode.MACHINE, wanted=4)))
+    turns = iter(
+        (ValueError("NaN"), LaunchError("placement.none_free", ExitCode.MACHINE, holders="-"))
+    )
 
     class Sampled:
         def sample(self) -> HostSample:

@@ -103,7 +103,7 @@ def test_an_answer_that_was_cut_ends_a_pipe_with_130(
 def test_a_server_that_fails_ends_a_pipe_with_its_error(
     talking: Conversation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    talking.failure = ServerError("measure.refused", "x", 500)
+    talking.failure = ServerError("protocol", "x", 500)
     piped(monkeypatch, b"why")
     code = run(["chat", "http://h"])
     out, err = capsys.readouterr()
@@ -130,7 +130,7 @@ def lines_of(text: str) -> Iterator[str]:
 def test_a_failure_at_a_terminal_ends_only_its_answer(
     talking: Conversation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    talking.failure = ServerError("measure.refused", "[full]", 500)
+    talking.failure = ServerError("protocol", "[full]", 500)
     typed(monkeypatch, "one", "two")
     assert run(["chat", "http://h"]) == 0
     out, err = capsys.readouterr()
