@@ -9,6 +9,7 @@ import pytest
 
 from gaudi_launch.app.fields import option_of
 from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.vllm_fork.import_scripts import (
     LETTERS,
     ScriptCall,
@@ -16,11 +17,15 @@ from gaudi_launch.engines.vllm_fork.import_scripts import (
     request_of,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import simulated
 from gaudi_launch.messages import Message, message
+from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
 
 PAGE = Path(__file__).parents[3] / "docs" / "start-scripts.md"
 RELEASES = ("1.21", "1.22", "deepseek_r1")
+ENGINES = ("vllm-gaudi", "vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1")
 HELP = "h"
 # a value that the script accepts; of the other options "7"
 VALUES = {
@@ -159,3 +164,19 @@ def test_a_script_without_a_model_or_of_another_release_is_refused() -> None:
         read_call(["-w", "/m", "-Y"])
     assert caught.value.text == message("migrate.unknown", found="-w /m -Y")
     assert read("deepseek_r1").model == "/data/hf_models/DeepSeek-R1-Gaudi"
+
+
+@pytest.mark.parametrize("page", [PAGE, PAGE.with_name("start-scripts_zh.md")], ids=str)
+def test_the_page_has_the_defaults_of_the_plans(page: Path) -> None:
+    table = page.read_text(encoding="utf-8").partition("| vllm-gaudi |")[2].partition("\n\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    for column, engine in enumerate(ENGINES):
+        made = make_plan(
+            Request("Qwen/QwQ-32B", cards=8, engine=engine),
+            simulated.make("hls2"),
+            known_model("Qwen/QwQ-32B", False),
+            find(engine),
+        )
+        planned = {setting.name: setting.value for setting in made.settings}
+        for option, *values in rows:
+            assert planned[option.strip("`")] == values[column]
