@@ -48,6 +48,8 @@ _OURS: dict[str, tuple[str, ...]] = {
     "--tail": ("-n",),
     "--no-stream": ("--once",),
     "--dry-run": ("gaudi-launch plan",),
+    # of the hub's program (huggingface_hub: `hf download`)
+    "--local-dir": ("--to",),
     # of `vllm bench serve` (vllm-project/vllm:vllm/benchmarks/serve.py)
     "--request-rate": ("--rate",),
     "--num-prompts": ("--requests",),

@@ -76,8 +76,8 @@ def hot_within(request: Request, limits: Limits) -> tuple[Request, list[Message]
     values = {"batch": batch, "length": length, "seqs": most, "longest": longest}
     found = []
     if within != request.reduce:
-        within_words = f"{within[0]},{within[1]}"
-        found.append(message("plan.reduce_beyond", within=within_words, **values))
+        shown = ",".join(map(str, within))
+        found.append(message("plan.reduce_beyond", within=shown, **values))
     if request.tuning == "reference":
         if within != (most, longest):
             found.append(message("plan.reduce_uncovered", **values))

@@ -399,13 +399,13 @@ def _cores(cpus: set[int], siblings: Mapping[int, tuple[int, ...]]) -> list[tupl
 
 def holders(host: Host, modules: Iterable[int]) -> str:
     """Return the users of these cards as text: ``0,3: vllm (pid 12, 15, ann); 5: memory``."""
-    used: dict[tuple[str, str], tuple[set[int], set[int]]] = {}
+    used: dict[tuple[str, str | None], tuple[set[int], set[int]]] = {}
     for module in modules:
         card = host.card(module)
         if card is None:
             continue
         if not card.holders:
-            used.setdefault((_sign(card), ""), (set(), set()))[0].add(module)
+            used.setdefault((_sign(card), None), (set(), set()))[0].add(module)
         for holder in card.holders[:3]:
             by = used.setdefault((holder.command or "?", holder.user or ""), (set(), set()))
             by[0].add(module)
@@ -413,7 +413,7 @@ def holders(host: Host, modules: Iterable[int]) -> str:
     return "; ".join(_shown(*who, *by) for who, by in used.items()) or "-"
 
 
-def _shown(command: str, user: str, modules: set[int], pids: set[int]) -> str:
+def _shown(command: str, user: str | None, modules: set[int], pids: set[int]) -> str:
     shown = f"{_list(sorted(modules))}: {command}"
     if not pids:
         return shown

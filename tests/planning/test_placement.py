@@ -388,7 +388,7 @@ def test_the_cores_are_those_of_the_start_scripts_and_their_siblings(
                 "cards": 8,
                 "count": 6,
                 "free": "0,1,2,4,6,7",
-                "holders": "3: status Disabled; 5: status Disabled",
+                "holders": "3,5: status Disabled",
             },
         ),
         ("hls2", 2, (0, 1, 2), None, {"cards": 2, "count": 3, "modules": "0,1,2"}),
@@ -417,7 +417,7 @@ def test_the_cores_are_those_of_the_start_scripts_and_their_siblings(
                 "cards": 4,
                 "free": "1,2,3,4,6,7",
                 "groups": "0,1,2,3; 4,5,6,7",
-                "holders": "0: status Disabled; 5: status Disabled",
+                "holders": "0,5: status Disabled",
             },
         ),
     ],
@@ -581,10 +581,10 @@ def test_neighbours_are_compared_where_all_sets_would_be_too_many() -> None:
     ("card", "shown"),
     [
         (Card(0, 0, holders=(Holder(12, "vllm", "ann"),)), "0: vllm (pid 12, ann)"),
-        (Card(0, 0, holders=(Holder(12), Holder(13, "sh"))), "0: ? (pid 12), sh (pid 13)"),
+        (Card(0, 0, holders=(Holder(12), Holder(13, "sh"))), "0: ? (pid 12); 0: sh (pid 13)"),
         (
             Card(0, 0, holders=tuple(Holder(n) for n in range(4))),
-            "0: ? (pid 0), ? (pid 1), ? (pid 2)",
+            "0: ? (pid 0, 1, 2)",
         ),
         (Card(0, 0, busy_because="memory", memory_used_mib=700), "0: memory 700 MiB"),
         (Card(0, 0, busy_because="memory"), "0: memory"),
@@ -700,7 +700,7 @@ def test_whoever_has_a_card_is_named_with_the_sign_of_it() -> None:
     )
     host = Host(cards=cards)
     assert holders(host, [*range(7), 9]) == (
-        "0: vllm (pid 1, ann), vllm (pid 2), vllm (pid 3); 1: ? (pid 0); 2: memory 700 MiB; "
+        "0: vllm (pid 1, ann); 0: vllm (pid 2, 3); 1: ? (pid 0); 2: memory 700 MiB; "
         "3: memory; 4: status reset; 5: reserved; 6: ?"
     )
     assert holders(host, []) == "-"

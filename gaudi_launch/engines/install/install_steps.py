@@ -19,8 +19,6 @@ LIBFABRIC_ROOT = "/opt/libfabric"
 _TARBALL = f"https://github.com/ofiwg/libfabric/releases/download/v{_LIBFABRIC}/libfabric-{_LIBFABRIC}.tar.bz2"
 _WRAPPER = Code("HabanaAI/hccl_ofi_wrapper")
 _DEMO = Code("HabanaAI/hccl_demo", commit="f623d692a4e9eee3fa602a6dfe69190b617003b8")
-# where the doctor looks for it
-_DEMO_PARENT = "/opt"
 _WRAPPER_FILE = "libhccl_ofi_wrapper.so"
 _HABANA_LIBRARIES = "/usr/lib/habanalabs"
 # writes its second argument to the file of the first one
@@ -137,7 +135,8 @@ def scale_out_steps(source: str) -> list[CodeStep]:
     """
     archive, tree = f"{source}/libfabric.tar.bz2", f"{source}/libfabric-{_LIBFABRIC}"
     folder, wrapper = _checkout(_WRAPPER, source)
-    demo, demo_code = _checkout(_DEMO, _DEMO_PARENT)
+    # where the doctor looks for it
+    demo, demo_code = _checkout(_DEMO, "/opt")
     return [
         CodeStep("setup.libfabric_get", ("wget", "-O", archive, _TARBALL)),
         CodeStep("setup.libfabric_unpack", ("tar", "-xf", archive, "-C", source)),
