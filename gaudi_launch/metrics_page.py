@@ -21,6 +21,6 @@ def samples(page: str) -> Iterator[Sample]:
     try:
         for family in text_string_to_metric_families(page):
             yield from (each for each in family.samples if math.isfinite(each.value))
-    except ValueError:
-        # a truncated page, or an error page of a proxy
+    except (ValueError, LookupError):
+        # a truncated page, or an error page of a proxy; its parser does not check each index
         return

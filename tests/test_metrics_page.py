@@ -15,5 +15,6 @@ def test_samples_have_a_name_labels_and_a_value() -> None:
 
 
 def test_a_page_that_is_cut_or_is_none_ends_without_an_error() -> None:
-    assert read("a 1\nb{m=") == [("a", {}, 1.0)]
+    for broken in ("b{m=", 'b{m="x", ="a"} 3', 'b{m="x"'):
+        assert read(f"a 1\n{broken}") == [("a", {}, 1.0)]
     assert read("<html>no</html>") == []

@@ -398,7 +398,9 @@ def _cores(cpus: set[int], siblings: Mapping[int, tuple[int, ...]]) -> list[tupl
 
 
 def holders(host: Host, modules: Iterable[int]) -> str:
-    """Return the users of these cards as text: ``0,3: vllm (pid 12, 15, ann); 5: memory``."""
+    """Return the users of these cards as text.
+
+    Example: ``0,3: vllm (pid 12, 15, ann); 5: memory``."""
     used: dict[tuple[str, str | None], tuple[set[int], set[int]]] = {}
     for module in modules:
         card = host.card(module)

@@ -112,7 +112,7 @@ KINDS: Mapping[str, Kind] = {
     "skip-warmup": _kind(_SMALL, cards="1", skip_warmup="yes"),
     "no-fused": _kind(_SMALL, cards="1", no_fused_sdpa="yes", profile="yes"),
 }
-# a model with the fewest cards of each machine that hold it; windows, states, compressed keys,
+# a model with the fewest cards of each machine that fits it; windows, states, compressed keys,
 # pictures, experts and pooling among them
 _DRAWN_MODELS = (
     (_SMALL, 1),
@@ -170,7 +170,7 @@ _DRAWN_VALUES: Mapping[str, tuple[str, ...]] = {
 
 
 def drawn(seed: int, number: int) -> dict[str, Kind]:
-    """Return kinds of plans at random: each value, argument and variable in some of them."""
+    """Return kinds of plans at random, with arguments and variables in some."""
     chance = random.Random(seed)
     found = {}
     for at in range(number):

@@ -128,7 +128,7 @@ def _checkout(code: Code, source: str) -> tuple[str, list[CodeStep]]:
 
 
 def scale_out_steps(source: str) -> list[CodeStep]:
-    """Return the steps of libfabric, the wrapper that HCCL loads, and the demo that tests both.
+    """Return the steps of libfabric, HCCL's wrapper and the demo that tests both.
 
     They are for jobs over host network cards: several boards of a PCIe box, several machines.
     HabanaAI/hccl_demo@f623d69:README.md. They write to /opt and /usr/lib/habanalabs.
