@@ -45,7 +45,9 @@ def test_the_nodes_get_the_absolute_path_of_a_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
-    (tmp_path / "model/config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    (tmp_path / "model/config.json").write_text(
+        '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}'
+    )
     code, out, _ = output(capsys, *RENDER, "model", *FORK, *MACHINE)
     argv = yaml.safe_load(out)["applications"][0]["args"]["argv"]
     assert (code, argv[argv.index("--model") + 1]) == (0, str(tmp_path / "model"))
@@ -156,7 +158,9 @@ def test_serve_without_ray_is_exit_3_and_says_what_to_do(
 ) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    (folder / "config.json").write_text(
+        '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}'
+    )
     (folder / "pytorch_model.bin").touch()
     (folder / "tokenizer.json").write_text("{}")
     code, _, err = output(capsys, "serve", "-w", str(folder), "--engine", "ray-serve:cpu")

@@ -212,7 +212,9 @@ def test_paths_mean_the_same_in_any_folder(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "my model").mkdir()
-    (tmp_path / "my model/config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    (tmp_path / "my model/config.json").write_text(
+        '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}'
+    )
     words = (
         "-w",
         "my model",

@@ -17,8 +17,9 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 def model(folder: Path, *files: str) -> Path:
     folder.mkdir()
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
     for name in files:
-        (folder / name).write_text(json.dumps({"model_type": "qwen3"}))
+        (folder / name).write_text(json.dumps({"model_type": "qwen3", **sizes}))
     return folder
 
 
