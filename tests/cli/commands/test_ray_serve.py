@@ -46,7 +46,8 @@ def test_the_nodes_get_the_absolute_path_of_a_folder(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "model/config.json").write_text(
-        '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}'
+        '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2,'
+        ' "num_attention_heads": 4, "hidden_size": 64}'
     )
     code, out, _ = output(capsys, *RENDER, "model", *FORK, *MACHINE)
     argv = yaml.safe_load(out)["applications"][0]["args"]["argv"]
@@ -159,7 +160,8 @@ def test_serve_without_ray_is_exit_3_and_says_what_to_do(
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text(
-        '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}'
+        '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2,'
+        ' "num_attention_heads": 4, "hidden_size": 64}'
     )
     (folder / "pytorch_model.bin").touch()
     (folder / "tokenizer.json").write_text("{}")

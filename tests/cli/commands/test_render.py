@@ -213,7 +213,8 @@ def test_paths_mean_the_same_in_any_folder(
 ) -> None:
     (tmp_path / "my model").mkdir()
     (tmp_path / "my model/config.json").write_text(
-        '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}'
+        '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2,'
+        ' "num_attention_heads": 4, "hidden_size": 64}'
     )
     words = (
         "-w",
