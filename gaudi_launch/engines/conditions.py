@@ -86,12 +86,15 @@ class Condition:
         """Return the sentence about a setting that is left off for it."""
         return self._about("left_off", name=name)
 
-    def _about(self, id: str, **values: str) -> Message:
+    @property
+    def problem(self) -> Message:
+        """Return what is known of the problem, without its thread."""
         if self.note:
-            why = message("engines.problem_noted", fixed=self.fixed, note=self.note)
-        else:
-            why = message(f"engines.problem_{self.id}")
-        return message(f"engines.{id}", why=why.render(), url=self.url, **values)
+            return message("engines.problem_noted", fixed=self.fixed, note=self.note)
+        return message(f"engines.problem_{self.id}")
+
+    def _about(self, id: str, **values: str) -> Message:
+        return message(f"engines.{id}", why=self.problem.render(), url=self.url, **values)
 
     def has(self, label: str) -> bool:
         """Return True for an engine version that has it."""

@@ -23,7 +23,7 @@ from gaudi_launch.gateway import running as running_gateway
 from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica
 from gaudi_launch.messages import text
 from gaudi_launch.services import preflight
-from gaudi_launch.services.state import registry
+from gaudi_launch.services.state import registry, reservation
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.stack import stack_record
 from gaudi_launch.stack.changes import ChangeStep
@@ -110,6 +110,8 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(gateway_cases, "start", made.begin_gateway)
     monkeypatch.setattr(gateway_cases, "renew", made.renew)
     monkeypatch.setattr(stack_record, "write_record", made.write)
+    # every port is free, also one that only root may open
+    monkeypatch.setattr(reservation, "free_port", lambda host, after, root: after + 1)
     monkeypatch.setattr(registry, "find", running)
     monkeypatch.setattr(registry, "read", lambda name: None)
     monkeypatch.setattr(running_gateway, "set_routed", lambda name, engines, *, routed: None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -298,13 +299,18 @@ def test_a_file_that_cannot_be_written_is_told_before_measuring(
 def test_a_disk_that_fills_up_costs_the_file_not_the_figures(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    # the device takes no byte, and its folder lets its name be used
-    (tmp_path / "run.json.part").symlink_to("/dev/full")
+    words = ["bench", "--tool", "builtin", "-i", "20", "-o", "2", "--requests", "2"]
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
     with serving() as (url, _):
-        words = ["bench", url, "--tool", "builtin", "-i", "20", "-o", "2", "--requests", "2"]
-        assert run([*words, "--save", str(tmp_path / "run.json")]) == 1
+        # as on a full disk, a file can be created and takes only its first bytes
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, old[1]))
+        try:
+            code = run([*words, url, "--save", str(tmp_path / "run.json")])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, old)
     out, err = capsys.readouterr()
-    assert "2 of 2 requests" in out and "No space left on device" in err
+    assert (code, [*tmp_path.glob("*run.json*")]) == (1, [])
+    assert "2 of 2 requests" in out and "File too large" in err
 
 
 def test_a_server_that_refuses_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:

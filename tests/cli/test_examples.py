@@ -156,7 +156,6 @@ CANNOT = {
     "sudo apt-get": "root",
     "sudo update-grub": "root",
     "sudo usermod": "root",
-    "sudo systemctl": "root",
     "sudo dmesg": "root",
     "sudo /opt/habanalabs/qual/gaudi2/bin/manage_network_ifs.sh": "a card",
     "lspci": "a card",

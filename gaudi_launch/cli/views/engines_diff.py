@@ -130,7 +130,7 @@ def _plan_numbers(plan: Plan) -> dict[str, Any]:
 def _problem(each: KnownProblem) -> dict[str, Any]:
     return {
         "id": each.problem.id,
-        "message": text(f"engines.problem_{each.problem.id}"),
+        "message": each.problem.problem.render(),
         "thread": each.problem.thread,
         "url": each.problem.url,
         "state": each.problem.state,
@@ -265,7 +265,7 @@ def _show_problems(found: EnginesDiff) -> None:
         having = [found.left.label] * each.in_left + [found.right.label] * each.in_right
         line = text(
             "engines.diff_problem",
-            text=text(f"engines.problem_{each.problem.id}"),
+            text=each.problem.problem.render(),
             engines=", ".join(dict.fromkeys(having)),
             thread=each.problem.thread,
             state=text(f"engines.diff_{each.problem.state}"),

@@ -147,7 +147,7 @@ def test_reserved_cards_show_as_busy(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert [holder.pid for holder in card.holders] == [process.pid]
         with pytest.raises(LaunchError) as caught:
             choose(host, 4)
-        assert f"2: gaudi-launch (pid {process.pid}" in str(caught.value)
+        assert f"2,3: gaudi-launch (pid {process.pid}" in str(caught.value)
     assert load().free_modules == (0, 1, 2, 3)
 
 
