@@ -57,7 +57,8 @@ class _Complete(dict[str, str]):
     """A catalogue that fails where the product would show an id in place of a sentence."""
 
     def get(self, id: str, default: str | None = None) -> str | None:  # type: ignore[override]
-        if id not in self and id.partition(".")[0] in {each.partition(".")[0] for each in self}:
+        areas = {each.partition(".")[0] for each in self}
+        if default is None and id not in self and id.partition(".")[0] in areas:
             raise AssertionError(f"no sentence has the id {id}")
         return super().get(id, default)
 

@@ -71,7 +71,7 @@ class Condition:
         """Return what is known, and where it is stated."""
         if self.feature:
             return self.answer(self.engine)
-        return self._about("known_problem")
+        return message("engines.known_problem", why=self.problem.render(), url=self.url)
 
     @property
     def status(self) -> str:
@@ -84,7 +84,7 @@ class Condition:
 
     def left_off(self, name: str) -> Message:
         """Return the sentence about a setting that is left off for it."""
-        return self._about("left_off", name=name)
+        return message("engines.left_off", name=name, why=self.problem.render(), url=self.url)
 
     @property
     def problem(self) -> Message:
@@ -92,9 +92,6 @@ class Condition:
         if self.note:
             return message("engines.problem_noted", fixed=self.fixed, note=self.note)
         return message(f"engines.problem_{self.id}")
-
-    def _about(self, id: str, **values: str) -> Message:
-        return message(f"engines.{id}", why=self.problem.render(), url=self.url, **values)
 
     def has(self, label: str) -> bool:
         """Return True for an engine version that has it."""

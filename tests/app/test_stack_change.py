@@ -113,7 +113,6 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     # every port is free, also one that only root may open
     monkeypatch.setattr(reservation, "free_port", lambda host, after, root: after + 1)
     monkeypatch.setattr(registry, "find", running)
-    monkeypatch.setattr(registry, "read", lambda name: None)
     monkeypatch.setattr(running_gateway, "set_routed", lambda name, engines, *, routed: None)
     monkeypatch.setattr(running_gateway, "routed_engines", lambda name: {})
     monkeypatch.setattr(gateway_job, "routed_names", lambda name: {"a": ("x", "z")})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, emit_json, table
 from gaudi_launch.engines.support import ended
-from gaudi_launch.messages import catalogue, text
+from gaudi_launch.messages import catalogue, language, text
 
 if TYPE_CHECKING:
     from gaudi_launch.app.engines import EngineListing, EngineState
@@ -108,9 +108,8 @@ def _trial(state: EngineState) -> dict[str, Any] | None:
 
 def _title(state: EngineState) -> str:
     name = state.name.replace("@", "_").replace(".", "_").replace("-", "_")
-    id = f"engines.title_{name}"
     # an engine added by its user has no title
-    return text(id) if id in catalogue("en") else state.name
+    return catalogue(language()).get(f"engines.title_{name}", state.name)
 
 
 def _cells(state: EngineState) -> tuple[str, ...]:
