@@ -55,6 +55,7 @@ ABOUT_SEVERAL = {
     "cli/commands/test_times.py": "durations in every command",
     "cli/test_printed_secrets.py": "secrets after -- in every command that prints options",
     "test_release_sentences.py": "the script of that name",
+    "test_proof.py": "the script of that name",
     "cli/test_pipe.py": "every command whose reader goes away",
     "cli/views/test_predicted.py": "the predictions in the output of serve and bench",
     "cli/views/test_whole_outputs.py": "the complete output of reading commands",

@@ -391,20 +391,14 @@ def test_pages_in_both_languages(inventory: str, capsys: pytest.CaptureFixture[s
     assert "布局：张量 16" in capsys.readouterr().out
 
 
+_PLAN = ("cluster", "plan", "-w", "Qwen/Qwen2-72B-Instruct", "--engine", "vllm-fork@1.22", "--json")
+
+
 def nodes_of(
     capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[list[tuple[str, list[int]]], list[str]]:
     """(address, modules) of each host, and the ids of what is in the way."""
-    base = (
-        "cluster",
-        "plan",
-        "-w",
-        "Qwen/Qwen2-72B-Instruct",
-        "--engine",
-        "vllm-fork@1.22",
-        "--json",
-    )
-    assert run([*base, *words]) == 0
+    assert run([*_PLAN, *words]) == 0
     shown = json.loads(capsys.readouterr().out)
     nodes = shown["engines"][0]["nodes"]
     return [(node["address"], node["modules"]) for node in nodes], [
@@ -444,18 +438,7 @@ def test_what_is_in_the_way_names_its_host(
     inventory: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hosts = "10.0.0.7=simulated:hls2,10.0.0.8=simulated:hls2+failed=7"
-    base = [
-        "cluster",
-        "plan",
-        "-w",
-        "Qwen/Qwen2-72B-Instruct",
-        "--engine",
-        "vllm-fork@1.22",
-        "-n",
-        "4",
-        "--json",
-    ]
-    assert run([*base, "--hosts", hosts]) == 0
+    assert run([*_PLAN, "-n", "4", "--hosts", hosts]) == 0
     blockers = json.loads(capsys.readouterr().out)["blockers"]
     assert blockers and all(one["message"].startswith("10.0.0.8: ") for one in blockers)
 
@@ -509,16 +492,7 @@ def test_wrong_input_is_a_sentence(
     monkeypatch.chdir(Path(inventory).parent)
     host = make("hls2")
     Path("seven.json").write_text(json.dumps(snapshot.to_json(replace(host, cards=host.cards[:7]))))
-    base = [
-        "cluster",
-        "plan",
-        "-w",
-        "Qwen/Qwen2-72B-Instruct",
-        "--engine",
-        "vllm-fork@1.22",
-        "--json",
-    ]
-    assert run([*base, *words]) == code
+    assert run([*_PLAN, *words]) == code
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["id"], error["exit_code"]) == (id, code)
 
@@ -526,17 +500,7 @@ def test_wrong_input_is_a_sentence(
 def test_words_behind_the_dashes_count(capsys: pytest.CaptureFixture[str]) -> None:
     def planned(*words: str) -> dict[str, Any]:
         hosts = "10.0.0.1=simulated:hls2,10.0.0.2=simulated:hls2"
-        base = [
-            "cluster",
-            "plan",
-            "-w",
-            "Qwen/Qwen2-72B-Instruct",
-            "--engine",
-            "vllm-fork@1.22",
-            "--hosts",
-            hosts,
-        ]
-        assert run([*base, "--json", *words]) == 0
+        assert run([*_PLAN, "--hosts", hosts, *words]) == 0
         return dict(json.loads(capsys.readouterr().out))
 
     ours = planned("-l", "16384", "-b", "8", "-p", "9001")

@@ -428,6 +428,8 @@ def test_it_is_the_engine_where_it_is_installed() -> None:
 # --- the guides
 
 
+_ALL = {"dtype": "bfloat16", "port": 30001}
+_SHORT = {"max_model_len": 8192, "max_num_batched_tokens": 8192, **_ALL}
 GUIDES: dict[str, dict[str, Any]] = {
     "2.2 Qwen2-72B-Instruct on four cards": {
         "model": "/models/Qwen2-72B-Instruct",
@@ -436,10 +438,7 @@ GUIDES: dict[str, dict[str, Any]] = {
         "max_num_seqs": 128,
         "input_range": (800, 1024),
         "output_range": (400, 512),
-        "max_model_len": 8192,
-        "max_num_batched_tokens": 8192,
-        "dtype": "bfloat16",
-        "port": 30001,
+        **_SHORT,
         "cache_dir": "/data/warmup_cache",
     },
     "2.2 QwQ-32B with hot lengths": {
@@ -450,8 +449,7 @@ GUIDES: dict[str, dict[str, Any]] = {
         "output_range": (4, 2048),
         "max_model_len": 40960,
         "max_num_batched_tokens": 40960,
-        "dtype": "bfloat16",
-        "port": 30001,
+        **_ALL,
         "reduce": (8, 24000),
         "cache_dir": "/data/warmup_cache",
     },
@@ -474,10 +472,7 @@ GUIDES: dict[str, dict[str, Any]] = {
         "max_num_seqs": 128,
         "input_range": (800, 4096),
         "output_range": (800, 2048),
-        "max_model_len": 8192,
-        "max_num_batched_tokens": 8192,
-        "dtype": "bfloat16",
-        "port": 30001,
+        **_SHORT,
         "cache_dir": "/data/70B_warmup_cache",
     },
     "3.2 DeepSeek-R1-Distill-Qwen-32B on two cards": {
@@ -487,10 +482,7 @@ GUIDES: dict[str, dict[str, Any]] = {
         "max_num_seqs": 32,
         "input_range": (800, 4096),
         "output_range": (800, 2048),
-        "max_model_len": 8192,
-        "max_num_batched_tokens": 8192,
-        "dtype": "bfloat16",
-        "port": 30001,
+        **_SHORT,
         "cache_dir": "/data/32B_warmup_cache",
     },
     "3.2 DeepSeek-R1-Distill-Llama-8B on one card": {
@@ -500,10 +492,7 @@ GUIDES: dict[str, dict[str, Any]] = {
         "max_num_seqs": 32,
         "input_range": (800, 4096),
         "output_range": (800, 2048),
-        "max_model_len": 8192,
-        "max_num_batched_tokens": 8192,
-        "dtype": "bfloat16",
-        "port": 30001,
+        **_SHORT,
         "cache_dir": "/data/8B_warmup_cache",
     },
     # the configurations that the 1.16 guide names as validated
