@@ -3,9 +3,12 @@
     python scripts/mutation.py planning/memory                    every mutant of a module
     python scripts/mutation.py services/diagnosis                 every mutant of a package
     python scripts/mutation.py watch --draw 200 --seed 24         200 mutants, the same each time
+    python scripts/mutation.py --lines FILE --draw 30 --tests PATH ...   on lines of a file
 
 The tests are those at the mirrored path: `tests/planning/test_memory.py` of a module, all below
-`tests/watch` of a package, there without the slow ones; `--tests` adds more. scripts/mutants.py
+`tests/watch` of a package, there without the slow ones; `--tests` adds more. With `--lines` (a
+`gaudi_launch/FILE.py:NUMBER` a line; scripts/proof.py writes them) the tests are those of `--tests`
+only. scripts/mutants.py
 states the operators and what is left out, scripts/mutation_run.py how a mutant is judged. The score
 is killed and timed out of all. Survivors are printed with their change, and everything is written
 as JSON outside of the project.
@@ -78,7 +81,8 @@ def main() -> int:
     reader = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    reader.add_argument("target", nargs="+", type=Target, metavar="MODULE")
+    reader.add_argument("target", nargs="*", type=Target, metavar="MODULE")
+    reader.add_argument("--lines", type=Path, metavar="FILE", help="draw on these lines")
     reader.add_argument("--draw", type=int, metavar="N", help="draw N mutants of all targets")
     reader.add_argument("--seed", type=int, default=24)
     reader.add_argument("--tests", type=Path, nargs="+", default=[], metavar="PATH")
@@ -91,7 +95,9 @@ def main() -> int:
     reader.add_argument("--no-sandbox", action="store_true")
     options = reader.parse_args()
     options.tests = [path.resolve() for path in options.tests]
-    name = "+".join(each.name.replace("/", ".") for each in options.target)
+    if bool(options.target) == (options.lines is not None):
+        reader.error("give MODULE, or --lines FILE")
+    name = "+".join(each.name.replace("/", ".") for each in options.target) or options.lines.stem
     results: Path = (options.json or RESULTS / f"{name}.json").resolve()
     if results.is_relative_to(TOP):
         raise SystemExit(f"{results}: results are stored outside of the project")
@@ -100,6 +106,8 @@ def main() -> int:
     if _INSIDE in os.environ:
         _only_read()
     mutants = drawn([mutant for each in options.target for mutant in all_of(each)], options)
+    if options.lines is not None:
+        mutants = drawn_on(options.lines.read_text(encoding="utf-8").split(), options)
     judged, notes = judge(mutants, options)
     score = report(judged)
     document = {
@@ -134,6 +142,23 @@ def drawn(mutants: Sequence[Mutant], options: argparse.Namespace) -> list[Mutant
         if mutants[number].differs:
             chosen.append(number)
     return [mutants[number] for number in sorted(chosen)]
+
+
+def drawn_on(places: Sequence[str], options: argparse.Namespace) -> list[Mutant]:
+    """Return at most `--draw` mutants on lines of the package, one a line."""
+    chance = random.Random(options.seed)
+    of_file: dict[str, list[Mutant]] = {}
+    chosen: list[Mutant] = []
+    for place in chance.sample(sorted(places), len(places)):
+        if len(chosen) == options.draw:
+            break
+        name, _, line = place.partition(":")
+        if name not in of_file:
+            of_file[name] = [*mutants_of(TOP / name)]
+        here = [each for each in of_file[name] if each.start[0] == int(line) and each.differs]
+        if here:
+            chosen.append(chance.choice(here))
+    return chosen
 
 
 def judge(mutants: Sequence[Mutant], options: argparse.Namespace) -> tuple[list[Judged], list[str]]:

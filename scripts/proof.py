@@ -2,13 +2,14 @@
 
     python scripts/proof.py record FOLDER [ARGUMENT OF PYTEST ...]
     python scripts/proof.py judge FOLDER
+    python scripts/proof.py mutants FOLDER TESTS [ARGUMENT OF mutation.py ...]
 
 `record` runs the tests (Python 3.12 or later, in an environment with the extra `dev`) and records
 which lines of the package each test module executes, with the processes that it starts
 (scripts/line_recorder.py). `judge` lists the candidates: modules that are not in
 tests/data/frozen.txt, that patch, and of which frozen modules execute every line. The lines that
-only one module executes are counted for the others. Mutants decide about a candidate
-(scripts/mutation.py).
+only one module executes are counted for the others. `mutants` draws mutants on the lines that the
+candidates in a folder of tests execute, and judges them with the frozen modules that reach one.
 """
 
 from __future__ import annotations
@@ -114,16 +115,39 @@ def record(folder: Path, arguments: Sequence[str]) -> int:
         return subprocess.run(words, cwd=TOP, env=env, check=False).returncode
 
 
+def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
+    """Judge mutants of what a folder's candidates execute with the frozen modules.
+
+    Return the exit status of scripts/mutation.py.
+    """
+    executed, frozen = _read(folder)
+    here = [each.module for each in judged(executed, frozen) if each.is_candidate]
+    mine = [executed[each] for each in here if each.startswith(f"{tests}/")]
+    lines = set[str]().union(*mine)
+    reaching = sorted(each for each in frozen if executed.get(each, set()) & lines)
+    # its sandbox has an empty /tmp
+    file = folder.resolve().with_name(f"{tests.replace('/', '.')}.lines")
+    file.write_text("\n".join(lines), encoding="utf-8")
+    words = (sys.executable, "scripts/mutation.py", "--lines", str(file), *arguments)
+    return subprocess.run([*words, "--tests", *reaching], cwd=TOP, check=False).returncode
+
+
+def _read(folder: Path) -> tuple[dict[str, set[str]], set[str]]:
+    executed = executed_lines(folder)
+    return executed, frozen_modules([*executed], patterns_of(FROZEN.read_text(encoding="utf-8")))
+
+
 def main() -> int:
-    """Record or judge, as the arguments state."""
+    """Record, judge or draw mutants, as the arguments state."""
     parser = argparse.ArgumentParser(description="Find test modules that prove a thing twice.")
-    parser.add_argument("what", choices=("record", "judge"))
+    parser.add_argument("what", choices=("record", "judge", "mutants"))
     parser.add_argument("folder", type=Path)
     given, rest = parser.parse_known_args()
     if given.what == "record":
         return record(given.folder, rest)
-    executed = executed_lines(given.folder)
-    frozen = frozen_modules([*executed], patterns_of(FROZEN.read_text(encoding="utf-8")))
+    if given.what == "mutants":
+        return mutate(given.folder, rest[0], rest[1:])
+    executed, frozen = _read(given.folder)
     print("candidate\tlines\tpatches\texecuted\talone\tmodule")
     for each in judged(executed, frozen):
         word = "yes" if each.is_candidate else "no"
