@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ssl
 import stat
 from pathlib import Path
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway.gateway_settings import GatewaySettings, Tls
-from gaudi_launch.gateway.runtime.gateway_process import USER
+from gaudi_launch.gateway.runtime.gateway_process import USER, tls_in, usable
 
 
 def users(path: Path) -> tuple[str, ...]:
@@ -69,15 +68,12 @@ def check_access(settings: GatewaySettings) -> None:
 def _check_tls(tls: Tls) -> None:
     """Raise LaunchError (USAGE) for TLS files that cannot be used, or not together."""
     try:
-        # names the file that is missing
-        tls.certificate.read_bytes()
-        tls.key.read_bytes()
+        pem = tls_in({"certificate": str(tls.certificate), "key": str(tls.key)})
         mode = tls.key.stat().st_mode
         if mode & 0o007:
             # a group for certificates is usual
             raise ValueError(f"{tls.key}: {stat.filemode(mode)}")
-        # no password is requested for an encrypted key
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, str)
+        usable(pem)
     except (OSError, ValueError) as error:
         paths = {"path": str(tls.certificate), "key": str(tls.key)}
         raise LaunchError("gateway.tls_unusable", ExitCode.USAGE, **paths, why=str(error)) from None

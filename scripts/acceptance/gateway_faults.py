@@ -11,6 +11,7 @@ object with what was tried and failed in each case; the exit status is 0 when no
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import random
 import re
@@ -24,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from rare_faults import Place
 from gaudi_launch import paths
 from gaudi_launch.gateway.haproxy_config import PATHS
 from tests.support.gateways import Answered, call, certificate_in, chat
+from tests.support.places import TOP
 from tests.support.waiting import unused_port
 
 _READY_SECONDS = 60.0
@@ -110,6 +113,11 @@ class Site:
         path = self.place.user.folder(service) / "state.json"
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
+
+    def engines(self) -> list[str]:
+        """Return the services of the model a, whichever version of it runs."""
+        listed = json.loads(self.place.run("ps", "--json")[1])["services"]
+        return [each["name"] for each in listed if each["name"].startswith("site-a")]
 
     def members(self) -> dict[str, psutil.Process]:
         """Return the processes of the gateway, and its launcher."""
@@ -856,11 +864,12 @@ def kills(site: Site) -> Found:
                     with contextlib.suppress(psutil.Error):
                         members[each].kill()
             found.judge(site.back(after) < 30, "all of the gateway at once")
-    for name in ("site-a", "site-a-2"):
+    engines = site.engines()
+    for name in engines:
         with contextlib.suppress(psutil.Error):
             psutil.Process(site.state(name)["engine_process"]["pid"]).kill()
-    found.judge(site.back(after, 60) < 60, "all engines of a model")
-    for name in ("site-a", "site-gateway"):
+    found.judge(len(engines) == 2 and site.back(after, 60) < 60, f"all of a: {engines}")
+    for name in (engines[0], "site-gateway"):
         psutil.Process(site.state(name)["launcher"]["pid"]).kill()
         time.sleep(1)
         code, shown = site.stack("up", str(site.path), "--no-doctor")
@@ -1018,51 +1027,118 @@ def revoked(site: Site) -> Found:
     return found
 
 
+def kept_after_kills(site: Site, found: Found, name: str, good: Callable[[], object]) -> None:
+    """Have changes refused, and kill processes: what is in force stays."""
+    for command, *words in (("apply", "--yes"), ("up",)):
+        code, shown = site.stack(command, str(site.path), "--no-doctor", *words)
+        refused = code == 2 and "keeps the keys and TLS files" in shown
+        found.judge(refused, f"{name}: {command}: {code}: {shown[-300:]}")
+    for kind in ("", "haproxy", "process", "haproxy worker"):
+        if kind:
+            with contextlib.suppress(psutil.Error, KeyError):
+                site.members()[kind].kill()
+        deadline = time.monotonic() + 10
+        while not (kept := good()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        found.judge(kept, f"{name}, {kind or 'running'}: no answer with the old ones")
+
+
 def broken_files(site: Site) -> Found:
-    """Break keys and TLS files, and kill processes: the old ones stay."""
+    """Break the keys file, and kill processes: the old keys stay."""
     found = Found()
-    tls = certificate_in(site.folder)
-    entry = {"tls": {"certificate": "c.pem", "key": "k.pem"}, "body-mib": 1}
-    site.write(entry)
+    site.write()
     site.up()
-    trusted = ssl.create_default_context(cafile=str(tls.certificate))
-    good = {each: each.read_bytes() for each in (site.keys, tls.certificate, tls.key)}
     breaks: dict[str, Callable[[], object]] = {
-        "keys: a line": lambda: site.put_keys("alice sk-alice\nbroken\n"),
-        "keys: empty": lambda: site.put_keys(""),
-        "keys: twice": lambda: site.put_keys("alice sk-alice\nbob sk-alice\n"),
-        "keys: bytes": lambda: site.keys.write_bytes(b"alice \xff\n"),
-        "keys: mode": lambda: site.keys.chmod(0o644),
-        "keys: gone": site.keys.unlink,
-        "certificate: words": lambda: tls.certificate.write_text("x"),
-        "certificate: gone": tls.certificate.unlink,
-        "certificate: cut": lambda: tls.certificate.write_bytes(good[tls.certificate][:200]),
-        "key: of another": lambda: tls.key.write_bytes(other),
-        "key: gone": tls.key.unlink,
+        "a line": lambda: site.put_keys("alice sk-alice\nbroken\n"),
+        "empty": lambda: site.put_keys(""),
+        "twice": lambda: site.put_keys("alice sk-alice\nbob sk-alice\n"),
+        "bytes": lambda: site.keys.write_bytes(b"alice \xff\n"),
+        "mode": lambda: site.keys.chmod(0o644),
+        "gone": site.keys.unlink,
     }
-    other = certificate_in(site.folder / "other").key.read_bytes()
     for name, broken in breaks.items():
         broken()
-        for command in ("apply", "up"):
-            words = ("--yes",) if command == "apply" else ()
-            code, shown = site.stack(command, str(site.path), "--no-doctor", *words)
-            kept = code == 2 and "keeps the keys and TLS files" in shown
-            found.judge(kept, f"{name}: {command}: {code}: {shown[-300:]}")
-        for kind in ("", "haproxy", "process", "haproxy worker"):
-            if kind:
-                with contextlib.suppress(psutil.Error, KeyError):
-                    site.members()[kind].kill()
-            began = time.monotonic()
-            while not site.answers(tls=trusted) and time.monotonic() - began < 15:
-                time.sleep(0.05)
-            seconds = time.monotonic() - began
-            found.judge(seconds < 10, f"{name}, {kind or 'running'}: no answer with the old ones")
-        found.judge(site.ask(path="/v1/models", key="x", tls=trusted).status == 401, f"{name}: 401")
-        for path, content in good.items():
-            path.write_bytes(content)
-            path.chmod(0o600)
+        kept_after_kills(site, found, name, site.answers)
+        found.judge(site.ask(path="/v1/models", key="x").status == 401, f"{name}: 401")
+        site.put_keys(_KEYS)
         code, shown = site.apply()
-        found.judge(code == 0 and site.answers(tls=trusted), f"after {name}: {shown[-300:]}")
+        found.judge(code == 0 and site.answers(), f"after {name}: {shown[-300:]}")
+    return found
+
+
+def renewals(site: Site) -> Found:
+    """Renew certificate and key under streams; what is not a pair in force changes nothing."""
+    found = Found()
+    expired = (TOP / "tests" / "data" / "expired.pem").read_bytes()
+    tls = certificate_in(site.folder)
+    site.write({"tls": {"certificate": "c.pem", "key": "k.pem"}})
+    site.up()
+
+    def put(*contents: bytes | None) -> None:
+        for path, content in zip((tls.certificate, tls.key), contents, strict=True):
+            path.unlink(missing_ok=True)
+            if content is not None:
+                path.touch(0o600)
+                path.write_bytes(content)
+
+    def shown_now() -> bytes:
+        with contextlib.suppress(OSError):
+            pem = ssl.get_server_certificate(("127.0.0.1", site.port), timeout=20)
+            return ssl.PEM_cert_to_DER_cert(pem)
+        return b""
+
+    for number in range(site.times):
+        old = (tls.certificate.read_bytes(), tls.key.read_bytes())
+        trusted = ssl.create_default_context(cadata=old[0].decode())
+        other = certificate_in(site.folder / "other")
+        new = (other.certificate.read_bytes(), other.key.read_bytes())
+        bad = (
+            *((old[0], new[1]), (new[0], old[1]), (expired, expired), (b"x", old[1]), (b"", b"")),
+            *((None, old[1]), (new[0], None)),
+            *((old[0][:200], old[1]), (new[0], new[1][:300]), (new[1], new[1]), (new[0], new[0])),
+        )[number % 11]
+        kept = http.client.HTTPSConnection("127.0.0.1", site.port, timeout=20, context=trusted)
+
+        def answered(again: http.client.HTTPSConnection = kept) -> int:
+            again.request("GET", "/v1/models", headers={"Authorization": f"Bearer {site.key}"})
+            answer = again.getresponse()
+            return answer.status if answer.read() else 0
+
+        found.judge(answered() == 200, f"{number}: the certificate of before")
+        with ThreadPoolExecutor(8) as pool:
+            asked = chat("a", tokens=400)
+            running = [pool.submit(site.ask, asked, tls=trusted) for _ in range(8)]
+            time.sleep(1)
+            put(*bad)
+            code, shown = site.apply()
+            good = code == 2 and "keeps the keys and TLS files" in shown
+            found.judge(good, f"{number}, not a pair: {code}: {shown[-300:]}")
+            same = shown_now() == ssl.PEM_cert_to_DER_cert(old[0].decode())
+            found.judge(same, f"{number}: another certificate than that of before")
+            put(*new)
+            code, shown = site.apply()
+            ended = time.monotonic()
+            wanted = ssl.PEM_cert_to_DER_cert(new[0].decode())
+            while shown_now() != wanted and time.monotonic() - ended < 5:
+                time.sleep(0.02)
+            seconds = time.monotonic() - ended
+            found.judge(code == 0 and seconds < 1, f"{number}: {code}, {seconds:.1f} s: {shown}")
+            # on the connection of before: served, or closed
+            answer = 0
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                answer = answered()
+            found.judge(answer in (0, 200), f"{number}: kept connection: {answer}")
+            kept.close()
+            cut = [each.result() for each in running if not each.result().complete]
+        found.tried += len(running)
+        found.wrong += [f"{number}: a stream was cut: {each}"[:300] for each in cut]
+        if number % 3 == 0:
+            trusted = ssl.create_default_context(cadata=new[0].decode())
+            put(*bad)
+            kept_after_kills(site, found, f"{number}", partial(site.answers, tls=trusted))
+            put(*new)
+            code, shown = site.apply()
+            found.judge(code == 0 and "nothing was changed" in shown, f"{number}: {shown[-300:]}")
     return found
 
 
@@ -1104,7 +1180,7 @@ CASES: dict[str, Callable[[Site], Found]] = {
     case.__name__: case
     for case in (
         *(header_forms, smuggling, sizes, names, slow_clients, limits, own_answers, kills),
-        *(engine_killed, changes, apply_killed, revoked, broken_files, second_stack),
+        *(engine_killed, changes, apply_killed, revoked, broken_files, renewals, second_stack),
     )
 }
 

@@ -12,6 +12,7 @@ from gaudi_launch.gateway.gateway_settings import GatewaySettings, RequestLimits
 from gaudi_launch.gateway.keys_file import check_access, users
 from gaudi_launch.gateway.runtime.gateway_process import users_of
 from tests.support.gateways import KEYS, certificate_in, keys_file
+from tests.support.places import DATA
 
 
 def refusal(settings: GatewaySettings) -> tuple[str, dict[str, object]]:
@@ -104,6 +105,8 @@ def test_a_certificate_needs_its_own_unencrypted_key(tmp_path: Path) -> None:
     assert str(tmp_path / "none") in why(mine.certificate, tmp_path / "none")
     assert why(mine.key, mine.key)
     assert why(mine.certificate, mine.certificate)
+    mine.key.write_bytes((DATA / "expired.pem").read_bytes())
+    assert "certificate has expired" in why(mine.key, mine.key)
     words = ("openssl", "rsa", "-aes128", "-passout", "pass:x", "-in", str(other.key))
     subprocess.run([*words, "-out", str(other.key)], check=True, capture_output=True)
     assert why(other.certificate, other.key)

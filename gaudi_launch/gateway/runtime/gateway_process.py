@@ -25,7 +25,6 @@ import socketserver
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.request
@@ -78,7 +77,7 @@ class Gateway:
         users = _taken(Path(wanted["users_map"]), lambda: users_in(wanted["keys_file"]))
         tls = b""
         if wanted["tls"]:
-            tls = _taken(Path(TLS), lambda: _usable(tls_in(wanted["tls"])))
+            tls = _taken(Path(TLS), lambda: usable(tls_in(wanted["tls"])))
         digest = digest_of(content, users, tls, lambda name: Path(name).read_bytes())
         # HAProxy shows it: what it runs with can be compared with what it is to run with
         _put(Path(APPLIED), f"global\n    description {digest}\n".encode())
@@ -271,13 +270,28 @@ def _taken(path: Path, newest: Callable[[], bytes]) -> bytes:
     return path.read_bytes()
 
 
-def _usable(pem: bytes) -> bytes:
-    """Return a certificate with its key. Raises OSError for an unusable one."""
-    with tempfile.NamedTemporaryFile(dir=".") as file:
+def usable(pem: bytes) -> bytes:
+    """Return a certificate with its key, both of which a client took by TLS.
+
+    Raises OSError: not a pair, a password is needed, expired or not valid yet.
+    """
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    # who has signed it is no matter
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    with os.fdopen(os.memfd_create("pem"), "wb", buffering=0) as file:
         file.write(pem)
-        file.flush()
+        path = f"/proc/self/fd/{file.fileno()}"
         # no password is requested for an encrypted key
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(file.name, password=str)
+        server.load_cert_chain(path, password=str)
+        client.load_verify_locations(path)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(to_client, to_server)
+    answering = server.wrap_bio(to_server, to_client, server_side=True)
+    for end in (asking, answering, asking):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
     return pem
 
 
