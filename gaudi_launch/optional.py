@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -18,6 +18,18 @@ def value_or(value: _T | None, default: _T) -> _T:
     if value is None:
         return default
     return value
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of those that are known; None without one.
+
+    >>> mean([1, None, 2]), mean([None])
+    (1.5, None)
+    """
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return sum(known) / len(known)
 
 
 def mapped(function: Callable[[_T], _R], value: _T | None) -> _R | None:

@@ -16,10 +16,11 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from gaudi_launch import interrupt
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.json_values import is_number
 from gaudi_launch.reader import read_json
 
 _log = logging.getLogger(__name__)
@@ -158,10 +159,10 @@ def vllm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
         ("output_rate", "output_throughput"),
         ("total_rate", "total_token_throughput"),
     ):
-        if _number(report.get(theirs)):
+        if is_number(report.get(theirs)):
             found[ours] = report[theirs]
     asked = report.get("num_prompts")
-    found["requests"] = asked if _number(asked) else found.get("completed", 0)
+    found["requests"] = asked if is_number(asked) else found.get("completed", 0)
     found.setdefault("failed", found["requests"] - found.get("completed", 0))
     for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("latency", "e2el")):
         parts = {
@@ -174,8 +175,6 @@ def vllm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def _seconds(parts: Mapping[str, Any]) -> dict[str, float] | None:
     """Return the numbers among these milliseconds, as seconds."""
-    return {name: round(value / 1000, 6) for name, value in parts.items() if _number(value)} or None
-
-
-def _number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return {
+        name: round(value / 1000, 6) for name, value in parts.items() if is_number(value)
+    } or None

@@ -16,7 +16,6 @@ from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.hl_smi import Ask
 from gaudi_launch.host.hl_smi_text import LogCard
 
-_VIOLATIONS = ("-Q", "index,stats.violation.thermal,stats.violation.power", "-f", "csv")
 _SLOWDOWNS = ("HW Slowdown", "Thermal Slowdown", "Power Slowdown")
 _ROWS = "Pending"
 
@@ -97,21 +96,10 @@ def _firmware(text: str | None) -> str | None:
 
 
 def _violations(ask: Ask) -> dict[int, dict[str, int]]:
-    answer = ask(_VIOLATIONS)
+    answer = ask(hl_smi_text.VIOLATIONS)
     if answer.problem is not None:
         return {}
-    found: dict[int, dict[str, int]] = {}
-    for row in hl_smi_text.parse_csv(answer.text):
-        index = whole_number(row.get("index"))
-        if index is None:
-            continue
-        counters = {}
-        for cause in ("thermal", "power"):
-            count = whole_number(row.get(f"stats.violation.{cause}"))
-            if count is not None:
-                counters[cause] = count
-        found[index] = counters
-    return found
+    return hl_smi_text.parse_violations(answer.text)
 
 
 def _limit(files: Files, card: Card) -> int | None:

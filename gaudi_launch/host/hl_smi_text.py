@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from gaudi_launch.host.cpus import parse_cpus
-from gaudi_launch.host.files import captured, natural_number
+from gaudi_launch.host.files import captured, natural_number, whole_number
 
 _BUS = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b", re.I)
 _CARD = re.compile(r"^\|\s*(\d{1,4})\s+(HL-\S+)")
@@ -189,6 +189,21 @@ def parse_csv(text: str, fields: tuple[str, ...] = ()) -> tuple[dict[str, str], 
             values = {n: _without_unit(cell) for n, cell in zip(names, cells, strict=True)}
             rows.append({name: value for name, value in values.items() if value})
     return tuple(rows)
+
+
+VIOLATIONS = ("-Q", "index,stats.violation.thermal,stats.violation.power", "-f", "csv")
+_CAUSES = ("thermal", "power")
+
+
+def parse_violations(text: str) -> dict[int, dict[str, int]]:
+    """Return the counters of `VIOLATIONS` by card index and cause."""
+    found: dict[int, dict[str, int]] = {}
+    for row in parse_csv(text):
+        index = whole_number(row.get("index"))
+        if index is not None:
+            causes = {name: whole_number(row.get(f"stats.violation.{name}")) for name in _CAUSES}
+            found[index] = {name: count for name, count in causes.items() if count is not None}
+    return found
 
 
 def _header(cells: list[str]) -> tuple[str, ...]:

@@ -1,18 +1,14 @@
-"""An engine's load on /metrics, in Prometheus' text format."""
+"""An engine's running and waiting requests, of its counters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from gaudi_launch.background import in_background
-from gaudi_launch.metrics_page import samples
-from gaudi_launch.services.probe import ask
-
-# vllm/v1/metrics/loggers.py and the fork's vllm/engine/metrics.py; TGI's router/src/infer
-_RUNNING = ("vllm:num_requests_running", "tgi_batch_current_size")
-_WAITING = ("vllm:num_requests_waiting", "tgi_queue_size")
+from gaudi_launch.optional import mapped
+from gaudi_launch.services.engine_counters import EngineCounters, counters_of, read_counters
 
 
 @dataclass(frozen=True)
@@ -28,21 +24,19 @@ def read_load(text: str) -> EngineLoad | None:
 
     Return None when it names no requests.
     """
-    sums: dict[str, float] = {}
-    for sample in samples(text):
-        if sample.name in _RUNNING or sample.name in _WAITING:
-            sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
-    running = [sums[name] for name in _RUNNING if name in sums]
-    waiting = [sums[name] for name in _WAITING if name in sums]
-    if not running and not waiting:
+    return mapped(_load, read_counters(text))
+
+
+def _load(counters: EngineCounters) -> EngineLoad | None:
+    found = (counters.running, counters.waiting)
+    if found == (None, None):
         return None
-    return EngineLoad(_whole(running), _whole(waiting))
+    return EngineLoad(*(_whole(each) for each in found))
 
 
-def _whole(values: Sequence[float]) -> int:
-    total = sum(values)
-    if 0 <= total < 1e12:
-        return int(total)
+def _whole(value: float | None) -> int:
+    if value is not None and 0 <= value < 1e12:
+        return int(value)
     return 0
 
 
@@ -51,10 +45,7 @@ def requests_of(url: str, timeout: float = 2.0) -> EngineLoad | None:
 
     Return None when it does not answer in time.
     """
-    answer = ask(f"{url}/metrics", timeout)
-    if answer.status != 200:
-        return None
-    return read_load(answer.body.decode("utf-8", errors="replace"))
+    return mapped(_load, counters_of(url, timeout))
 
 
 def loads(urls: Mapping[str, str], seconds: float) -> dict[str, EngineLoad]:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from gaudi_launch import paths
 from gaudi_launch.background import in_background
 from gaudi_launch.host import card_locks, hl_smi_text, shared_hl_smi, simulated
-from gaudi_launch.host.files import Files, FolderFiles, whole_number
+from gaudi_launch.host.files import Files, FolderFiles
 from gaudi_launch.host.hardware import Card, Host
 from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.hl_smi_text import HlSmiRow, Table
@@ -32,7 +32,6 @@ from gaudi_launch.watch.sample import CardSample
 # longer than hl-smi's own limit (host.hl_smi.SECONDS)
 PATIENT_SECONDS = 6.0
 TABLE: tuple[str, ...] = ()
-VIOLATIONS = ("-Q", "index,stats.violation.thermal,stats.violation.power", "-f", "csv")
 _TABLE_SECONDS = 1.0
 _VIOLATION_SECONDS = 15.0
 # one card after the other, so that eight cards take eight of sixty seconds
@@ -44,7 +43,6 @@ _HOST_SECONDS = 60.0
 _STALE_SECONDS = 10.0
 # above the idle reading of every product (profiles/accelerators.yaml)
 _USED_MIB = 2048
-_REASONS = ("thermal", "power")
 
 
 class Source(Protocol):
@@ -238,7 +236,7 @@ class CardSampler:
         if arguments in self._wanted:
             self._wanted.remove(arguments)
             self._host_at = float("-inf")
-        if arguments == VIOLATIONS:
+        if arguments == hl_smi_text.VIOLATIONS:
             self._count(answer.output)
 
     def _due(self) -> tuple[tuple[str, ...], float] | None:
@@ -247,7 +245,7 @@ class CardSampler:
             return None
         if self._wanted:
             return self._wanted[0], _FOREVER
-        queries = [(VIOLATIONS, _VIOLATION_SECONDS)]
+        queries = [(hl_smi_text.VIOLATIONS, _VIOLATION_SECONDS)]
         for card in self._host.cards if self._host is not None else ():
             if card.bus is not None:
                 queries.append((("-n", "link", "-i", card.bus), _LINK_SECONDS))
@@ -268,15 +266,7 @@ class CardSampler:
     def _count(self, output: HlSmiOutput) -> None:
         if output.problem is not None:
             return
-        for row in hl_smi_text.parse_csv(output.text):
-            index = whole_number(row.get("index"))
-            if index is None:
-                continue
-            now = {}
-            for reason in _REASONS:
-                count = whole_number(row.get(f"stats.violation.{reason}"))
-                if count is not None:
-                    now[reason] = count
+        for index, now in hl_smi_text.parse_violations(output.text).items():
             known = self._throttle.get(index)
             if not now:
                 continue

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from gaudi_launch.background import Loop
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import machine as host_machine
-from gaudi_launch.json_values import array, mapping
+from gaudi_launch.json_values import array, is_number, mapping, number
 from gaudi_launch.optional import mapped
 from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.log.follow import Follower
@@ -239,16 +239,16 @@ def _add_state(families: Families, service: ServiceRecord) -> None:
     families.add("service_phase", 1.0, name, service.phase)
     facts = state.get("facts")
     known: Mapping[str, Any] = mapping(facts)
-    families.add("service_phase_items_done", _number(state.get("done")), name)
-    families.add("service_phase_items", _number(state.get("total") or None), name)
-    families.add("service_warmup_seconds", _number(known.get("warmup_seconds")), name)
-    families.add("service_began_timestamp_seconds", _number(state.get("began")), name)
-    families.add("service_ready_timestamp_seconds", _number(state.get("ready_at")), name)
+    families.add("service_phase_items_done", number(state.get("done")), name)
+    families.add("service_phase_items", number(state.get("total") or None), name)
+    families.add("service_warmup_seconds", number(known.get("warmup_seconds")), name)
+    families.add("service_began_timestamp_seconds", number(state.get("began")), name)
+    families.add("service_ready_timestamp_seconds", number(state.get("ready_at")), name)
     for each, seconds in _phase_seconds(state.get("phases")).items():
         families.add("service_phase_seconds", seconds, name, each)
     for module in service.modules if service.alive else ():
         families.add("service_card", 1.0, name, str(module))
-    families.add("service_restarts", _number(state.get("restarts")) or 0.0, name)
+    families.add("service_restarts", number(state.get("restarts")) or 0.0, name)
 
 
 def _add_engine(
@@ -318,20 +318,10 @@ def _phase_seconds(phases: object) -> dict[str, float]:
     found: dict[str, float] = {}
     for entry in map(mapping, array(phases)):
         begin, end = entry.get("begin"), entry.get("end")
-        if _is_number(begin) and _is_number(end):
+        if is_number(begin) and is_number(end):
             name = str(entry.get("name"))
             found[name] = found.get(name, 0.0) + max(0.0, end - begin)
     return found
-
-
-def _number(value: Any) -> float | None:
-    if not _is_number(value):
-        return None
-    return float(value)
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def registry(machine: str | None = None, *, fresh: bool = False) -> CollectorRegistry:

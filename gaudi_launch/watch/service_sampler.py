@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from gaudi_launch.background import in_background
+from gaudi_launch.json_values import number
 from gaudi_launch.optional import mapped
 from gaudi_launch.services.engine_counters import EngineCounters, EngineRates, counters_of, rates
 from gaudi_launch.services.history import read_energy, read_rows
@@ -140,8 +141,8 @@ def from_record(service: ServiceRecord) -> ServiceSample:
         engine=_text(state, "engine"),
         url=service.url or None,
         modules=service.modules,
-        began=_number(state, "began"),
-        ready_at=_number(state, "ready_at"),
+        began=number(state.get("began")),
+        ready_at=number(state.get("ready_at")),
         restarts=_count(state, "restarts"),
         run_time_compiles=_count(state, "run_time_compiles"),
         simulated=state.get("simulated") is True,
@@ -152,7 +153,7 @@ def from_record(service: ServiceRecord) -> ServiceSample:
         found,
         done=_count(state, "done"),
         total=_count(state, "total") or None,
-        left_seconds=_number(state, "left_seconds"),
+        left_seconds=number(state.get("left_seconds")),
     )
 
 
@@ -198,15 +199,8 @@ def _text(state: Mapping[str, Any], name: str) -> str | None:
     return None
 
 
-def _number(state: Mapping[str, Any], name: str) -> float | None:
-    value = state.get(name)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    return None
-
-
 def _count(state: Mapping[str, Any], name: str) -> int | None:
-    return _whole(_number(state, name))
+    return _whole(number(state.get(name)))
 
 
 def _whole(value: float | None) -> int | None:

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from gaudi_launch.services import metrics
+from gaudi_launch.services import probe
 from gaudi_launch.services.engine_counters import (
     EngineCounters,
     EngineRates,
@@ -158,7 +158,7 @@ def test_only_servers_that_answer_have_a_load(monkeypatch: pytest.MonkeyPatch) -
             return ProbeResult(0, b"", "timeout")
         return ProbeResult(404 if "missing" in url else 200, LOAD_PAGE.encode())
 
-    monkeypatch.setattr(metrics, "ask", ask)
+    monkeypatch.setattr(probe, "ask", ask)
     urls = {"a": "http://a", "b": "http://silent", "c": "http://missing"}
     assert loads(urls, 3.0) == {"a": EngineLoad(3, 4)}
     assert sorted(asked) == [(f"{url}/metrics", 3.0) for url in sorted(urls.values())]

@@ -37,7 +37,7 @@ from gaudi_launch.services.diagnosis.endings import ended
 from gaudi_launch.services.listener import address
 from gaudi_launch.services.log import kernel_log, rotate
 from gaudi_launch.services.log.follow import Follower
-from gaudi_launch.services.metrics import EngineLoad, read_load
+from gaudi_launch.services.metrics import read_load
 from gaudi_launch.services.probe import Readiness
 from gaudi_launch.services.process import detach, sockets
 from gaudi_launch.services.process.process import EngineProcess
@@ -298,18 +298,6 @@ def test_a_job_is_written_down_whole(tmp_path: Path) -> None:
 def test_what_is_no_job(document: object) -> None:
     with pytest.raises(LaunchError):
         ServiceJob.from_json(document if isinstance(document, dict) else None, Path("job.json"))
-
-
-def test_the_load_of_each_engine() -> None:
-    vllm = (
-        "# HELP vllm:num_requests_running Number of requests\n"
-        'vllm:num_requests_running{engine="0",model_name="m {x}"} 3.0\n'
-        'vllm:num_requests_running{engine="1",model_name="m"} 2.0\n'
-        "vllm:num_requests_waiting 1.0 1700000000\n"
-    )
-    assert read_load(vllm) == EngineLoad(5, 1)
-    assert read_load("tgi_batch_current_size 4\ntgi_queue_size 9\n") == EngineLoad(4, 9)
-    assert read_load("up 1\n") is None
 
 
 @given(st.text(max_size=200) | st.just("vllm:num_requests_running nan"))

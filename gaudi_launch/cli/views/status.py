@@ -15,9 +15,8 @@ from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.cli.views.services import clock
 from gaudi_launch.cli.views.services import to_json as service_to_json
-from gaudi_launch.cli.views.top_columns import mean
 from gaudi_launch.messages import text
-from gaudi_launch.optional import mapped
+from gaudi_launch.optional import mapped, mean
 
 if TYPE_CHECKING:
     from gaudi_launch.app.status import ServiceStatus

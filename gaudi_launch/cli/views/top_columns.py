@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.host.files import printable
 from gaudi_launch.messages import text
-from gaudi_launch.optional import mapped
+from gaudi_launch.optional import mapped, mean
 from gaudi_launch.watch.sample import CardSample, HostSample, ServiceSample
 from gaudi_launch.watch.trails import Trails, card_name
 
@@ -356,13 +356,6 @@ SERVICES: tuple[Column[ServiceSample], ...] = (
 
 
 # --- hosts --------------------------------------------------------------------------------------
-
-
-def mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return sum(known) / len(known)
 
 
 def total(values: Sequence[float | None]) -> float | None:

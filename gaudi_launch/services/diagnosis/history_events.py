@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gaudi_launch.messages import Message, message
+from gaudi_launch.optional import mean
 from gaudi_launch.services.history import HistoryPoint
 
 _MINUTE = 60.0
@@ -49,8 +50,8 @@ def minutes_of(found: Sequence[HistoryPoint]) -> list[Minute]:
     return [
         Minute(
             at=number * _MINUTE,
-            load=_mean([point.load for point in group]),
-            ttft_seconds=_mean([point.ttft_seconds for point in group]),
+            load=mean(point.load for point in group),
+            ttft_seconds=mean(point.ttft_seconds for point in group),
             kv_use=max((each.kv_use for each in group if each.kv_use is not None), default=None),
             preemptions=sum(point.preemptions or 0.0 for point in group),
         )
@@ -125,10 +126,3 @@ def _last_rise(
             found = Rise(at, usual, reading)
         was_high = is_high
     return found
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return sum(known) / len(known)

@@ -96,11 +96,7 @@ def _ancestors(pid: int) -> Iterator[int]:
 
 def _parent(pid: int) -> int | None:
     """Return field 4 of /proc/PID/stat; None for a process that is gone or hidden."""
-    try:
-        content = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    fields = content.rpartition(b")")[2].split()
+    fields = identity.stat_fields(pid)
     if len(fields) > 1:
         return int(fields[1])
     return None

@@ -24,18 +24,23 @@ def boot_id() -> str:
         return ""
 
 
+def stat_fields(pid: int) -> list[bytes]:
+    """Return /proc/PID/stat from field 3 on; [] for a process that is gone or hidden."""
+    try:
+        content = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return []
+    # the name in brackets may contain anything, brackets too
+    return content.rpartition(b")")[2].split()
+
+
 def start_ticks(pid: int) -> int | None:
     """Return the start of a process in clock ticks since boot; None when it is gone.
 
     Source: field 22 of /proc/PID/stat. A process whose first thread alone has ended looks dead
     (state Z) and still has its files and its card open.
     """
-    try:
-        content = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    # the name in brackets may contain anything, brackets too
-    fields = content.rpartition(b")")[2].split()
+    fields = stat_fields(pid)
     if (
         len(fields) < 20
         or fields[0] in (b"X", b"x")

@@ -110,8 +110,7 @@ class ServiceRecord:
 
 def services() -> list[ServiceRecord]:
     """Return every service of this user, the running ones first, then by name."""
-    found = [service for service in map(_read_own, _names()) if service is not None]
-    return sorted(found, key=lambda service: not service.alive)
+    return RecordCache().services()
 
 
 def _names() -> list[str]:
@@ -259,7 +258,7 @@ class RecordCache:
         if known is not None and stamp is not None and known[0] == stamp:
             record = known[1]
             return replace(record, alive=runs(folder, record.launcher))
-        record_now = read(name)
+        record_now = _read_own(name)
         if record_now is not None and stamp is not None:
             self._known[name] = (stamp, record_now)
         return record_now

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gaudi_launch.json_values import is_number
+
 Check = Callable[[Any], bool]
 
 # a service's files are four levels deep
@@ -79,10 +81,6 @@ def _is_number(value: Any) -> bool:
     return -_MOST_NUMBER < value < _MOST_NUMBER
 
 
-def number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -127,21 +125,21 @@ def record(**fields: Check) -> Check:
 
 
 _PROCESS = optional(record(pid=pid, ticks=count, boot=text))
-_PHASE = record(name=text, begin=number, end=optional(number), items=count)
-_ESTIMATE = record(warmup_seconds=record(low=number, high=number))
+_PHASE = record(name=text, begin=is_number, end=optional(is_number), items=count)
+_ESTIMATE = record(warmup_seconds=record(low=is_number, high=is_number))
 
 STATE: Mapping[str, Check] = {
     **dict.fromkeys(("name", "model", "engine", "url", "log", "restart", "phase", "bucket"), text),
     **dict.fromkeys(("detail", "error", "error_id", "outcome"), optional(text)),
     **dict.fromkeys(("served", "answers"), optional(text)),
     **dict.fromkeys(("done", "total", "restarts", "run_time_compiles"), count),
-    **dict.fromkeys(("began", "engine_began", "ended"), number),
-    **dict.fromkeys(("ready_at", "left_seconds"), optional(number)),
+    **dict.fromkeys(("began", "engine_began", "ended"), is_number),
+    **dict.fromkeys(("ready_at", "left_seconds"), optional(is_number)),
     **dict.fromkeys(("pid", "launcher_pid"), optional(pid)),
     **dict.fromkeys(("launcher", "engine_process"), _PROCESS),
     "status": optional(count),
     "permanent": flag,
-    "facts": mapping(lambda value: text(value) or number(value) or flag(value) or value is None),
+    "facts": mapping(lambda value: text(value) or is_number(value) or flag(value) or value is None),
 }
 # of these lists a wrong element is removed, not the list
 LISTS: Mapping[str, Check] = {"modules": module, "phases": _PHASE}
@@ -151,7 +149,7 @@ PLAN: Mapping[str, Check] = {
     "env": mapping(text),
     "cpus": text,
     "numa_nodes": many(count),
-    "memory": mapping(number),
+    "memory": mapping(is_number),
     "cache": optional(mapping(lambda value: True)),
     "estimate": optional(_ESTIMATE),
     "buckets": optional(record(graphs=count)),
