@@ -1067,7 +1067,7 @@ def broken_files(site: Site) -> Found:
 
 
 def renewals(site: Site) -> Found:
-    """Renew certificate and key under streams; what is not a pair in force changes nothing."""
+    """Renew certificate and key under streams; a broken pair changes nothing."""
     found = Found()
     expired = (TOP / "tests" / "data" / "expired.pem").read_bytes()
     tls = certificate_in(site.folder)

@@ -278,7 +278,7 @@ def usable(pem: bytes) -> bytes:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
-    # who has signed it is no matter
+    # any issuer will do
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     with os.fdopen(os.memfd_create("pem"), "wb", buffering=0) as file:
         file.write(pem)
