@@ -1028,7 +1028,7 @@ def revoked(site: Site) -> Found:
 
 
 def kept_after_kills(site: Site, found: Found, name: str, good: Callable[[], object]) -> None:
-    """Have changes refused, and kill processes: what is in force stays."""
+    """Apply what is refused, and kill processes: what is in force stays."""
     for command, *words in (("apply", "--yes"), ("up",)):
         code, shown = site.stack(command, str(site.path), "--no-doctor", *words)
         refused = code == 2 and "keeps the keys and TLS files" in shown
