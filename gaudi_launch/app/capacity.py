@@ -85,8 +85,8 @@ def read(model: str, words: CapacityOptions) -> CapacityCase:
     from gaudi_launch.app.fit import (
         check_sized_on_card,
         check_writes,
+        data_types,
         engine_for,
-        first_data_type,
         product_for,
         read_dtype,
         sized_model,
@@ -106,7 +106,7 @@ def read(model: str, words: CapacityOptions) -> CapacityCase:
     facts = sized_model(model)
     check_writes(facts)
     engine = engine_for(words.engine, facts, product.id, force=words.force)
-    dtype = first_data_type(facts, words.dtype, engine)
+    dtype = data_types(facts, words.dtype, engine)[0]
     check_sized_on_card(facts, dtype)
     if not words.trace and not (words.inputs and words.outputs):
         raise LaunchError("capacity.no_traffic", ExitCode.USAGE)

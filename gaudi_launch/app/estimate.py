@@ -124,7 +124,7 @@ class SpeedEstimate:
 
 def read(path: str, options: EstimateOptions) -> EstimateCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
-    from gaudi_launch.app.fit import engine_for, first_data_type
+    from gaudi_launch.app.fit import data_types, engine_for
     from gaudi_launch.engines.conditions import Launched, concerning
     from gaudi_launch.models.sizing import WEIGHT_BYTES, divides
     from gaudi_launch.performance.prediction import FITTED_FROM
@@ -144,7 +144,7 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     engine = None
     if not options.static:
         engine = engine_for(options.engine, model, product.id)
-    dtype = first_data_type(model, options.dtype, engine)
+    dtype = data_types(model, options.dtype, engine)[0]
     if dtype not in WEIGHT_BYTES:
         raise LaunchError("estimate.no_type", ExitCode.MODEL, model=model.path, dtype=dtype)
     notes = _product_notes(product, cards)

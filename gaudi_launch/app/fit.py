@@ -308,25 +308,23 @@ def data_types(model: Model, given: str, engine: Engine | None = None) -> list[s
     return ["bfloat16", "fp8"]
 
 
-def first_data_type(model: Model, given: str, engine: Engine | None) -> str:
-    """Return the weights' type on the card: the given one, else the model's."""
-    return data_types(model, given, engine)[0]
-
-
 def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False) -> Engine:
     """Return the engine whose arithmetic counts: the named one, else a plan's.
 
     The plan is for these cards. Raises LaunchError (USAGE) for an unknown name, and (MODEL) for an
     engine that cannot load the model unless ``force``.
     """
+    from gaudi_launch.app.prepare import planned_engine
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.generation import refuse_first_gaudi
+    from gaudi_launch.planning.request import Request
     from gaudi_launch.planning.support_answer import check_support
 
     if name and not registry.takes_cards(name):
         known = ", ".join(registry.names_with_cards())
         raise LaunchError("fit.engine", ExitCode.USAGE, found=name, known=known)
-    engine = registry.find(name or registry.assumed_for(model, lambda: accelerator))
+    request = Request(model.path, engine=name or "auto")
+    engine, _ = planned_engine(request, lambda: model, lambda: accelerator, here=False)
     check_support(engine.support(model, variables=os.environ), force=force)
     if not force:
         refuse_first_gaudi(accelerator)

@@ -212,10 +212,6 @@ def generation_of(host: Host) -> str:
     return "g2"
 
 
-def _cards(request: Request, engine: Engine) -> int:
-    return engine.cards(request) or len(request.modules or ()) or 1
-
-
 def _quant(
     request: Request,
     known: Model,
@@ -225,7 +221,8 @@ def _quant(
     installed: Installed | None,
 ) -> tuple[QuantFile | None, Published | None, LaunchError | None]:
     """Return the QUANT_CONFIG, its published measurements, and the error without one."""
-    inside, cards = engine.innermost, _cards(request, engine)
+    inside = engine.innermost
+    cards = engine.cards(request) or len(request.modules or ()) or 1
     if not inside.needs_quant_file(request, known):
         return None, None, None
     calibration = inside.calibration

@@ -259,6 +259,10 @@ def read_request(
         raise LaunchError("plan.tuning", ExitCode.USAGE, found=tuning)
     one_is_both = tuning == "reference"
     ranges = read.ranges(options.input_range, options.output_range)
+    engine = options.engine or "auto"
+    if options.inc_fp8 and engine == "auto":
+        # -q is an option of one engine only
+        engine = "deepseek_r1"
     return Request(
         model=options.model,
         cards=_number("-n", options.cards, 64),
@@ -285,7 +289,7 @@ def read_request(
         padding_limit=_fraction("--padding-limit", options.padding_limit, 0.0, 0.5),
         memory_utilization=_fraction("--memory-utilization", options.memory_utilization, 0.01, 1.0),
         max_capture_len=_tokens("--max-capture-len", options.max_capture_len),
-        engine=options.engine or "auto",
+        engine=engine,
         python=options.python,
         tuning=tuning,
         # a switch that was not given is undecided, not False

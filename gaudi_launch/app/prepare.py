@@ -7,7 +7,7 @@ import logging
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -232,6 +232,14 @@ class CheckedPlan:
             return "refused"
         return "to do" if self.todo else "ready"
 
+    def startable(self, options: LaunchOptions) -> LaunchOptions:
+        """Return the options that end its refusal: a free port, consent."""
+        if self.taken is not None:
+            options = replace(options, port=str(self.taken.text.values.get("free", options.port)))
+        if self.lacks_consent is not None:
+            options = replace(options, trust_remote_code=True)
+        return options
+
     @property
     def lacks_consent(self) -> LaunchError | None:
         """Return the refusal of a model's own code without --trust-remote-code, if any."""
@@ -439,6 +447,7 @@ def prepare(
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import is_elsewhere
     from gaudi_launch.engines.facts.installed import read_installed
+    from gaudi_launch.host.accelerators import product_of
     from gaudi_launch.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.planning.effects import with_overrides
     from gaudi_launch.profiles import known_model
@@ -452,20 +461,17 @@ def prepare(
     request = _with_safe_secrets(request, into_file=secret_file)
     if request.model == "demo":
         request = _demo(request, in_image=in_image)
-    asked = request
-    read = cache(lambda: known_model(asked.model, must_exist=False))
+    read = cache(partial(known_model, request.model, must_exist=False))
 
-    def suited(found: Installed | None = None) -> str:
-        if registry.is_decided(asked.engine, found):
-            return asked.engine
-        return registry.name_for(asked, found, read(), lambda: load(options.machine))
-
-    installed = None
     with step("screen.step_engine"):
-        if not in_image and (here or not is_elsewhere(request.python, here=here)):
-            installed = installed_for(request, suited, here=here)
+        engine, installed = planned_engine(
+            request,
+            read,
+            lambda: product_of(load(options.machine)),
+            here=here,
+            look=not in_image and (here or not is_elsewhere(request.python, here=here)),
+        )
         facts = read_installed(installed)
-    engine = registry.find(suited(installed), installed, request.python)
     request = with_config_file(request, engine)
     request = _for_engine(request, engine)
     if here:
@@ -612,6 +618,30 @@ def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
     except OSError as error:
         _log.debug("the current folder has no path: %s", error)
         return environment
+
+
+def planned_engine(
+    request: Request,
+    model: Callable[[], Model],
+    product: Callable[[], str],
+    *,
+    here: bool,
+    look: bool = True,
+) -> tuple[Engine, Installed | None]:
+    """Return the engine of a request, and the interpreter that was queried for it.
+
+    Every command that plans, sizes or estimates takes this one. ``look``: an interpreter may
+    have it. Raises LaunchError.
+    """
+    from gaudi_launch.engines import registry
+
+    def suited(found: Installed | None = None) -> str:
+        return registry.name_for(request, found, model, product)
+
+    installed = None
+    if look:
+        installed = installed_for(request, suited, here=here)
+    return registry.find(suited(installed), installed, request.python), installed
 
 
 def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> Installed | None:

@@ -10,7 +10,6 @@ from gaudi_launch.messages import Message, message
 
 if TYPE_CHECKING:
     from gaudi_launch.buckets.bucket_list import Buckets
-    from gaudi_launch.engines.detect import Installed
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.models.model import Model
     from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
@@ -58,21 +57,19 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
     LaunchError for an impossible one.
     """
     from gaudi_launch.app.machine import load
-    from gaudi_launch.app.prepare import installed_for
+    from gaudi_launch.app.prepare import planned_engine
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.introspect import InstalledBuckets
+    from gaudi_launch.host.accelerators import product_of
     from gaudi_launch.planning.planner import buckets_of
     from gaudi_launch.planning.speed import step_time_in
     from gaudi_launch.planning.support_answer import check_support
 
     host = load(machine)
 
-    def suited(found: Installed | None = None) -> str:
-        return registry.name_for(request, found, model, lambda: host)
-
-    installed = installed_for(request, suited, here=machine is None)
-    word = suited(installed)
-    engine = registry.find(word, installed, request.python)
+    engine, installed = planned_engine(
+        request, lambda: model, lambda: product_of(host), here=machine is None
+    )
     if installed is not None:
         engine = engine.asking(InstalledBuckets(installed.python))
     if engine.inner is not None:

@@ -320,10 +320,10 @@ def _made_by_setup(first: Callable[[], str]) -> list[str]:
     # it needs the embedded engine's installation
     from gaudi_launch.engines.install.environment import linked_python, name_of
 
-    names = names_in_force()
+    names = sorted({*names_in_force()} - {*setup_names()})
     if len(names) > 1:
-        wanted = name_of(first())
-        names.sort(key=lambda name: (name != wanted, name != DEFAULT))
+        wanted = (name_of(first()), DEFAULT)
+        names.sort(key=lambda name: (*wanted, name).index(name))
     return [str(python) for python in map(linked_python, names) if python.exists()]
 
 
@@ -367,18 +367,18 @@ def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto
 
 
 def name_for(
-    request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]
+    request: Request,
+    installed: Installed | None,
+    model: Callable[[], Model],
+    product: Callable[[], str],
 ) -> str:
     """Return the request's engine.
 
-    For ``auto`` where none is installed the one of this model on this machine.
+    For ``auto`` where none is installed the one of this model on these cards.
     """
     if is_decided(request.engine, installed):
         return request.engine
-    if request.inc_fp8:
-        # -q is an option of one engine only
-        return _DEEPSEEK
-    return assumed_for(model, lambda: product_of(host()), tuning=request.tuning)
+    return assumed_for(model(), product, tuning=request.tuning)
 
 
 def name_over_hosts(
@@ -388,7 +388,7 @@ def name_over_hosts(
 
     Where none is installed, only an engine that its makers tried over several hosts.
     """
-    name = name_for(request, installed, model, host)
+    name = name_for(request, installed, lambda: model, lambda: product_of(host()))
     if is_decided(request.engine, installed):
         return name
     over = find(name).over_hosts

@@ -125,7 +125,6 @@ def test_types_to_try_are_those_on_the_card() -> None:
     assert types(SIZED, "") == types(SIZED, "", engine("")) == ["bfloat16", "fp8"]
     assert types(fp8, "") == ["fp8"]
     assert types(fp8, "", engine("bfloat16")) == ["bfloat16"]
-    assert cases.first_data_type(fp8, "", engine("")) == "fp8"
 
 
 def test_a_request_has_the_lengths_as_typed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +233,7 @@ def test_an_engine_is_named_or_that_of_a_plan(monkeypatch: pytest.MonkeyPatch) -
     assert named.identity.label == "vllm-fork@1.22"
     asked: list[str] = []
 
-    def assumed(model: Model, product: Any) -> str:
+    def assumed(model: Model, product: Any, tuning: str) -> str:
         asked.append(product())
         return "vllm-gaudi"
 

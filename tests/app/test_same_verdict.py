@@ -170,6 +170,9 @@ def judged(options: LaunchOptions, started: list[Any]) -> str:
         assert started == []
         return "error"
     verdict = checked.verdict
+    if checked.taken or checked.lacks_consent:
+        mended = checked_plan(checked.startable(options))
+        assert not (mended.taken or mended.lacks_consent)
     own = [each for each in checked.todo if not each.by_serve]
     try:
         start(options, DETACHED, Silent())

@@ -45,7 +45,7 @@ def test_deepseek_r1_is_for_deepseek_v3_on_gaudi2() -> None:
 
 def test_an_installed_or_a_named_engine_is_taken() -> None:
     def name_for(name: str, installed: Installed | None) -> str:
-        return registry.name_for(Request("m", engine=name), installed, V3, Host)
+        return registry.name_for(Request("m", engine=name), installed, lambda: V3, str)
 
     nothing = Installed("/usr/bin/python3", "", {}, {})
     assert name_for("auto", Installed("/usr/bin/python3", "vllm-fork@1.21", {}, {})) == "auto"
@@ -75,9 +75,8 @@ def test_a_model_that_only_a_fork_loads_gets_the_fork() -> None:
 def test_reference_tuning_keeps_the_engine_of_the_script() -> None:
     request = Request("m", tuning="reference")
     plain = Model("m", "Qwen3-8B", architecture="Qwen3ForCausalLM")
-    assert registry.name_for(request, None, plain, Host) == "vllm-fork@1.21"
-    assert registry.name_for(request, None, V3, Host) == "deepseek_r1"
-    assert registry.name_for(Request("m", inc_fp8=True), None, plain, Host) == "deepseek_r1"
+    assert registry.name_for(request, None, lambda: plain, str) == "vllm-fork@1.21"
+    assert registry.name_for(request, None, lambda: V3, str) == "deepseek_r1"
 
 
 def test_over_several_hosts_only_an_engine_that_was_tried_there_is_assumed() -> None:

@@ -62,7 +62,7 @@ def plan(
         from gaudi_launch.app.command_line import serve_command
         from gaudi_launch.cli.views.plan import show
 
-        show(checked, speed, serve_command(options))
+        show(checked, speed, serve_command(checked.startable(options)))
     if save is not None and not as_json:
         print(text("saved.written", path=str(save)), file=sys.stderr)
     taken = checked.taken is not None and options.machine is None

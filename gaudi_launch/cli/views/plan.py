@@ -259,7 +259,7 @@ def _end(checked: CheckedPlan, serve_command: Sequence[str]) -> Text:
     if made.reference_differences:
         lines.append(text("reference.count", count=len(made.reference_differences)))
     lines.append(text("plan.more", count=len(made.settings)))
-    left = [each.command for each in checked.todo if not each.by_serve] or [tuple(serve_command)]
+    left = [each.command for each in checked.todo if not each.by_serve] + [tuple(serve_command)]
     if checked.failed and host.origin == "live":
         checks = ",".join(finding.id for finding in checked.failed)
         left = [("gaudi-launch", "doctor", "--only", checks)]

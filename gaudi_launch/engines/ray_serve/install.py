@@ -80,7 +80,8 @@ def installed(name: str) -> Installed | None:
         return found
     if is_ready() and not read_host(machine_root()).cards:
         return detect(str(python_path()))
-    return found
+    # Ray is added to the engine's environment
+    return detect_engine(None, name.partition(":")[2] or "auto")
 
 
 def steps(folder: Path | None = None) -> list[cpu_install.InstallStep]:
