@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import pwd
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -93,6 +95,23 @@ def stranger_at(host: str, port: int, folder: Path) -> str:
     return found
 
 
+def holder(port: int) -> str:
+    """Return the process that listens on a port: ``command [pid]``.
+
+    Return its user's name where only that is visible, "-" where nothing is.
+    """
+    import psutil
+
+    with contextlib.suppress(psutil.Error, OSError, KeyError):
+        for pid in _listeners((), port):
+            return f"{psutil.Process(pid).name()} [{pid}]"
+        tables = "".join(Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
+        # "0: 0100007F:1F90 00000000:0000 0A queues timer retransmits uid": state 0A listens
+        for uid in re.findall(rf"^ *\d+: \w+:{port:04X} \S+ 0A (?:\S+ +){{3}}(\d+) ", tables, re.M):
+            return pwd.getpwuid(int(uid)).pw_name
+    return "-"
+
+
 def _accepts(host: str, port: int) -> bool:
     with contextlib.suppress(OSError):
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
@@ -101,7 +120,10 @@ def _accepts(host: str, port: int) -> bool:
 
 
 def _listeners(hosts: Sequence[str], port: int) -> Iterator[int]:
-    """Yield the visible processes that listen on a port of one of these addresses."""
+    """Yield the visible processes that listen on a port of one of these addresses.
+
+    Without addresses, of any.
+    """
     import psutil
 
     try:
@@ -113,5 +135,5 @@ def _listeners(hosts: Sequence[str], port: int) -> Iterator[int]:
         local = connection.laddr
         if connection.status != psutil.CONN_LISTEN or not local or local.port != port:
             continue
-        if connection.pid and local.ip.removeprefix("::ffff:") in hosts:
+        if connection.pid and (not hosts or local.ip.removeprefix("::ffff:") in hosts):
             yield connection.pid

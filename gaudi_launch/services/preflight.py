@@ -9,8 +9,8 @@ from typing import Any
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import machine_root
 from gaudi_launch.services.containers import check_program, program_of
-from gaudi_launch.services.listener import address
-from gaudi_launch.services.probe import listener, port_free
+from gaudi_launch.services.listener import address, holder
+from gaudi_launch.services.probe import port_free
 from gaudi_launch.services.process import detach
 from gaudi_launch.services.state import registry
 from gaudi_launch.services.state.job import ServiceJob
@@ -55,7 +55,7 @@ def _check_free(host: str, port: int) -> None:
             "serve.port_taken",
             ExitCode.MACHINE,
             port=port,
-            who=listener(port) or "-",
+            who=holder(port),
             free=free_port(host, port, machine_root()),
         )
 

@@ -472,26 +472,3 @@ def port_free(host: str, port: int) -> bool:
                 return False
             raise
     return True
-
-
-def listener(port: int) -> str:
-    """Return the process that listens on a port: ``command [pid]``.
-
-    Return "" where it is not visible (another user's process).
-    """
-    import psutil
-
-    try:
-        for connection in psutil.net_connections(kind="tcp"):
-            local = connection.laddr
-            if (
-                connection.status == psutil.CONN_LISTEN
-                and connection.pid
-                and local
-                and local.port == port
-            ):
-                return f"{psutil.Process(connection.pid).name()} [{connection.pid}]"
-    except psutil.Error as error:
-        _log.debug("the connections are not known: %s", error)
-        return ""
-    return ""

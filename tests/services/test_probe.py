@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,11 +17,11 @@ from typing import Any
 import pytest
 
 from gaudi_launch.services import probe as module
+from gaudi_launch.services.listener import holder
 from gaudi_launch.services.probe import (
     ProbeResult,
     Readiness,
     ask,
-    listener,
     not_served,
     pooled_question,
     port_free,
@@ -336,9 +338,18 @@ def test_ports() -> None:
         taken.bind(("127.0.0.1", port))
         taken.listen()
         assert not port_free("127.0.0.1", port)
-        assert "python" in listener(port) or "pytest" in listener(port)
+        assert "python" in holder(port) or "pytest" in holder(port)
     assert port_free("127.0.0.1", port)
-    assert listener(port) == ""
+    assert holder(port) == "-"
+
+
+@pytest.mark.root
+def test_the_user_is_named_where_the_process_is_not_visible() -> None:
+    hidden = "import os, psutil; from gaudi_launch.services import listener; os.setuid(65534)"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        line = f"{hidden}; print(listener.holder({taken.getsockname()[1]}))"
+        done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("root\n", "")
 
 
 def test_a_gateway_is_ready_when_its_health_answers() -> None:
