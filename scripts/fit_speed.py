@@ -12,8 +12,10 @@ The result is the same on each machine to the digits that the file keeps.
 from __future__ import annotations
 
 import argparse
+import csv
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -28,6 +30,7 @@ SOURCE = "figures.csv, scripts/fit_speed.py"
 WAYS = ("source", "model", "cards")
 # a digit of the file more than this is noise of the last rounds
 TOLERANCE = 0.01
+COLUMNS = ("name", "value", "unit", "kind", "source", "prior", "spread")
 
 
 def main() -> int:
@@ -41,13 +44,33 @@ def main() -> int:
     made = refit(shipped, published.scored())
     print_points(made, published.figures())
     if not check:
-        store.write_constants(store.folder() / store.FILE, made)
+        write_constants(store.folder() / store.FILE, made)
         return 0
     different = [
         name for name in made if name not in shipped or _differs(made[name], shipped[name])
     ]
     print("different from the file:", ", ".join(different) or "nothing")
     return 1 if different else 0
+
+
+def write_constants(file: Path, found: Mapping[str, Constant]) -> None:
+    """Write a data file of constants, in the order given."""
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for constant in found.values():
+            prior = _cell(constant.prior)
+            spread = _cell(constant.spread)
+            value = f"{constant.value:.4g}"
+            writer.writerow(
+                [constant.name, value, constant.unit, constant.kind, constant.source, prior, spread]
+            )
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:g}"
 
 
 def _differs(made: Constant, shipped: Constant) -> bool:

@@ -15,7 +15,6 @@ from gaudi_launch import paths
 
 FOLDER = "performance"
 FILE = "constants.csv"
-COLUMNS = ("name", "value", "unit", "kind", "source", "prior", "spread")
 # one unit of the file in seconds, operations per second or bytes per second
 _UNITS: Mapping[str, float] = {
     "TFLOP/s": 1e12,
@@ -107,26 +106,6 @@ def read_constants(file: Path) -> dict[str, Constant]:
                 spread=_optional(row["spread"]),
             )
     return found
-
-
-def write_constants(file: Path, found: Mapping[str, Constant]) -> None:
-    """Write a data file of constants, in the order given."""
-    with file.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for constant in found.values():
-            prior = _cell(constant.prior)
-            spread = _cell(constant.spread)
-            value = f"{constant.value:.4g}"
-            writer.writerow(
-                [constant.name, value, constant.unit, constant.kind, constant.source, prior, spread]
-            )
-
-
-def _cell(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:g}"
 
 
 def _optional(text: str) -> float | None:

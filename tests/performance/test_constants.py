@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.performance import constants as store
-from gaudi_launch.performance.constants import Constant, read_constants, write_constants
+from gaudi_launch.performance.constants import Constant, read_constants
 from gaudi_launch.performance.learned import LearnedConstants, write_learned
 
 TEXT = """\
@@ -21,12 +21,10 @@ FOUND = {
 }
 
 
-def test_a_file_of_constants_is_read_and_written_alike(tmp_path: Path) -> None:
-    file, other = tmp_path / "a.csv", tmp_path / "b.csv"
+def test_a_file_of_constants_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
     file.write_bytes(TEXT.encode())
     assert read_constants(file) == FOUND
-    write_constants(other, FOUND)
-    assert other.read_bytes() == TEXT.encode()
 
 
 @pytest.mark.parametrize(
@@ -38,9 +36,6 @@ def test_a_file_of_constants_is_read_and_written_alike(tmp_path: Path) -> None:
         ("ms", 2e-3),
         ("us", 2e-6),
         ("share", 2.0),
-        ("tokens", 2.0),
-        ("sequences", 2.0),
-        ("columns", 2.0),
         ("factor", 2.0),
         ("points", 2.0),
     ],

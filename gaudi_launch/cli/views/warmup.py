@@ -181,7 +181,9 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
     if delivers and (delivered.settings or delivered.file):
         _show_settings(out, delivered)
     if listing and chosen.buckets is not None:
-        _say(out, _settings_json(result)["bucket_file"] or _listed(chosen.buckets))
+        buckets = (*chosen.buckets.prompt, *chosen.buckets.decode)
+        listed = "\n".join(str(tuple(bucket)) for bucket in buckets)
+        _say(out, _settings_json(result)["bucket_file"] or listed)
     if plot is not None:
         _say(out, text("plot.drawn", path=str(plot)))
 
@@ -209,7 +211,3 @@ def _show_settings(out: Console, delivered: Delivered) -> None:
         out.print(f"  {name}={value}", markup=False)
     if delivered.file is not None:
         _say(out, text("warmup.bucket_file", lines=delivered.file.count("\n") - 1))
-
-
-def _listed(buckets: Buckets) -> str:
-    return "\n".join(str(tuple(bucket)) for bucket in (*buckets.prompt, *buckets.decode))
