@@ -37,7 +37,7 @@ class EngineListing:
     """All engines, and the interpreter that was queried; None without one.
 
     ``gateway`` is the installed program in front of several models, None without it. ``versions``
-    are all with facts, the newest of each engine last.
+    are all with facts, the newest of each engine last, then those of installed files.
     """
 
     python: str | None
@@ -60,7 +60,7 @@ def listing(python: str | None) -> EngineListing:
     Raises LaunchError.
     """
     from gaudi_launch.engines import registry
-    from gaudi_launch.engines.support import ended, version_of, versions
+    from gaudi_launch.engines.support import ended, installed_versions, version_of, versions
     from gaudi_launch.services.containers import image_of
 
     installed = registry.detect_engine(python)
@@ -83,7 +83,7 @@ def listing(python: str | None) -> EngineListing:
             constraints=_trial(name),
         )
         states.append(state)
-    known = (*versions(), *registry.image_versions())
+    known = (*versions(), *installed_versions().values(), *registry.image_versions())
     return EngineListing(
         mapped(lambda found: found.python, installed), tuple(states), _gateway(), known
     )

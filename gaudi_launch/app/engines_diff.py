@@ -124,7 +124,7 @@ def engines_diff(left: str, right: str, options: LaunchOptions) -> EnginesDiff:
 
     Raises LaunchError (USAGE) for a version without facts, with the nearest names.
     """
-    old, new = _version(left), _version(right)
+    old, new = _version(left, options.python), _version(right, options.python)
     plans, model = None, None
     words: frozenset[str] = frozenset()
     if options.model:
@@ -154,11 +154,15 @@ def engines_diff(left: str, right: str, options: LaunchOptions) -> EnginesDiff:
 _NO_NAMES = NamesDiff((), (), ())
 
 
-def _version(name: str) -> Version:
-    from gaudi_launch.engines.registry import ALIASES, image_versions
+def _version(name: str, python: str | None) -> Version:
+    from gaudi_launch.engines.registry import ALIASES, detect_engine, find, has, image_versions
     from gaudi_launch.engines.support import matching, newest_or_none, unknown_version, versions
 
     engine, _, version = ALIASES.get(name, name).partition("@")
+    installed = detect_engine(python, name)
+    if has(installed, name):
+        # the facts of its files are in force from here on
+        version = find(name, installed).identity.version
     if version:
         found = matching(engine, version, (*versions(), *image_versions()))
     else:

@@ -112,7 +112,7 @@ def read_result(path: Path, service: str) -> ReadResult:
     Raises LaunchError (USAGE) for a file that cannot be read.
     """
     text = _text(path)
-    if _is_bench(text):
+    if text.lstrip().startswith("{") and '"kind": "bench"' in text[:2000]:
         return _of_bench(path)
     setup = _setup_of_service(path, service)
     if setup is None:
@@ -139,15 +139,6 @@ def _text(path: Path) -> str:
         raise file_error("measure.unreadable", error, path, ExitCode.USAGE) from None
 
 
-def _is_bench(text: str) -> bool:
-    return text.lstrip().startswith("{") and '"kind": "bench"' in text[:2000]
-
-
-def _is_simulated(plan: object) -> bool:
-    """Return True for the recorded plan of simulated cards."""
-    return mapping(mapping(plan).get("engine")).get("simulated") is True
-
-
 def _of_bench(path: Path) -> ReadResult:
     from gaudi_launch.app.estimate import setup_of_record
     from gaudi_launch.bench.run_file import load
@@ -157,7 +148,7 @@ def _of_bench(path: Path) -> ReadResult:
         return ReadResult(str(path), "bench", (), message("learn.simulated"))
     plan = run.facts.get("plan")
     setup = setup_of_record(mapping(plan))
-    if setup is None and _is_simulated(plan):
+    if setup is None and mapping(mapping(plan).get("engine")).get("simulated") is True:
         return ReadResult(str(path), "bench", (), message("learn.simulated"))
     if setup is None:
         return ReadResult(str(path), "bench", (), message("learn.no_plan"))

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.doctor import EngineFacts, Finding
     from gaudi_launch.engines.detect import Installed
-    from gaudi_launch.engines.facts.installed import InstalledFacts
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.messages import Message
     from gaudi_launch.models.model import Model
@@ -60,7 +59,6 @@ class Prepared:
     machine: str | None = None
     provision: Provision | None = None
     saved: ComparedPlan | None = None
-    read: InstalledFacts | None = None
 
     @property
     def steps(self) -> tuple[SetupStep, ...]:
@@ -95,9 +93,7 @@ class Prepared:
                 self.request, self.host, self.model, engine, placement, measured=measured
             )
         differs = () if asked is None or asked.difference is None else (asked.difference,)
-        made = replace(
-            made, warnings=(*self._name_notes(), *self._facts_notes(), *made.warnings, *differs)
-        )
+        made = replace(made, warnings=(*self._name_notes(), *made.warnings, *differs))
         if not is_decided(self.request.engine, self.installed):
             python = self.installed.python if self.installed else "PATH"
             assumed = message("plan.no_engine", python=python, engine=made.engine.exact)
@@ -112,20 +108,6 @@ class Prepared:
         files = self.engine.measured_files(self.request)
         missing = ", ".join(each for each in files if not Path(each).exists())
         return (message("tgi.not_measured", missing=missing),) if missing else ()
-
-    def _facts_notes(self) -> tuple[Message, ...]:
-        """Return what the plan says of facts that were read from the installation."""
-        if self.read is None:
-            return ()
-        found = [message("plan.facts_installed", version=self.read.version)]
-        if self.read.assumed:
-            names = ", ".join(self.read.assumed)
-            taken = self.read.taken_from
-            found.append(message("plan.facts_assumed", names=names, engine=taken))
-        if self.read.only_read:
-            names = ", ".join(self.read.only_read)
-            found.append(message("plan.facts_only_read", names=names, version=self.read.version))
-        return tuple(found)
 
     def _name_notes(self) -> tuple[Message, ...]:
         """Return the warnings for a model whose files were not read."""
@@ -446,7 +428,6 @@ def prepare(
     from gaudi_launch.app.model_needs import look
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.detect import is_elsewhere
-    from gaudi_launch.engines.facts.installed import read_installed
     from gaudi_launch.host.accelerators import product_of
     from gaudi_launch.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.planning.effects import with_overrides
@@ -471,7 +452,6 @@ def prepare(
             here=here,
             look=not in_image and (here or not is_elsewhere(request.python, here=here)),
         )
-        facts = read_installed(installed)
     request = with_config_file(request, engine)
     request = _for_engine(request, engine)
     if here:
@@ -488,7 +468,6 @@ def prepare(
             installed,
             options.machine,
             saved=compared,
-            read=facts,
         )
     with step("screen.step_model"):
         provision = look(request, host, engine, installed, read())
@@ -506,9 +485,7 @@ def prepare(
         # the folder that is served may be a converted one
         model = with_overrides(known_model(request.model), request.args)
     engine = engine.suited(model)
-    return Prepared(
-        request, host, model, engine, installed, options.machine, provision, compared, facts
-    )
+    return Prepared(request, host, model, engine, installed, options.machine, provision, compared)
 
 
 def _with_safe_secrets(request: Request, *, into_file: bool) -> Request:

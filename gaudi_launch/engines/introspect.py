@@ -31,6 +31,8 @@ SECONDS = 30.0
 """Seconds for the engine's answer; its bucket code is quadratic in places, its import reads some
 hundred files.
 """
+# of them, for the answer after the parser's time is over
+_END_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,14 @@ class IntrospectedBuckets:
 
 @dataclass(frozen=True)
 class BucketAnswers:
-    """The JSON answers, none where the interpreter failed, and its last line."""
+    """The JSON answers, none where the interpreter failed, and its last line.
+
+    ``parser`` are the options and parsers of the server's parser, None where it was not executed.
+    """
 
     replies: tuple[Any, ...]
     last_line: str = ""
+    parser: Mapping[str, Any] | None = None
 
 
 def ask_engine(
@@ -147,38 +153,45 @@ def ask_buckets(
     cases: Sequence[Mapping[str, Any]],
     *,
     search: Sequence[str] = (),
+    vllm: Path | None = None,
     seconds: float = SECONDS,
 ) -> BucketAnswers:
     """Return the answers of a package's bucket code, imported by this interpreter.
 
-    A case has ``env``, ``args`` and, for look-ups, ``shapes``. ``search`` are
-    folders to import from before all others. Raises OSError, ValueError or TimeoutExpired.
+    A case has ``env``, ``args`` and, for look-ups, ``shapes``. ``search`` are folders to import
+    from before all others; of ``vllm``, a folder with it, the server's parser is executed in the
+    same time. Raises OSError, ValueError or TimeoutExpired.
     """
-    question = json.dumps({"package": package, "cases": list(cases)})
+    programs = files("gaudi_launch.engines.runtime")
+    asked: dict[str, Any] = {"package": package, "cases": list(cases)}
+    if vllm is not None:
+        parser = programs.joinpath("ask_options.py").read_text(encoding="utf-8")
+        asked["parser"] = (["-c", parser, str(vllm)], seconds - _END_SECONDS)
     inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("VLLM_", "PT_HPU_"))
     }
-    script = (
-        files("gaudi_launch.engines.runtime").joinpath("ask_buckets.py").read_text(encoding="utf-8")
-    )
+    script = programs.joinpath("ask_buckets.py").read_text(encoding="utf-8")
     if search:
         inherited["PYTHONPATH"] = os.pathsep.join(search)
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-ask-") as folder:
         done = interrupt.run(
             [str(python), "-c", script],
-            streams=interrupt.Streams(text_in=question),
+            streams=interrupt.Streams(text_in=json.dumps(asked)),
             env=inherited,
             cwd=folder,
             seconds=seconds,
         )
     last = (done.stderr.strip().splitlines() or ["no output"])[-1]
     try:
-        replies = parse_json(done.stdout)
+        found = parse_json(done.stdout)
     except ValueError:
         return BucketAnswers((), last)
-    return BucketAnswers(tuple(replies), last)
+    answers = BucketAnswers(tuple(found["answers"]), last)
+    with contextlib.suppress(ValueError, IndexError):
+        return replace(answers, parser=parse_json(found["parser"].splitlines()[-1]))
+    return answers
 
 
 def _triples(some: Any) -> list[Bucket]:

@@ -15,8 +15,8 @@ from importlib import import_module
 
 from gaudi_launch.engines import detect as detection
 from gaudi_launch.engines.detect import Installed
+from gaudi_launch.engines.facts.registry import installed_lists
 from gaudi_launch.engines.install.switch import names_in_force
-from gaudi_launch.engines.installed_lists import installed_lists
 from gaudi_launch.engines.support import Version, versions
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import product_of

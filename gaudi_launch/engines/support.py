@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch import paths
-from gaudi_launch.engines.installed_lists import REGISTRY, InstalledLists
+from gaudi_launch.engines.facts.registry import REGISTRY, InstalledLists
 from gaudi_launch.engines.layer_caches import cache_limits, layer_caches, refuses_layers
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import mapping
@@ -156,6 +156,8 @@ class Version:
     executed: bool = False
     # the file of an installed engine that ``classes`` were read from
     read_from: str = ""
+    # the digest of the files that the facts are of (`engines.facts.reading.digest_of`)
+    files: str = ""
     # the document of an installation; "": the shipped one of this release
     file: str = ""
 
@@ -218,13 +220,10 @@ def _numbers(version: Version) -> tuple[int, ...]:
     return version_numbers(version.version)
 
 
-# the facts of installed releases that none are shipped for, by engine and version
-_INSTALLED: dict[tuple[str, str], Version] = {}
-
-
-def add_installed(version: Version) -> None:
-    """Put the facts of an installed release in force, for this process."""
-    _INSTALLED[version.engine, version.version] = version
+@cache
+def installed_versions() -> dict[tuple[str, str], Version]:
+    """Return the facts of installed releases in force, by engine and version."""
+    return {}
 
 
 def version_row(
@@ -244,7 +243,10 @@ def version_row(
         complete=row["complete"],
         classes=frozenset(classes),
         methods=tuple(row["quantization"]["supported"]),
-        expanded=tuple(map(_expansion, row["quantization"]["expanded_at_load"])),
+        expanded=tuple(
+            Expansion(each["method"], each["model_type"], each["to"], each["unless"])
+            for each in row["quantization"]["expanded_at_load"]
+        ),
         transformers=spec,
         sparse_as_dense=bool(row["sparse_as_dense"]),
         removed=row["removed"],
@@ -258,11 +260,8 @@ def version_row(
         hybrid_prefixes=bool(row["defaults"].get("hybrid_prefix_caching", {}).get("value")),
         state_blocks=row["defaults"].get("state_blocks", {}),
         executed=row["executed"],
+        files=row.get("files", ""),
     )
-
-
-def _expansion(row: Mapping[str, str]) -> Expansion:
-    return Expansion(row["method"], row["model_type"], row["to"], row["unless"])
 
 
 def version_of(engine: str, version: str) -> Version | None:
@@ -273,8 +272,11 @@ def version_of(engine: str, version: str) -> Version | None:
     """
     if version == _DEEPSEEK:
         engine = _DEEPSEEK
-    if (engine, version) in _INSTALLED:
-        return _INSTALLED[engine, version]
+    return installed_versions().get((engine, version)) or shipped_version(engine, version)
+
+
+def shipped_version(engine: str, version: str) -> Version | None:
+    """Return the shipped data of exactly this version; None where there is none."""
     return next(
         (each for each in versions() if (each.engine, each.version) == (engine, version)), None
     )
@@ -316,12 +318,10 @@ def matching(engine: str, version: str, known: tuple[Version, ...] = ()) -> Vers
 
     Return None where no version begins so. ``known``: instead of those of the shipped data.
     """
-    known = known or versions()
-    exact = version_of(engine, version) or next(
-        (e for e in known if (e.engine, e.version) == (engine, version)), None
-    )
-    if exact is not None:
-        return exact
+    known = (*installed_versions().values(), *(known or versions()))
+    exact = [each for each in known if (each.engine, each.version) == (engine, version)]
+    if exact:
+        return exact[0]
     wanted = version.split(".")
     found = [
         each
@@ -487,7 +487,7 @@ def _in_force(
         return shipped or _NOTHING
     nearest = shipped or newest_or_none(engine) or replace(_NOTHING, engine=engine)
     known = replace(nearest, complete=True, classes=installed.classes, read_from=installed.evidence)
-    if installed.methods is not None:
+    if installed.methods:
         known = replace(known, methods=installed.methods)
     if installed.transformers:
         known = replace(known, transformers=f"=={installed.transformers}")
@@ -639,11 +639,11 @@ def _with_limits(
         return _refused(answer, message("support.modelopt_experts", engine=answer.engine))
     # an engine of which no version has facts says nothing of its platform
     top = _sparse_tokens(model)
-    if top and facts.commit and not facts.sparse_as_dense:
+    if top and facts.repository and not facts.sparse_as_dense:
         having = [each for each in versions() if each.sparse_as_dense and _lists(each, model)]
         no = message("support.no_sparse", engine=answer.engine, model=model.name, tokens=top)
         return _refused(answer, no, *([_newest_with(having)] if having else []))
-    if top and facts.commit:
+    if top and facts.repository:
         reasons.append(message("support.dense", engine=answer.engine, model=model.name, tokens=top))
     compact = runs_compact_gdn(model, facts, variables)
     if compact:

@@ -13,9 +13,8 @@ import pytest
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.prepare import CheckedPlan, checked_plan
 from gaudi_launch.buckets.ladder_rules import LadderRules
-from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.facts.installed import InstalledFacts, read_installed
-from gaudi_launch.engines.support import releases, version_of
+from gaudi_launch.engines.support import installed_versions, releases, version_of
 from gaudi_launch.engines.version_facts import names_of, reads_variable
 from gaudi_launch.errors import LaunchError
 from tests.support.places import TOP
@@ -34,6 +33,7 @@ CHANGED = StandInRelease(
 def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("VLLM_EXPONENTIAL_BUCKETING", "true")
+    installed_versions.cache_clear()
 
 
 def planned(python: Path) -> CheckedPlan:
@@ -120,7 +120,7 @@ def test_what_the_installation_cannot_answer_is_named(tmp_path: Path) -> None:
     with pytest.raises(LaunchError) as refused:
         planned(python)
     assert refused.value.id == "plan.buckets_fail"
-    found = read_installed(Installed(str(python), "vllm-gaudi", {}, facts_of(python)))
+    found = read_installed(str(python), facts_of(python))
     assert found == InstalledFacts("0.98.0", ("buckets",), newest.label, ("options",))
 
 

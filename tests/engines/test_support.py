@@ -189,12 +189,18 @@ def test_a_version_without_a_list_is_a_warning() -> None:
         )
 
 
-def test_an_installed_registry_beats_the_shipped_one(tmp_path: Path) -> None:
-    path = tmp_path / "vllm/model_executor/models/registry.py"
+def with_registry(folder: Path, *classes: str) -> None:
+    path = folder / "vllm/model_executor/models/registry.py"
     path.parent.mkdir(parents=True)
+    entries = ", ".join(f'"{name}": ("x", "X")' for name in classes)
     path.write_text(
-        '_X = {"TotallyUnknownForCausalLM": ("x", "X")}\n_OLD = {"LlamaForCausalLM": "0.9"}\n'
+        f"_TEXT_GENERATION_MODELS = {{{entries}}}\n_VLLM_MODELS = {{**_TEXT_GENERATION_MODELS}}\n"
+        '_OLD = {"LlamaForCausalLM": "0.9"}\n'
     )
+
+
+def test_an_installed_registry_beats_the_shipped_one(tmp_path: Path) -> None:
+    with_registry(tmp_path, "TotallyUnknownForCausalLM")
     plugin = tmp_path / "vllm_gaudi/models/__init__.py"
     plugin.parent.mkdir(parents=True)
     plugin.write_text(
@@ -209,11 +215,7 @@ def test_an_installed_registry_beats_the_shipped_one(tmp_path: Path) -> None:
 
 def installed_plugin(folder: Path, methods: str, transformers: str = "") -> Engine:
     """An installed plugin of a version without shipped facts."""
-    path = folder / "vllm/model_executor/models/registry.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        '_X = {"LlamaForCausalLM": ("x", "X"), "TransformersForCausalLM": ("t", "T")}\n'
-    )
+    with_registry(folder, "LlamaForCausalLM", "TransformersForCausalLM")
     platform = folder / "vllm_gaudi/platform.py"
     platform.parent.mkdir(parents=True)
     platform.write_text(f"class P:\n    supported_quantization: list[str] = {methods}\n")
@@ -248,9 +250,7 @@ def test_the_installed_transformers_decides_about_the_fallback(
 
 
 def test_the_cpu_engine_answers_by_its_own_registry(tmp_path: Path) -> None:
-    path = tmp_path / "vllm/model_executor/models/registry.py"
-    path.parent.mkdir(parents=True)
-    path.write_text('_X = {"LlamaForCausalLM": ("x", "X")}\n')
+    with_registry(tmp_path, "LlamaForCausalLM")
     engine = registry.find(
         "cpu", Installed("/p", "cpu", {}, {"source": str(tmp_path), "vllm": "0.32.0"})
     )

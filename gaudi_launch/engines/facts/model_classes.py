@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from gaudi_launch.engines.facts.source import nodes, tree_of
@@ -40,6 +41,7 @@ _LEAVES = {
 }
 _WINDOWS = ("per_layer_sliding_window", "sliding_window")
 _CHUNKS = ("attention_chunk_size", "use_irope")
+_ARGUMENTS = (*_WINDOWS, *_CHUNKS, "use_mla", "attn_type")
 _MODELS = "vllm.model_executor.models"
 # of vLLM's other packages only these define layers with a cache
 _LAYERS = ("mamba", "kda", "gdn", "linear_attn", "short_conv", "minimax", "mla", "attention")
@@ -54,6 +56,8 @@ class ModelClasses:
     def __init__(self, upstream: Path, checkout: Path) -> None:
         self._roots = {"vllm": upstream, "vllm_gaudi": checkout}
         self._modules: dict[str, _Module] = {}
+        # most classes lead to the same layers
+        self._bases, self._made = cache(self._bases_of), cache(self._made_by)
 
     def interfaces(self, module: str, class_name: str) -> list[str]:
         """Return the interfaces of a class, through its bases in the same package."""
@@ -64,7 +68,7 @@ class ModelClasses:
         found = _gathered(_start(module, class_name), self._made)
         return [kind for kind in KINDS if kind in found]
 
-    def _bases(self, module: str, name: str) -> tuple[set[str], list[Place]]:
+    def _bases_of(self, module: str, name: str) -> tuple[set[str], list[Place]]:
         loaded = self._load(module)
         node = loaded.definitions.get(name)
         bases = [_last(each) for each in node.bases] if isinstance(node, ast.ClassDef) else []
@@ -73,7 +77,7 @@ class ModelClasses:
             places.append(loaded.imports[name])
         return {_INTERFACES[each] for each in bases if each in _INTERFACES}, places
 
-    def _made(self, module: str, name: str) -> tuple[set[str], list[Place]]:
+    def _made_by(self, module: str, name: str) -> tuple[set[str], list[Place]]:
         if name in _LEAVES and not module.startswith((_MODELS, "vllm_gaudi")):
             return {_LEAVES[name]}, []
         loaded = self._load(module)
@@ -83,8 +87,13 @@ class ModelClasses:
         node = loaded.definitions.get(name)
         if node is None:
             return set(), []
-        named = {each.id for each in nodes(node, ast.Name)} - {name}
-        return kinds_of_calls(node), [(module, each) for each in sorted(named)]
+        named, kinds = {name}, set[str]()
+        for each in ast.walk(node):
+            if isinstance(each, ast.Name):
+                named.add(each.id)
+            elif isinstance(each, ast.Call):
+                kinds |= _kinds_of(each)
+        return kinds, [(module, each) for each in sorted(named - {name})]
 
     def _load(self, module: str) -> _Module:
         if module not in self._modules:
@@ -156,20 +165,19 @@ def _is_read(source: str, name: str) -> bool:
     return below != source and any(part in below for part in _LAYERS)
 
 
-def kinds_of_calls(node: ast.AST) -> set[str]:
-    """Return the kinds that arguments of calls state: windows, MLA, encoders."""
+def _kinds_of(call: ast.Call) -> set[str]:
+    """Return the kinds that a call's arguments state: windows, MLA, encoders."""
     found: set[str] = set()
-    for call in nodes(node, ast.Call):
-        given = {each.arg: ast.unparse(each.value) for each in call.keywords if each.arg}
-        if any(given.get(name, "None") != "None" for name in _WINDOWS):
-            found.add("sliding")
-        if any(given.get(name, "None") not in ("None", "False") for name in _CHUNKS):
-            found.add("chunked")
-        if given.get("use_mla") == "True":
-            found.add("latent")
-        _, dot, kind = given.get("attn_type", "").rpartition(".")
-        if dot and kind in _ENCODERS:
-            found.add(_ENCODERS[kind])
+    given = {each.arg: ast.unparse(each.value) for each in call.keywords if each.arg in _ARGUMENTS}
+    if any(given.get(name, "None") != "None" for name in _WINDOWS):
+        found.add("sliding")
+    if any(given.get(name, "None") not in ("None", "False") for name in _CHUNKS):
+        found.add("chunked")
+    if given.get("use_mla") == "True":
+        found.add("latent")
+    _, dot, kind = given.get("attn_type", "").rpartition(".")
+    if dot and kind in _ENCODERS:
+        found.add(_ENCODERS[kind])
     return found
 
 

@@ -11,21 +11,27 @@ ended (`engines.support.ended`): their documents are shipped and not made again.
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import logging
-import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch import interrupt
 from gaudi_launch.engines.facts.bucket_rules import find_rules
 from gaudi_launch.engines.facts.cache_kinds import allocation_of
 from gaudi_launch.engines.facts.model_classes import ModelClasses
+from gaudi_launch.engines.facts.registry import (
+    REGISTRY,
+    registered,
+    registry_of,
+    supported_methods,
+    texts_in,
+)
 from gaudi_launch.engines.facts.source import (
     FactsError,
     assigned,
@@ -34,119 +40,20 @@ from gaudi_launch.engines.facts.source import (
     texts_of,
     tree_of,
 )
-from gaudi_launch.engines.installed_lists import REGISTRY
 from gaudi_launch.engines.introspect import ask_buckets
+from gaudi_launch.engines.support import version_numbers
 from gaudi_launch.engines.version_facts import plain_option
-from gaudi_launch.reader import parse_json
 
 _log = logging.getLogger(__name__)
 
 _SECONDS = 300.0
 
-_POOLED = (
-    *("EMBEDDING", "CROSS_ENCODER", "LATE_INTERACTION", "REWARD"),
-    *("TOKEN_CLASSIFICATION", "SEQUENCE_CLASSIFICATION"),
-)
-# what each group of vllm/model_executor/models/registry.py is for
-TASKS = {
-    "_TEXT_GENERATION_MODELS": "generate",
-    "_MULTIMODAL_MODELS": "generate",
-    "_TRANSFORMERS_SUPPORTED_MODELS": "generate",
-    **{f"_{name}_MODELS": "pool" for name in _POOLED},
-    "_SPECULATIVE_DECODING_MODELS": "draft",
-    "_TRANSFORMERS_MODELS": "fallback",
-    "_TRANSFORMERS_BACKEND_MODELS": "fallback",
-    "_FALLBACK_MODEL": "fallback",
-}
-# the entries of another group with one class, as ast.unparse writes them
-_ENTRIES_OF = re.compile(
-    r"\{\w+: \(\w+, \w+\) for \(?\w+, \(\w+, \w+\)\)? in (\w+)\.items\(\) if \w+ == '(\w+)'\}"
-)
 _NAME = re.compile(r"^[A-Z][A-Z0-9_]{2,79}$")
 _LINK = re.compile(r"\[([^\]]+)\]\(https?://(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)\)")
 _CONFIG_FIELD = re.compile(r"^(?:get_field\()?(\w+)[.,] ?'?(\w+)'?\)?$")
 
-Group = Mapping[str, tuple[str, str]]
-"""The module and the class of each architecture."""
 
-
-# The registry
-
-
-def registry_of(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the classes of a registry, as ``_VLLM_MODELS`` joins them.
-
-    Module, class and tasks by architecture.
-    """
-    tree = tree_of(path)
-    names = assigned(tree)
-    groups: dict[str, Group] = {}
-    for name, expression in names.items():
-        if name in TASKS and isinstance(expression, ast.Dict):
-            groups[name] = _entries(expression, groups)
-    joined = names.get("_VLLM_MODELS")
-    parts = [ast.unparse(each) for each in joined.values] if isinstance(joined, ast.Dict) else []
-    if not parts or not groups.keys() >= {*parts}:
-        raise FactsError(f"{path}: _VLLM_MODELS is not made of known groups: {parts}")
-    for each in nodes(tree, ast.Subscript):
-        if isinstance(each.ctx, ast.Store) and ast.unparse(each.value) == "_VLLM_MODELS":
-            raise FactsError(f"{path}: _VLLM_MODELS is changed later")
-    found: dict[str, dict[str, Any]] = {}
-    for part in parts:
-        for architecture, (module, class_name) in groups[part].items():
-            entry = found.setdefault(architecture, {"tasks": []})
-            entry["module"], entry["class"] = module, class_name
-            if TASKS[part] not in entry["tasks"]:
-                entry["tasks"].append(TASKS[part])
-    return found
-
-
-def _entries(expression: ast.expr, groups: Mapping[str, Group]) -> Group:
-    """Return the entries that an expression gives a group of the registry."""
-    if isinstance(expression, ast.Name):
-        return groups[expression.id]
-    chosen = _ENTRIES_OF.fullmatch(ast.unparse(expression))
-    if chosen:
-        return {name: entry for name, entry in groups[chosen[1]].items() if entry[1] == chosen[2]}
-    if not isinstance(expression, ast.Dict):
-        raise FactsError(f"line {expression.lineno}: another form: {ast.unparse(expression)}")
-    found: dict[str, tuple[str, str]] = {}
-    for key, value in zip(expression.keys, expression.values, strict=True):
-        if key is None:
-            found.update(_entries(value, groups))
-            continue
-        texts = [text_of(part) or "" for part in getattr(value, "elts", ())[:2]]
-        architecture = text_of(key)
-        if architecture is None or len(texts) != 2 or not all(texts):
-            raise FactsError(f"line {value.lineno}: an entry of another form: {ast.unparse(value)}")
-        found[architecture] = (texts[0], texts[1])
-    return found
-
-
-def texts_in(path: Path, name: str) -> dict[str, str]:
-    """Return a module's dictionary of texts under this name; empty where it has none."""
-    expression = assigned(tree_of(path)).get(name)
-    if not isinstance(expression, ast.Dict):
-        return {}
-    pairs = zip(expression.keys, expression.values, strict=True)
-    texts = ((text_of(key), text_of(value)) for key, value in pairs)
-    return {key: value for key, value in texts if key is not None and value is not None}
-
-
-def registered(folder: Path) -> dict[str, str]:
-    """Return ``module:class`` by architecture that a plugin registers.
-
-    They are read from calls of ``register_model``.
-    """
-    found: dict[str, str] = {}
-    for path in sorted(folder.rglob("*.py")):
-        for node in nodes(tree_of(path), ast.Call):
-            if not isinstance(node.func, ast.Attribute) or len(node.args) < 2:
-                continue
-            architecture, target = text_of(node.args[0]), text_of(node.args[1])
-            if node.func.attr == "register_model" and architecture is not None:
-                found[architecture] = target or ast.unparse(node.args[1])
-    return found
+# Models
 
 
 def _models(upstream: Path | None, checkout: Path) -> dict[str, dict[str, Any]]:
@@ -175,15 +82,15 @@ def _models(upstream: Path | None, checkout: Path) -> dict[str, dict[str, Any]]:
 def _quantization(upstream: Path | None, checkout: Path) -> dict[str, Any]:
     """Return the platform's methods, with dequantised and renamed ones."""
     platform = "vllm_gaudi/platform.py"
-    for node in nodes(tree_of(checkout / platform), ast.AnnAssign):
-        if ast.unparse(node.target) == "supported_quantization" and node.value is not None:
-            return {
-                "supported": texts_of(node.value),
-                "expanded_at_load": expanded_at_load(checkout / "vllm_gaudi/models"),
-                "renamed": renamed_methods(upstream / "vllm") if upstream is not None else {},
-                "source": f"{platform}:{node.lineno}",
-            }
-    raise FactsError(f"{platform}: no supported_quantization")
+    supported, line = supported_methods(checkout / platform)
+    if not line:
+        raise FactsError(f"{platform}: no supported_quantization")
+    return {
+        "supported": supported,
+        "expanded_at_load": expanded_at_load(checkout / "vllm_gaudi/models"),
+        "renamed": renamed_methods(upstream / "vllm") if upstream is not None else {},
+        "source": f"{platform}:{line}",
+    }
 
 
 def expanded_at_load(folder: Path) -> list[dict[str, str]]:
@@ -484,12 +391,9 @@ def transformers_ranges(paths: Iterable[Path]) -> dict[str, str]:
             match = re.match(r"^transformers\s*([<>=!~][^#;]*)", written)
             if match:
                 parts = re.sub(r"\s+", "", match[1]).split(",")
-                found.setdefault(name, ",".join(sorted(parts, key=_as_numbers)))
+                parts.sort(key=lambda bound: (version_numbers(bound), bound))
+                found.setdefault(name, ",".join(parts))
     return found
-
-
-def _as_numbers(bound: str) -> tuple[list[int], str]:
-    return [int(part) for part in re.findall(r"\d+", bound)], bound
 
 
 def mla_types(vllm: Path) -> dict[str, Any]:
@@ -550,6 +454,29 @@ def validated(paths: Iterable[Path]) -> list[dict[str, Any]]:
 
 # One version
 
+# files of vLLM that decide facts; of the plugin all of its packages do
+_DECIDING = (
+    *("vllm/envs.py", "vllm/config.py", "vllm/config/*.py", "vllm/engine/arg_utils.py"),
+    *("vllm/entrypoints/openai/cli_args.py", REGISTRY),
+)
+
+
+def digest_of(checkout: Path, upstream: Path | None) -> str:
+    """Return the digest of the files that decide the facts of a release.
+
+    It is the same of a checkout and an installation.
+    """
+    digest = hashlib.sha256()
+    packages = sorted(path.parent for path in (checkout / "vllm_gaudi").rglob("__init__.py"))
+    found = [path for each in packages for path in sorted(each.glob("*.py"))]
+    if upstream is not None:
+        found += [path for pattern in _DECIDING for path in sorted(upstream.glob(pattern))]
+    for path in found:
+        # written by the installation
+        if path.name != "_version.py":
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
 
 @dataclass(frozen=True)
 class ReleaseSource:
@@ -582,6 +509,7 @@ def read(source: ReleaseSource) -> dict[str, Any]:
     found: dict[str, Any] = {"schema": 1, **{name: getattr(source, name) for name in taken}}
     if source.upstream_version:
         found["upstream"] = {"package": "vllm", "version": source.upstream_version}
+    found["files"] = digest_of(checkout, upstream)
     found["models"] = _models(upstream, checkout)
     requirements = [checkout / "requirements.txt"]
     if upstream is not None:
@@ -600,48 +528,41 @@ def read(source: ReleaseSource) -> dict[str, Any]:
     found["environment"] = environment_of(upstream, checkout)
     found["validated"] = validated(sorted((checkout / "docs").rglob("validated_models.md")))
     found["cache"] = cache
-    if (checkout / "vllm_gaudi/extension/bucketing").is_dir():
-        found["buckets"] = _buckets(source)
-    if source.python and upstream is not None:
-        _add_options(found, source, upstream)
+    if source.python or (checkout / "vllm_gaudi/extension/bucketing").is_dir():
+        _execute(found, source)
     return found
 
 
-def _buckets(source: ReleaseSource) -> dict[str, Any]:
-    """Return the rules of the bucket module; empty where none give its answers."""
+def _execute(document: dict[str, Any], source: ReleaseSource) -> None:
+    """Add the rules of the bucket module and the options of the parser.
+
+    One process answers for both, and rules are empty where none give the answers.
+    """
 
     def answers(cases: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
-        return ask_buckets(
+        found = ask_buckets(
             source.python or sys.executable,
             "vllm_gaudi",
             cases,
             search=[str(source.checkout)],
+            vllm=source.upstream if source.python else None,
             seconds=source.seconds,
-        ).replies
+        )
+        if found.parser is not None:
+            _add_options(document, found.parser)
+        elif source.python:
+            _log.warning("the parser is not executed: %s", found.last_line)
+        return found.replies
 
+    document["buckets"] = {}
     try:
-        return asdict(find_rules(answers))
-    except FactsError as error:
+        document["buckets"] = asdict(find_rules(answers))
+    except (FactsError, subprocess.TimeoutExpired) as error:
         _log.warning("no known rules give the buckets of %s: %s", source.version, error)
-        return {}
 
 
-def _add_options(document: dict[str, Any], source: ReleaseSource, upstream: Path) -> None:
-    """Add the options of the executed parser, with spellings and values."""
-    program = files("gaudi_launch.engines.runtime").joinpath("ask_options.py")
-    kept = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR")
-    answer = interrupt.run(
-        [source.python, "-c", program.read_text(encoding="utf-8"), str(upstream)],
-        # none of the engine's variables
-        env={name: os.environ[name] for name in kept if name in os.environ},
-        seconds=source.seconds,
-    )
-    try:
-        found = parse_json(answer.stdout.splitlines()[-1])
-    except (ValueError, IndexError):
-        last = (answer.stderr.strip().splitlines() or ["no output"])[-1]
-        _log.warning("the parser of %s was not executed: %s", source.version, last)
-        return
+def _add_options(document: dict[str, Any], found: Mapping[str, Any]) -> None:
+    """Replace the options by those of the executed parser, with spellings and values."""
     written = {plain_option(name): (name, row) for name, row in document["options"].items()}
     document["options"] = {}
     for plain, taken in found["options"].items():
@@ -672,7 +593,7 @@ def _line(value: Any) -> str:
 
 def row_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a question about a model needs of one release, without its classes."""
-    taken = ("engine", "version", "repository", "commit", "date", "upstream")
+    taken = ("engine", "version", "repository", "commit", "date", "upstream", "files")
     compact = document["environment"].get("VLLM_COMPACT_GDN", {"read_by": [""]})
     return {
         **{name: document[name] for name in taken if name in document},

@@ -49,7 +49,9 @@ def stack_document(
     if address.keys:
         args["keys_file"] = address.keys
     deployments = [_deployment(each) for each in models]
-    ongoing = sum(_most(each) for each in deployments)
+    ongoing = sum(
+        int(each["num_replicas"]) * int(each["max_ongoing_requests"]) for each in deployments
+    )
     router = {
         "name": ROUTER,
         "num_replicas": 1,
@@ -101,8 +103,3 @@ def _deployment(model: StackDeployment) -> dict[str, Any]:
         variables = {name: model.env[name] for name in sorted(model.env)}
         options["runtime_env"] = {"env_vars": variables}
     return {**found, "name": model.name, "ray_actor_options": options}
-
-
-def _most(deployment: Mapping[str, Any]) -> int:
-    """Return the most requests at once of all replicas of a deployment."""
-    return int(deployment["num_replicas"]) * int(deployment["max_ongoing_requests"])

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.conditions import check_request
-from gaudi_launch.engines.installed_lists import installed_lists
+from gaudi_launch.engines.facts.registry import installed_lists
 from gaudi_launch.engines.support import support_of
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError

@@ -15,8 +15,8 @@ from gaudi_launch.buckets.engine_env import exported
 from gaudi_launch.buckets.families import EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.conditions import check_request, settled
+from gaudi_launch.engines.facts.registry import InstalledLists, installed_lists
 from gaudi_launch.engines.generation import refuse_first_gaudi
-from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
 from gaudi_launch.engines.support import divides_into_stages, ended, support_of
 from gaudi_launch.engines.vllm_fork import auto as fork_auto

@@ -17,8 +17,9 @@ from gaudi_launch.buckets.families import EXPONENTIAL_SWITCH, ladder_name
 from gaudi_launch.buckets.ladder_rules import LadderRules, rules_of
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.conditions import check_request, settled
+from gaudi_launch.engines.facts.installed import InstalledFacts, read_installed
+from gaudi_launch.engines.facts.registry import InstalledLists, installed_lists
 from gaudi_launch.engines.generation import refuse_first_gaudi
-from gaudi_launch.engines.installed_lists import InstalledLists, installed_lists
 from gaudi_launch.engines.parsers import add_parsers, with_parsers
 from gaudi_launch.engines.support import (
     Version,
@@ -98,6 +99,7 @@ class VllmGaudi(Engine):
     facts: Mapping[str, str] = field(default_factory=dict)
     version: str = "main"
     lists: InstalledLists | None = None
+    read: InstalledFacts | None = None
     answer: InstalledAnswer | None = None
 
     @property
@@ -290,11 +292,10 @@ class VllmGaudi(Engine):
 
     def pools(self, model: Model, args: EngineArgs) -> bool:
         """Return True for encoders: get_kv_cache_spec has nothing for their layers."""
-        facts = version_of(NAME, self.version)
         # a multimodal class names the layers of its tower only
-        if facts is None or model.multimodal or self.generates(model, args):
+        if model.multimodal or self.generates(model, args):
             return False
-        return facts.layers.get(model.architecture or "") == ("encoder",)
+        return self.release.layers.get(model.architecture or "") == ("encoder",)
 
     def generates(self, model: Model, args: EngineArgs) -> bool:
         """Return True for a model that is not served for embedding, ranking or pooling."""
@@ -318,6 +319,8 @@ class VllmGaudi(Engine):
         """
         request = context.request
         decisions = Decisions(request.environment)
+        if self.read is not None:
+            decisions.warnings += self.read.notes()
         fork_auto.check_model(fork_auto.without_code(context, self))
         task = task_of(context.model, request.args)
         gaudi_rules.address(context, decisions)
@@ -330,9 +333,7 @@ class VllmGaudi(Engine):
         if switch is not None:
             decisions.env(switch[0], "0", switch[1], source="engine")
         gaudi_rules.utilization(context, decisions, memory_in(context, decisions.settings(), self))
-        compact = runs_compact_gdn(
-            context.model, version_of(NAME, self.version), request.environment
-        )
+        compact = runs_compact_gdn(context.model, self.release, request.environment)
         gaudi_rules.attention(context, decisions, task, self.release, compact_gdn=compact)
         gaudi_rules.experts(context, decisions)
         gaudi_rules.task(context, decisions, task)
@@ -567,8 +568,10 @@ def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
 
     Without either, the newest release with facts.
     """
-    version = facts.get("plugin") or _named(name.partition("@")[2])
-    return VllmGaudi(python, facts, version, installed_lists(facts, _PLATFORM))
+    if "plugin" not in facts:
+        return VllmGaudi(python, facts, _named(name.partition("@")[2]))
+    lists = installed_lists(facts, _PLATFORM)
+    return VllmGaudi(python, facts, facts["plugin"], lists, read_installed(python, facts))
 
 
 def _named(version: str) -> str:

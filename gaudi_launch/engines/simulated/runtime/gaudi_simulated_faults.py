@@ -87,7 +87,8 @@ class Faults:
     def due(self, kind: str) -> Fault | None:
         """Return the fault of this kind after its time; log it once."""
         for fault in self.coming:
-            if fault.kind == kind and self._is_due(fault):
+            is_due = self.began is not None and self.now() - self.began >= fault.after
+            if fault.kind == kind and is_due:
                 self._note(fault)
                 return fault
         return None
@@ -112,9 +113,6 @@ class Faults:
     def slowness(self) -> float:
         """Return the factor on the time of a step."""
         return SLOWER if self.due("slow-card") else 1.0
-
-    def _is_due(self, fault: Fault) -> bool:
-        return self.began is not None and self.now() - self.began >= fault.after
 
     def _note(self, fault: Fault) -> None:
         if fault in self._over:
