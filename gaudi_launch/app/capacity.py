@@ -95,6 +95,7 @@ def read(model: str, words: CapacityOptions) -> CapacityCase:
     from gaudi_launch.performance.step_time import ONE_CARD_8B, constants_of
     from gaudi_launch.planning.fit import limits_of
     from gaudi_launch.planning.model_name import name_warning
+    from gaudi_launch.planning.parse import if_given, number
 
     read_dtype(words.dtype)
     product = product_for(words.accelerator)
@@ -102,7 +103,11 @@ def read(model: str, words: CapacityOptions) -> CapacityCase:
     constants = constants_of(words.constant)
     ONE_CARD_8B.with_constants(constants)
     demand = demand_of(words)
-    replicas = _replicas(words, product.cards)
+    per_node = if_given(number, "--cards-per-node", words.cards_per_node, 1, 64) or product.cards
+    nodes = [number("--nodes", word, 1, _MOST_NODES) for word in _listed(words.nodes)]
+    numbers = {number("-n", word, 1, 64) for word in _listed(words.cards)}
+    if not numbers:
+        numbers = {each for each in (1, 2, 4, 8) if each <= per_node}
     facts = sized_model(model)
     check_writes(facts)
     engine = engine_for(words.engine, facts, product.id, force=words.force)
@@ -130,37 +135,14 @@ def read(model: str, words: CapacityOptions) -> CapacityCase:
         rate=demand.rate,
         targets=targets,
         traffic=made.traffic,
-        cards=replicas.cards,
-        cards_per_node=replicas.cards_per_node,
+        cards=tuple(sorted(numbers)),
+        cards_per_node=per_node,
         constants=constants,
-        nodes=replicas.nodes,
+        nodes=tuple(nodes),
         notes=(*notes, *made.notes),
         clients=demand.clients,
         traced=found.past is not None,
     )
-
-
-@dataclass(frozen=True)
-class _Replicas:
-    """Numbers of cards to try, cards of a node, and nodes whose load to show."""
-
-    cards: tuple[int, ...]
-    cards_per_node: int
-    nodes: tuple[int, ...]
-
-
-def _replicas(words: CapacityOptions, usual: int) -> _Replicas:
-    """Return the options about cards and nodes; ``usual`` cards are in a node."""
-    from gaudi_launch.planning.parse import number
-
-    per_node = usual
-    if words.cards_per_node:
-        per_node = number("--cards-per-node", words.cards_per_node, 1, 64)
-    nodes = [number("--nodes", word, 1, _MOST_NODES) for word in _listed(words.nodes)]
-    cards = [number("-n", word, 1, 64) for word in _listed(words.cards)]
-    if not cards:
-        cards = [each for each in (1, 2, 4, 8) if each <= per_node]
-    return _Replicas(tuple(sorted(set(cards))), per_node, tuple(nodes))
 
 
 def _listed(text: str) -> list[str]:

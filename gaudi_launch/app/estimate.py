@@ -316,10 +316,11 @@ def _in_memory(
     """
     from gaudi_launch.app.fit import ServedLengths, request_for
     from gaudi_launch.models.sizing import KV_BYTES
-    from gaudi_launch.planning.fit import card_row, drawn_up
+    from gaudi_launch.planning.fit import card_row, drawn_up, limits_of
 
     lengths = ServedLengths("", str(load.most), str(load.input), str(load.output))
     request = request_for(asked.model, lengths)
+    limits_of(asked.engine, request, asked.model)
     try:
         drawn = drawn_up(
             asked.engine, request, asked.product, asked.model, cards=setup.cards, dtype=asked.dtype

@@ -334,29 +334,17 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
 def request_for(model: Model, given: ServedLengths) -> Request:
     """Return the Request of these lengths.
 
-    Without a total, the engine chooses one as in a plan. Raises LaunchError for lengths that exceed
-    the model or the total.
+    Without a total, the engine chooses one as in a plan. Raises LaunchError (USAGE) for
+    another text than numbers.
     """
     from gaudi_launch.paths import cache_dir
-    from gaudi_launch.planning.lengths import BLOCK, round_up
     from gaudi_launch.planning.parse import MOST_SEQS, number, ranges, tokens
     from gaudi_launch.planning.request import Request
 
     asked = ranges(given.inputs or None, given.outputs or None)
-    _, most_in = asked.input or (0, 0)
-    _, most_out = asked.output or (0, 0)
-    total = if_given(tokens, "-l", given.length, most=10**9)
-    needed = total or 0
-    if total is None and (most_in or most_out):
-        needed = round_up(most_in + max(most_out, 1), BLOCK)
-    longest = round_up(model.max_position_embeddings or 1 << 30, BLOCK)
-    if needed > longest:
-        raise model.too_long(needed)
-    if total is not None and most_in > total:
-        raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=most_in, length=total)
     return Request(
         model.path,
-        max_model_len=total,
+        max_model_len=if_given(tokens, "-l", given.length, most=10**9),
         max_num_seqs=if_given(number, "-b", given.requests, 1, MOST_SEQS),
         trust_remote_code=True,  # consent is needed to launch the model, not to size it
         environment=dict(os.environ),

@@ -156,13 +156,7 @@ def read(
     ``over_servers``: the answer may be one for ``cluster``, with pipeline stages or over several
     servers.
     """
-    from gaudi_launch.app.fit import (
-        ServedLengths,
-        check_writes,
-        read_dtype,
-        request_for,
-        sized_model,
-    )
+    from gaudi_launch.app.fit import check_writes, read_dtype, sized_model
     from gaudi_launch.planning.model_name import name_warning
 
     if not options.model:
@@ -175,10 +169,6 @@ def read(
     machine, host = _machine(options, given, notes)
     model = sized_model(options.model)
     check_writes(model)
-    if not options.force:
-        # lengths that the model or -l does not have are refused as in fit
-        ranges = (options.input_range or "", options.output_range or "")
-        request_for(model, ServedLengths(options.max_model_len or "", "", *ranges))
     notes += name_warning(options.model, model)
     load = _load(options, given, model, notes)
     goal = _goal(name, goal_targets, given, load)
@@ -486,6 +476,7 @@ def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
     from gaudi_launch.app.options import to_request
     from gaudi_launch.app.prepare import prepare
     from gaudi_launch.engines import registry
+    from gaudi_launch.planning.fit import limits_of
     from gaudi_launch.planning.passthrough import REPLICAS, refuse_layout
 
     unloaded = replace(options, machine=machine, input_range=None, output_range=None)
@@ -497,6 +488,10 @@ def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
     refuse_layout(prepared.request.args, dict.fromkeys(REPLICAS, "-n"))
     # the lengths of the load, where the engine has options for them
     given, lacks = to_request(options), prepared.engine.innermost.lacks
+    loaded = replace(
+        prepared.request, input_range=given.input_range, output_range=given.output_range
+    )
+    limits_of(prepared.engine, loaded, prepared.model)
     inputs = None if "-i" in lacks else given.input_range
     outputs = None if "-o" in lacks else given.output_range
     request = replace(prepared.request, input_range=inputs, output_range=outputs)

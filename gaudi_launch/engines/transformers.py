@@ -22,6 +22,7 @@ from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
+from gaudi_launch.planning.lengths import LengthRules, length_for
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 
@@ -66,10 +67,8 @@ class HuggingFace(Engine):
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
         """Return limits of one request at a time, up to the model's length."""
-        longest = model.max_position_embeddings
-        length = request.max_model_len or longest or _LENGTH
-        if longest and length > longest and not request.force:
-            raise model.too_long(length)
+        usual = model.max_position_embeddings or _LENGTH
+        length = length_for(LengthRules(usual, 1, block=1), request, model)
         return Limits(
             input_min=1,
             input_max=length,

@@ -280,11 +280,12 @@ ALLOWED: Mapping[str, Callable[[Drawn], bool]] = {
     # its blocks of states are longer than 128 tokens
     "plan.length_below_block": lambda d: d.model.family == "hybrid" and d.number("-l") < 4096,
     "gaudi.tokens_of_chunks": lambda d: d.model.family == "hybrid" and d.number("-t") % 128 > 0,
-    # V0 splits no prompt: vllm/config.py SchedulerConfig._verify_args
-    "gaudi.unchunked_tokens": lambda d: "vllm-fork" in d.engine and _below_length(d),
+    # V0 splits no prompt: vllm/config.py SchedulerConfig._verify_args; pooling models of V1 neither
+    "gaudi.unchunked_tokens": lambda d: (
+        ("vllm-fork" in d.engine or d.model.family == "embedding") and _below_length(d)
+    ),
     # recommend: no step times of embeddings are published
     "capacity.pooling": lambda d: d.model.family == "embedding",
-    "gaudi.pooling_tokens": lambda d: d.model.family == "embedding" and _below_length(d),
 }
 
 

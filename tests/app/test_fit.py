@@ -158,13 +158,13 @@ def test_a_request_has_the_lengths_as_typed(monkeypatch: pytest.MonkeyPatch) -> 
             ServedLengths("", "", "131072", "1"),
             "plan.too_long",
             ExitCode.MODEL,
-            {"found": 131200, "longest": 131072, "source": "profile"},
+            {"found": 131073, "longest": 131072, "source": "profile"},
         ),
         (
             ServedLengths("100", "", "1,200"),
             "plan.input_over_length",
             ExitCode.USAGE,
-            {"input": 200, "length": 100},
+            {"input": 200, "length": 128},
         ),
         (
             ServedLengths("", "0"),
@@ -178,7 +178,7 @@ def test_lengths_that_a_model_lacks_are_refused(
     given: ServedLengths, id: str, code: ExitCode, values: dict[str, Any]
 ) -> None:
     with refused(id, code, **values):
-        request_for(SIZED, given)
+        fit(FitOptions(SIZED.path, accelerator="gaudi2", lengths=given))
 
 
 @pytest.mark.parametrize("cards", ["0", "65", "1,x"])

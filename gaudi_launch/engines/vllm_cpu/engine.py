@@ -10,7 +10,8 @@ from typing import Literal
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.conditions import check_request
 from gaudi_launch.engines.facts.registry import installed_lists
-from gaudi_launch.engines.support import support_of
+from gaudi_launch.engines.support import newest, support_of
+from gaudi_launch.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.hardware import Host
@@ -19,6 +20,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine, Limits, OverHosts, Proposal
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs, engine_args
+from gaudi_launch.planning.lengths import LengthRules, limits_within
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.passthrough import sent_options
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
@@ -109,22 +111,19 @@ class VllmCpu(Engine):
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
         """Return small lengths unless others are requested: this engine is for trials."""
-        longest = model.max_position_embeddings
-        length = request.max_model_len or min(_LENGTH, longest or _LENGTH)
-        if longest and length > longest and not request.force:
-            raise model.too_long(length)
-        input_min, input_max = request.input_range or (1, length)
-        output_min, output_max = request.output_range or (1, length)
-        return Limits(
-            input_min=input_min,
-            input_max=min(input_max, length),
-            output_min=output_min,
-            output_max=min(output_max, length),
-            max_model_len=length,
-            max_num_batched_tokens=request.max_num_batched_tokens or max(length, _LENGTH),
-            max_num_seqs=request.max_num_seqs or _SEQS,
-            max_num_prefill_seqs=1,
+        # vllm/config/model.py is_chunked_prefill_supported: not for encoders
+        encodes = newest("vllm-gaudi").layers.get(model.architecture or "") == ("encoder",)
+        whole = encodes or request.args.has("--no-enable-chunked-prefill")
+        rules = LengthRules(
+            _LENGTH,
+            _SEQS,
+            _LENGTH,
+            splits=not whole,
+            answers=task_of(model, request.args) == CHAT,
+            step_of=1,
+            block=1,
         )
+        return limits_within(rules, request, model)
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for what only cards can do."""

@@ -21,7 +21,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.engine_args import EngineArgs
-from gaudi_launch.planning.lengths import BLOCK, reason_for, round_down, round_up
+from gaudi_launch.planning.lengths import BLOCK, reason_for, round_down
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.plan import Setting, variables_of
 from gaudi_launch.planning.precision import fp8_or_asked, runs_fp8
@@ -82,12 +82,6 @@ def check_model(context: Context) -> None:
     _check_heads(model, context.placement.tensor)
     if model.remote_code and not request.trust_remote_code:
         raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
-    allowed = request.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "")
-    longest = model.max_position_embeddings
-    if not longest or request.force or allowed in ("1", "true"):
-        return
-    if context.limits.max_model_len > round_up(longest, 128):
-        raise model.too_long(context.limits.max_model_len)
 
 
 def _check_heads(model: Model, cards: int) -> None:

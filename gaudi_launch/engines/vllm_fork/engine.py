@@ -51,7 +51,7 @@ from gaudi_launch.planning.engine import (
 )
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs, engine_args
 from gaudi_launch.planning.exported import check_exported
-from gaudi_launch.planning.lengths import BLOCK, ceil_div, length_for, round_up
+from gaudi_launch.planning.lengths import BLOCK, LengthRules, ceil_div, limits_within, round_up
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.option_table import option_table
 from gaudi_launch.planning.passthrough import sent_options
@@ -63,8 +63,6 @@ from gaudi_launch.planning.speed import step_time_in
 from gaudi_launch.planning.support_answer import ModelSupport
 
 ENTRY = ("-m", "vllm.entrypoints.openai.api_server")
-# HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh PREFERED_BATCHED_TOKENS
-_LEAST_BATCHED_TOKENS_1_22 = 2048
 _LONGEST_DEEPSEEK = 32768
 # the engine's own default (HabanaAI/vllm-fork@277a33cd9:vllm/config.py max_seq_len_to_capture)
 _CAPTURE_LENGTH = 8192
@@ -86,9 +84,7 @@ class _Version:
 
     bucket_family: str
     rules: Callable[[Context, Decisions], None]
-    input_range: tuple[int, int]
-    max_model_len: int
-    max_num_seqs: int
+    lengths: LengthRules
     without: Mapping[str, str]
     memory: MemoryRules = _MEMORY
     entry_after: str = ""
@@ -108,9 +104,7 @@ _VERSIONS = {
     "1.21": _Version(
         PLAIN_GRID,
         scripts_1_21.rules,
-        (4, 16384),
-        20480,
-        32,
+        LengthRules(20480, 32, 2048, inputs=(4, 16384), outputs=(4, 2048), prefill_seqs=None),
         {
             "inc_fp8": "-q",
             "padding_limit": "--padding-limit",
@@ -124,9 +118,8 @@ _VERSIONS = {
     "1.22": _Version(
         EVERY_CONTEXT,
         scripts_1_22.rules,
-        (1, 16384),
-        16384,
-        128,
+        # HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh PREFERED_BATCHED_TOKENS
+        LengthRules(16384, 128, 2048),
         {**_LENGTHS, **_SWITCHES, "inc_fp8": "-q"},
         entry_after="--distributed_executor_backend",
         can=("chat", "embed", "vision", "fp8", "awq", "experts", "prefix"),
@@ -134,9 +127,7 @@ _VERSIONS = {
     "deepseek_r1": _Version(
         FIXED_LENGTHS,
         scripts_deepseek.rules,
-        (1, 16384),
-        16384,
-        64,
+        LengthRules(16384, 64),
         {
             **_LENGTHS,
             **_SWITCHES,
@@ -248,77 +239,45 @@ class VllmFork(Engine):
         return found
 
     def _lengths(self, request: Request, model: Model) -> Limits:
-        """Return lengths from the request and the version's script.
-
-        Auto tuning keeps them within the model.
-        """
-        auto = request.tuning == "auto"
-        length = self._length(request, model, auto)
-        if self.version == "1.21":
-            return self._limits_1_21(request, length, auto)
-        tokens = request.max_num_batched_tokens or length
-        if self.version == "1.22":
-            tokens = round_up(max(tokens, _LEAST_BATCHED_TOKENS_1_22), BLOCK)
-        input_min, input_max = request.input_range or (1, length)
-        output_min, output_max = request.output_range or (1, length)
-        if auto:
-            input_max = min(input_max, length)
-            self._check_step(request, tokens, length)
-        return Limits(
-            input_min=input_min,
-            input_max=input_max,
-            output_min=output_min,
-            output_max=output_max,
-            max_model_len=length,
-            max_num_batched_tokens=tokens,
-            max_num_seqs=request.max_num_seqs or _VERSIONS[self.version].max_num_seqs,
-            max_num_prefill_seqs=request.max_prefill_seqs or 1,
+        """Return lengths from the request and the version's rules, or its script's."""
+        if request.tuning == "reference":
+            return self._of_script(request)
+        bounded = self.version == "deepseek_r1" and not request.force
+        if bounded and request.max_model_len is None:
+            longest = min(model.max_position_embeddings or _LONGEST_DEEPSEEK, _LONGEST_DEEPSEEK)
+            model = replace(model, max_position_embeddings=longest)
+        rules = replace(
+            _VERSIONS[self.version].lengths,
+            splits=request.args.has("--enable-chunked-prefill"),
+            answers=not pooling.pools(model, request.args),
         )
-
-    def _length(self, request: Request, model: Model, auto: bool) -> int:
-        """Return the maximum of input plus output. Raises LaunchError (USAGE)."""
-        length = request.max_model_len or _VERSIONS[self.version].max_model_len
-        if auto and request.max_model_len is None:
-            # a model of 4096 positions must not fail on a default of 20480
-            longest = model.max_position_embeddings
-            if self.version == "deepseek_r1" and not request.force:
-                longest = min(longest or _LONGEST_DEEPSEEK, _LONGEST_DEEPSEEK)
-            length = length_for(length, longest, request)
-        if self.version == "1.21":
-            return length
-        if self.version == "1.22" or auto:
-            length = round_up(length, BLOCK)
-        checked = self.version == "deepseek_r1" and auto and not request.force
-        if checked and length > _LONGEST_DEEPSEEK:
+        limits = limits_within(rules, request, model)
+        length = limits.max_model_len
+        if bounded and length > _LONGEST_DEEPSEEK:
             # start_vllm.sh: "maximal value for single node: 32768"
             raise LaunchError(
                 "plan.deepseek_too_long", ExitCode.USAGE, found=length, longest=_LONGEST_DEEPSEEK
             )
-        return length
+        return limits
 
-    def _limits_1_21(self, request: Request, length: int, auto: bool) -> Limits:
-        output_min, output_max = request.output_range or (4, 2048)
-        input_min, input_max = request.input_range or (4, 16384)
-        tokens = request.max_num_batched_tokens or (max(length, 2048) if auto else 20480)
-        if auto:
-            # the engine drops prompt buckets above the budget, and the longest prompt needs one
-            tokens = round_up(tokens, BLOCK)
-            if request.input_range is None:
-                _, hot = request.reduce or (0, 0)
-                input_max = min(max(input_max, hot), length - 1)
-            if input_max >= length:
-                raise LaunchError(
-                    "plan.input_over_length", ExitCode.USAGE, input=input_max, length=length
-                )
-            self._check_step(request, tokens, length)
-            output_max = min(output_max, length)
-        else:
-            # utils.sh set_bucketing: the maximum of a range given by one number
-            if "input" in request.open_ranges:
-                input_max = 1024
-            if "output" in request.open_ranges:
-                output_max = 2048
-        seqs = request.max_num_seqs or 32
+    def _of_script(self, request: Request) -> Limits:
+        """Return the lengths of the version's start script, which checks none of them."""
+        usual = _VERSIONS[self.version].lengths
+        length = request.max_model_len or usual.length
+        tokens = length
+        if self.version == "1.21":
+            tokens = request.max_num_batched_tokens or usual.length
+        if self.version == "1.22":
+            length = round_up(length, BLOCK)
+            tokens = max(length, usual.step)
+        input_min, input_max = request.input_range or usual.inputs or (1, length)
+        output_min, output_max = request.output_range or usual.outputs or (1, length)
+        # utils.sh set_bucketing: the maximum of a range given by one number
+        if "input" in request.open_ranges:
+            input_max = 1024
+        if "output" in request.open_ranges:
+            output_max = 2048
+        seqs = request.max_num_seqs or usual.seqs
         return Limits(
             input_min=input_min,
             input_max=input_max,
@@ -327,19 +286,8 @@ class VllmFork(Engine):
             max_model_len=length,
             max_num_batched_tokens=tokens,
             max_num_seqs=seqs,
-            max_num_prefill_seqs=request.max_prefill_seqs or seqs,
+            max_num_prefill_seqs=request.max_prefill_seqs or usual.prefill_seqs or seqs,
         )
-
-    def _check_step(self, request: Request, tokens: int, length: int) -> None:
-        """Raise LaunchError (USAGE) where the longest context does not fit in one step.
-
-        HabanaAI/vllm-fork@277a33cd9:vllm/config.py SchedulerConfig._verify_args; V0 splits no
-        prompt unless it is requested.
-        """
-        if tokens < length and not request.args.has("--enable-chunked-prefill"):
-            raise LaunchError(
-                "gaudi.unchunked_tokens", ExitCode.USAGE, tokens=tokens, length=length
-            )
 
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for options that this version, or its script, does not have."""

@@ -60,7 +60,7 @@ from gaudi_launch.planning.engine import (
 )
 from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs, engine_args
 from gaudi_launch.planning.exported import check_exported
-from gaudi_launch.planning.lengths import BLOCK, length_for, round_up
+from gaudi_launch.planning.lengths import BLOCK, LengthRules, limits_within, round_up
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.parse import number
@@ -184,44 +184,26 @@ class VllmGaudi(Engine):
         Prompts may be longer than one step.
         """
         pooling = task_of(model, request.args) != CHAT
-        length = self._length(request, model)
-        seqs = request.max_num_seqs or _SEQS
-        unchunked = request.args.has("--no-enable-chunked-prefill")
-        least = length if pooling or unchunked else 1
-        tokens = request.max_num_batched_tokens or max(
-            _BATCHED_TOKENS, least, round_up(seqs, BLOCK)
+        whole = pooling or request.args.has("--no-enable-chunked-prefill")
+        rules = LengthRules(
+            _LENGTH,
+            _SEQS,
+            _BATCHED_TOKENS,
+            whole=whole,
+            splits=not whole,
+            answers=not pooling,
+            prefill_seqs=self._prefill(request),
+            step_of=1,
         )
-        if tokens < seqs:
-            # vllm/config/scheduler.py ends with a ValueError
-            raise LaunchError("gaudi.tokens_below_seqs", ExitCode.USAGE, tokens=tokens, seqs=seqs)
-        if tokens < least:
-            # without pieces: vllm/config/scheduler.py verify_max_model_len
-            id = "gaudi.pooling_tokens" if pooling else "gaudi.unchunked_tokens"
-            raise LaunchError(id, ExitCode.USAGE, tokens=tokens, length=length)
-        chunk = gaudi_buckets.chunk_of(model, BLOCK)
+        limits = limits_within(rules, request, model)
+        chunk, tokens = gaudi_buckets.chunk_of(model, BLOCK), limits.max_num_batched_tokens
         if chunk and tokens % chunk and self.rules.chunks in ("stated", "checked"):
             # vllm_gaudi/extension/bucketing/common.py initialize, from v0.17.1 on
             near = round_up(tokens, chunk)
             raise LaunchError(
                 "gaudi.tokens_of_chunks", ExitCode.USAGE, tokens=tokens, chunk=chunk, near=near
             )
-        input_min, input_max = request.input_range or (1, length)
-        output_min, output_max = request.output_range or (1, length)
-        if request.input_range and (input_max > length or (input_max == length and not pooling)):
-            raise LaunchError(
-                "plan.input_over_length", ExitCode.USAGE, input=input_max, length=length
-            )
-        return Limits(
-            input_min=input_min,
-            input_max=input_max,
-            output_min=min(output_min, length),
-            output_max=min(output_max, length),
-            max_model_len=length,
-            max_num_batched_tokens=tokens,
-            max_num_seqs=seqs,
-            max_num_prefill_seqs=self._prefill(request),
-            block_size=self._block(request, model),
-        )
+        return replace(limits, block_size=self._block(request, model))
 
     def _block(self, request: Request, model: Model) -> int:
         """Return the tokens of a block: a state's, where buckets count such blocks."""
@@ -235,20 +217,7 @@ class VllmGaudi(Engine):
         return page.tokens
 
     @staticmethod
-    def _length(request: Request, model: Model) -> int:
-        longest = model.max_position_embeddings
-        if request.max_model_len is None:
-            # 514 positions of a RoBERTa are 512 and two that are not for tokens
-            return length_for(_LENGTH, longest, request)
-        rounded = round_up(request.max_model_len, BLOCK)
-        if longest is None or rounded <= longest:
-            return rounded
-        return request.max_model_len
-
-    @staticmethod
     def _prefill(request: Request) -> int:
-        if request.max_prefill_seqs is not None:
-            return request.max_prefill_seqs
         exported = request.environment.get(gaudi_buckets.PREFILL)
         if not exported:
             return 1

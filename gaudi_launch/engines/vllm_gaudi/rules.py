@@ -119,10 +119,6 @@ def lengths(context: Context, decisions: Decisions) -> None:
     reason = reason_for(request, limits.max_model_len)
     if reason is not None:
         decisions.explain("option", "--max-model-len", reason)
-    asked = request.max_model_len
-    if asked is not None and asked != limits.max_model_len:
-        reason = message("gaudi.whole_blocks", asked=asked)
-        decisions.option("--max-model-len", str(limits.max_model_len), reason, source="flag")
     decisions.option_or(
         "--max-num-seqs",
         ("-b", request.max_num_seqs),
@@ -138,6 +134,14 @@ def lengths(context: Context, decisions: Decisions) -> None:
         (limits.max_num_batched_tokens, why),
         origin=_AT + ".cd/server/settings_vllm.csv",
     )
+    step, given = limits.max_num_batched_tokens, request.max_num_batched_tokens
+    for option, flag, asked, served in (
+        ("--max-model-len", "-l", request.max_model_len, limits.max_model_len),
+        ("--max-num-batched-tokens", "-t", given, step),
+    ):
+        if asked not in (None, served):
+            reason = message("gaudi.whole_blocks", flag=flag, asked=asked)
+            decisions.option(option, str(served), reason, source="flag")
     decisions.option(
         "--block-size",
         str(limits.block_size),

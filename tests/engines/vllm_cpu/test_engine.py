@@ -22,7 +22,7 @@ REFUSED = {
     "max_capture_len": 2,
     "memory_utilization": "0.8",
 }
-LENGTHS = {"input_range": (2, 9000), "output_range": (3, 9000), "max_num_batched_tokens": 4096}
+LENGTHS = {"input_range": (2, 900), "output_range": (3, 9000), "max_num_batched_tokens": 4096}
 ADDRESS = {"host": "0.0.0.0", "port": 9000, "served_name": "chat", "trust_remote_code": True}
 CASES = [
     Case("usual", "cpu", LLAMA),

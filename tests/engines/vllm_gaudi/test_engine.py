@@ -252,7 +252,7 @@ def test_a_text_is_pooled_in_one_step() -> None:
         "2048",
     )
     assert refused(replace(BERT, max_position_embeddings=8194), max_num_batched_tokens=4096).id == (
-        "gaudi.pooling_tokens"
+        "gaudi.unchunked_tokens"
     )
 
 
