@@ -32,6 +32,19 @@ def mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known)
 
 
+def total(values: Iterable[float | None]) -> float | None:
+    """Return the sum of all; None where one is unknown, or without any.
+
+    >>> total([1, 2]), total([1, None]), total([])
+    (3.0, None, None)
+    """
+    found = list(values)
+    known = [value for value in found if value is not None]
+    if not known or len(known) != len(found):
+        return None
+    return float(sum(known))
+
+
 def mapped(function: Callable[[_T], _R], value: _T | None) -> _R | None:
     """Return the function's result for a value; None stays None.
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.messages import Message, message
-from gaudi_launch.reader import shipped
+from gaudi_launch.reader import line_of, shipped
 
 if TYPE_CHECKING:
     from gaudi_launch.json_schema import Problem
@@ -32,6 +32,17 @@ def problems(document: Any, name: str = "model") -> Iterator[Message]:
     except RecursionError:
         # a YAML anchor inside the value that it marks
         yield message("profiles.recursive")
+
+
+def first_problem(document: Any, tree: Any, name: str) -> tuple[Problem, int, str] | None:
+    """Return the first problem of a document, its line in the file, and a sentence."""
+    from gaudi_launch import json_schema
+
+    problem = next(iter(json_schema.problems(document, schema(name))), None)
+    if problem is None:
+        return None
+    where = (*problem.path, problem.entry) if problem.entry else problem.path
+    return problem, line_of(tree, where) or 1, sentence(problem).render().rstrip(".。")
 
 
 def sentence(problem: Problem) -> Message:

@@ -225,6 +225,15 @@ def line_of(tree: Any, where: Sequence[str | int]) -> int:
     return line
 
 
+def as_typed(value: Any) -> str | bool | tuple[str, ...]:
+    """Return the value of an option as it is typed; a switch stays True or False."""
+    if isinstance(value, list):
+        return tuple(str(each) for each in value)
+    if isinstance(value, bool):
+        return value
+    return str(value)
+
+
 def _parts(node: Any) -> list[tuple[Any, Any, Any]]:
     """Return a node's parts: a key or index, the node where it starts, its value."""
     if node.id == "mapping":

@@ -28,7 +28,7 @@ def start(
 
     check_access(settings)
     job = gateway_job(name, backends, settings, restart=restart)
-    start_detached(job, None, os.environ)
+    start_detached(job, os.environ)
     return job
 
 

@@ -20,7 +20,8 @@ from gaudi_launch.app.fields import option_of
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.messages import Message, message
-from gaudi_launch.reader import checked_tree, line_of, read_text
+from gaudi_launch.profiles_check import first_problem
+from gaudi_launch.reader import as_typed, checked_tree, read_text
 
 if TYPE_CHECKING:
     from gaudi_launch.app.estimate import SpeedEstimate
@@ -235,7 +236,7 @@ def read(path: Path) -> SavedPlan:
     options = dict(document["options"])
     extra = tuple(options.pop(_EXTRA, ()))
     known = saved_fields()
-    given: dict[str, Any] = {known[key]: _value(value) for key, value in options.items()}
+    given: dict[str, Any] = {known[key]: as_typed(value) for key, value in options.items()}
     traffic = {name: str(value) for name, value in document.get("traffic", {}).items()}
     return SavedPlan(
         path=str(path),
@@ -250,27 +251,12 @@ def read(path: Path) -> SavedPlan:
     )
 
 
-def _value(value: Any) -> Any:
-    """Return a value as it is typed; a switch stays True or False."""
-    if isinstance(value, list):
-        return tuple(str(each) for each in value)
-    if isinstance(value, bool):
-        return value
-    return str(value)
-
-
 def _check(path: Path, document: Any, tree: Any) -> None:
     """Raise LaunchError (USAGE) with the line of the first problem."""
-    from gaudi_launch.json_schema import problems
-    from gaudi_launch.profiles_check import schema, sentence
-
-    problem = next(iter(problems(document, schema("plan"))), None)
-    if problem is not None:
-        where = (*problem.path, problem.entry) if problem.entry else problem.path
-        why = sentence(problem).render().rstrip(".。")
-        raise LaunchError(
-            "saved.bad", ExitCode.USAGE, path=str(path), line=line_of(tree, where) or 1, why=why
-        )
+    found = first_problem(document, tree, "plan")
+    if found is not None:
+        _, line, why = found
+        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=line, why=why)
 
 
 def merged(options: LaunchOptions) -> LaunchOptions:

@@ -270,10 +270,8 @@ def _new_engines(
 
 def _free_of(case: ChangeCase) -> tuple[int, ...]:
     """Return the modules that are free, or are used by this stack only."""
-    from gaudi_launch.stack.changes import released
-
     own = [module for each in case.running for module in each.modules]
-    return released(case.host, own).free_modules
+    return case.host.with_use(own, busy=False).free_modules
 
 
 def sized_model(stack: StackFile, model: StackModel, machine: str | None) -> _Sized:

@@ -127,4 +127,4 @@ def restart(name: str, drain: float, reporter: Reporter) -> None:
     if ended.busy:
         cards = ",".join(map(str, ended.busy))
         raise LaunchError("services.cards_taken", ExitCode.MACHINE, name=name, cards=cards)
-    preflight.start_detached(job, None, os.environ)
+    preflight.start_detached(job, os.environ)

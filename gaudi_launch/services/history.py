@@ -20,6 +20,7 @@ from gaudi_launch import paths
 from gaudi_launch.background import Loop
 from gaudi_launch.host import hl_smi_text, shared_hl_smi, sysfs
 from gaudi_launch.host.files import FolderFiles
+from gaudi_launch.optional import total
 from gaudi_launch.services.engine_counters import COUNTER_FIELDS, EngineCounters, counters_of, rates
 from gaudi_launch.services.state.registry import services
 
@@ -246,11 +247,7 @@ class CardPower:
         if answer is None or time.monotonic() - answer.at > EVERY_SECONDS:
             return None
         power = {row.index: row.power_w for row in hl_smi_text.parse_table(answer.output.text).rows}
-        readings = [power.get(index) for index in self._indices if index is not None]
-        known = [reading for reading in readings if reading is not None]
-        if known and len(known) == len(readings):
-            return float(sum(known))
-        return None
+        return total(power.get(index) for index in self._indices if index is not None)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import machine_root
@@ -60,9 +59,7 @@ def _check_free(host: str, port: int) -> None:
         )
 
 
-def start_detached(
-    job: ServiceJob, plan: Mapping[str, Any] | None, environment: Mapping[str, str]
-) -> None:
+def start_detached(job: ServiceJob, environment: Mapping[str, str]) -> None:
     """Reserve the name and the cards of a job, and pass it to a detached launcher.
 
     Raises LaunchError when the name, a card or the port is taken, or docker cannot start the job's
@@ -75,4 +72,4 @@ def start_detached(
         reserve(job.modules, machine_root()) as cards,
         hold_port(job.url, job.name) as port,
     ):
-        detach.spawn(job, plan, environment, (name, *cards, *port))
+        detach.spawn(job, None, environment, (name, *cards, *port))

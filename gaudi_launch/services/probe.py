@@ -276,8 +276,10 @@ def _probe_tgi(server: _Server, complete: bool) -> Readiness:
         return Readiness(True, "ready", "", name)
     question = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
     answer = server.ask("/generate", question)
+    found = answer.document
     # an image's server gets a text request as well; the answer may be empty, but must exist
-    if answer.status != 200 or not _has_text(answer.document):
+    is_text = isinstance(found, dict) and isinstance(found.get("generated_text"), str)
+    if answer.status != 200 or not is_text:
         return Readiness(False, "completion", answer.why("/generate"), name)
     return Readiness(True, "ready", "", name, "/generate")
 
@@ -446,10 +448,6 @@ def _models(document: Any) -> list[str]:
 def _holds(document: Any, *names: str) -> bool:
     """Return True if it has one of these fields, and it is not empty."""
     return isinstance(document, dict) and any(document.get(name) for name in names)
-
-
-def _has_text(document: Any) -> bool:
-    return isinstance(document, dict) and isinstance(document.get("generated_text"), str)
 
 
 def port_free(host: str, port: int) -> bool:

@@ -6,7 +6,7 @@ old engines end first, one by one, until it fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -81,11 +81,6 @@ class ChangeCase:
     visible: tuple[int, ...] | None = None
 
 
-def released(host: Host, modules: Iterable[int]) -> Host:
-    """Return the machine with these modules free."""
-    return host.with_use(modules, busy=False)
-
-
 def steps_of(case: ChangeCase, refused: Refused) -> StackSteps:
     """Return the steps from what runs to what is to run.
 
@@ -95,7 +90,8 @@ def steps_of(case: ChangeCase, refused: Refused) -> StackSteps:
     own = [module for each in case.running for module in each.modules]
     gone = tuple(each.name for each in case.running if each.role == "gone")
     kept = tuple(each for each in case.running if each.role != "gone")
-    rolling = _Rolling(replace(case, host=released(case.host, own), running=kept), refused)
+    host = case.host.with_use(own, busy=False)
+    rolling = _Rolling(replace(case, host=host, running=kept), refused)
     first = (ChangeStep(ends_first=gone),) if gone else ()
     return StackSteps((*first, *rolling.steps()), rolling.placements)
 

@@ -20,7 +20,8 @@ from gaudi_launch.gateway.gateway_settings import (
     Tls,
     UserLimits,
 )
-from gaudi_launch.reader import checked_tree, line_of, read_text
+from gaudi_launch.profiles_check import first_problem, schema
+from gaudi_launch.reader import as_typed, checked_tree, line_of, read_text
 from gaudi_launch.services.state import store
 
 _EXTRA = "engine-arguments"
@@ -130,14 +131,10 @@ def parse_stack(content: str, path: Path) -> StackFile:
 
 def _check(path: Path, document: Any, tree: Any) -> None:
     """Raise LaunchError (USAGE) for the first place that breaks the schema."""
-    from gaudi_launch.json_schema import problems
-    from gaudi_launch.profiles_check import schema, sentence
-
-    problem = next(iter(problems(document, schema("stack"))), None)
-    if problem is None:
+    found = first_problem(document, tree, "stack")
+    if found is None:
         return
-    where = (*problem.path, problem.entry) if problem.entry else problem.path
-    line = line_of(tree, where) or 1
+    problem, line, why = found
     if problem.keyword == "additionalProperties":
         known = ", ".join(_known_at(schema("stack"), problem.path))
         raise LaunchError(
@@ -148,7 +145,6 @@ def _check(path: Path, document: Any, tree: Any) -> None:
             found=problem.entry,
             known=known,
         )
-    why = sentence(problem).render().rstrip(".。")
     raise LaunchError("stack.bad", ExitCode.USAGE, path=str(path), line=line, why=why)
 
 
@@ -175,18 +171,9 @@ def _model(entry: Mapping[str, Any], line: int) -> StackModel:
         balance=entry.get("balance", "least-load"),
         after=tuple(entry.get("after") or ()),
         restart=entry.get("restart", "on-failure"),
-        options=tuple(ModelOption(key, _value(value)) for key, value in options.items()),
+        options=tuple(ModelOption(key, as_typed(value)) for key, value in options.items()),
         engine_arguments=arguments,
     )
-
-
-def _value(value: Any) -> str | bool | tuple[str, ...]:
-    """Return a value as it is typed; a switch stays True or False."""
-    if isinstance(value, list):
-        return tuple(value)
-    if isinstance(value, bool):
-        return value
-    return str(value)
 
 
 def _gateway(entry: Mapping[str, Any], folder: Path) -> GatewaySettings:

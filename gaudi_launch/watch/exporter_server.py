@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterable
@@ -68,10 +69,8 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 def _cut(request: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
 
 
 def with_head(app: WSGIApplication) -> WSGIApplication:

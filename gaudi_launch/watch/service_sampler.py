@@ -14,7 +14,7 @@ from typing import Any
 
 from gaudi_launch.background import in_background
 from gaudi_launch.json_values import number
-from gaudi_launch.optional import mapped
+from gaudi_launch.optional import mapped, total
 from gaudi_launch.services.engine_counters import EngineCounters, EngineRates, counters_of, rates
 from gaudi_launch.services.history import read_energy, read_rows
 from gaudi_launch.services.state.registry import ServiceRecord
@@ -178,14 +178,10 @@ def with_counters(
 
 def with_power(service: ServiceSample, cards: Iterable[CardSample]) -> ServiceSample:
     """Return a sample with the power of its cards, where each of them reports it."""
-    if not service.alive or not service.modules:
-        return service
     power = {card.module: card.power_w for card in cards}
-    readings = [power.get(module) for module in service.modules]
-    known = [reading for reading in readings if reading is not None]
-    if len(known) != len(readings):
+    watts = total(map(power.get, service.modules))
+    if watts is None or not service.alive:
         return service
-    watts = float(sum(known))
     service = replace(service, power_w=watts)
     if not service.tokens_per_second:
         return service

@@ -129,31 +129,31 @@ def test_files_of_ended_processes_are_removed_once(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServiceJob, object, str]]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServiceJob, str]]:
     """Record what is started again."""
-    found: list[tuple[ServiceJob, object, str]] = []
+    found: list[tuple[ServiceJob, str]] = []
     monkeypatch.setattr(
         preflight,
         "start_detached",
-        lambda job, plan, environment: found.append((job, plan, environment["VLLM_API_KEY"])),
+        lambda job, environment: found.append((job, environment["VLLM_API_KEY"])),
     )
     return found
 
 
 def test_a_restart_has_the_same_job_and_this_environment(
     chat: ServiceRecord,
-    started: list[tuple[ServiceJob, object, str]],
+    started: list[tuple[ServiceJob, str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "secret")
     calls = stopped(monkeypatch, Stopped(chat, True, 0, ()))
     restart("chat", 3.0, Silent())
-    assert (calls, started) == ([(chat, 3.0)], [(JOB, None, "secret")])
+    assert (calls, started) == ([(chat, 3.0)], [(JOB, "secret")])
 
 
 def test_a_restart_that_cannot_be_ends_nothing(
     chat: ServiceRecord,
-    started: list[tuple[ServiceJob, object, str]],
+    started: list[tuple[ServiceJob, str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = stopped(monkeypatch, Stopped(chat, True, 0, ()))
@@ -173,7 +173,7 @@ def test_a_restart_that_cannot_be_ends_nothing(
 
 def test_cards_that_another_process_took_are_named(
     chat: ServiceRecord,
-    started: list[tuple[ServiceJob, object, str]],
+    started: list[tuple[ServiceJob, str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "secret")

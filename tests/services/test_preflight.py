@@ -107,12 +107,12 @@ def test_name_cards_and_port_are_passed_to_the_launcher(
         preflight, "check_program", lambda name, needs_cards: seen.append((name, needs_cards))
     )
     job = ServiceJob("chat", "m", "/m", "e@1", URL, Command(("podman", "run"), {}), modules=(1, 2))
-    start_detached(job, {"schema": 1}, {"A": "1"})
+    start_detached(job, {"A": "1"})
     parts = [("name", "chat"), ("cards", (1, 2)), ("port", URL, "chat")]
-    assert seen == [*parts, (job, {"schema": 1}, {"A": "1"}, (3, 4, 5, 6))]
+    assert seen == [*parts, (job, None, {"A": "1"}, (3, 4, 5, 6))]
     seen.clear()
-    start_detached(replace(job, container="box"), None, {})
+    start_detached(replace(job, container="box"), {})
     assert seen[0] == ("podman", True)
     seen.clear()
-    start_detached(replace(job, container="box", modules=()), None, {})
+    start_detached(replace(job, container="box", modules=()), {})
     assert seen[0] == ("podman", False)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from gaudi_launch.buckets.warmup_time import FILE_NAME, Measured, record
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.messages import Message
+from gaudi_launch.optional import mapped
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services.log.follow import LaunchProgress
 from gaudi_launch.services.probe import Readiness
 from gaudi_launch.services.process.supervise import EngineOutcome, Watcher
 from gaudi_launch.services.process.watchers import Passing
 from gaudi_launch.services.state import identity, store
+from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.job import ServiceJob
 
 _log = logging.getLogger(__name__)
@@ -32,7 +33,8 @@ class Recorder(Passing):
         self._job = job
         self._progress = LaunchProgress()
         self._state = first_state(job, log)
-        self.put(launcher=_identity(os.getpid()), launcher_pid=os.getpid())
+        pid = os.getpid()
+        self.put(launcher=mapped(Identity.to_json, identity.of(pid)), launcher_pid=pid)
 
     def put(self, **news: object) -> None:
         """Write the state with these changes."""
@@ -44,7 +46,7 @@ class Recorder(Passing):
     def started(self, pid: int) -> None:
         self.put(
             pid=pid,
-            engine_process=_identity(pid),
+            engine_process=mapped(Identity.to_json, identity.of(pid)),
             engine_began=time.time(),
             phase="start",
         )
@@ -125,14 +127,6 @@ class Recorder(Passing):
             "phases": [phase.to_json() for phase in progress.phases],
             "run_time_compiles": len(progress.warnings),
         }
-
-
-def _identity(pid: int) -> Mapping[str, object] | None:
-    """Return the identity of a process as JSON; None where it has ended."""
-    found = identity.of(pid)
-    if found is None:
-        return None
-    return found.to_json()
 
 
 def first_state(job: ServiceJob, log: Path) -> dict[str, object]:

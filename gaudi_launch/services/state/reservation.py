@@ -15,6 +15,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from gaudi_launch import locks
@@ -49,10 +50,9 @@ def reserve(modules: tuple[int, ...], root: Path) -> Iterator[tuple[int, ...]]:
         # in one order everywhere, so that of two launches that need the same cards one gets them
         # all
         for module in sorted(modules):
-            tried = (
-                _hold(folder / card_locks.lock_name(module), module, held) for folder in folders
-            )
-            taken = [handle for handle in tried if handle is not None]
+            taken: list[int] = []
+            for folder in folders:
+                taken += _hold(folder / card_locks.lock_name(module), held, partial(_taken, module))
             if not taken:
                 shown = ", ".join(map(str, folders))
                 raise LaunchError("placement.no_lock_folder", ExitCode.MACHINE, folders=shown)
@@ -71,20 +71,9 @@ def reserve_address(host: str, port: int, service: str, root: Path) -> Iterator[
     with contextlib.ExitStack() as held:
         handles = []
         for folder in card_locks.lock_folders(root):
-            handle = None
             if _prepare(folder):
-                handle = _open(folder / card_locks.port_lock_name(host, port))
-            if handle is None:
-                continue
-            held.callback(os.close, handle)
-            try:
-                if not locks.try_ofd(handle):
-                    raise _address_taken(host, port, root, handle)
-                sign(handle, service)
-            except OSError as error:
-                _log.debug("the address cannot be reserved: %s", error)
-                continue
-            handles.append(handle)
+                path = folder / card_locks.port_lock_name(host, port)
+                handles += _hold(path, held, partial(_address_taken, host, port, root), service)
         yield tuple(handles)
 
 
@@ -128,23 +117,28 @@ def _prepare(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink() and os.access(folder, os.R_OK | os.X_OK)
 
 
-def _hold(path: Path, module: int, held: contextlib.ExitStack) -> int | None:
-    """Lock this file until ``held`` ends.
+def _hold(
+    path: Path,
+    held: contextlib.ExitStack,
+    taken: Callable[[int], LaunchError],
+    service: str = "",
+) -> list[int]:
+    """Lock this file until ``held`` ends; return its handle.
 
-    Return None when it cannot be opened or locked at all.
+    Return nothing when it cannot be opened or locked at all. Raises what ``taken`` makes.
     """
     handle = _open(path)
     if handle is None:
-        return None
+        return []
     held.callback(os.close, handle)
     try:
         if not locks.try_ofd(handle):
-            raise _taken(module, handle)
-        sign(handle)
+            raise taken(handle)
+        sign(handle, service)
     except OSError as error:
-        _log.debug("a card cannot be reserved: %s", error)
-        return None
-    return handle
+        _log.debug("%s cannot be locked: %s", path, error)
+        return []
+    return [handle]
 
 
 def _open(path: Path) -> int | None:
