@@ -25,7 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def guarded() -> Callable[[], None]:
-    """Return a ``preexec_fn`` for subprocess.Popen that starts a new session.
+    """Return a ``preexec_fn`` for subprocess.Popen.
 
     Popen's process is the guard: it ends with the command, and as the command did. It passes
     SIGTERM on to the command.

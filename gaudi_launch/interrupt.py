@@ -263,14 +263,14 @@ def attend(argv: Sequence[str]) -> int:
     """Run a command at the user's terminal and return its exit status.
 
     It may ask there for a password. The terminal's Ctrl-C reaches the command as well; one that is
-    sent to this process alone ends it, too. Raises OSError.
+    sent to this process alone ends it, too, as the end of this process does. Raises OSError.
     """
     before = _descendants()
     with deferred():
         seen = ChildLog(_log, argv)
         adopt_orphans()
         try:
-            process = subprocess.Popen(list(argv))
+            process = subprocess.Popen(list(argv), preexec_fn=guarded())
         except OSError as error:
             seen.failed(error)
             raise

@@ -50,7 +50,7 @@ class Case:
     """A command, and the program that it runs.
 
     Calls of the program with ``only`` in its arguments never end. One that runs at the user's
-    terminal is ended by SIGINT alone: it gets a closing terminal's SIGHUP itself.
+    terminal is ended by SIGINT or SIGKILL: it gets a closing terminal's SIGHUP itself.
     """
 
     words: tuple[str, ...]
@@ -114,7 +114,8 @@ class Result:
 def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
     """Run the command, end it ``after`` seconds of its first child, and check."""
     case = CASES[name]
-    sent = signal.SIGINT if case.at_terminal else _SIGNALS[number % len(_SIGNALS)]
+    signals = (signal.SIGINT, signal.SIGKILL) if case.at_terminal else _SIGNALS
+    sent = signals[number % len(signals)]
     home = folder / str(number)
     _furnish(home, case)
     token = f"{os.getpid()}-{number}"
