@@ -77,6 +77,10 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
+def _absolute(text: str) -> Path | str:
+    return Path(text).absolute() if text else ""
+
+
 def main() -> None:
     """Read the command line and write the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -84,13 +88,14 @@ def main() -> None:
     one = commands.add_parser("read")
     one.add_argument("engine")
     one.add_argument("version")
-    one.add_argument("--checkout", type=Path, required=True)
+    # the engine's code runs in another folder
+    one.add_argument("--checkout", type=_absolute, required=True)
     one.add_argument("--repository", required=True)
     one.add_argument("--commit", required=True)
     one.add_argument("--date", required=True)
-    one.add_argument("--upstream", type=Path)
+    one.add_argument("--upstream", type=_absolute)
     one.add_argument("--upstream-version", default="")
-    one.add_argument("--python", default="")
+    one.add_argument("--python", type=_absolute, default="")
     one.add_argument("--out", type=Path, default=SUPPORT)
     commands.add_parser("index")
     logging.basicConfig(format="%(message)s")
@@ -100,6 +105,7 @@ def main() -> None:
         (SUPPORT / "mla.json").write_text(render(mla_types_of()), encoding="utf-8")
         return
     out = options.pop("out")
+    options["python"] = str(options["python"])
     out.mkdir(parents=True, exist_ok=True)
     try:
         document = read(ReleaseSource(**options))

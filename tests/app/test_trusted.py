@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,13 @@ OTHER = Buckets([[1, 128, 0]], [[1, 1, 128]])
 
 
 def prepared(installed: Installed | None = INSTALLED) -> Prepared:
-    return Prepared(
-        REQUEST, make("hls2"), Model("/m/x", "x"), find("vllm-fork@1.21", installed), installed
-    )
+    return Prepared(REQUEST, make("hls2"), PLAIN, find("vllm-fork@1.21", installed), installed)
 
 
 def answering(
-    monkeypatch: pytest.MonkeyPatch, answer: introspect.IntrospectedBuckets | None
+    monkeypatch: pytest.MonkeyPatch,
+    answer: introspect.IntrospectedBuckets | None,
+    ours: tuple[str, str] = (PLAIN_GRID, "linear"),
 ) -> list[tuple[Any, ...]]:
     """Let the engine answer so; None: with our own arithmetic. The questions are kept."""
     asked: list[tuple[Any, ...]] = []
@@ -44,9 +45,9 @@ def answering(
     def ask_engine(
         python: str | Path, package: str, env: Any, arguments: Any
     ) -> introspect.IntrospectedBuckets:
-        asked.append((python, package))
+        asked.append((python, package, arguments.get("bucket_file")))
         return answer or introspect.IntrospectedBuckets(
-            engine_buckets(PLAIN_GRID, "linear", env, arguments), "linear"
+            engine_buckets(*ours, env, arguments), ours[1]
         )
 
     monkeypatch.setattr(introspect, "ask_engine", ask_engine)
@@ -59,7 +60,7 @@ def test_the_same_list_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = prepared().plan()
     assert (plan.settings, plan.buckets) == (alone.settings, alone.buckets)
     assert "plan.engine_buckets" not in [warning.id for warning in plan.warnings]
-    assert {*asked} == {("/engine/python", "vllm_hpu_extension")}
+    assert {*asked} == {("/engine/python", "vllm_hpu_extension", None)}
 
 
 def test_another_list_is_believed_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,9 +82,8 @@ def test_an_engine_that_would_stop_is_refused_before_the_start(
 def test_an_engine_without_an_answer_is_planned_by_our_arithmetic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = answering(
-        monkeypatch, introspect.IntrospectedBuckets(None, why=message("common.interrupted"))
-    )
+    silent = introspect.IntrospectedBuckets(None, why=message("common.interrupted"))
+    asked = answering(monkeypatch, silent)
     assert prepared().plan().buckets == prepared(None).plan().buckets
     # each question once
     assert len(asked) == 1
@@ -95,28 +95,11 @@ def of_plugin(
     model: Model = PLAIN,
     **wishes: Any,
 ) -> tuple[Prepared, list[Any]]:
-    """A plan for an installed plugin that answers so; None: as our arithmetic does, for the file
-    it was given."""
-    asked: list[Any] = []
-
-    def ask_engine(
-        python: str | Path, package: str, env: Any, arguments: Any
-    ) -> introspect.IntrospectedBuckets:
-        asked.append(arguments["bucket_file"])
-        return answer or introspect.IntrospectedBuckets(
-            engine_buckets(CONTEXT_LADDER, "file", env, arguments), "file"
-        )
-
-    monkeypatch.setattr(introspect, "ask_engine", ask_engine)
+    """A plan for an installed plugin that answers so, and its questions."""
+    asked = answering(monkeypatch, answer, (CONTEXT_LADDER, "file"))
     installed = Installed("/e/python", "vllm-gaudi", {}, {"plugin": "0.26.0", "vllm": "0.26.0"})
-    request = Request(
-        model="/m/x",
-        engine="vllm-gaudi",
-        max_num_seqs=8,
-        max_model_len=4096,
-        files_dir="/c",
-        **wishes,
-    )
+    wishes = {"cards": None, "files_dir": "/c", **wishes}
+    request = replace(REQUEST, engine="vllm-gaudi", **wishes)
     return Prepared(request, make("hls2"), model, find("auto", installed), installed), asked
 
 
@@ -125,7 +108,7 @@ def test_the_plugin_is_asked_with_the_file_that_goes_with_the_plan(
 ) -> None:
     prepared_, asked = of_plugin(monkeypatch, None)
     plan = prepared_.plan()
-    assert asked[-1:] == list(plan.command.files.values())
+    assert asked[-1][2:] == tuple(plan.command.files.values())
     prepared_, _ = of_plugin(monkeypatch, introspect.IntrospectedBuckets(OTHER, "file"))
     assert prepared_.plan().buckets == OTHER
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.prepare import CheckedPlan, checked_plan
 from gaudi_launch.buckets.ladder_rules import LadderRules
+from gaudi_launch.cli.main import run
 from gaudi_launch.engines.facts.installed import InstalledFacts, read_installed
 from gaudi_launch.engines.support import installed_versions, releases, version_of
 from gaudi_launch.engines.version_facts import names_of, reads_variable
@@ -29,10 +33,15 @@ CHANGED = StandInRelease(
 )
 
 
+# its number has shipped facts, and its files are others
+PATCHED = replace(CHANGED, version="0.26.0")
+
+
 @pytest.fixture(autouse=True)
-def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("VLLM_EXPONENTIAL_BUCKETING", "true")
+    yield
     installed_versions.cache_clear()
 
 
@@ -60,13 +69,12 @@ def kept(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def test_a_release_without_facts_is_planned_by_its_own_code(tmp_path: Path) -> None:
-    plain = planned(install(tmp_path / "a", PLAIN)).plan
-    changed = planned(install(tmp_path / "b", CHANGED)).plan
-    assert plain.buckets is not None and changed.buckets is not None
-    blocks = changed.num_blocks or 0
-    assert max(top for _, _, top in plain.buckets.decode) == 65536
-    assert max(top for _, _, top in changed.buckets.decode) == 2 * blocks
-    for plan, release in ((plain, PLAIN), (changed, CHANGED)):
+    stand_ins = (PLAIN, CHANGED, PATCHED)
+    plans = [planned(install(tmp_path / each.version, each)).plan for each in stand_ins]
+    tops = [max(each[2] for each in plan.buckets.decode) for plan in plans if plan.buckets]
+    cut = 2 * (plans[1].num_blocks or 0)
+    assert tops == [65536, cut, cut]
+    for plan, release in zip(plans, stand_ins, strict=True):
         assert plan.engine.version == release.version
         said = [each for each in plan.warnings if each.id.startswith("plan.facts_")]
         assert [(each.id, each.values) for each in said] == [
@@ -78,6 +86,18 @@ def test_a_release_without_facts_is_planned_by_its_own_code(tmp_path: Path) -> N
     assert {*names_of(facts).options} == {*CHANGED.options}
     assert reads_variable(facts, "VLLM_NEW_VARIABLE")
     assert LadderRules(**facts.buckets) == CHANGED.rules
+
+
+def test_every_command_uses_the_facts_of_the_installation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--python", str(install(tmp_path / "a", CHANGED))]
+    assert run(["engines", "diff", "vllm-gaudi@0.26", "vllm-gaudi@0.99", *words, "--json"]) == 0
+    assert "VLLM_NEW_VARIABLE" in json.loads(capsys.readouterr().out)["variables"]["added"]
+    assert run(["engines", *words, "--json"]) == 0
+    assert "vllm-gaudi@0.99.0" in str(json.loads(capsys.readouterr().out)["facts"])
+    assert run(["warmup", "-w", "Qwen3-32B", "--machine", "simulated:hls2", *words]) == 0
+    assert "Facts of 0.99.0 read" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_facts_are_read_once_for_the_same_files(tmp_path: Path) -> None:
@@ -103,13 +123,12 @@ def test_the_script_writes_what_the_probe_keeps(tmp_path: Path) -> None:
     (found,) = kept(tmp_path)
     site = str(packages(python))
     words = ["read", "vllm-gaudi", "0.98.0", "--checkout", site, "--repository", "installed"]
-    words += ["--commit", "", "--date", found["date"], "--upstream", site]
-    words += ["--upstream-version", "0.26.0", "--python", str(python), "--out", str(tmp_path)]
+    words += ["--commit", "", "--date", found["date"], "--upstream", site, "--out", str(tmp_path)]
+    words += ["--upstream-version", "0.26.0", "--python", os.path.relpath(python)]
     script = str(TOP / "scripts" / "engine_facts.py")
-    for _ in range(2):
-        subprocess.run([sys.executable, script, *words], check=True, timeout=120)
-        written = (tmp_path / "vllm-gaudi-0.98.0.json").read_text(encoding="utf-8")
-        assert json.loads(written) == found
+    subprocess.run([sys.executable, script, *words], check=True, timeout=120)
+    written = (tmp_path / "vllm-gaudi-0.98.0.json").read_text(encoding="utf-8")
+    assert json.loads(written) == found
 
 
 def test_what_the_installation_cannot_answer_is_named(tmp_path: Path) -> None:
