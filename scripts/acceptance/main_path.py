@@ -62,7 +62,8 @@ _FURTHER = 20
 class DrawnModel:
     """A model by its config.json: GB on the cards, KB of KV cache per token.
 
-    ``config``: it is a folder, with this as its config.json. ``missing`` are the releases without
+    ``half``: its weights are stored in 8 bits. ``config``: it is a folder, with this as its
+    config.json. ``missing`` are the releases without
     its class.
     """
 
@@ -73,6 +74,7 @@ class DrawnModel:
     kv: float
     config: Mapping[str, Any] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    half: bool = False
 
 
 _E5 = {
@@ -141,7 +143,7 @@ MODELS: Mapping[str, DrawnModel] = {
     "Qwen/Qwen2-72B-Instruct": DrawnModel("dense", 64, 32768, 145.4, 328),
     "Qwen/Qwen3-30B-A3B": DrawnModel("mixture", 32, 40960, 61.1, 98, missing=("deepseek_r1",)),
     "mistralai/Mixtral-8x7B-Instruct-v0.1": DrawnModel("mixture", 32, 32768, 93.4, 131),
-    "deepseek-ai/DeepSeek-R1": DrawnModel("mla", 128, 163840, 671.0, 70),
+    "deepseek-ai/DeepSeek-R1": DrawnModel("mla", 128, 163840, 671.0, 70, half=True),
     "DeepSeek-V2-Lite-Chat": _folder("mla", "DeepSeek-V2-Lite-Chat", 31.4, 31),
     "ibm-granite/granite-4.0-h-small": DrawnModel(
         "hybrid", 32, 131072, 64.4, 16, missing=("deepseek_r1",)
@@ -194,6 +196,12 @@ class Drawn:
     @property
     def model(self) -> DrawnModel:
         return MODELS[self["-w"].rpartition("models/")[2]]
+
+    @property
+    def gigabytes(self) -> float:
+        """Return the GB of the weights in the data type of -d."""
+        model = self.model
+        return model.gigabytes / 2 if self["-d"] == "fp8" and not model.half else model.gigabytes
 
     @property
     def machine(self) -> tuple[int, int]:
@@ -263,15 +271,13 @@ REFUSALS: Mapping[str, Callable[[Drawn], bool]] = {
     ),
     "plan.deepseek_platform": lambda d: d.engine == "deepseek_r1" and "gaudi3" in d["--machine"],
     "placement.too_many": lambda d: d.cards > d.machine[0],
-    "fit.plan_refused": lambda d: (
-        d.model.gigabytes / (d.cards or d.machine[0]) > d.machine[1] * 1.0737
-    ),
+    "fit.plan_refused": lambda d: d.gigabytes / (d.cards or d.machine[0]) > d.machine[1] * 1.0737,
 }
 # right where they are true, and accepted by some releases
 ALLOWED: Mapping[str, Callable[[Drawn], bool]] = {
     # less KV cache than one request (_capacity has the engines' places); a quarter is for graphs
     "fit.plan_refused": lambda d: (
-        d.model.gigabytes + d.model.kv * (d.number("-l") or d.model.positions) / 1e6
+        d.gigabytes + d.model.kv * (d.number("-l") or d.model.positions) / 1e6
         > 0.75 * 1.0737 * d.machine[1] * (d.cards or d.machine[0])
     ),
     "plan.input_over_length": lambda d: d.number("-l") <= d.number("-i"),

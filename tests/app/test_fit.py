@@ -145,42 +145,6 @@ def test_a_request_has_the_lengths_as_typed(monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "id", "code", "values"),
-    [
-        (
-            ServedLengths("200000"),
-            "plan.too_long",
-            ExitCode.MODEL,
-            {"found": 200000, "longest": 131072, "source": "profile"},
-        ),
-        (
-            ServedLengths("", "", "131072", "1"),
-            "plan.too_long",
-            ExitCode.MODEL,
-            {"found": 131073, "longest": 131072, "source": "profile"},
-        ),
-        (
-            ServedLengths("100", "", "1,200"),
-            "plan.input_over_length",
-            ExitCode.USAGE,
-            {"input": 200, "length": 128},
-        ),
-        (
-            ServedLengths("", "0"),
-            "plan.number",
-            ExitCode.USAGE,
-            {"flag": "-b", "found": "0", "least": 1, "most": 4096},
-        ),
-    ],
-)
-def test_lengths_that_a_model_lacks_are_refused(
-    given: ServedLengths, id: str, code: ExitCode, values: dict[str, Any]
-) -> None:
-    with refused(id, code, **values):
-        fit(FitOptions(SIZED.path, accelerator="gaudi2", lengths=given))
-
-
 @pytest.mark.parametrize("cards", ["0", "65", "1,x"])
 def test_numbers_of_cards_have_limits(cards: str) -> None:
     assert (cases._numbers(""), cases._numbers("1,64")) == (None, [1, 64])

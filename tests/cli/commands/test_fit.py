@@ -186,6 +186,7 @@ def test_a_folder_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
         (("Qwen/QwQ-32B", "-l", "x"), 2, "plan.number"),
         (("Qwen/QwQ-32B", "-b", "999999999"), 2, "plan.number"),
         (("Qwen/QwQ-32B", "-l", "999999"), 5, "plan.too_long"),
+        (("Qwen/QwQ-32B", "-i", "40960", "-o", "1"), 5, "plan.too_long"),
         (("Qwen/QwQ-32B", "-l", "1024", "-i", "1,2048"), 2, "plan.input_over_length"),
         (("Qwen/QwQ-32B", "-i", "9,1"), 2, "plan.range"),
         (("Qwen/QwQ-32B", "--engine", "sglang"), 2, "fit.engine"),
