@@ -48,6 +48,7 @@ _ENGINE_BYTES = 8 << 30
 _MOST_ENGINES = 2
 # the first of them installs vLLM: 150 s on an idle machine, 900 s have been seen on a busy one
 _ENGINE_SECONDS = 1500
+_READ_BY_ALL = ("HF_HUB_OFFLINE", "HF_TOKEN", "HOME", "TMPDIR", "PATH", "GAUDI_LAUNCH_ROOT")
 _LIBC = ctypes.CDLL(None)
 # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
@@ -70,6 +71,14 @@ def every_id_has_a_sentence() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(messages, "catalogue", complete.__getitem__)
         yield
+
+
+@pytest.fixture(autouse=True)
+def the_environment_is_left_as_it_was() -> Iterator[None]:
+    """Let each test fail that changes what the next one reads, such as whether a hub is asked."""
+    before = {name: os.environ.get(name) for name in _READ_BY_ALL}
+    yield
+    assert before == {name: os.environ.get(name) for name in _READ_BY_ALL}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,7 +4,6 @@ measured, served."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -59,9 +58,9 @@ class User(Gaudi):
 
 @pytest.fixture
 def user(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> Iterator[User]:
-    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "http_proxy", "https_proxy"):
-        os.environ.pop(name, None)
     one = User(tmp_path, machine, trivial_python, pids)
+    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "http_proxy", "https_proxy"):
+        one.environment.pop(name, None)
     one.environment |= {
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "HF_HOME": str(tmp_path / "hf"),
@@ -186,7 +185,7 @@ def test_the_disk_is_asked_before_anything_is_fetched(user: User, hub: Hub, tmp_
     ("kind", "words", "code", "says"),
     [
         ("deepseek_r1", ("-w", R1, "-n", "8", "-q"), 5, "--trust-remote-code"),
-        ("1.21", WORDS, 2, "-q"),
+        ("1.21", WORDS, 3, "gaudi-launch setup deepseek_r1"),
         ("deepseek_r1", ("-w", R1, "-n", "4", "-q", "--trust-remote-code"), 2, "8"),
         (
             "1.21",
