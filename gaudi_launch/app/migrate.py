@@ -124,7 +124,8 @@ def _of_script(
         # the scripts always allow it, and this model cannot be loaded without
         request = replace(request, trust_remote_code=True)
     engine = find(request.engine)
-    reference = make_plan(request, host, model, engine)
+    # an engine that is left behind need not know the model
+    reference = make_plan(replace(request, force=moved_to is not None), host, model, engine)
     shown = {name: value for name, value in call.variables.items() if name not in hidden}
     if moved_to is not None:
         cards = len(reference.placement.modules)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import struct
 import time
 from collections.abc import Iterator
@@ -72,20 +73,13 @@ COMMANDS = {
     "cluster": "cluster plan MODEL --hosts a=simulated:hls2,b=simulated:hls2 --json",
     "render": "render script MODEL --machine simulated:hls2",
     "kube": "render kubernetes MODEL -n CARDS --machine simulated:hls2",
+    "migrate": "migrate 'bash start_gaudi_vllm_server.sh -w MODEL -n CARDS' --engine vllm-gaudi "
+    "--machine simulated:hls2 --json",
     "stack": "stack init MODEL --machine simulated:hls2 --json",
 }
+OF_EACH_KIND = ("inspect", "plan", "warmup", "fit", "support", "estimate", "migrate")
 # what tells of the place of the model, and what follows from it
-_OF_THE_PLACE = (
-    "source",
-    "path",
-    "warnings",
-    "steps",
-    "assumptions",
-    "notes",
-    "name",
-    "verdict",
-    "todo",
-)
+_OF_THE_PLACE = "source path warnings steps assumptions notes name verdict todo"
 # the weights of the folder are zeros, which need no conversion to Gaudi2's range
 _OF_THE_CONVERSION = ("argv", "settings")
 _KEY = re.compile(r"\b[0-9a-f]{16}\b")
@@ -122,12 +116,15 @@ def folder(name: str, place: Path) -> str:
     return str(path)
 
 
+def words_of(command: str, model: str, cards: str = "4") -> list[str]:
+    return shlex.split(command.replace("CARDS", cards).replace("MODEL", model))
+
+
 def answer(
     command: str, model: str, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, Any]:
     """Return exit code and output, without what tells of the place of the model."""
-    words = command.replace("CARDS", KINDS[kind].cards).split()
-    code = run([model if word == "MODEL" else word for word in words])
+    code = run(words_of(command, model, KINDS[kind].cards))
     shown = capsys.readouterr().out
     Path("stack.yaml").unlink(missing_ok=True)
     if "kubernetes" in command:
@@ -138,7 +135,7 @@ def answer(
 
 def facts(found: Any, kind: str) -> Any:
     if isinstance(found, dict):
-        left_out = _OF_THE_PLACE + (_OF_THE_CONVERSION if kind == "mla" else ())
+        left_out = (*_OF_THE_PLACE.split(), *(_OF_THE_CONVERSION if kind == "mla" else ()))
         return {name: facts(each, kind) for name, each in found.items() if name not in left_out}
     if isinstance(found, list):
         return [facts(each, kind) for each in found]
@@ -160,7 +157,7 @@ def test_a_hub_id_gets_the_answers_of_its_folder(
     here = folder(kind, place)
     for name, command in COMMANDS.items():
         # the others differ from these by no line about the model
-        if kind == "dense" or name in ("inspect", "plan", "warmup", "fit", "support", "estimate"):
+        if kind == "dense" or name in OF_EACH_KIND:
             found = answer(command, f"me/{kind}", kind, capsys)
             assert (name, found) == (name, answer(command, here, kind, capsys))
             assert found[0] == 0
@@ -182,8 +179,7 @@ def test_no_screen_has_a_value_that_is_not_known(
         del hub.others["me/mixture"]["model.safetensors"]
     for command in COMMANDS.values():
         if "--json" in command:
-            words = command.replace("CARDS", "4").removesuffix(" --json").split()
-            assert run(["me/mixture" if word == "MODEL" else word for word in words]) == 0, command
+            assert run(words_of(command.removesuffix(" --json"), "me/mixture")) == 0, command
             out, err = capsys.readouterr()
             assert "None" not in out + err, command
 
@@ -218,15 +214,16 @@ def test_a_hub_that_does_not_tell_the_sizes_is_named_by_every_command(
             monkeypatch.setenv(name, "http://127.0.0.1:9")
     begin = time.monotonic()
     for command in WITHOUT_CARDS:
-        code = run([model if word == "MODEL" else word for word in command.split()])
+        code = run(words_of(command, model))
         out, err = capsys.readouterr()
         assert (command, code, out) == (command, 5, "")
         assert sentence in " ".join(err.split()), command
-    assert run(["plan", model, "-n", "2", "--machine", "simulated:hls2"]) == 0
-    shown = capsys.readouterr().out
+    for command in (COMMANDS["migrate"], COMMANDS["plan with cards"]):
+        assert run(words_of(command.removesuffix(" --json"), model, "2")) == 0
+        shown = capsys.readouterr().out
+        assert sentence in " ".join(shown.split())
+        assert "None" not in shown
     assert shown.splitlines()[0].endswith("on 2 cards: its sizes and its memory are unknown.")
-    assert sentence in " ".join(shown.split())
-    assert "None" not in shown
     # ten seconds at most for all of them, and for each hub one connection
     assert time.monotonic() - begin < 60
     assert reason != "slow" or len(hub.asked) == 1
