@@ -158,7 +158,7 @@ class Prepared:
             modules=modules,
             gaudi=self.engine.needs_cards,
             container=plan.container is not None,
-            engine=plan.engine.label,
+            engine=self.engine.innermost.identity.label,
         )
         return quick(self.host, load_config(self.machine), wants, engine)
 
@@ -218,9 +218,8 @@ class CheckedPlan:
         """Return the options that end its refusal: a free port, consent."""
         if self.taken is not None:
             options = replace(options, port=str(self.taken.text.values.get("free", options.port)))
-        if self.lacks_consent is not None:
-            options = replace(options, trust_remote_code=True)
-        return options
+        consent = any((options.trust_remote_code, self.lacks_consent))
+        return replace(options, trust_remote_code=consent)
 
     @property
     def lacks_consent(self) -> LaunchError | None:

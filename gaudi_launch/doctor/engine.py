@@ -27,13 +27,15 @@ def _engine(facts: DoctorFacts) -> EngineFacts:
 @check("engine.present", "importlib.metadata of the interpreter", ("engine",))
 def _present(facts: DoctorFacts) -> Verdict:
     engine = _engine(facts)
+    if facts.wants.engine == "transformers":
+        # the list of what is to do has it where it is missing
+        return Verdict.ok(facts.wants.engine)
+    remedy = Remedy(message("doctor.engine.present.remedy"), commands=("gaudi-launch engines",))
     if engine.problem:
-        remedy = Remedy(message("doctor.engine.present.remedy"), commands=("gaudi-launch engines",))
         return Verdict.fail(
             "doctor.engine.present.fail", engine.problem, "vllm", remedy, python=engine.python
         )
     if engine.vllm is None:
-        remedy = Remedy(message("doctor.engine.present.remedy"), commands=("gaudi-launch engines",))
         return Verdict.fail("doctor.engine.present.none", "-", "vllm", remedy, python=engine.python)
     return Verdict.ok(f"{engine.name or 'vllm'} {engine.vllm}", "vllm")
 

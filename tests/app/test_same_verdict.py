@@ -27,6 +27,7 @@ from gaudi_launch.paths import data_dir, machine_root
 from gaudi_launch.services.process import detach
 from gaudi_launch.services.state.reservation import reserve, reserve_address
 from tests.support.local_hub import Hub
+from tests.support.places import DATA
 from tests.support.serve import write_model
 from tests.support.shards import shard
 from tests.support.waiting import unused_port
@@ -48,21 +49,15 @@ ENGINES: dict[str, tuple[dict[str, str], str]] = {
     "the fork": (FORK, "vllm-fork@1.21"),
     "on the processor, missing": ({}, "cpu"),
     "Ray and an engine": (PLUGIN | RAY, "ray-serve:vllm-gaudi"),
+    "Ray and transformers": (RAY | {"transformers": "4.55"}, "ray-serve:transformers"),
     "Ray without an engine": (RAY, "ray-serve:vllm-gaudi"),
     "an engine without Ray": (PLUGIN, "ray-serve:vllm-gaudi"),
 }
 # folders are made by `place`; me/small is on the hub, me/none is not
-MODELS = (
-    "complete",
-    "complete",
-    "no-weights",
-    "no-tokenizer",
-    "half",
-    "absent",
-    "Qwen3-8B",
-    "me/small",
-    "me/none",
-)
+FOLDERS = ("complete", "complete", "no-weights", "no-tokenizer", "half", "absent", "Qwen3-8B")
+# a mixture, MLA and a hybrid
+LIKE = ("Qwen/Qwen3-30B-A3B", "deepseek-ai/DeepSeek-R1", "Qwen/Qwen3.5-35B-A3B")
+MODELS = (*FOLDERS, "me/small", "me/none", "me/like-0", "me/like-1", "me/like-2")
 PRECISIONS: tuple[dict[str, Any], ...] = (
     {},
     {},
@@ -76,6 +71,8 @@ TUNINGS = ("auto", "auto", "auto", "reference")
 PORTS = ("free", "free", "free", "taken", "reserved")
 # modules in use by a process (of the machine), or reserved by a launcher
 CARDS = ("free", "free", "half busy", "busy", "half reserved", "reserved")
+# what a plan made from the hub and the plan of what was fetched have in common
+ALIKE = ("modules", "memory", "num_blocks", "buckets", "dtype")
 SEED, COUNT = 32, 60
 DETACHED = ServeMode(name="s", quiet=True, detach=True)
 PYTHON = """#!{python}
@@ -130,7 +127,12 @@ def place(
     python = tmp_path / "bin/python3"
     python.write_text(PYTHON.format(python=sys.executable, answer=str(tmp_path / "answer")))
     python.chmod(0o755)
-    with Hub(files) as hub:
+    published = json.loads((DATA / "models/published.json").read_text())["configs"]
+    kinds = {}
+    for number, like in enumerate(LIKE):
+        config = json.dumps(published[like]).encode()
+        kinds[f"me/like-{number}"] = {**files, "config.json": config}
+    with Hub(files, others=kinds) as hub:
         for name, value in hub.environment().items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
@@ -193,6 +195,8 @@ def judged(options: LaunchOptions, started: list[Any]) -> str:
             return "failed"
         return verdict
     assert not own and len(started) == 1
+    made, served = checked.plan.to_json(), started[0][1]
+    assert {name: served[name] for name in ALIKE} == {name: made[name] for name in ALIKE}
     return "started" if verdict == "ready" else "done and started"
 
 
@@ -203,6 +207,7 @@ def test_serve_says_what_plan_says(
     monkeypatch.setattr(detach, "spawn", lambda *words: started.append(words))
     good = (trees["free"] / "proc/cmdline").read_text()
     found: dict[str, int] = {}
+    served = set()
     for engine, model, precision, arguments, kernel, tuning, port, cards in drawn():
         packages, name = ENGINES[engine]
         kind = {"extension_kind": "1.21"} if packages is FORK else {}
@@ -224,10 +229,13 @@ def test_serve_says_what_plan_says(
             except AssertionError as error:
                 state = f"{engine}; {model}; {shlex.join(arguments)}; {port}; {cards}"
                 raise AssertionError(f"{state}: {error}") from error
+        if started:
+            served.add(engine)
         if name != "cpu":
             assert port == "free" or said in ("error", "refused"), (model, port, said)
             assert cards not in ("busy", "reserved") or said == "error", (model, cards, said)
         found[said] = found.get(said, 0) + 1
+    assert {"there", "Ray and an engine", "Ray and transformers"} <= served
     # each verdict was met, more than once
     assert {"error", "refused", "to do", "started", "done and started"} <= found.keys(), found
     assert sum(found.values()) >= COUNT
