@@ -27,19 +27,7 @@ def test_a_file_of_constants_is_read(tmp_path: Path) -> None:
     assert read_constants(file) == FOUND
 
 
-@pytest.mark.parametrize(
-    ("unit", "scaled"),
-    [
-        ("TFLOP/s", 2e12),
-        ("TB/s", 2e12),
-        ("GB/s", 2e9),
-        ("ms", 2e-3),
-        ("us", 2e-6),
-        ("share", 2.0),
-        ("factor", 2.0),
-        ("points", 2.0),
-    ],
-)
+@pytest.mark.parametrize(("unit", "scaled"), [("TFLOP/s", 2e12), ("us", 2e-6), ("share", 2.0)])
 def test_a_value_is_scaled_by_its_unit(unit: str, scaled: float) -> None:
     assert Constant("n", 2.0, unit, "k", "s").scaled == scaled
 
