@@ -326,7 +326,8 @@ def ask(
     timer.daemon = True
     timer.start()
     try:
-        answer = _exchange(_opener(url, limit, verify), url, body, headers, timeout, most_bytes)
+        request = Request(url, data=body, headers=headers)
+        answer = _exchange(_opener(url, limit, verify), request, timeout, most_bytes)
     finally:
         timer.cancel()
     if limit.over:
@@ -340,15 +341,10 @@ def _failed(reason: str) -> ProbeResult:
 
 
 def _exchange(
-    opener: OpenerDirector,
-    url: str,
-    body: bytes | None,
-    headers: dict[str, str],
-    timeout: float,
-    most_bytes: int,
+    opener: OpenerDirector, request: Request, timeout: float, most_bytes: int
 ) -> ProbeResult:
     try:
-        with opener.open(Request(url, data=body, headers=headers), timeout=timeout) as response:
+        with opener.open(request, timeout=timeout) as response:
             body = response.read(most_bytes)
             return ProbeResult(true_status(response.status, body), body)
     except HTTPError as error:

@@ -308,9 +308,7 @@ def _ratio(percent: float | None) -> float | None:
 
 
 def _bytes(mib: int | None) -> float | None:
-    if mib is None:
-        return None
-    return float(mib) * 2**20
+    return mapped(lambda found: float(found) * 2**20, mib)
 
 
 def _phase_seconds(phases: object) -> dict[str, float]:

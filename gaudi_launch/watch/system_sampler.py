@@ -49,7 +49,9 @@ class SystemSampler:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._before: dict[int, tuple[int, int]] = {}
-        self._disks = _Disks()
+        self._disks: tuple[DiskSample, ...] = ()
+        # a dead mount may keep it
+        self._reading: threading.Thread | None = None
         self._disks_at = float("-inf")
 
     def nodes(self, files: Files, known: Iterable[NumaNode]) -> tuple[NodeSample, ...]:
@@ -64,8 +66,19 @@ class SystemSampler:
         """Return the file systems of recipes, models and state."""
         if self._clock() - self._disks_at >= _DISKS_EVERY_SECONDS:
             self._disks_at = self._clock()
-            self._disks.look()
-        return self._disks.found()
+            if self._reading is None or not self._reading.is_alive():
+                self._reading = in_background(self._read_disks)
+                self._reading.join(_DISK_SECONDS)
+        return self._disks
+
+    def _read_disks(self) -> None:
+        places = (
+            ("recipes", paths.cache_dir()),
+            ("models", paths.data_dir()),
+            ("state", paths.state_dir()),
+        )
+        found = (_disk(use, place) for use, place in places)
+        self._disks = tuple(disk for disk in found if disk is not None)
 
 
 def _use(
@@ -93,32 +106,6 @@ def _node(files: Files, node: NumaNode, use: Mapping[int, tuple[int, int]]) -> N
         memory_total_mib=node.memory_total_mib,
         memory_free_mib=value_or(sysfs.mib_of(memory.get("MemFree")), node.memory_free_mib),
     )
-
-
-class _Disks:
-    """The disks, read in a thread that a dead mount may keep."""
-
-    def __init__(self) -> None:
-        self._found: tuple[DiskSample, ...] = ()
-        self._thread: threading.Thread | None = None
-
-    def look(self) -> None:
-        if self._thread is not None and self._thread.is_alive():
-            return
-        self._thread = in_background(self._read)
-        self._thread.join(_DISK_SECONDS)
-
-    def found(self) -> tuple[DiskSample, ...]:
-        return self._found
-
-    def _read(self) -> None:
-        places = (
-            ("recipes", paths.cache_dir()),
-            ("models", paths.data_dir()),
-            ("state", paths.state_dir()),
-        )
-        found = (_disk(use, place) for use, place in places)
-        self._found = tuple(disk for disk in found if disk is not None)
 
 
 def _disk(use: str, place: Path) -> DiskSample | None:
