@@ -131,7 +131,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "plan.source_{}": get_args(Source),
     "quant.found_{}": get_args(Origin),
     "support.answer_{}": tuple(status.value for status in SupportStatus),
-    "warmup_engine.ask_{}": ("timeout", "no_interpreter", "not_installed", "refused", "failed"),
+    "warmup_engine.ask_{}": ("refused", "failed"),
 }
 
 # whose values are data: a new composed id belongs above, or is written out

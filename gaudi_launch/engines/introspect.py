@@ -80,16 +80,10 @@ def ask_engine(
     case = {"env": {name: str(value) for name, value in env.items()}, "args": complete}
     try:
         found = ask_buckets(python, package, [case], seconds=seconds)
-    except subprocess.TimeoutExpired as error:
-        _log.debug("the engine's interpreter took too long: %s", error)
-        return _without("timeout", python=python, seconds=f"{seconds:g}")
-    except (OSError, ValueError) as error:
-        return _without("no_interpreter", python=python, error=error)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return _without("failed", python=python, error=type(error).__name__)
     try:
         reply = found.replies[0]
-        if "missing" in reply:
-            missing = reply["missing"]
-            return _without("not_installed", package=package, python=python, error=missing)
         if "error" in reply:
             return replace(_without("refused", error=reply["error"]), failed=True)
         buckets = Buckets(_triples(reply["prompt"]), _triples(reply["decode"]))
@@ -128,8 +122,7 @@ class InstalledBuckets:
     def _ask(self, asked: BucketQuestion) -> tuple[str, Buckets] | None:
         answer = ask_engine(self._python, asked.package, asked.environment, asked.arguments)
         if answer.failed:
-            why = rendered(answer.why) or "-"
-            raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=why)
+            raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=rendered(answer.why))
         if answer.buckets is None:
             _log.debug("the installed engine gives no buckets: %s", rendered(answer.why))
             return None

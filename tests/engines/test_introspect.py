@@ -122,21 +122,21 @@ def test_plugin_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("text", "id"),
     [
-        (None, "warmup_engine.ask_not_installed"),
-        ("import nothing_like_this\n", "warmup_engine.ask_not_installed"),
+        (None, "warmup_engine.ask_failed"),
+        ("import nothing_like_this\n", "warmup_engine.ask_failed"),
         ("raise RuntimeError('no device')\n", "warmup_engine.ask_refused"),
         ("import os\nos._exit(3)\n", "warmup_engine.ask_failed"),
-        ("import time\ntime.sleep(60)\n", "warmup_engine.ask_timeout"),
+        ("import time\ntime.sleep(60)\n", "warmup_engine.ask_failed"),
     ],
 )
 def test_no_answer(
     text: str | None, id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _package(tmp_path, monkeypatch, {"vllm_hpu_extension/bucketing.py": text} if text else {})
-    answer = ask_engine(sys.executable, EXTENSION, {}, ARGS, seconds=2 if "timeout" in id else 30)
+    seconds = 2 if "sleep" in (text or "") else 30
+    answer = ask_engine(sys.executable, EXTENSION, {}, ARGS, seconds=seconds)
     assert answer.buckets is None
-    assert answer.why is not None
-    assert answer.why.id == id
+    assert answer.why is not None and answer.why.id == id
     assert answer.failed == (id == "warmup_engine.ask_refused")
     assert all(
         str(value) in answer.why.render(language)
@@ -147,8 +147,7 @@ def test_no_answer(
 
 def test_no_interpreter(tmp_path: Path) -> None:
     answer = ask_engine(tmp_path / "python", "vllm_gaudi", {}, ARGS)
-    assert answer.why is not None
-    assert answer.why.id == "warmup_engine.ask_no_interpreter"
+    assert answer.why is not None and answer.why.id == "warmup_engine.ask_failed"
 
 
 ENGINES = Path(os.environ.get("GAUDI_LAUNCH_TEST_ENGINES", "/nonexistent"))
@@ -165,7 +164,7 @@ def test_real_engine(engine: str, seed: int, monkeypatch: pytest.MonkeyPatch) ->
     env, args = _random_case(random.Random(seed), family)
     package = "vllm_gaudi" if family == CONTEXT_LADDER else EXTENSION
     answer = ask_engine(sys.executable, package, env, args, seconds=10)
-    if answer.why is not None and answer.why.id == "warmup_engine.ask_timeout":
+    if answer.why is not None and answer.why.values["error"] == "TimeoutExpired":
         pytest.skip("the engine itself is slower than that")
     if answer.buckets is None:
         assert answer.failed, answer.why and answer.why.render("en")

@@ -343,6 +343,12 @@ class VllmGaudi(Engine):
             found = self.buckets(decisions.settings(), context, memory.num_blocks)
             if found is not None:
                 gaudi_rules.reserved(context, decisions, memory, found[1].graphs)
+                largest = max((each[2] for each in found[1].decode), default=0)
+                least = memory.num_blocks or largest
+                # releases without this cut make buckets whose first step ends without memory
+                # (vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/exponential.py)
+                if largest > 3 * least and not gaudi_buckets.full_references(context.model):
+                    decisions.warn("gaudi.buckets_over_cache", largest=largest, blocks=least)
         if not own:
             # less for graphs is more for the cache, and the largest bucket follows the cache
             self._strategy(context, decisions)
