@@ -26,8 +26,8 @@ _KILLED = re.compile(
 _OURS = re.compile(r"python|vllm|engine|ray|text-generation|worker", re.IGNORECASE)
 _MOST_RECORDS = 20_000
 _RECORD_BYTES = 8192
-# a page; with less, not one more line can be written
-_LEAST_FREE_BYTES = 4096
+# an engine removes the file that it could not complete before its disk is judged (assumed)
+_LEAST_FREE_BYTES = 1 << 20
 
 
 def killed_since(begin: float) -> list[str]:

@@ -21,7 +21,6 @@ from gaudi_launch.services.diagnosis.failure import (
     last_lines,
     read_log,
 )
-from gaudi_launch.services.log import kernel_log
 from gaudi_launch.services.log.follow import LaunchProgress
 from gaudi_launch.services.process.supervise import EngineOutcome
 
@@ -76,36 +75,6 @@ def test_a_full_disk_is_the_cause_although_it_kept_the_log_short(
     assert "likely cause: A disk is full." in lines
     assert f"  > kernel: No space left on device: {tmp_path} (0 bytes free)" in lines
     assert judged_log(log).splitlines()[1:2] == ["INFO half a li"]
-
-
-@pytest.mark.parametrize(
-    ("room", "full"),
-    [
-        ({"f_bfree": 1, "f_bavail": 1}, False),
-        ({"f_bfree": 0, "f_bavail": 0}, True),
-        # nothing is left of the inodes
-        ({"f_bfree": 9, "f_bavail": 9, "f_ffree": 0}, True),
-        # a file system without a number of inodes (btrfs)
-        ({"f_bfree": 9, "f_bavail": 9, "f_files": 0, "f_ffree": 0}, False),
-    ],
-)
-def test_when_a_disk_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: dict[str, int], full: bool
-) -> None:
-    values = {"f_frsize": 4096, "f_files": 10, "f_ffree": 5, **room}
-    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(**values))
-    assert bool(kernel_log.full_disks(tmp_path / "engine.log")) is full
-
-
-def test_what_is_left_to_the_super_user_is_no_room_for_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    room = SimpleNamespace(f_bfree=100, f_bavail=0, f_frsize=4096, f_files=10, f_ffree=5)
-    monkeypatch.setattr(os, "statvfs", lambda folder: room)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert kernel_log.full_disks(tmp_path / "engine.log") != []
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert kernel_log.full_disks(tmp_path / "engine.log") == []
 
 
 OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB"

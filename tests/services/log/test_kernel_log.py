@@ -80,7 +80,7 @@ def test_the_lines_are_appended_to_the_engines_log(root: Path) -> None:
         (True, (1, 0), (10, 1), None),
         (False, (1, 0), (10, 1), 0),
         (True, (0, 0), (10, 1), 0),
-        (True, (1, 1), (10, 0), 4096),
+        (True, (1, 1), (10, 0), 1 << 20),
         (True, (1, 1), (0, 0), None),
     ],
 )
@@ -97,7 +97,7 @@ def test_a_file_system_without_space_or_inodes_is_full(
     room = SimpleNamespace(
         f_bfree=blocks[0],
         f_bavail=blocks[1],
-        f_frsize=4096,
+        f_frsize=1 << 20,
         f_files=inodes[0],
         f_ffree=inodes[1],
     )
