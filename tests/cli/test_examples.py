@@ -7,6 +7,7 @@ and caches, on a simulated machine. What would start an engine ends where the en
 from __future__ import annotations
 
 import ast
+import fnmatch
 import importlib.util
 import io
 import json
@@ -37,7 +38,6 @@ from tests.support.capacity import few_requests
 from tests.support.doctor_cases import remedies_commands
 from tests.support.help_texts import all_commands
 from tests.support.local_hub import Hub
-from tests.support.machines import write_stub
 from tests.support.model_files import FILES
 from tests.support.places import TOP
 from tests.support.serve import write_model
@@ -56,11 +56,9 @@ AFTER_COLON = re.compile(
 # what a message has in place of a value, by the words before it where they decide
 VALUES = {
     "plan MODEL --save FILE": "plan Qwen/Qwen3-8B --save made.json",
-    "stack up FILE": "stack up stack.yaml",
     "bench NAME --plan FILE": "bench demo --plan saved.json --requests 4",
     "serve --plan {path}": "serve --plan saved.json --machine simulated:hls2",
     "stack ps {name}": "stack ps",
-    "apply {path}": "apply stack.yaml",
     "down {path}": "down stack.yaml",
     "snapshot FILE": "snapshot made.json",
     "FILE.tar.gz": "made.tar.gz",
@@ -125,16 +123,33 @@ SHOWN = {
     for line, id in shown().items()
     if line not in LINES and line.split()[1] in {path.split()[0] for path in PATHS if path}
 }
-# other tests run these: with a cluster, hosts, an engine, or what lasts until it is stopped
+# other tests run these: with a cluster, hosts, an engine, HAProxy, or until it is stopped
 BY_OTHERS = {
     "gaudi-launch top": "cli/test_top_screen.py::"
     "test_it_is_drawn_typed_at_and_left_as_it_was_found",
     "gaudi-launch cluster down": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
-    "gaudi-launch kube logs demo --previous | gaudi-launch why -": "cli/commands/test_kube.py::"
-    "test_logs",
-    "gaudi-launch fp8 calibrate Qwen/Qwen3-8B -n 1": "cli/commands/test_fp8_calibrate.py::"
-    "test_the_whole_way_to_fp8",
+    "gaudi-launch cluster status*": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
+    "gaudi-launch kube status*": "cli/commands/test_kube.py::"
+    "test_a_kind_that_is_closed_to_the_user_is_no_failure",
+    "gaudi-launch kube logs*": "cli/commands/test_kube.py::test_logs",
+    "gaudi-launch kube delete*": "cli/commands/test_kube.py::test_delete_keeps_the_claims",
+    "gaudi-launch fp8 calibrate*": "cli/commands/test_fp8_calibrate.py::test_the_whole_way_to_fp8",
+    "gaudi-launch stack up*": "app/test_stack.py::"
+    "test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing",
+    "gaudi-launch stack apply*": "app/test_stack.py::"
+    "test_whatever_is_killed_around_a_change_the_next_one_completes_it",
+    "gaudi-launch stack logs*": "cli/commands/test_stack.py::"
+    "test_logs_name_the_service_of_each_line",
+    "gaudi-launch stack restart*": "app/test_stack.py::"
+    "test_replicas_change_one_by_one_and_gateway_settings_without_a_restart",
 }
+
+
+def by_others(line: str) -> bool:
+    """Return True for a command that another test runs."""
+    return any(fnmatch.fnmatch(line, row) for row in BY_OTHERS)
+
+
 # the lines that the doctor gives to a shell, and what separates two commands of a line
 SHELL = remedies_commands()
 PIPED = re.compile(r"\s*(?:&&|\||;)\s+")
@@ -164,28 +179,8 @@ CANNOT = {
     "PYTHON -m pip install": "a network",
 }
 
-# what is not on the machine of these tests: the documented exit code says so
-NO_MACHINE = {
-    # no engine is installed, so its calibration scripts are missing
-    "gaudi-launch fp8 calibrate": 3,
-    # no cluster answers: tests/cli/commands/test_kube.py has one
-    "gaudi-launch kube": 3,
-    # the two hosts of the inventory do not answer
-    "gaudi-launch cluster plan deepseek-ai/DeepSeek-R1 --inventory": 3,
-    "gaudi-launch cluster up deepseek-ai/DeepSeek-R1 --inventory": 3,
-    # it says so of the hosts of the cluster, which do not answer
-    "gaudi-launch cluster status": 1,
-    # the stand-in server's run names no model and engine: tests/app/test_learn.py has one that does
-    "gaudi-launch learn run.json": 2,
-    # the gateway's program is not installed: tests/app/test_stack.py has it
-    "gaudi-launch stack up": 3,
-    # no stack runs; the gateway is not installed: tests/app/test_stack.py has both
-    "gaudi-launch stack logs": 2,
-    "gaudi-launch stack restart": 2,
-    "gaudi-launch stack apply": 3,
-    # it finds failures
-    "gaudi-launch doctor --machine simulated:hls2+bad-tuning": 3,
-}
+# it promises failures, and finds them
+FAILING = "gaudi-launch doctor --machine simulated:hls2+bad-tuning"
 
 
 def test_each_help_ends_with_two_or_three_examples() -> None:
@@ -233,7 +228,12 @@ def place(
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(machine))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.chdir(tmp_path)
-    write_stub(tmp_path / "bin" / "ssh", {}, otherwise="sys.exit(255)")
+    # each host of the inventory is this machine
+    programs = f"PATH={Path(sys.executable).parent}:/usr/bin:/bin:$PATH"
+    (tmp_path / "bin" / "ssh").write_text(
+        f'#!/bin/sh\n{programs}\nshift $(($# - 1))\nexec sh -c "$1"\n'
+    )
+    (tmp_path / "bin" / "ssh").chmod(0o755)
     clusters = tmp_path / "state/gaudi-launch/clusters"
     shutil.copytree(clusters / "old", clusters / "cluster")
     (tmp_path / "models").mkdir()
@@ -246,7 +246,8 @@ def place(
     (tmp_path / "old-recipes" / "1.recipe").write_bytes(b"x")
     (tmp_path / "engine.log").write_text("OSError: [Errno 98] Address already in use\n")
     (tmp_path / "trace.csv").write_text("timestamp,input_tokens,output_tokens\n0,40,8\n0.05,60,4\n")
-    (tmp_path / "hosts.yaml").write_text(recorded.INVENTORY)
+    inventory = recorded.INVENTORY.replace("}", ", interface: ens8f0}")
+    (tmp_path / "hosts.yaml").write_text(inventory)
     with a_service(tmp_path / "state/gaudi-launch/services/demo", server):
         yield tmp_path
 
@@ -313,13 +314,15 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (state / "old").rename(state / "ended")
         (state / "demo").rename(place / "answering")
         (state / "ended").rename(state / "demo")
+    if "learn run.json" in line:
+        model, engine = {"path": str(place / "models/Qwen3-8B")}, {"name": "cpu", "version": "1"}
+        plan = {"engine": engine, "model": model, "dtype": "float32", "modules": []}
+        (place / "state/gaudi-launch/services/demo/plan.json").write_text(json.dumps(plan))
     made = {
         "offline show": "offline pack --engine cpu --model demo -o demo.tar",
         "offline install": "offline pack --engine cpu --model demo -o demo.tar",
         "stack plan": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
-        "stack up": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "stack down": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
-        "stack apply": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "--stack stack.yaml": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "--check serve.yaml": "render ray-serve Qwen/Qwen3-8B --machine simulated:hls2 --to "
         "serve.yaml",
@@ -327,17 +330,15 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "saved.json": "plan Qwen/Qwen3-8B --machine simulated:hls2 -i 16,32 -o 4,8 "
         "--save saved.json",
         "cache import": "cache export ffd155d6 key.tar.zst -c recipes",
-        "learn run.json": "bench demo --requests 4 -i 16 -o 4 --save run.json",
+        "learn run.json": "bench demo --requests 8 -i 16 -o 4 --save run.json",
         "bench compare": "bench demo --requests 4 -i 16 -o 4 --save before.json",
     }
     for part, words in made.items():
         if part in line:
             assert run(shlex.split(words)) == 0
     if "bench compare" in line:
-        assert (
-            run(["bench", "demo", "--requests", "4", "-i", "16", "-o", "4", "--save", "after.json"])
-            == 0
-        )
+        words = ["bench", "demo", "--requests", "4", "-i", "16", "-o", "4"]
+        assert run([*words, "--save", "after.json"]) == 0
     if "mine.yaml" in line:
         (place / "mine.yaml").write_text((TOP / "profiles/models/qwen3-8b.yaml").read_text())
 
@@ -378,7 +379,7 @@ def two_versions(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_run_has_one_of_four_reasons() -> None:
     assert {*CANNOT.values()} <= {"root", "a reboot", "a card", "a network"}
     assert len(CANNOT) <= 25
-    assert [line for line in BY_OTHERS if line not in SHOWN] == []
+    assert [row for row in BY_OTHERS if not fnmatch.filter([*SHOWN, *LINES], row)] == []
     parts = [part for line in SHELL for part in PIPED.split(line)]
     assert [row for row in CANNOT if not any(_is(part, row) for part in parts)] == []
 
@@ -392,7 +393,7 @@ def test_the_test_that_runs_a_command_has_its_words(line: str) -> None:
     [named] = [each for each in tests if getattr(each, "name", "") == name]
     helpers = [each for each in body if each not in tests]
     words = shlex.split(line.partition("|")[0])[1:]
-    wanted = {word for word in words if word not in VALUES.values() and not word.isdigit()}
+    wanted = {word.rstrip("*") for word in words}
     assert wanted - strings(named, *helpers) == set()
     assert len(wanted) == 1 or wanted & strings(named)
 
@@ -471,16 +472,13 @@ def test_each_command_of_a_plans_list_runs(
             monkeypatch.setenv(name, value)
         for step in steps:
             command = shlex.join(step["command"])
-            if not command or any(_is(command, row) for row in CANNOT):
+            cannot = any(_is(command, row) for row in CANNOT)
+            if not command or cannot or by_others(command):
                 continue
-            # what setup would install, and what calibrate says without an engine's scripts
-            expected = next(
-                (code for part, code in NO_MACHINE.items() if command.startswith(part)), 0
-            )
             argv = shlex.split(valued(command))
             assert argv[0] == "gaudi-launch"
             code, said = ran(argv[1:], capsys)
-            assert code == expected, said
+            assert code == 0, said
 
 
 @pytest.mark.parametrize("file", sorted((TOP / "gaudi_launch/locale/en").glob("*.json")), ids=str)
@@ -512,7 +510,7 @@ def commands(sentence: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("few_requests")
-@pytest.mark.parametrize("line", [line for line in SHOWN if line not in BY_OTHERS])
+@pytest.mark.parametrize("line", [line for line in SHOWN if not by_others(line)])
 def test_each_command_of_a_message_runs(
     line: str,
     place: Path,
@@ -533,7 +531,7 @@ def test_each_command_of_a_message_runs(
 
 
 @pytest.mark.usefixtures("few_requests")
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", [line for line in LINES if not by_others(line)])
 def test_each_example_runs(
     line: str,
     place: Path,
@@ -551,8 +549,7 @@ def test_each_example_runs(
         monkeypatch.setenv("MODELSCOPE_DOMAIN", hub.url.removeprefix("http://"))
         for words in commands:
             code, said = ran(words, capsys)
-            expected = next((code for part, code in NO_MACHINE.items() if line.startswith(part)), 0)
-            if line == "gaudi-launch doctor":
-                expected = 3  # cards, and no engine for them
+            # on this machine it finds cards, and no engine for them
+            expected = 3 if line in ("gaudi-launch doctor", FAILING) else 0
             assert code == expected, said
             assert "Traceback" not in said
