@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.app.fields import option_of, switch, value, values
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.optional import mapped
+from gaudi_launch.planning import parse as read
 
 if TYPE_CHECKING:
     from gaudi_launch.planning.request import Request
@@ -246,8 +247,8 @@ def read_request(
 
     Pure. Raises LaunchError (USAGE) for an invalid value.
     """
+    from gaudi_launch.engines.registry import WITH_INC_FP8
     from gaudi_launch.models.config import refuse_address
-    from gaudi_launch.planning import parse as read
     from gaudi_launch.planning.placement import parse_modules
     from gaudi_launch.planning.request import Request
 
@@ -261,8 +262,7 @@ def read_request(
     ranges = read.ranges(options.input_range, options.output_range)
     engine = options.engine or "auto"
     if options.inc_fp8 and engine == "auto":
-        # -q is an option of one engine only
-        engine = "deepseek_r1"
+        engine = WITH_INC_FP8
     return Request(
         model=options.model,
         cards=_number("-n", options.cards, 64),
@@ -323,22 +323,16 @@ def _expanded(text: str) -> str:
 
 
 def _number(flag: str, text: str | None, most: int) -> int | None:
-    from gaudi_launch.planning.parse import number
-
     if text is None:
         return None
-    return number(flag, text, 1, most)
+    return read.number(flag, text, 1, most)
 
 
 def _tokens(flag: str, text: str | None) -> int | None:
-    from gaudi_launch.planning.parse import tokens
-
-    return None if text is None else tokens(flag, text)
+    return None if text is None else read.tokens(flag, text)
 
 
 def _fraction(flag: str, text: str | None, least: float, most: float) -> str | None:
-    from gaudi_launch.planning.parse import fraction
-
     if text is None:
         return None
-    return fraction(flag, text, least, most)
+    return read.fraction(flag, text, least, most)

@@ -34,7 +34,8 @@ _log = logging.getLogger(__name__)
 DEFAULT = "vllm-gaudi"
 # whose start scripts --tuning reference follows where no engine is installed
 SCRIPTED = "vllm-fork@1.21"
-_DEEPSEEK = "deepseek_r1"
+# -q is an option of this engine only
+WITH_INC_FP8 = "deepseek_r1"
 # tried in this order for a model that `DEFAULT` cannot load
 _OTHERS = ("vllm-fork@1.22", "vllm-fork@1.21")
 _EMBEDDED = "cpu"
@@ -353,10 +354,10 @@ def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto
     profile = profiles.match(model)
     wanted = ""
     if model.architecture == "DeepseekV3ForCausalLM":
-        wanted = _DEEPSEEK
+        wanted = WITH_INC_FP8
     if profile is not None and profile.engine not in ("", *_OTHERS):
         wanted = profile.engine
-    too_new = wanted == _DEEPSEEK and product().startswith("gaudi3")
+    too_new = wanted == WITH_INC_FP8 and product().startswith("gaudi3")
     if wanted and not too_new:
         return wanted
     if tuning == "reference":

@@ -295,7 +295,9 @@ def test_what_is_inside_follows_what_is_installed() -> None:
 def test_a_model_that_the_installed_engine_lacks_is_generated_plainly(tmp_path: Path) -> None:
     table = tmp_path / "vllm/model_executor/models/registry.py"
     table.parent.mkdir(parents=True)
-    table.write_text('_MODELS = {"LlamaForCausalLM": ("llama", "LlamaForCausalLM")}\n')
+    entries = '{"LlamaForCausalLM": ("llama", "LlamaForCausalLM")}'
+    group = "_TEXT_GENERATION_MODELS"
+    table.write_text(f"{group} = {entries}\n_VLLM_MODELS = {{**{group}}}\n")
     has_all = replace(
         GAUDI,
         packages={**GAUDI.packages, "transformers": "4.51.3"},
