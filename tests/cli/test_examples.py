@@ -337,8 +337,8 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         if part in line:
             assert run(shlex.split(words)) == 0
     if "bench compare" in line:
-        words = ["bench", "demo", "--requests", "4", "-i", "16", "-o", "4"]
-        assert run([*words, "--save", "after.json"]) == 0
+        load = ["bench", "demo", "--requests", "4", "-i", "16", "-o", "4"]
+        assert run([*load, "--save", "after.json"]) == 0
     if "mine.yaml" in line:
         (place / "mine.yaml").write_text((TOP / "profiles/models/qwen3-8b.yaml").read_text())
 
