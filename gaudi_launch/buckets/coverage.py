@@ -44,7 +44,8 @@ def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
     for batch in range(1, limits.prefill_rows + 1):
         top = limits.query_top(batch)
         if reach[batch] < top:
-            prompt += -(-(top - reach[batch]) // block)
+            # chunks of hybrids end within a block
+            prompt += -(-top // block) - reach[batch] // block
             examples.append((batch, top, 0))
     reach = _reach(((b[0], b[2]) for b in buckets.decode), limits.max_num_seqs)
     most = limits.named_blocks

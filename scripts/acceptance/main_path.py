@@ -295,6 +295,7 @@ ALLOWED: Mapping[str, Callable[[Drawn], bool]] = {
 }
 
 
+_SIMULATED = "vllm-gaudi@0.26.0"
 _BY_SCRIPTS = ("gaudi.reference", "plan.no_such_option", "plan.deepseek_platform")
 
 
@@ -304,9 +305,10 @@ def _below_length(d: Drawn) -> bool:
 
 
 def _unread_options(d: Drawn) -> tuple[str, ...]:
+    by_script = d["--tuning"] == "reference"
     if d.engine == "deepseek_r1":
-        return ("-i", "-o", "-t", "-d")
-    if d.engine == "vllm-fork@1.22" and d["--tuning"] == "reference":
+        return ("-i", "-o", "-t", "-d", "-r") if by_script else ("-i", "-o", "-t", "-d")
+    if d.engine == "vllm-fork@1.22" and by_script:
         return ("-i", "-o", "-t", "-r")
     return ()
 
@@ -506,8 +508,9 @@ class Walk:
         if self.recommend:
             report.taken_further["recommend"] += 1
             yield from _recommended(drawn)
-        # simulated cards have times for generated text only
-        if self.serves > report.taken_further["serve"] and drawn.model.family != "embedding":
+        # simulated cards have times for generated text only, and run vLLM's classes of 0.26.0
+        able = drawn.model.family != "embedding" and _SIMULATED not in drawn.model.missing
+        if able and self.serves > report.taken_further["serve"]:
             report.taken_further["serve"] += 1
             yield from _served(drawn, self.folder)
 

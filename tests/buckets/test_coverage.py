@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gaudi_launch.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.buckets.coverage import Holes, prove, uncovered
@@ -41,6 +43,14 @@ def test_lengths_of_prompts_without_a_bucket(
 ) -> None:
     found = uncovered(Buckets(prompt, DECODE), BOUNDS)
     assert (found, found.shapes) == (Holes(count, 0, examples), count)
+
+
+@given(top=st.integers(1, 1024), reach=st.integers(1, 1200))
+def test_prompts_without_a_bucket_are_those_that_are_enumerated(top: int, reach: int) -> None:
+    bounds = limits(max_num_seqs=1, max_num_batched_tokens=top, max_model_len=1024)
+    padded = {min(blocks * 128, top) for blocks in range(1, 9)}
+    found = uncovered(Buckets([[1, reach, 0]], [[1, 1, 1000]]), bounds)
+    assert found.prompt == sum(length > reach for length in padded)
 
 
 @pytest.mark.parametrize(

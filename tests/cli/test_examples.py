@@ -298,14 +298,8 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if line == "gaudi-launch why":
         failed = place / "state/gaudi-launch/services/failed"
         failed.mkdir()
-        facts = {
-            "schema": 1,
-            "name": "failed",
-            "phase": "failed",
-            "outcome": "died",
-            "status": 1,
-            "ended": 1.0,
-        }
+        facts = {"schema": 1, "name": "failed", "phase": "failed", "outcome": "died"}
+        facts |= {"status": 1, "ended": 1.0}
         (failed / "state.json").write_text(json.dumps(facts))
         shutil.copy(place / "engine.log", failed / "engine.log")
     if " stop " in line or line.endswith(("logs demo -f", "logs -f demo")):

@@ -94,12 +94,9 @@ def test_a_file_system_without_space_or_inodes_is_full(
 ) -> None:
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root_user else 1000)
+    (free, available), (files, unused) = blocks, inodes
     room = SimpleNamespace(
-        f_bfree=blocks[0],
-        f_bavail=blocks[1],
-        f_frsize=1 << 20,
-        f_files=inodes[0],
-        f_ffree=inodes[1],
+        f_bfree=free, f_bavail=available, f_frsize=1 << 20, f_files=files, f_ffree=unused
     )
     monkeypatch.setattr(os, "statvfs", lambda folder: room)
     line = f"No space left on device: {tmp_path} ({full} bytes free)"
