@@ -323,16 +323,12 @@ def _expanded(text: str) -> str:
 
 
 def _number(flag: str, text: str | None, most: int) -> int | None:
-    if text is None:
-        return None
-    return read.number(flag, text, 1, most)
+    return mapped(lambda given: read.number(flag, given, 1, most), text)
 
 
 def _tokens(flag: str, text: str | None) -> int | None:
-    return None if text is None else read.tokens(flag, text)
+    return mapped(lambda given: read.tokens(flag, given), text)
 
 
 def _fraction(flag: str, text: str | None, least: float, most: float) -> str | None:
-    if text is None:
-        return None
-    return read.fraction(flag, text, least, most)
+    return mapped(lambda given: read.fraction(flag, given, least, most), text)

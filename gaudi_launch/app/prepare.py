@@ -218,7 +218,7 @@ class CheckedPlan:
         """Return the options that end its refusal: a free port, consent."""
         if self.taken is not None:
             options = replace(options, port=str(self.taken.text.values.get("free", options.port)))
-        consent = any((options.trust_remote_code, self.lacks_consent))
+        consent = options.trust_remote_code or self.lacks_consent is not None
         return replace(options, trust_remote_code=consent)
 
     @property

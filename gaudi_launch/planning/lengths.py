@@ -58,13 +58,7 @@ def limits_within(rules: LengthRules, request: Request, model: Model) -> Limits:
         raise LaunchError("gaudi.tokens_below_seqs", ExitCode.USAGE, tokens=shown, seqs=seqs)
     if tokens < length and not rules.splits:
         raise LaunchError("gaudi.unchunked_tokens", ExitCode.USAGE, tokens=shown, length=length)
-    input_min, input_max = request.input_range or rules.inputs or (1, length)
-    longest = length - 1 if rules.answers else length
-    if request.input_range is not None and input_max > longest:
-        raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=input_max, length=length)
-    if request.input_range is None and rules.inputs is not None:
-        _, hot = request.reduce or (0, 0)
-        input_max = max(1, min(max(input_max, hot), longest))
+    input_min, input_max = _inputs(rules, request, length)
     output_min, output_max = request.output_range or rules.outputs or (1, length)
     return Limits(
         input_min=min(input_min, input_max),
@@ -76,6 +70,21 @@ def limits_within(rules: LengthRules, request: Request, model: Model) -> Limits:
         max_num_seqs=seqs,
         max_num_prefill_seqs=request.max_prefill_seqs or rules.prefill_seqs or seqs,
     )
+
+
+def _inputs(rules: LengthRules, request: Request, length: int) -> tuple[int, int]:
+    """Return the range of inputs, within the length.
+
+    The usual one reaches a hot length. Raises LaunchError (USAGE) for a longer one.
+    """
+    least, most = request.input_range or rules.inputs or (1, length)
+    longest = length - 1 if rules.answers else length
+    if request.input_range is not None and most > longest:
+        raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=most, length=length)
+    if request.input_range is None and rules.inputs is not None:
+        _, hot = request.reduce or (0, 0)
+        most = max(1, min(max(most, hot), longest))
+    return least, most
 
 
 def _tokens(rules: LengthRules, request: Request, length: int, seqs: int) -> int:
