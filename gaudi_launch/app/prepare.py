@@ -210,7 +210,7 @@ class CheckedPlan:
     @property
     def verdict(self) -> Literal["ready", "to do", "refused"]:
         """Return whether serve can start the plan now, after something is done, or not."""
-        if any((self.incomplete, self.lacks_consent, self.taken, self._fails_here)):
+        if any((self.refusal, self._fails_here)):
             return "refused"
         return "to do" if self.todo else "ready"
 
@@ -220,6 +220,11 @@ class CheckedPlan:
             options = replace(options, port=str(self.taken.text.values.get("free", options.port)))
         consent = options.trust_remote_code or self.lacks_consent is not None
         return replace(options, trust_remote_code=consent)
+
+    @property
+    def refusal(self) -> LaunchError | None:
+        """Return why serve refuses the plan on any machine, or None."""
+        return self.incomplete or self.lacks_consent or self.taken
 
     @property
     def lacks_consent(self) -> LaunchError | None:
@@ -236,13 +241,10 @@ class CheckedPlan:
         """Raise LaunchError unless serve can start the plan, with what it does itself."""
         from gaudi_launch.doctor import stop_on_failures
 
-        for error in (self.incomplete, self.lacks_consent):
-            if error is not None:
-                raise error
+        if self.refusal is not None:
+            raise self.refusal
         if self._fails_here and not no_doctor:
             stop_on_failures(self.failed)
-        if self.taken is not None:
-            raise self.taken
         left = [each for each in self.todo if not each.by_serve]
         if left:
             near = (each.render() for each in self.plan.warnings if each.id == "plan.name_near")

@@ -85,11 +85,8 @@ def _verdict(checked: CheckedPlan) -> _Verdict:
     else:
         cards = text("plan.many_cards", count=count)
     values = {"model": made.model["name"] or made.model["path"], "cards": cards}
-    if checked.incomplete is not None:
-        return _Verdict(text("plan.verdict_incomplete", **values), "bold red")
-    refused = checked.lacks_consent or checked.taken
-    if refused is not None:
-        return _Verdict(refused.text.render(), "bold red")
+    if checked.refusal is not None:
+        return _Verdict(checked.refusal.text.render(), "bold red")
     if checked.failed and checked.prepared.host.origin == "live":
         why = " ".join(finding.message.render() for finding in checked.failed)
         return _Verdict(text("plan.verdict_stops", why=why), "bold red")
@@ -226,8 +223,8 @@ def _by_weight(checked: CheckedPlan) -> list[tuple[Message, str]]:
     # the first line names them
     if checked.prepared.host.origin == "live":
         failed = []
-    refused = checked.lacks_consent or checked.taken
-    others = [each for each in others if refused is None or each != refused.text]
+    refusal = checked.refusal
+    others = [each for each in others if refusal is None or each != refusal.text]
     return [*((each, "bold red") for each in failed), *((each, "yellow") for each in others)]
 
 
@@ -263,6 +260,8 @@ def _end(checked: CheckedPlan, serve_command: Sequence[str]) -> Text:
     if checked.failed and host.origin == "live":
         checks = ",".join(finding.id for finding in checked.failed)
         left = [("gaudi-launch", "doctor", "--only", checks)]
+    if checked.incomplete is not None:
+        left = [("gaudi-launch", "inspect", checked.prepared.model.path)]
     command = next(filter(None, left), None)
     end = Text("\n".join(lines))
     if command is not None:

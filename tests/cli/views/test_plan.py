@@ -17,21 +17,15 @@ from gaudi_launch.cli.options import LaunchOptions
 from gaudi_launch.cli.views import plan as view
 from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend, shares
 from gaudi_launch.doctor.runner import CHECKS, judge
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message, set_language
+from gaudi_launch.planning.model_name import INCOMPLETE
 from tests.support.cli import golden
 from tests.support.doctor_machines import facts
 from tests.support.screens import screen
 
-WORDS = [
-    "plan",
-    "Qwen/Qwen2-72B-Instruct",
-    "-n",
-    "4",
-    "--engine",
-    "vllm-fork@1.21",
-    "--machine",
-    "simulated:hls2",
-]
+COMMAND = "plan Qwen/Qwen2-72B-Instruct -n 4 --engine vllm-fork@1.21 --machine simulated:hls2"
+WORDS = COMMAND.split()
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -145,7 +139,7 @@ def test_the_verdict_is_about_memory(checked: CheckedPlan, monkeypatch: pytest.M
     assert verdict(tight, monkeypatch) == "Qwen2-72B-Instruct on 4 cards: memory is too tight."
 
 
-def test_failed_checks_of_this_machine_are_the_verdict_and_lead_to_the_doctor(
+def test_what_refuses_is_the_verdict_and_serve_is_not_the_next_step(
     checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = replace(checked.prepared, host=replace(checked.prepared.host, origin="live"))
@@ -157,6 +151,10 @@ def test_failed_checks_of_this_machine_are_the_verdict_and_lead_to_the_doctor(
     )
     assert out.splitlines()[-1] == "next: gaudi-launch doctor --only cards.present"
     assert shown(checked, monkeypatch).splitlines()[-1] == "next: gaudi-launch serve m"
+    error = LaunchError(INCOMPLETE, ExitCode.MODEL, path="m", count=1, files="tokenizer.json")
+    lines = shown(replace(checked, incomplete=error), monkeypatch).splitlines()
+    assert " ".join(" ".join(lines[: lines.index("")]).split()) == str(error)
+    assert lines[-1] == f"next: gaudi-launch inspect {checked.prepared.model.path}"
 
 
 def test_an_engine_on_the_cpu_has_no_line_on_cards_memory_or_warm_up(
