@@ -89,6 +89,8 @@ class Place:
         engines = str(paths.engines_dir())
         self.user = Keeper(folder, folder / "machine", python, folder / "pids")
         self.user.environment[_TOKEN] = folder.name
+        # engines of the user who runs this are for `--engine` only
+        self.user.environment.pop("GAUDI_LAUNCH_ENGINES_DIR", None)
         self.served: tuple[str, ...] = ("-w", str(self.model), "--python", str(python))
         if engine:
             self.served = _SIMULATED
@@ -624,6 +626,9 @@ def many_at_once(place: Place, number: int) -> str:
     return wrong or "; ".join(place.left())
 
 
+_FULL = ("No space left on device", "A disk is full")
+
+
 def full_disk(place: Place, number: int) -> str:
     """Start with a state folder of 1 MB, full before or while the engine starts."""
     if os.geteuid():
@@ -649,11 +654,16 @@ def full_disk(place: Place, number: int) -> str:
         fill()
         shown = command.communicate(timeout=place.seconds)[0]
         wrong = ""
-        if command.returncode not in _CODES or "Traceback" in shown or "is a bug" in shown:
+        # a traceback below this sentence is the engine's
+        ours = shown.partition("The last lines of its log:")[0]
+        if command.returncode not in _CODES or "Traceback" in ours or "is a bug" in shown:
             wrong = shown[-500:]
+        if command.returncode and not any(words in shown for words in _FULL):
+            wrong = wrong or f"{command.returncode}, a full disk is not named: {shown[-500:]}"
         for words in (
             ("ps",),
             ("status", "full"),
+            ("why", "full"),
             ("devices",),
             ("plan", *place.served, "-n", "2"),
         ):

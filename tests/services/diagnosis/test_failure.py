@@ -58,7 +58,7 @@ def test_an_error_without_a_signature_is_shown_however_far_up_it_is(tmp_path: Pa
     )
     lines = detail(log)
     assert (
-        "likely cause: No known cause matches. The error in the log is: ZeroDivisionError: "
+        "likely cause: No known cause matches this error in the log: ZeroDivisionError: "
         "division by zero"
     ) in lines
     assert lines.index("  > ZeroDivisionError: division by zero") > lines.index("INFO later")
@@ -68,11 +68,15 @@ def test_a_full_disk_is_the_cause_although_it_kept_the_log_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "engine.log"
-    log.write_text("INFO loading\nINFO half a li")
+    log.write_text("ERROR: not written\nINFO half a li")
     full = SimpleNamespace(f_bfree=0, f_bavail=0, f_frsize=4096, f_files=10, f_ffree=5)
     monkeypatch.setattr(os, "statvfs", lambda folder: full)
     lines = detail(log)
-    assert "likely cause: A disk is full." in lines
+    # what the log shows in addition is named as an error of its own
+    assert [each for each in lines if each.startswith("likely cause")] == [
+        "likely cause: A disk is full.",
+        "likely cause: No known cause matches this error in the log: not written",
+    ]
     assert f"  > kernel: No space left on device: {tmp_path} (0 bytes free)" in lines
     assert judged_log(log).splitlines()[1:2] == ["INFO half a li"]
 
