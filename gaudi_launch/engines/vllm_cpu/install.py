@@ -17,7 +17,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
@@ -26,7 +26,7 @@ from gaudi_launch import interrupt, locks
 from gaudi_launch.engines.install.change import change, place_for
 from gaudi_launch.engines.install.in_use import MARKER, marker_of
 from gaudi_launch.engines.install.switch import Versions
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.mirrors import NONE, Mirrors, read
 from gaudi_launch.paths import engines_dir
 from gaudi_launch.redact import redact_text
@@ -244,27 +244,27 @@ def setup(say: Say, *, demo: bool = True, mirrors: Mirrors | None = None) -> Non
     from gaudi_launch.messages import text
 
     mirrors = read() if mirrors is None else mirrors
-    with alone():
+    with alone() as temporary:
         if is_newest():
             say(text("serve.setup_have_engine", path=environment_dir()))
         else:
-            _make_engine(say, mirrors)
+            _make_engine(say, mirrors, temporary)
         if not demo:
             return
         if demo_is_ready():
             say(text("serve.setup_have_demo", path=demo_dir()))
         else:
-            run_steps(mirrored(demo_steps(), mirrors), say, mirrors)
+            run_steps(mirrored(demo_steps(), mirrors), say, mirrors, temporary)
 
 
-def _make_engine(say: Say, mirrors: Mirrors) -> None:
+def _make_engine(say: Say, mirrors: Mirrors, temporary: Path) -> None:
     """Install the expected version next to the others, try it, put it in force."""
     wanted = {"vllm": VLLM, "python": base_python()}
     check_library()
     folder = place_for(versions(), wanted, ("vllm",))
     if not is_whole(folder, wanted):
         _check_room(folder)
-        run_steps(mirrored(engine_steps(folder), mirrors), say, mirrors)
+        run_steps(mirrored(engine_steps(folder), mirrors), say, mirrors, temporary)
         mark(folder, wanted)
     change(versions(), folder, folder / "bin" / "python", say)
 
@@ -292,24 +292,29 @@ def _size_of(folder: Path) -> int:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Lock the setup: a second one waits and then finds everything made."""
-    try:
-        engines_dir().mkdir(parents=True, exist_ok=True)
-        handle = os.open(engines_dir() / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LaunchError(
-            "serve.setup_folder", ExitCode.FAILED, path=str(engines_dir()), why=why
-        ) from None
-    try:
-        locks.wait(handle)
-        yield
-    finally:
-        os.close(handle)
+def alone() -> Iterator[Path]:
+    """Lock the setup: a second one waits and then finds everything made.
+
+    Yield its temporary folder, without what pip left there when another setup was killed.
+    """
+    temporary = engines_dir() / ".tmp"
+    with ExitStack() as stack:
+        try:
+            engines_dir().mkdir(parents=True, exist_ok=True)
+            handle = os.open(engines_dir() / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, handle)
+            locks.wait(handle)
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(0o700, exist_ok=True)
+        except OSError as error:
+            raise file_error("serve.setup_folder", error, engines_dir()) from None
+        stack.callback(shutil.rmtree, temporary, ignore_errors=True)
+        yield temporary
 
 
-def run_steps(steps: list[InstallStep], say: Say, mirrors: Mirrors = NONE) -> None:
+def run_steps(
+    steps: list[InstallStep], say: Say, mirrors: Mirrors = NONE, temporary: Path | None = None
+) -> None:
     """Run steps in order. Raises LaunchError with the step that failed."""
     from gaudi_launch.messages import text
 
@@ -323,15 +328,18 @@ def run_steps(steps: list[InstallStep], say: Say, mirrors: Mirrors = NONE) -> No
                     "serve.setup_failed", ExitCode.FAILED, step=text(step.id), why=str(error)
                 ) from None
         else:
-            _call(step.argv, text(step.id), mirrors)
+            _call(step.argv, text(step.id), mirrors, temporary)
 
 
-def _call(argv: tuple[str, ...], name: str, mirrors: Mirrors) -> None:
-    done = _try(argv, mirrors)
+def _call(argv: tuple[str, ...], name: str, mirrors: Mirrors, temporary: Path | None) -> None:
+    variables = {**child_variables(mirrors), "HF_HUB_OFFLINE": "1"}
+    if temporary is not None:
+        variables["TMPDIR"] = str(temporary)
+    done = _try(argv, variables)
     # a site with a mirror of PyTorch, or without a network, sends no request to the public one
     is_public = not mirrors.torch and not mirrors.wheels
     if done.returncode and _TORCH_WANTED in argv and is_public:
-        done = _try((*argv, "--extra-index-url", _TORCH_INDEX), mirrors)
+        done = _try((*argv, "--extra-index-url", _TORCH_INDEX), variables)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise LaunchError(
@@ -343,9 +351,9 @@ def _call(argv: tuple[str, ...], name: str, mirrors: Mirrors) -> None:
         )
 
 
-def _try(argv: tuple[str, ...], mirrors: Mirrors) -> subprocess.CompletedProcess[str]:
+def _try(argv: tuple[str, ...], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     try:
-        return interrupt.run(argv, env={**child_variables(mirrors), "HF_HUB_OFFLINE": "1"})
+        return interrupt.run(argv, env=variables)
     except OSError as error:
         return subprocess.CompletedProcess(argv, 127, "", str(error))
 

@@ -29,6 +29,7 @@ from gaudi_launch.engines.install.install_steps import CodeStep, SetupExtras, do
 from gaudi_launch.engines.releases import constraints_of, needed_release
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.mirrors import PROXIES, Mirrors
+from gaudi_launch.paths import engines_dir
 
 FORK = needed_release("vllm-fork@1.22")
 PLUGIN = needed_release("vllm-gaudi")
@@ -221,8 +222,10 @@ def test_steps_get_the_mirrors_and_no_foreign_packages(
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     step = CodeStep("setup.venv", ("env",))
     make(replace(recipe(tmp_path), steps=(step,)), lambda line: None, Mirrors(git="https://g"))
-    names = {line.partition("=")[0] for line in (tmp_path / "setup.log").read_text().splitlines()}
+    lines = (tmp_path / "setup.log").read_text().splitlines()
+    names = {line.partition("=")[0] for line in lines}
     assert "GIT_CONFIG_KEY_0" in names and "PATH" in names
+    assert f"TMPDIR={engines_dir() / '.tmp'}" in lines and not (engines_dir() / ".tmp").exists()
     assert not {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"} & names
 
 

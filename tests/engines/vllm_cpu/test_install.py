@@ -213,7 +213,7 @@ def test_an_engine_is_ready_with_its_marker_and_its_interpreter(engines: Path) -
 def test_a_setup_makes_only_what_is_missing(engines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
 
-    def run(steps: list[InstallStep], say: install.Say, mirrors: Mirrors) -> None:
+    def run(steps: list[InstallStep], say: install.Say, *more: object) -> None:
         ran.append([step.id for step in steps])
         if steps[0].id == "serve.setup_venv":
             (engines / "cpu" / "bin").mkdir(parents=True)
@@ -316,17 +316,6 @@ def test_pytorch_is_looked_for_at_its_makers_unless_there_is_a_mirror(
     else:
         install.run_steps([step], quiet, mirrors)
         assert calls == [list(step.argv), [*step.argv, *more]]
-
-
-def test_programs_of_an_installation_write_bytecode_and_use_the_mirrors(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/mine")
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("KEPT", "1")
-    found = install.child_variables(Mirrors(wheels="/w"))
-    assert (found["KEPT"], found["PIP_FIND_LINKS"], found["PIP_NO_INDEX"]) == ("1", "/w", "1")
-    assert not {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"} & set(found)
 
 
 METADATA = """Metadata-Version: 2.1
