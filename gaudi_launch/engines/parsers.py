@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gaudi_launch import profiles
+from gaudi_launch.engines.support import version_numbers
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import parser_tokens
@@ -44,6 +45,7 @@ class _Parsers:
     decisions: Decisions
     model: Model
     upstream: str
+    fork: str
 
     def add(self, name: str, parser: str | None, switch: str | None) -> bool:
         """Add one parser and its switch.
@@ -52,7 +54,9 @@ class _Parsers:
         options, the user decides about the switch.
         """
         option = self.table.spellings.get(name)
-        if parser is not None and (missing := self._missing(name, parser)):
+        decided = source_of(self.decisions, name) not in (None, "computed")
+        given = decided or self.args.given(name)
+        if not given and (missing := self._missing(name, parser or "")):
             self.decisions.warn(
                 "profiles.parser_tokens",
                 option=name,
@@ -63,22 +67,20 @@ class _Parsers:
             return False
         if parser is None or option is None or parser not in option.registered:
             return False
-        if source_of(self.decisions, name) not in (None, "computed"):
+        if decided:
             return True
         if switch is not None and not self.args.given(name, switch):
             self._option(switch, None)
         self._option(name, parser)
         return True
 
-    def _missing(self, name: str, parser: str) -> list[str]:
+    def _missing(self, name: str, parser: str) -> Sequence[str]:
         """Return the tokens that this parser needs and the model's tokenizer lacks."""
-        needed = parser_tokens().get(name, {}).get(parser)
-        user = source_of(self.decisions, name) not in (None, "computed")
-        if needed is None or user or self.args.given(name):
-            return []
-        first, last = needed.get("from", "0"), needed.get("to", self.upstream)
-        if not _numbers(first) <= _numbers(self.upstream) <= _numbers(last):
-            return []
+        needed = parser_tokens().get(name, {}).get(parser, {})
+        release, last = version_numbers(self.upstream), needed.get("to", self.upstream)
+        within = version_numbers(needed.get("from", "9999")) <= release <= version_numbers(last)
+        if not within and self.fork not in needed.get("forks", ()):
+            return ()
         return sorted(self.model.tokens_missing.intersection(needed["tokens"]))
 
     def _option(self, name: str, value: str | None) -> None:
@@ -87,19 +89,13 @@ class _Parsers:
         self.decisions.option(name, value, reason, source="profile", origin=origin)
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".") if part.isdigit()]
-
-
 def source_of(decisions: Decisions, option: str) -> Source | None:
     """Return the source of the decided value of an option.
 
     Return None for one that is not decided.
     """
-    for setting in decisions.settings():
-        if (setting.kind, setting.name) == ("option", option):
-            return setting.source
-    return None
+    named = (each for each in decisions.settings() if (each.kind, each.name) == ("option", option))
+    return next((each.source for each in named), None)
 
 
 def add_parsers(
@@ -108,14 +104,15 @@ def add_parsers(
     table: OptionTable,
     *,
     reasoning_switch: bool = False,
-    upstream: str = "0",
+    upstream: str = "",
+    fork: str = "",
 ) -> None:
     """Add the parsers of the model's profile that this engine version has registered.
 
     A parser looks for tokens in the tokenizer and ends the engine or every chat without them, so
     only models that the profile matches by name get one, and none whose tokenizer lacks a token.
-    ``upstream``: the release of vLLM. ``reasoning_switch``: reasoning has a separate switch
-    there, which excludes tool calls
+    ``upstream``: the release of vLLM, or ``fork``: that of the fork. ``reasoning_switch``:
+    reasoning has a separate switch there, which excludes tool calls
     (HabanaAI/vllm-fork@016b6bd20:vllm/entrypoints/openai/cli_args.py validate_parsed_serve_args).
     """
     profile = profiles.match(context.model)
@@ -123,7 +120,7 @@ def add_parsers(
         return
     found = profiles.parsers_for(profile, context.model.name)
     args = context.request.args
-    parsers = _Parsers(profile, table, args, decisions, context.model, upstream)
+    parsers = _Parsers(profile, table, args, decisions, context.model, upstream, fork)
     if not reasoning_switch:
         parsers.add(REASONING, found.reasoning, None)
         parsers.add(TOOL, found.tool, TOOL_SWITCH)

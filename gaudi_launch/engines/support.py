@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cache
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
@@ -206,18 +205,14 @@ def versions() -> tuple[Version, ...]:
         for kinds, numbers in answers.items():
             for number in numbers:
                 layers[number][name] = tuple(kinds.split())
-    rows = zip(document["versions"], classes, layers, strict=True)
-    found = [version_row(row, names, made) for row, names, made in rows]
+    found = list(map(version_row, document["versions"], classes, layers))
     # a post release is made after newer ones: numbers order them, not dates
-    return tuple(sorted(found, key=lambda each: (each.engine, _is_branch(each), _numbers(each))))
+    found.sort(key=lambda each: (each.engine, _is_branch(each), version_numbers(each.version)))
+    return tuple(found)
 
 
 def _is_branch(version: Version) -> bool:
     return not version.version[:1].isdecimal()
-
-
-def _numbers(version: Version) -> tuple[int, ...]:
-    return version_numbers(version.version)
 
 
 @cache
@@ -319,16 +314,17 @@ def matching(engine: str, version: str, known: tuple[Version, ...] = ()) -> Vers
     Return None where no version begins so. ``known``: instead of those of the shipped data.
     """
     known = (*installed_versions().values(), *(known or versions()))
-    exact = [each for each in known if (each.engine, each.version) == (engine, version)]
-    if exact:
-        return exact[0]
     wanted = version.split(".")
     found = [
         each
         for each in known
         if each.engine == engine and each.version.split(".")[: len(wanted)] == wanted
     ]
-    return max(found, key=lambda each: version_numbers(each.version), default=None)
+    return max(
+        found,
+        key=lambda each: (each.version == version, version_numbers(each.version)),
+        default=None,
+    )
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
@@ -392,18 +388,15 @@ def _holds(release: str, operator: str, bound: str) -> bool:
 
 
 def unknown_version(found: str) -> LaunchError:
-    """Return the error (USAGE) of an engine version without facts.
-
-    It lists the nearest names.
-    """
-    known = [each.label for each in versions()]
-    near = get_close_matches(found, known, n=3, cutoff=0.3) or known[-1:]
+    """Return the error (USAGE) of an engine, or a version of it, without facts."""
+    name, _, version = found.partition("@")
+    if version and any(each.executed for each in releases(name)):
+        return not_offered(name, version)
     return LaunchError(
         "support.unknown_version",
         ExitCode.USAGE,
         found=found,
-        known=", ".join(known),
-        near=", ".join(near),
+        known=", ".join(each.label for each in versions()),
     )
 
 
@@ -430,11 +423,9 @@ def not_offered(engine: str, version: str) -> LaunchError:
 
 def _distance(left: str, right: str) -> float:
     """Return the distance of two versions, each number a thousand of the next."""
-
-    def value(version: str) -> float:
-        return sum((n / 1000.0**at for at, n in enumerate(version_numbers(version))), 0.0)
-
-    return abs(value(left) - value(right))
+    numbers = (enumerate(version_numbers(each)) for each in (left, right))
+    one, two = (sum(n / 1000.0**at for at, n in each) for each in numbers)
+    return abs(one - two)
 
 
 # The answer
@@ -501,8 +492,8 @@ def newest_or_none(engine: str) -> Version | None:
 
     Return None where there is none.
     """
-    found = [each for each in versions() if each.engine == engine and each.complete]
-    return max(found, key=lambda each: version_numbers(each.version), default=None)
+    newest_first = (each for each in reversed(versions()) if each.engine == engine)
+    return next((each for each in newest_first if each.complete), None)
 
 
 def _by_class(model: Model, label: str, facts: Version, engine: str) -> ModelSupport:
@@ -553,7 +544,7 @@ def _has_operators(architecture: str, facts: Version) -> bool:
     return any(
         architecture.startswith(classes)
         for since, classes in _STATE_CLASSES.items()
-        if _is_branch(facts) or _numbers(facts) >= version_numbers(since)
+        if _is_branch(facts) or version_numbers(facts.version) >= version_numbers(since)
     )
 
 

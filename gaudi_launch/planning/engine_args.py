@@ -376,7 +376,7 @@ def _full_name(name: str, table: OptionTable) -> str | None:
         return name
     if len(name) < 3:
         return None
-    candidates = table.starting_with(name)
+    candidates = [each for each in table.spellings if each.startswith(name)]
     if len(candidates) != 1:
         return None
     return candidates[0]

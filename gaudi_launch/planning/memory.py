@@ -87,8 +87,7 @@ def memory_for(
     cards, product = card_set.count, card_set.product
     settings, args, fp8 = chosen.settings, chosen.args, chosen.fp8
     accelerator = identify(product, device_type=product)
-    more = additions(model, cards, args)
-    if accelerator is None or not cards or more.unknown:
+    if accelerator is None or not cards or (more := additions(model, cards, args)).unknown:
         return MemoryPlan()
     decided = _DecidedOptions(settings, args)
     ask, rules = division(model, limits, settings, engine, args)

@@ -21,6 +21,12 @@ from gaudi_launch.profiles import listed_id, profiles
 _MOST = 2  # number of names in a warning
 _MOST_FILES = 5
 INCOMPLETE = "serve.model_incomplete"
+# options whose folder an engine reads at its start, with a file that it needs there
+_FOLDERS = {
+    "--tokenizer": TOKENIZER,
+    "--hf-config-path": "config.json",
+    "--speculative-model": "config.json",
+}
 # a misspelled long name is above, another size of the same family mostly below (assumed)
 _NEAR = 0.8
 
@@ -119,27 +125,33 @@ def _option_folders(args: EngineArgs) -> Iterator[tuple[str, str, str]]:
     """Yield options with their folder and the file that the engine reads there.
 
     Sources: vllm-project/vllm 0.26.0:vllm/tokenizers/hf.py, vllm/transformers_utils/config.py,
-    vllm/lora/peft_helper.py from_local_dir.
+    vllm/lora/peft_helper.py from_local_dir, vllm/entrypoints/chat_utils.py load_chat_template;
+    HabanaAI/vllm-fork@016b6bd20:vllm/config.py SpeculativeConfig;
+    huggingface/text-generation-inference@v3.3.5:backends/gaudi/server/text_generation_server/
+    utils/adapter.py parse_lora_adapters.
     """
-    tokenizer = args.last("--tokenizer")
-    if tokenizer:
-        yield "--tokenizer", tokenizer, TOKENIZER
-    draft = speculative_options(args).get("model")
-    if isinstance(draft, str) and not draft.startswith("["):
-        yield "--speculative-config", draft, "config.json"
-    for argument in args.given("--lora-modules"):
-        for word in argument.values:
-            adapter = json_object(word).get("path", word.partition("=")[2])
-            if adapter:
-                yield "--lora-modules", str(adapter), "adapter_config.json"
+    named = {"--speculative-config": speculative_options(args).get("model")}
+    for option, path in (named | {each: args.last(each) for each in _FOLDERS}).items():
+        if path and str(path)[0] != "[":
+            yield option, str(path), _FOLDERS.get(option, "config.json")
+    for option, path in adapter_folders(args):
+        yield option, path, "adapter_config.json"
+
+
+def adapter_folders(args: EngineArgs) -> list[tuple[str, str]]:
+    """Return option and folder of each adapter: ``NAME=FOLDER``, or a JSON object."""
+    found = []
+    for option in ("--lora-modules", "--prompt-adapters"):
+        words = [word for argument in args.given(option) for word in argument.values]
+        found += [(option, json_object(each).get("path", each.partition("=")[2])) for each in words]
+    listed = (args.last("--lora-adapters") or "").split(",")
+    found += [("--lora-adapters", each.partition("=")[2].partition("@")[0]) for each in listed]
+    return [(option, str(path)) for option, path in found if path]
 
 
 def _has(folder: Path, needed: str) -> bool:
     """Return True if a folder has this file, or another tokenizer for tokenizer.json."""
-    try:
-        names = [each.name for each in folder.iterdir()]
-    except OSError:
-        return False
+    names = [each.name for each in _entries(folder)]
     return needed in names or (needed == TOKENIZER and has_tokenizer(names))
 
 
@@ -189,7 +201,8 @@ def near_folders(path: Path) -> tuple[str, ...]:
             parent /= part
             continue
         rest = parts[at + 1 :]
-        candidates = [parent.joinpath(name, *rest) for name in _close_to(part, _folders(parent))]
+        beside = [each.name for each in _entries(parent) if each.is_dir()]
+        candidates = [parent.joinpath(name, *rest) for name in _close_to(part, beside)]
         return tuple(str(each) for each in candidates if each.is_dir())
     return ()
 
@@ -199,9 +212,9 @@ def _close_to(word: str, possibilities: Sequence[str]) -> list[str]:
     return get_close_matches(word, possibilities, n=_MOST, cutoff=_NEAR)
 
 
-def _folders(parent: Path) -> list[str]:
-    """Return the names of the folders in ``parent``, none where it cannot be read."""
+def _entries(folder: Path) -> list[Path]:
+    """Return what is in a folder, nothing where it cannot be read."""
     try:
-        return sorted(each.name for each in parent.iterdir() if each.is_dir())
+        return sorted(folder.iterdir())
     except OSError:
         return []

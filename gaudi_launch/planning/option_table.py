@@ -58,10 +58,6 @@ class OptionTable:
                 found[spelling] = option
         object.__setattr__(self, "spellings", found)
 
-    def starting_with(self, prefix: str) -> list[str]:
-        """Return the spellings of which this is an abbreviation."""
-        return [spelling for spelling in self.spellings if spelling.startswith(prefix)]
-
 
 GENERIC = OptionTable()
 # the table of upstream vLLM, for engines that are a plugin or a build of it

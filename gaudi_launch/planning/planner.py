@@ -5,9 +5,8 @@ Pure: the same three give the same Plan on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gaudi_launch.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.buckets.coverage import uncovered
@@ -116,7 +115,7 @@ def _decide(
         differences = engine.script_differences(request, host, placement, command)
     return Plan(
         engine=engine.identity,
-        model=model_json(model),
+        model={name: getattr(model, name) for name in _MODEL_FIELDS},
         placement=_bound(placement, command.cpus),
         settings=settings,
         command=command,
@@ -365,11 +364,6 @@ def _estimate(
     )
     span = times(one, buckets.graphs)
     return Estimate(span.low, span.high, span.basis)
-
-
-def model_json(model: Model) -> Mapping[str, Any]:
-    """Return the ``model`` object of a plan."""
-    return {name: getattr(model, name) for name in _MODEL_FIELDS}
 
 
 def _url(command: Command, identity: EngineIdentity) -> str:

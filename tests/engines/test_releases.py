@@ -107,18 +107,6 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
     assert {"cpu", "gateway", "vllm-gaudi", "tgi", "deepseek_r1"} <= set(known)
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [("vllm-gaudi@9.9", "vllm-gaudi@0.26.0"), ("vllm-gaudi@0.2", "vllm-gaudi@0.11.2")],
-)
-def test_an_unknown_version_is_refused_with_the_nearest(name: str, near: str) -> None:
-    with pytest.raises(LaunchError) as caught:
-        needed_release(name)
-    error = caught.value
-    assert (error.id, error.exit_code) == ("support.no_facts", ExitCode.USAGE)
-    assert (error.text.values["found"], error.text.values["near"]) == (name, near)
-
-
 def test_a_release_that_moves_cannot_be_installed() -> None:
     with failing("setup.unresolved_moving", ExitCode.USAGE) as caught:
         check_installable("vllm-gaudi-0.10.1")

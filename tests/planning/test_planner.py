@@ -21,7 +21,7 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.container import Container
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.plan import Command, Estimate, Overridden, Placement, Plan, Setting
-from gaudi_launch.planning.planner import draft, make_plan, model_json, place
+from gaudi_launch.planning.planner import draft, make_plan, place
 from gaudi_launch.planning.request import Request
 from tests.support.refusals import failing
 from tests.support.toy_engine import Toy
@@ -276,26 +276,3 @@ def test_what_the_users_arguments_replace_is_named_once() -> None:
     by_name = {each.name: (each.value, each.source) for each in drawn.settings}
     assert by_name["--max-num-seqs"] == ("9", "flag")
     assert {each.name: each.value for each in drawn.proposed}["--max-num-seqs"] == "4"
-
-
-def test_the_model_of_a_plan_has_its_facts() -> None:
-    assert model_json(LLAMA) == {
-        "path": "/m/Llama-3.1-8B",
-        "name": "Llama-3.1-8B",
-        "source": "config.json",
-        "architecture": "LlamaForCausalLM",
-        "model_type": "llama",
-        "parameters": 8_030_261_248,
-        "weight_bytes": None,
-        "dtype": "bfloat16",
-        "quantization": None,
-        "moe": LLAMA.moe,
-        "experts": LLAMA.experts,
-        "layers": 32,
-        "heads": 32,
-        "kv_heads": 8,
-        "head_dim": 128,
-        "mla_rank": LLAMA.mla_rank,
-        "max_position_embeddings": 131072,
-        "remote_code": LLAMA.remote_code,
-    }

@@ -17,6 +17,7 @@ from gaudi_launch.mirrors import exported_proxies
 from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.planning.container import IMAGE, Container, Mount
 from gaudi_launch.planning.engine import Context
+from gaudi_launch.planning.model_name import adapter_folders
 from gaudi_launch.planning.plan import Command, Setting
 from gaudi_launch.planning.request import Request
 
@@ -160,6 +161,9 @@ def _mounts(request: Request, named: str, *, quantised: bool) -> tuple[Mount, ..
         mounts.append(Mount(absolute(request, request.model), named, read_only=True))
     else:
         mounts.append(_hub_mount(request))
+    # the launcher gets their paths as they were written
+    folders = sorted({path for _, path in adapter_folders(request.args) if path[:1] == "/"})
+    mounts += [Mount(each, each, read_only=True) for each in folders if each[:6] != f"{DATA}/"]
     files = quant_config(request)
     if quantised and files is not None:
         mounts.append(Mount(files.folder, f"{WORK}/quantization_config", read_only=True))

@@ -421,9 +421,8 @@ class VllmFork(Engine):
         Remove the one that the script of deepseek_r1 gives every model.
         """
         table = option_table(self.identity.options)
-        add_parsers(
-            context, decisions, table, reasoning_switch=_VERSIONS[self.version].reasoning_switch
-        )
+        switch = _VERSIONS[self.version].reasoning_switch
+        add_parsers(context, decisions, table, reasoning_switch=switch, fork=self.version)
         for name in (REASONING_SWITCH, REASONING):
             if source_of(decisions, name) == "computed":
                 decisions.drop("option", name)
