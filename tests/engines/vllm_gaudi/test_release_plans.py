@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,9 +18,11 @@ from gaudi_launch.buckets.ladder_rules import rules_of
 from gaudi_launch.engines.support import releases, version_of
 from gaudi_launch.engines.vllm_gaudi.engine import create
 from gaudi_launch.engines.vllm_gaudi.rules import state_blocks
+from gaudi_launch.host import simulated
 from gaudi_launch.models.config import model_from_config
-from gaudi_launch.models.recurrent_state import page_of
-from gaudi_launch.models.sizing import CacheRules
+from gaudi_launch.models.recurrent_state import gated_delta_bytes, mamba2_bytes, page_of
+from gaudi_launch.models.sizing import GIB, CacheRules
+from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from tests.support.places import TOP
 from tests.support.release_plans import KINDS, digest_of, planned, unread
@@ -78,6 +81,7 @@ def test_a_state_decides_the_blocks_that_buckets_count(release: str) -> None:
 _MAMBA = {"mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_d_head": 64, "mamba_chunk_size": 256}
 _NEMOTRON = {
     "model_type": "nemotron_h",
+    "architectures": ["NemotronHForCausalLM"],
     "n_groups": 8,
     "conv_kernel": 4,
     "mamba_head_dim": 64,
@@ -94,6 +98,7 @@ HYBRIDS: dict[str, dict[str, Any]] = {
     "Bamba-9B": {
         **_MAMBA,
         "model_type": "bamba",
+        "architectures": ["BambaForCausalLM"],
         "num_hidden_layers": 32,
         "attn_layer_indices": [9, 18, 27],
         "num_attention_heads": 32,
@@ -105,6 +110,7 @@ HYBRIDS: dict[str, dict[str, Any]] = {
     "Falcon-H1-1.5B": {
         **_MAMBA,
         "model_type": "falcon_h1",
+        "architectures": ["FalconH1ForCausalLM"],
         "num_hidden_layers": 24,
         "num_attention_heads": 8,
         "num_key_value_heads": 2,
@@ -152,6 +158,7 @@ HYBRIDS: dict[str, dict[str, Any]] = {
     **{
         name: {
             "model_type": kind,
+            "architectures": [f"Qwen3_5{moe}ForConditionalGeneration"],
             "text_config": {
                 **_GDN,
                 "model_type": f"{kind}_text",
@@ -165,16 +172,17 @@ HYBRIDS: dict[str, dict[str, Any]] = {
                 "mamba_ssm_dtype": "float32",
             },
         }
-        for name, kind, layers, values, heads, keys, width in (
-            ("Qwen3.5-27B", "qwen3_5", 64, 48, 24, 4, 5120),
-            ("Qwen3.5-35B-A3B", "qwen3_5_moe", 40, 32, 16, 2, 2048),
-            ("Qwen3.5-122B-A10B", "qwen3_5_moe", 48, 64, 32, 2, 3072),
-            ("Qwen3.6-27B", "qwen3_5", 64, 48, 24, 4, 5120),
+        for name, kind, moe, layers, values, heads, keys, width in (
+            ("Qwen3.5-27B", "qwen3_5", "", 64, 48, 24, 4, 5120),
+            ("Qwen3.5-35B-A3B", "qwen3_5_moe", "Moe", 40, 32, 16, 2, 2048),
+            ("Qwen3.5-122B-A10B", "qwen3_5_moe", "Moe", 48, 64, 32, 2, 3072),
+            ("Qwen3.6-27B", "qwen3_5", "", 64, 48, 24, 4, 5120),
         )
     },
     "Qwen3-Next-80B-A3B": {
         **_GDN,
         "model_type": "qwen3_next",
+        "architectures": ["Qwen3NextForCausalLM"],
         "num_hidden_layers": 48,
         "full_attention_interval": 4,
         "num_attention_heads": 16,
@@ -218,6 +226,44 @@ def test_the_block_of_a_hybrid_is_that_of_the_release(release: str, cards: int) 
         ]
         found[name] = tuple(page.tokens for page in pages if page is not None)
     assert found == BLOCKS[release]
+
+
+# the bytes of a layer's state on 1 and 8 cards, executed: get_mamba_state_shape_from_config and
+# get_mamba_state_dtype_from_config of each model's class in vLLM 0.11.2 to 0.26.0; and the layers
+# with keys, and with states
+STATES = {
+    "Bamba-9B": (2147840, 269824, 3, 29),
+    "Falcon-H1-1.5B": (1594368, 201984, 24, 24),
+    "Nemotron-H-56B": (16900096, 2112512, 10, 54),
+    "Nemotron-3-Nano-30B": (2134016, 266752, 6, 23),
+    "Nemotron-3-Ultra-550B": (8499200, 1062400, 12, 48),
+    "Qwen3.5-27B": (3207168, 400896, 16, 48),
+    "Qwen3.5-35B-A3B": (2146304, 268288, 10, 30),
+    "Qwen3.5-122B-A10B": (4268032, 533504, 12, 36),
+    "Qwen3.6-27B": (3207168, 400896, 16, 48),
+    "Qwen3-Next-80B-A3B": (1097728, 137216, 12, 36),
+}
+
+
+@pytest.mark.parametrize("release", [*BLOCKS])
+@pytest.mark.parametrize("name", [*HYBRIDS])
+def test_the_memory_of_a_plan_has_the_states(release: str, name: str) -> None:
+    one, eight, keys, states = STATES[name]
+    model = model_from_config(name, {**HYBRIDS[name], "dtype": "bfloat16"})
+    both = [gated_delta_bytes(model, each) or mamba2_bytes(model, each) for each in (1, 8)]
+    assert both == [one, eight]
+    request = Request(name, cards=1, max_num_seqs=16, max_model_len=8192, force=True)
+    sized = replace(model, parameters=8_000_000_000, moe=False)
+    engine = create(f"vllm-gaudi@{release}", None, {})
+    plan = make_plan(request, simulated.make("hls2"), sized, engine)
+    group = keys if states > 1.5 * keys else states
+    held = 16 * -(-states // group) * group
+    # a block has room for the keys of its tokens and a state, which compact GDN has in slots apart,
+    # with two more for each tensor
+    token = 4 * (model.kv_heads or 0) * (model.head_dim or 0)
+    slots = held + 2 * group if name.startswith("Qwen") else held
+    expected = held * BLOCKS[release][name][0] * token + slots * one
+    assert plan.memory["states"] == round(expected / GIB, 2)
 
 
 @pytest.mark.parametrize("release", EXECUTED)
