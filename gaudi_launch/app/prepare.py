@@ -15,16 +15,17 @@ from gaudi_launch.app.options import LaunchOptions, to_request
 from gaudi_launch.app.saved_plan import ComparedPlan, merged
 from gaudi_launch.app.steps import step
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import message
 from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.optional import mapped
+from gaudi_launch.paths import cache_dir, machine_root, state_dir
 
 if TYPE_CHECKING:
     from gaudi_launch.app.model_needs import Provision
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.doctor import EngineFacts, Finding
     from gaudi_launch.engines.detect import Installed
-    from gaudi_launch.host.hardware import Host
     from gaudi_launch.messages import Message
     from gaudi_launch.models.model import Model
     from gaudi_launch.models.setup_steps import SetupStep
@@ -80,7 +81,6 @@ class Prepared:
         from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
         from gaudi_launch.engines.introspect import InstalledBuckets
         from gaudi_launch.engines.registry import is_decided
-        from gaudi_launch.paths import state_dir
         from gaudi_launch.planning.planner import make_plan
 
         measured = read_measured(state_dir() / FILE_NAME)
@@ -120,7 +120,6 @@ class Prepared:
 
     def cached(self, plan: Plan) -> Cached | None:
         """Return the plan with its recipe cache; None where there is none to manage."""
-        from gaudi_launch.paths import cache_dir, machine_root
         from gaudi_launch.recipe_cache.attach import with_cache
 
         if not self.engine.keeps_recipes:
@@ -140,7 +139,6 @@ class Prepared:
     def findings(self, plan: Plan) -> list[Finding]:
         """Return the doctor's fast checks of this machine for this plan."""
         from gaudi_launch.doctor import Wants, quick
-        from gaudi_launch.host.hardware import Host
         from gaudi_launch.host.host_config import load_config
 
         engine = mapped(engine_facts, self.installed)
@@ -356,16 +354,19 @@ def _engine_todo(prepared: Prepared) -> Iterator[Todo]:
     if prepared.request.engine.rpartition(":")[2].startswith(f"{name}@"):
         # this release of it
         name = inside.identity.exact
+    python = str(linked_python(name))
+    if installed is not None and (inside.identity.name == PLAIN or has(installed, name)):
+        python = installed.python
+    with_ray: tuple[str, ...] = (python, "-m", "pip", "install", f"ray[serve]=={RAY}")
     wanted: list[tuple[Engine, tuple[str, ...]]]
     wanted = [(inside, ("gaudi-launch", "setup", name))]
-    if engine.inner is not None and (not engine.needs_cards or inside.identity.name == PLAIN):
+    if engine.inner is not None and not engine.needs_cards:
         # the environment for trials has the embedded engine, too
         wanted = [(engine, ("gaudi-launch", "setup", "ray"))]
+    elif inside.identity.name == PLAIN:
+        wanted = [(engine, (*with_ray, PLAIN))]
     elif engine.inner is not None:
-        python = str(linked_python(name))
-        if installed is not None and has(installed, name):
-            python = installed.python
-        wanted.append((engine, (python, "-m", "pip", "install", f"ray[serve]=={RAY}")))
+        wanted.append((engine, with_ray))
     # serve installs the demo model's engine
     is_demo = prepared.request.model == "demo"
     found: dict[str, Todo] = {}
@@ -391,7 +392,6 @@ def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
 def _host_of(engine: Engine, machine: str | None) -> Host:
     """Return the machine; an empty one for an engine on this machine's CPU."""
     from gaudi_launch.app.machine import load
-    from gaudi_launch.host.hardware import Host
 
     # an engine on the CPU needs no card, so the machine's cards are not read
     if engine.needs_cards or machine:
@@ -405,7 +405,6 @@ def _libfabric_root() -> str:
     Return "" without one.
     """
     from gaudi_launch.engines.install.install_steps import LIBFABRIC_ROOT
-    from gaudi_launch.paths import machine_root
 
     library = machine_root() / LIBFABRIC_ROOT.lstrip("/") / "lib" / "libfabric.so"
     if not library.exists():

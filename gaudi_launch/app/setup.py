@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.json_values import mapping
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.engines.install.environment import Recipe
@@ -99,9 +100,7 @@ def pin_notes(release: Release, recipe: Recipe) -> tuple[str, ...]:
 
 def leftovers_of(engine: str, old: Path | None) -> Leftovers | None:
     """Return what a change of an engine leaves; None where nothing was replaced."""
-    if old is None:
-        return None
-    return _leftovers(_versions(engine), old)
+    return mapped(lambda each: _leftovers(_versions(engine), each), old)
 
 
 def roll_back(engine: str | None, *, dry_run: bool = False) -> RollBack:

@@ -273,7 +273,7 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     assert found(engine="ray-serve") == Installed("/ray/python", FORK)
     hosts[0] = HLS2
     assert found(engine="ray-serve") == Installed("None", FORK)
-    assert found(engine="ray-serve:cpu") == Installed("/ray/python", FORK)
+    assert found(engine="ray-serve:vllm-cpu") == Installed("/ray/python", FORK)
     monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: False)
     assert found(engine="cpu") is None
 

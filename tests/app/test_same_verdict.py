@@ -50,6 +50,7 @@ ENGINES: dict[str, tuple[dict[str, str], str]] = {
     "on the processor, missing": ({}, "cpu"),
     "Ray and an engine": (PLUGIN | RAY, "ray-serve:vllm-gaudi"),
     "Ray and transformers": (RAY | {"transformers": "4.55"}, "ray-serve:transformers"),
+    "transformers without Ray": ({"transformers": "4.55"}, "ray-serve:transformers"),
     "Ray without an engine": (RAY, "ray-serve:vllm-gaudi"),
     "an engine without Ray": (PLUGIN, "ray-serve:vllm-gaudi"),
 }
@@ -176,6 +177,8 @@ def judged(options: LaunchOptions, started: list[Any]) -> str:
         mended = checked_plan(checked.startable(options))
         assert not (mended.taken or mended.lacks_consent)
     own = [each for each in checked.todo if not each.by_serve]
+    # that environment is for machines without cards
+    assert ("gaudi-launch", "setup", "ray") not in [each.command for each in own]
     try:
         start(options, DETACHED, Silent())
     except LaunchError as error:

@@ -70,9 +70,10 @@ def installed(name: str) -> Installed | None:
     not answer.
     """
     # the table of engines imports this module
-    from gaudi_launch.engines.registry import demo_engine, detect_engine
+    from gaudi_launch.engines.registry import detect_engine, in_embedded
 
-    if is_ready() and name == demo_engine("ray-serve"):
+    inner = name.partition(":")[2]
+    if is_ready() and in_embedded(inner):
         return detect(str(python_path()))
     found = detect_engine(None, "ray-serve")
     if found is not None and "ray" in found.packages:
@@ -80,7 +81,7 @@ def installed(name: str) -> Installed | None:
     if is_ready() and not read_host(machine_root()).cards:
         return detect(str(python_path()))
     # Ray is added to the engine's environment
-    return detect_engine(None, name.partition(":")[2] or "auto")
+    return detect_engine(None, inner or "auto")
 
 
 def steps(folder: Path | None = None) -> list[cpu_install.InstallStep]:

@@ -12,6 +12,7 @@ import yaml
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines.ray_serve.engine import IN_RAY
 from tests.support.cli import golden, output
+from tests.support.serve import write_model
 
 RENDER = ("render", "ray-serve")
 MACHINE = ("--machine", "simulated:hls2")
@@ -157,15 +158,8 @@ def test_a_check_has_no_other_options(
 def test_serve_without_ray_is_exit_3_and_says_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text(
-        '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2,'
-        ' "num_attention_heads": 4, "hidden_size": 64}'
-    )
-    (folder / "pytorch_model.bin").touch()
-    (folder / "tokenizer.json").write_text("{}")
-    code, _, err = output(capsys, "serve", "-w", str(folder), "--engine", "ray-serve:cpu")
+    folder = str(write_model(tmp_path / "model"))
+    code, _, err = output(capsys, "serve", "-w", folder, "--engine", "ray-serve:cpu")
     assert code == 3 and "setup ray" in err and not (tmp_path / "state").exists()
 
 
