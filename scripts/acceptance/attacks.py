@@ -367,7 +367,9 @@ def killed_install(place: Place, number: int) -> str:
     if not wrong and asked.returncode:
         wrong = "the engine is not complete"
     own = data / "gaudi-launch"
-    wrong = wrong or _stays(place.folder / "tmp", own / ".offline", own / "engines" / ".tmp")
+    wrong = wrong or _stays(
+        place.folder / "tmp", own / ".offline" / "copies", own / "engines" / ".tmp"
+    )
     shutil.rmtree(data, ignore_errors=True)
     return wrong
 
