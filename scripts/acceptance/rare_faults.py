@@ -716,11 +716,17 @@ class RayHome:
         self.place, self.name, self.port = place, f"ray{number}", unused_port()
         self.before: tuple[str, ...] = ()
         if uid:
-            # the interpreter and the data folder must be readable for others
             self.before = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
             place.folder.chmod(0o755)
+            python = str(paths.engines_dir() / "ray.current" / "bin" / "python")
+            if subprocess.run([*self.before, "test", "-x", python], check=False).returncode:
+                raise CannotRun("an interpreter and engines that other users can read")
         data = paths.engines_dir().parents[1]
+        # the environment for trials is that of a machine without cards
+        bare = place.folder / "bare"
+        bare.mkdir(exist_ok=True)
         self.more = {
+            **{"GAUDI_LAUNCH_ROOT": str(bare), "PATH": os.environ["PATH"]},
             **{"HOME": str(self.home), "USER": f"user{uid}", "XDG_DATA_HOME": str(data)},
             **{f"XDG_{kind}_HOME": str(self.home / kind) for kind in ("STATE", "CACHE", "CONFIG")},
         }
