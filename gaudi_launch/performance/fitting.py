@@ -8,7 +8,7 @@ logarithms of predicted / published and large ones weigh less than their square.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -207,64 +207,3 @@ def _minimise(residuals: Callable[[Floats], Floats], start: Floats, rounds: int)
         else:
             damping *= 5
     return at
-
-
-def left_out(figures: Sequence[Figure], by: str) -> list[Hashable]:
-    """Return the group with which each figure is left out: source, model or cards."""
-    if by == "source":
-        return [figure.source for figure in figures]
-    if by == "model":
-        return [figure.model for figure in figures]
-    return [figure.setup.cards for figure in figures]
-
-
-def cross_validate(
-    figures: Sequence[Figure], constants: Mapping[str, Constant], by: str, rounds: int = 6
-) -> Floats:
-    """Return each figure's error when its group is left out of the fit."""
-    all_fitted = fit(figures, constants)
-    groups = left_out(figures, by)
-    points = points_of(figures, all_fitted.names)
-    found = np.zeros(len(figures))
-    for group in dict.fromkeys(groups):
-        out = np.array([one == group for one in groups])
-        kept = [figure for figure, absent in zip(figures, out, strict=True) if not absent]
-        fitted = fit(kept, constants, all_fitted, rounds)
-        found[out] = errors(points, fitted.values)[out]
-    return found
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """The error of a class of figures.
-
-    ``typical`` is exp(mean |error|); ``fast`` is the number predicted more than 1.5 times too fast.
-    """
-
-    kind: Kind
-    points: int
-    typical: float
-    median: float
-    fast: int
-    off: int
-
-
-def accuracy(figures: Sequence[Figure], found: Floats) -> list[Accuracy]:
-    """Return the errors of each class."""
-    limit = np.log(1.5)
-    rows: list[Accuracy] = []
-    for kind in Kind:
-        off = found[np.array([figure.kind is kind for figure in figures])]
-        if not len(off):
-            continue
-        rows.append(
-            Accuracy(
-                kind=kind,
-                points=len(off),
-                typical=float(np.exp(np.abs(off).mean())),
-                median=float(np.exp(np.median(off))),
-                fast=int((off > limit).sum()),
-                off=int((np.abs(off) > limit).sum()),
-            )
-        )
-    return rows
