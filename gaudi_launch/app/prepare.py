@@ -453,7 +453,7 @@ def prepare(
             look=not in_image and (here or not is_elsewhere(request.python, here=here)),
         )
     request = with_config_file(request, engine)
-    request = _for_engine(request, engine)
+    request = for_engine(request, engine)
     if here:
         request = replace(request, libfabric_root=_libfabric_root())
     host = _host_of(engine, options.machine)
@@ -504,7 +504,7 @@ def _with_safe_secrets(request: Request, *, into_file: bool) -> Request:
     return replace(request, environment=_standing(request.environment))
 
 
-def _for_engine(request: Request, engine: Engine) -> Request:
+def for_engine(request: Request, engine: Engine) -> Request:
     """Return the request with this engine's options, interpreter and bucket file."""
     from gaudi_launch.engines.registry import in_container
     from gaudi_launch.planning.passthrough import with_own_words

@@ -57,10 +57,11 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
     LaunchError for an impossible one.
     """
     from gaudi_launch.app.machine import load
-    from gaudi_launch.app.prepare import planned_engine
+    from gaudi_launch.app.prepare import for_engine, planned_engine
     from gaudi_launch.engines import registry
     from gaudi_launch.engines.introspect import InstalledBuckets
     from gaudi_launch.host.accelerators import product_of
+    from gaudi_launch.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.planning.planner import buckets_of
     from gaudi_launch.planning.speed import step_time_in
     from gaudi_launch.planning.support_answer import check_support
@@ -82,7 +83,7 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
     name = engine.identity.label
     if registry.in_container(request.engine):
         name = engine.identity.exact
-    request = _as_planned(request, host, model, engine)
+    request = with_balanced_cards(for_engine(request, engine), host, model, engine)
     cards = request.cards or len(request.modules or ()) or engine.cards(request) or 1
     drawn = _draft(request, host, model, engine, cards)
     physical = drawn.memory.num_blocks
@@ -111,19 +112,6 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
         step_time=step_time_in(drawn.context, engine),
         chooses_prompts=engine.chooses_prompts(drawn.context),
     )
-
-
-def _as_planned(request: Request, host: Host, model: Model, engine: Engine) -> Request:
-    """Return the request with what a plan reads and chooses for it."""
-    from gaudi_launch.app.prepare import with_bucket_file
-    from gaudi_launch.engines.registry import in_container
-    from gaudi_launch.planning.balanced_cards import with_balanced_cards
-    from gaudi_launch.planning.passthrough import with_own_words
-
-    if request.tuning == "auto" and not in_container(request.engine):
-        request = with_own_words(request, engine.identity, engine.lacks)
-    request = with_bucket_file(request, engine)
-    return with_balanced_cards(request, host, model, engine)
 
 
 def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuestion:

@@ -20,7 +20,6 @@ from typing import Any
 from gaudi_launch import interrupt
 from gaudi_launch.buckets.bucket_list import Bucket, BucketError, Buckets
 from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message, rendered
 from gaudi_launch.planning.engine import BucketQuestion
 from gaudi_launch.reader import parse_json
@@ -109,7 +108,7 @@ class InstalledBuckets:
         self.difference: Message | None = None
 
     def __call__(self, asked: BucketQuestion) -> tuple[str, Buckets] | None:
-        """Return its strategy and list. Raises LaunchError (USAGE) where it cannot start."""
+        """Return its strategy and list. Raises BucketError where it cannot start."""
         key = json.dumps([asked.package, dict(asked.environment), dict(asked.arguments)])
         if key not in self._known:
             self._known[key] = self._ask(asked)
@@ -122,7 +121,7 @@ class InstalledBuckets:
     def _ask(self, asked: BucketQuestion) -> tuple[str, Buckets] | None:
         answer = ask_engine(self._python, asked.package, asked.environment, asked.arguments)
         if answer.failed:
-            raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=rendered(answer.why))
+            raise BucketError(rendered(answer.why))
         if answer.buckets is None:
             _log.debug("the installed engine gives no buckets: %s", rendered(answer.why))
             return None

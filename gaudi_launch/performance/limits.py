@@ -109,7 +109,8 @@ class EngineLimits:
     def prefill_rows(self) -> int:
         """Return the largest prompt batch that can be formed."""
         shortest = min(self.block_size, self.longest_query)
-        return max(1, min(self.max_num_prefill_seqs, self.max_num_batched_tokens // shortest))
+        rows = min(self.max_num_prefill_seqs, self.max_num_seqs)
+        return max(1, min(rows, self.max_num_batched_tokens // shortest))
 
     def query_top(self, batch: int) -> int:
         """Return the longest padded prompt that fits ``batch`` times into the budget.

@@ -46,9 +46,10 @@ def _lengths(context: Context, settings: Sequence[Setting]) -> list[Message]:
         context.model.max_position_embeddings,
     )
     found = []
-    if request.input_range and request.output_range:
+    if request.output_range:
         # the guide's rule: -l is larger than the sum of input and output
-        total = request.input_range[1] + request.output_range[1]
+        _, inputs = request.input_range or (1, 1)
+        total = inputs + request.output_range[1]
         if total > limits.max_model_len:
             found.append(message("plan.length_rule", total=total, length=limits.max_model_len))
     allowed = request.environment.get(_LONGER) or next(

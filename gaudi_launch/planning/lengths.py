@@ -8,6 +8,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Limits
+from gaudi_launch.planning.passthrough import written
 from gaudi_launch.planning.request import Request
 
 BLOCK = 128
@@ -53,11 +54,13 @@ def limits_within(rules: LengthRules, request: Request, model: Model) -> Limits:
     length = length_for(rules, request, model)
     seqs = request.max_num_seqs or rules.seqs
     tokens = _tokens(rules, request, length, seqs)
-    shown = request.max_num_batched_tokens
-    if tokens < seqs:
-        raise LaunchError("gaudi.tokens_below_seqs", ExitCode.USAGE, tokens=shown, seqs=seqs)
-    if tokens < length and not rules.splits:
-        raise LaunchError("gaudi.unchunked_tokens", ExitCode.USAGE, tokens=shown, length=length)
+    if tokens < seqs or (tokens < length and not rules.splits):
+        id = "gaudi.unchunked_tokens"
+        if tokens < seqs:
+            id = "gaudi.tokens_below_seqs"
+        flags = {"option": "-t", "requests": "-b", "context": "-l"}
+        names = {name: written(request.args, flag) for name, flag in flags.items()}
+        raise LaunchError(id, ExitCode.USAGE, tokens=tokens, seqs=seqs, length=length, **names)
     input_min, input_max = _inputs(rules, request, length)
     output_min, output_max = request.output_range or rules.outputs or (1, length)
     return Limits(
@@ -80,7 +83,13 @@ def _inputs(rules: LengthRules, request: Request, length: int) -> tuple[int, int
     least, most = request.input_range or rules.inputs or (1, length)
     longest = length - 1 if rules.answers else length
     if request.input_range is not None and most > longest:
-        raise LaunchError("plan.input_over_length", ExitCode.USAGE, input=most, length=length)
+        raise LaunchError(
+            "plan.input_over_length",
+            ExitCode.USAGE,
+            input=most,
+            length=length,
+            option=written(request.args, "-l"),
+        )
     if request.input_range is None and rules.inputs is not None:
         _, hot = request.reduce or (0, 0)
         most = max(1, min(max(most, hot), longest))
@@ -113,7 +122,9 @@ def length_for(rules: LengthRules, request: Request, model: Model) -> int:
     if longest and stated > longest and not (request.force or allowed):
         raise model.too_long(stated)
     rounded = round_up(stated, rules.block)
-    if request.args.has("--max-model-len") or (longest and rounded > longest):
+    # an engine option after -- reaches the engine unchanged, and may be less than rounded tokens
+    after = request.args.has("--max-model-len", "--max-num-batched-tokens")
+    if after or (longest and rounded > longest):
         rounded = stated
     if asked is not None:
         return rounded

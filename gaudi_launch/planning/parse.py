@@ -89,13 +89,13 @@ def pair(flag: str, text: str, *, short: bool = True) -> tuple[int, int]:
 
     ``short``: lengths may be written as `tokens` reads them.
     """
-    words = text.split(",")
-    if len(words) > 2:
-        raise LaunchError("plan.range", ExitCode.USAGE, flag=flag, found=text)
-    read = _READERS[short]
-    least, most = read(flag, words[0]), read(flag, words[-1])
-    if least > most:
-        raise LaunchError("plan.range", ExitCode.USAGE, flag=flag, found=text)
+    words, read = text.split(","), _READERS[short]
+    try:
+        least, most = read(flag, words[0]), read(flag, words[-1])
+    except LaunchError:
+        least, most = 1, 0
+    if len(words) > 2 or least > most:
+        raise LaunchError("plan.range", ExitCode.USAGE, flag=flag, found=text, longest=MOST_TOKENS)
     return least, most
 
 
@@ -141,10 +141,13 @@ def reduce(text: str, one_is_both: bool = False, *, short: bool = True) -> tuple
     words = text.split(",")
     if one_is_both and len(words) == 1:
         words *= 2
-    if len(words) != 2:
-        raise LaunchError("plan.reduce_words", ExitCode.USAGE, found=text)
-    read = _READERS[short]
-    return number("-r", words[0], 1, MOST_SEQS), read("-r", words[1])
+    try:
+        batch, length = words
+        return number("-r", batch, 1, MOST_SEQS), _READERS[short]("-r", length)
+    except (LaunchError, ValueError):
+        raise LaunchError(
+            "plan.reduce_words", ExitCode.USAGE, found=text, most=MOST_SEQS, longest=MOST_TOKENS
+        ) from None
 
 
 def fraction(flag: str, text: str, least: float, most: float, strict: bool = False) -> str:
@@ -175,10 +178,7 @@ def share(text: str | None, default: float) -> float:
 
 def time_scale(text: str) -> float:
     """Return how many times faster simulated cards are. Raises LaunchError (USAGE)."""
-    word = text.strip()
-    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{0,3})?", word) or not 0.1 <= float(word) <= 1000:
-        raise LaunchError("simulated.scale", ExitCode.USAGE, flag="--time-scale", found=text)
-    return float(word)
+    return float(fraction("--time-scale", text, 0.1, 1000))
 
 
 def replicas(text: str) -> tuple[int, int]:
@@ -186,7 +186,10 @@ def replicas(text: str) -> tuple[int, int]:
     least, dots, most = text.partition("..")
     if not dots:
         most = least
-    found = number("--replicas", least, 1, 64), number("--replicas", most, 1, 64)
+    try:
+        found = number("--replicas", least, 1, 64), number("--replicas", most, 1, 64)
+    except LaunchError:
+        found = 1, 0
     if found[0] > found[1]:
         raise LaunchError("ray.replicas_words", ExitCode.USAGE, found=text)
     return found

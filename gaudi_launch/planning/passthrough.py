@@ -79,6 +79,12 @@ _WORDS = (
 OWN_OPTIONS = frozenset(name for word in _WORDS for name in word.names)
 
 
+def written(args: EngineArgs, flag: str) -> str:
+    """Return our option, or the engine's where the user wrote that."""
+    names = next(word.names for word in _WORDS if word.flag == flag)
+    return next((name for name in names if args.has(name)), flag)
+
+
 def with_options(request: Request, identity: EngineIdentity) -> Request:
     """Return the request with the option table of its engine.
 

@@ -21,7 +21,10 @@ from math import comb
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.cpus import format_cpus
 from gaudi_launch.host.hardware import Card, Host
-from gaudi_launch.messages import Message, message
+from gaudi_launch.messages import Message, message, text
+from gaudi_launch.models.model import Model
+from gaudi_launch.models.sizing import divides
+from gaudi_launch.planning.parse import number
 from gaudi_launch.planning.plan import Placement
 from gaudi_launch.planning.request import Request
 
@@ -88,7 +91,35 @@ def parse_modules(text: str, name: str = "-m") -> tuple[int, ...]:
 
 def _no_doubles(modules: tuple[int, ...], name: str) -> None:
     if len(set(modules)) != len(modules):
-        raise LaunchError("placement.doubled", ExitCode.USAGE, name=name, found=_list(modules))
+        once = _list(dict.fromkeys(modules))
+        raise LaunchError(
+            "placement.doubled", ExitCode.USAGE, name=name, found=_list(modules), once=once
+        )
+
+
+def refuse_heads(request: Request, model: Model, cards: int) -> None:
+    """Raise LaunchError (MODEL) where these cards cannot share the attention heads."""
+    if model.heads and model.heads % cards:
+        raise LaunchError(
+            "plan.heads",
+            ExitCode.MODEL,
+            heads=model.heads,
+            cards=cards,
+            allowed=counts_for(request, model),
+        )
+
+
+def counts_for(request: Request, model: Model) -> str:
+    """Return the -n that divide a model evenly, for a remedy."""
+    numbers = ", ".join(f"-n {n}" for n in USUAL_COUNTS if divides(model, n))
+    return for_modules(request, numbers)
+
+
+def for_modules(request: Request, numbers: str) -> str:
+    """Return a remedy, whose -n -m would contradict."""
+    if request.modules is None or "-n " not in numbers:
+        return numbers
+    return text("placement.in_place", numbers=numbers)
 
 
 def check_named(modules: tuple[int, ...], wanted: int) -> None:
@@ -119,8 +150,7 @@ def choose(
     wanted = len(modules or ()) or 1
     if cards is not None:
         wanted = cards
-    if wanted < 1:
-        raise LaunchError("placement.bad_count", ExitCode.USAGE, found=wanted)
+    wanted = number("-n", str(wanted))
     if modules is not None:
         check_named(modules, wanted)
     _check_host(host)

@@ -5,6 +5,7 @@ Pure: the same three give the same Plan on any machine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -33,7 +34,9 @@ from gaudi_launch.planning.passthrough import (
     refuse_parts_apart,
     with_options,
     with_user_args,
+    written,
 )
+from gaudi_launch.planning.placement import for_modules
 from gaudi_launch.planning.plan import Command, EngineIdentity, Estimate, Placement, Plan, Setting
 from gaudi_launch.planning.precision import check_stored_type, weight_type
 from gaudi_launch.planning.request import Request
@@ -46,6 +49,9 @@ _MODEL_FIELDS = (
     "quantization", "moe", "experts", "layers", "heads", "kv_heads", "head_dim", "mla_rank",
     "max_position_embeddings", "remote_code",
 )  # fmt: skip
+
+# exported ranges of buckets
+_BUCKETS = re.compile("_BUCKET_")
 
 
 def make_plan(
@@ -263,7 +269,8 @@ def _memory(
     request, cards = context.request, context.placement.tensor
     found = memory_in(context, settings, engine)
     if found.fits is False and found.message is not None:
-        would = text("common.between").join(each.render() for each in found.remedies)
+        changes = text("common.between").join(each.render() for each in found.remedies)
+        would = for_modules(request, changes)
         if request.tuning == "auto" and not request.force:
             raise LaunchError(
                 "fit.plan_refused",
@@ -322,13 +329,20 @@ def buckets_of(
                 ExitCode.USAGE,
                 length=limits.max_model_len,
                 block=limits.block_size,
+                option=written(context.request.args, "-l"),
             ) from None
+        names = ", ".join(sorted(filter(_BUCKETS.search, context.request.environment)))
         if context.request.tuning == "auto":
-            raise LaunchError("plan.buckets_fail", ExitCode.USAGE, why=str(error)) from None
+            raise LaunchError(
+                "plan.buckets_fail",
+                ExitCode.USAGE,
+                why=str(error),
+                names=names or "VLLM_*_BUCKET_*",
+            ) from None
         id = "plan.buckets_fail_script"
-        if any("_BUCKET_" in name for name in context.request.environment):
+        if names:
             id = "plan.buckets_fail"
-        warnings.append(message(id, why=str(error)))
+        warnings.append(message(id, why=str(error), names=names))
         return None
     asked = engine.question(settings, context, num_blocks)
     # an engine without a family promises less than its limits

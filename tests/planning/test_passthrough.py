@@ -128,8 +128,6 @@ def test_a_plan_goes_by_the_words(engine: str) -> None:
         LaunchOptions("m", max_num_seqs="65536"),
         LaunchOptions("m", max_num_batched_tokens="1000000000"),
         LaunchOptions("m", max_model_len="99999999"),
-        LaunchOptions("m", input_range="1,99999999"),
-        LaunchOptions("m", reduce="5000,1"),
     ],
 )
 def test_a_slip_of_the_pen_is_refused_at_once(options: LaunchOptions) -> None:

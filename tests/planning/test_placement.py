@@ -75,8 +75,8 @@ def test_choice(machine: str, cards: int, modules: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("machine", "cards", "modules", "visible", "id", "code"),
     [
-        ("hls2", 0, None, None, "placement.bad_count", ExitCode.USAGE),
-        ("hls2", -4, None, None, "placement.bad_count", ExitCode.USAGE),
+        ("hls2", 0, None, None, "plan.number", ExitCode.USAGE),
+        ("hls2", -4, None, None, "plan.number", ExitCode.USAGE),
         ("hls2", 9, None, None, "placement.too_many", ExitCode.MACHINE),
         ("hls2+busy=3,5,7", 8, None, None, "placement.too_few", ExitCode.MACHINE),
         ("hls2", 2, (0, 1, 2), None, "placement.count_differs", ExitCode.USAGE),
@@ -376,7 +376,7 @@ def test_the_cores_are_those_of_the_start_scripts_and_their_siblings(
 @pytest.mark.parametrize(
     ("machine", "cards", "modules", "visible", "values"),
     [
-        ("hls2", 0, None, None, {"found": 0}),
+        ("hls2", 0, None, None, {"flag": "-n", "found": "0", "least": 1, "most": 10**9}),
         ("hls2", None, (), None, {"cards": 1, "count": 0, "modules": "-"}),
         ("hls2", 9, None, None, {"cards": 9, "count": 8, "known": "0,1,2,3,4,5,6,7"}),
         (
@@ -392,7 +392,7 @@ def test_the_cores_are_those_of_the_start_scripts_and_their_siblings(
             },
         ),
         ("hls2", 2, (0, 1, 2), None, {"cards": 2, "count": 3, "modules": "0,1,2"}),
-        ("hls2", 2, (1, 1), None, {"name": "-m", "found": "1,1"}),
+        ("hls2", 2, (1, 1), None, {"name": "-m", "found": "1,1", "once": "1"}),
         ("hls2", 2, (3, 8), None, {"modules": "8", "known": "0,1,2,3,4,5,6,7"}),
         (
             "hls2+failed=3",
@@ -463,7 +463,7 @@ def test_a_refused_list_is_named_with_its_variable_or_option(name: str) -> None:
     for text, id in (("0-3", "placement.bad_modules"), ("1,1", "placement.doubled")):
         with failing(id, ExitCode.USAGE) as caught:
             read(text)
-        assert caught.value.text.values == {"name": name, "found": text}
+        assert {"name": name, "found": text}.items() <= caught.value.text.values.items()
     assert read("1234,0") == (1234, 0)
 
 

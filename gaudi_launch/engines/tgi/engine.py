@@ -32,7 +32,7 @@ from gaudi_launch.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import ceil_div
 from gaudi_launch.planning.parse import share
-from gaudi_launch.planning.placement import USUAL_COUNTS
+from gaudi_launch.planning.placement import refuse_heads
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus
@@ -233,7 +233,7 @@ class Tgi(Engine):
         words = self._words(request)
         cards = len(context.placement.modules)
         tokens = self._tokens(request, model)
-        self._check_heads(model, cards)
+        self._check_heads(request, model, cards)
         decisions = Decisions(request.environment)
         decisions.warn("tgi.maintenance")
         if self.version not in _NAMED:
@@ -254,12 +254,8 @@ class Tgi(Engine):
         self._lost(context, decisions, tokens)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
 
-    def _check_heads(self, model: Model, cards: int) -> None:
-        if model.heads and model.heads % cards:
-            allowed = ", ".join(f"-n {n}" for n in USUAL_COUNTS if model.heads % n == 0)
-            raise LaunchError(
-                "plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards, allowed=allowed
-            )
+    def _check_heads(self, request: Request, model: Model, cards: int) -> None:
+        refuse_heads(request, model, cards)
         kv = model.kv_heads
         if self.paged and kv and kv % cards and model.model_type in words_of.DIVIDED_KV_TYPES:
             raise LaunchError(

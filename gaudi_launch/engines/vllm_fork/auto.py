@@ -16,13 +16,12 @@ from gaudi_launch.buckets.engine_env import boolean, exported
 from gaudi_launch.engines.vllm_fork.pooling import pools
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
-from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context, Engine
 from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.lengths import BLOCK, reason_for, round_down
-from gaudi_launch.planning.placement import USUAL_COUNTS
+from gaudi_launch.planning.placement import counts_for, refuse_heads
 from gaudi_launch.planning.plan import Setting, variables_of
 from gaudi_launch.planning.precision import fp8_or_asked, runs_fp8
 from gaudi_launch.planning.request import Request
@@ -79,22 +78,14 @@ def without_code(context: Context, engine: Engine) -> Context:
 def check_model(context: Context) -> None:
     """Raise LaunchError for what no vLLM engine can do with this model and cards."""
     request, model = context.request, context.model
-    _check_heads(model, context.placement.tensor)
-    if model.remote_code and not request.trust_remote_code:
-        raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
-
-
-def _check_heads(model: Model, cards: int) -> None:
+    cards, kv, allowed = context.placement.tensor, model.kv_heads, counts_for(request, model)
     # vllm/model_executor/layers/linear.py: heads are divided, kv heads divided or replicated
     # completely
-    allowed = ", ".join(f"-n {n}" for n in USUAL_COUNTS if sizing.divides(model, n))
-    if model.heads and model.heads % cards:
-        raise LaunchError(
-            "plan.heads", ExitCode.MODEL, heads=model.heads, cards=cards, allowed=allowed
-        )
-    kv = model.kv_heads
+    refuse_heads(request, model, cards)
     if kv and not model.mla_rank and kv % cards and cards % kv:
         raise LaunchError("plan.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, allowed=allowed)
+    if model.remote_code and not request.trust_remote_code:
+        raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
 
 
 def _check_conflicts(context: Context, version: str) -> None:
@@ -230,7 +221,7 @@ def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[st
     if asked is None:
         for name in {each.name for each in limits} - exported.keys():
             decisions.drop("env", name)
-    elif known != "true":
+    elif known != "true" and not asked.isdigit():
         raise LaunchError(_NO_LIMIT.get(known, "plan.limit_unknown"), ExitCode.USAGE, found=asked)
 
 
@@ -353,10 +344,9 @@ def planned_limits(
     env = {**exported(request.environment), **variables_of(settings)}
     # "1" is true to the model runners and false to some bucket code: a contiguous cache covers both
     contiguous = not prefix and boolean(env.get("VLLM_CONTIGUOUS_PA", "true"))
-    prompts = _settled(request, settings)
-    if pooling:
-        prompts = limits.max_num_prefill_seqs
-    prompts = request.max_prefill_seqs or prompts
+    prompts = limits.max_num_prefill_seqs
+    if not pooling and request.max_prefill_seqs is None:
+        prompts = _settled(request, settings) or prompts
     more = {"contiguous_pa": contiguous, "max_num_prefill_seqs": prompts, "prefix_caching": prefix}
     asked = as_limits({**asdict(limits), **more})
     if num_blocks is not None:
@@ -368,11 +358,11 @@ def planned_limits(
 
 
 def _settled(request: Request, settings: Sequence[Setting]) -> int:
-    """Return the prompts of a step by the plan's settings."""
+    """Return the prompts of a step by the settings; 0: the engine's default."""
     text = next((setting.value or "" for setting in settings if setting.name == PROMPTS), "")
-    if request.tuning != "auto" or not text.isdigit():
+    if request.tuning != "auto":
         return 1
-    return max(1, int(text))
+    return int(text or 0)
 
 
 def _speculates(args: EngineArgs) -> bool:

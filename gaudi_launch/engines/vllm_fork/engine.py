@@ -54,7 +54,8 @@ from gaudi_launch.planning.exported import check_exported
 from gaudi_launch.planning.lengths import BLOCK, LengthRules, ceil_div, limits_within, round_up
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.option_table import option_table
-from gaudi_launch.planning.passthrough import sent_options
+from gaudi_launch.planning.passthrough import sent_options, with_own_words
+from gaudi_launch.planning.placement import for_modules
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Setting, variables_of
 from gaudi_launch.planning.planner import buckets_of
 from gaudi_launch.planning.precision import fp8_cache, kernels_of
@@ -141,6 +142,8 @@ _VERSIONS = {
         reasoning_switch=True,
     ),
 }
+# the limits that an engine option after -- changes
+_LIMITS = ("max_model_len", "max_num_batched_tokens", "max_num_seqs")
 # the Python package that makes the buckets
 _EXTENSION = "vllm_hpu_extension"
 # supported by auto tuning although the version's script has no option for it
@@ -241,7 +244,11 @@ class VllmFork(Engine):
     def _lengths(self, request: Request, model: Model) -> Limits:
         """Return lengths from the request and the version's rules, or its script's."""
         if request.tuning == "reference":
-            return self._of_script(request)
+            after = with_own_words(request, self.identity, self.lacks)
+            given = [name for name in _LIMITS if after.args.has(f"--{name.replace('_', '-')}")]
+            return replace(
+                self._of_script(request), **{name: getattr(after, name) for name in given}
+            )
         bounded = self.version == "deepseek_r1" and not request.force
         if bounded and request.max_model_len is None:
             longest = min(model.max_position_embeddings or _LONGEST_DEEPSEEK, _LONGEST_DEEPSEEK)
@@ -319,8 +326,10 @@ class VllmFork(Engine):
         forced = request.tuning == "auto" and request.force
         if 0 < len(host.modules) < 8 and not forced:
             raise LaunchError("plan.deepseek_machine", ExitCode.MACHINE, found=len(host.modules))
-        if self.cards(request) not in (None, 8) and not forced:
-            raise LaunchError("plan.deepseek_cards", ExitCode.USAGE, found=self.cards(request))
+        cards = self.cards(request) or len(request.modules or ()) or 8
+        if cards != 8 and not forced:
+            allowed = for_modules(request, "-n 8")
+            raise LaunchError("plan.deepseek_cards", ExitCode.USAGE, found=cards, allowed=allowed)
 
     @property
     def needs_gaudi2_range(self) -> bool:
@@ -388,6 +397,9 @@ class VllmFork(Engine):
         request = context.request
         if request.tuning == "auto":
             context = fork_fp8.with_fp8(context, self.version)
+        else:
+            # the script does not read what follows --
+            context = replace(context, limits=self._of_script(request))
         decisions = Decisions(request.environment)
         _VERSIONS[self.version].rules(context, decisions)
         if request.tuning == "auto":

@@ -64,7 +64,7 @@ from gaudi_launch.planning.lengths import BLOCK, LengthRules, limits_within, rou
 from gaudi_launch.planning.memory import memory_in
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.parse import number
-from gaudi_launch.planning.passthrough import sent_options
+from gaudi_launch.planning.passthrough import sent_options, written
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.speed import step_time_in
@@ -201,7 +201,12 @@ class VllmGaudi(Engine):
             # vllm_gaudi/extension/bucketing/common.py initialize, from v0.17.1 on
             near = round_up(tokens, chunk)
             raise LaunchError(
-                "gaudi.tokens_of_chunks", ExitCode.USAGE, tokens=tokens, chunk=chunk, near=near
+                "gaudi.tokens_of_chunks",
+                ExitCode.USAGE,
+                option=written(request.args, "-t"),
+                tokens=tokens,
+                chunk=chunk,
+                near=near,
             )
         return replace(limits, block_size=self._block(request, model))
 

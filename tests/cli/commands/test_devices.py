@@ -177,7 +177,7 @@ def test_pick_for_scripts(form: str, text: str, capsys: pytest.CaptureFixture[st
     ("arguments", "visible", "code", "id"),
     [
         (("-n", "16"), None, 3, "placement.too_many"),
-        (("-n", "0"), None, 2, "placement.bad_count"),
+        (("-n", "0"), None, 2, "plan.number"),
         (("-n", "four"), None, 2, "common.usage"),
         (("-m", "x"), None, 2, "placement.bad_modules"),
         (("-m", "0,1", "-n", "1"), None, 2, "placement.count_differs"),
