@@ -34,7 +34,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from typing import Any
 import requests
 
 from gaudi_launch import messages
+from gaudi_launch.app.fields import option_of
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.prepare import checked_plan
 from gaudi_launch.cli.main import run
@@ -50,12 +51,16 @@ from gaudi_launch.planning.engine import BucketQuestion, Context
 from gaudi_launch.planning.option_table import variable_table
 from tests.support.options_table import Refused, parse
 from tests.support.places import DATA
-from tests.support.release_plans import BELOW, Planned, digest_of, record_of, unread
+from tests.support.release_plans import BELOW, Planned, digest_of, exporting, record_of, unread
 
 RECORDED = Path(__file__).resolve().parents[2] / "tests" / "data" / "main_path.json.gz"
 _FORKS = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1")
 # one accepted combination in this many is taken to recommend and serve
 _FURTHER = 20
+# the dimension of variables; no option
+_EXPORTED = "exported"
+# what the user writes after -- wins over ours
+_AFTER = {"-l": "--max-model-len", "-b": "--max-num-seqs", "-t": "--max-num-batched-tokens"}
 
 
 @dataclass(frozen=True)
@@ -77,18 +82,6 @@ class DrawnModel:
     half: bool = False
 
 
-_E5 = {
-    "architectures": ["MistralModel"],
-    "model_type": "mistral",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 32768,
-    "torch_dtype": "bfloat16",
-    "vocab_size": 32000,
-}
 _CONFIGS = json.loads((DATA / "models" / "families.json").read_text(encoding="utf-8"))["models"]
 
 
@@ -102,31 +95,26 @@ def _folder(
     return DrawnModel(family, heads, positions, gigabytes, kv, config, missing)
 
 
-_NO_GDN = (
-    *_FORKS,
-    *(f"vllm-gaudi@0.{n}" for n in ("11.2", "13.0", "13.0.post1", "14.1", "15.1", "16.0")),
+_PLUGIN = (
+    *("0.11.2", "0.13.0", "0.13.0.post1", "0.14.1", "0.15.1", "0.16.0", "0.17.1", "0.19.0"),
+    *("0.19.0.post1", "0.19.1", "0.19.1.post1", "0.21.0", "0.24.0", "0.26.0"),
 )
 
-# The values of each dimension. "" leaves an option out.
+
+def _before(release: str) -> tuple[str, ...]:
+    return tuple(f"vllm-gaudi@{each}" for each in _PLUGIN[: _PLUGIN.index(release)])
+
+
+# The values of each dimension. "" leaves an option out. Releases have weights; the plugin's main
+# branch is not offered, because its options were only read
 RELEASES: Mapping[str, int] = {
     "vllm-fork@1.21": 4,
     "vllm-fork@1.22": 4,
     "deepseek_r1": 2,
-    "vllm-gaudi@main": 1,
-    "vllm-gaudi@0.26.0": 5,
-    "vllm-gaudi@0.24.0": 2,
+    **{f"vllm-gaudi@{each}": 1 for each in _PLUGIN},
     "vllm-gaudi@0.21.0": 2,
-    "vllm-gaudi@0.19.1.post1": 1,
-    "vllm-gaudi@0.19.1": 1,
-    "vllm-gaudi@0.19.0.post1": 1,
-    "vllm-gaudi@0.19.0": 1,
-    "vllm-gaudi@0.17.1": 1,
-    "vllm-gaudi@0.16.0": 1,
-    "vllm-gaudi@0.15.1": 1,
-    "vllm-gaudi@0.14.1": 1,
-    "vllm-gaudi@0.13.0.post1": 1,
-    "vllm-gaudi@0.13.0": 1,
-    "vllm-gaudi@0.11.2": 1,
+    "vllm-gaudi@0.24.0": 2,
+    "vllm-gaudi@0.26.0": 5,
 }
 # cards and GiB of each
 PRODUCTS: Mapping[str, tuple[int, int]] = {
@@ -154,9 +142,11 @@ MODELS: Mapping[str, DrawnModel] = {
     "Falcon-H1-34B-Instruct": _folder(
         "hybrid", "Falcon-H1-34B-Instruct", 67.3, 147, ("vllm-fork@1.21", "deepseek_r1")
     ),
-    "Qwen/Qwen3.5-35B-A3B": DrawnModel("hybrid", 16, 262144, 70.2, 20, missing=_NO_GDN),
+    "Qwen/Qwen3.5-35B-A3B": DrawnModel(
+        "hybrid", 16, 262144, 70.2, 20, missing=(*_FORKS, *_before("0.17.1"))
+    ),
     "Qwen/Qwen2.5-VL-7B-Instruct": DrawnModel("vision", 28, 128000, 16.6, 57),
-    "e5-mistral-7b-instruct": DrawnModel("embedding", 32, 32768, 14.2, 131, _E5),
+    "e5-mistral-7b-instruct": _folder("embedding", "e5-mistral-7b-instruct", 14.2, 131),
 }
 VALUES: Mapping[str, Sequence[str]] = {
     "-n": ("", "1", "2", "4", "4", "8", "3"),
@@ -170,10 +160,40 @@ VALUES: Mapping[str, Sequence[str]] = {
     "-r": ("", "", "", "8,2k", "8,24000", "1,100"),
     "-d": ("", "", "bf16", "bf16", "fp8", "awq"),
     "--tuning": ("", "", "auto", "reference"),
-    "--": ("", "", "--enable-prefix-caching", "--no-enable-prefix-caching"),
+    "-m": (*[""] * 12, "0,1,2,3", "4-7", "1,0", "5", "0,1,2", "0,9", "3,3"),
+    "--memory-utilization": (*[""] * 12, "0.9", "0.5", "1", "0.05", "1.5"),
+    "--padding-limit": (*[""] * 12, "0", "0.1", "0.5", "1e-9", "0.7"),
+    "--max-prefill-seqs": (*[""] * 12, "1", "4", "16", "300", "0"),
+    # exported, one or several
+    _EXPORTED: (
+        *[""] * 8,
+        "VLLM_DECODE_BS_BUCKET_STEP=24",
+        "VLLM_PROMPT_BS_BUCKET_MAX=4 VLLM_DECODE_BLOCK_BUCKET_MAX=900",
+        "VLLM_PROMPT_SEQ_BUCKET_STEP=256 VLLM_PROMPT_QUERY_BUCKET_STEP=256",
+        "VLLM_CONTIGUOUS_PA=true",
+        "VLLM_CONTIGUOUS_PA=false VLLM_EXPONENTIAL_BUCKETING=false",
+        "VLLM_EXPONENTIAL_BUCKETING=true",
+        "VLLM_SKIP_WARMUP=true",
+        "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1",
+        "HABANA_VISIBLE_MODULES=0,1,2,3",
+        "VLLM_DECODE_BS_BUCKET_MIN=64 VLLM_DECODE_BS_BUCKET_MAX=2",
+        "VLLM_PROMPT_BS_BUCKET_STEP=x",
+    ),
+    # engine options: one, several, repeated, unknown, of a wrong value
+    "--": (
+        *[""] * 6,
+        "--enable-prefix-caching",
+        "--no-enable-prefix-caching",
+        "--enforce-eager --enable-prefix-caching",
+        "--max-model-len 4096 --max-num-seqs 16",
+        "--max_num_seqs=8 --max-num-seqs 24 --seed 1 --seed 2",
+        "--max-num-batched-tokens 9000 --no-enable-prefix-caching",
+        "--seed one",
+        "--swap-spaces 4 --seed 3",
+    ),
 }
 # a combination that must be refused is kept once in this many
-_WILD = 5
+_WILD = 12
 
 
 @dataclass(frozen=True)
@@ -186,8 +206,19 @@ class Drawn:
         return self.values.get(name, "")
 
     def but(self, name: str, value: str) -> Drawn:
-        """Return the combination with another value."""
+        """Return the combination with another value of an option, also after --."""
+        words = self["--"].replace("=", " ").split()
+        at = [i for i, word in enumerate(words) if word.replace("_", "-") == name]
+        if at and name != "--":
+            words[at[-1] : at[-1] + 2] = [name, value] if value else []
+            name, value = "--", " ".join(words)
         return Drawn({**self.values, name: value})
+
+    @property
+    def options(self) -> set[str]:
+        """Return the options that can be changed."""
+        after = self["--"].replace("_", "-").replace("=", " ").split()
+        return {*self.values, *(word for word in after if word.startswith("--"))}
 
     @property
     def engine(self) -> str:
@@ -210,20 +241,36 @@ class Drawn:
     @property
     def cards(self) -> int:
         """Return the number of cards; 0 where the program chooses them."""
-        if not self["-n"] and self.engine == "deepseek_r1":
-            return 8
-        return int(self["-n"] or 0)
+        if self["-n"]:
+            return int(self["-n"])
+        return len(self.modules) or 8 * (self.engine == "deepseek_r1")
+
+    @property
+    def modules(self) -> list[int]:
+        first, dash, last = self["-m"].partition("-")
+        if dash:
+            return [*range(int(first), int(last) + 1)]
+        return [int(each) for each in first.split(",") if each]
+
+    @property
+    def exported(self) -> dict[str, str]:
+        return dict(each.split("=") for each in self[_EXPORTED].split())
 
     def number(self, name: str) -> int:
-        """Return the last number of an option's value; 0 without one."""
-        return number(self[name].rpartition(",")[2] or "0")
+        """Return the last number of an option, ours or after --; 0 without one."""
+        after = self["--"].replace("_", "-").replace("=", " ").split()
+        given = _value(after, _AFTER.get(name, "")) or self[name].rpartition(",")[2]
+        return number(given or "0")
 
     @property
     def words(self) -> list[str]:
-        given = [word for name, value in self.values.items() if value for word in (name, value)]
-        if self["--"]:
-            given[-1:] = [self["--"]]
-        return given
+        own = [each for each in self.values.items() if each[1] and each[0] not in (_EXPORTED, "--")]
+        return [*chain(*own), *(["--", *self["--"].split()] if self["--"] else [])]
+
+    def ask(self, *command: str) -> Answer:
+        """Return the answer of a command with these options and exported variables."""
+        with exporting(self.exported):
+            return call(*command, *self.words)
 
 
 def number(text: str) -> int:
@@ -255,11 +302,9 @@ def draw(rng: random.Random, folder: Path) -> Drawn:
 # vllm/config/model.py (heads, positions, weights), vllm/config/scheduler.py (tokens of a step),
 # vllm-project/vllm-gaudi@v0.26.0:vllm_gaudi/extension/bucketing (chunks of Mamba)
 # Classes by release: model_executor/models/registry.py of the fork and of vLLM, the plugin's own
-# from v0.14.1 (Mamba) and v0.19.0 (GDN) on; the plugin's main branch is not offered, because its
-# options were only read (issue "The rules of the release that will run", 2a)
+# from v0.14.1 (Mamba) and v0.19.0 (GDN) on
 REFUSALS: Mapping[str, Callable[[Drawn], bool]] = {
-    "support.not_executed": lambda d: d.engine == "vllm-gaudi@main",
-    "support.refused": lambda d: d.engine != "vllm-gaudi@main" and d.engine in d.model.missing,
+    "support.refused": lambda d: d.engine in d.model.missing,
     "gaudi.reference": lambda d: d["--tuning"] == "reference" and d.engine not in _FORKS,
     "plan.fork_task": lambda d: d.model.family == "embedding" and d.engine == "deepseek_r1",
     "plan.not_quantised": lambda d: d["-d"] in ("awq", "gptq"),
@@ -271,6 +316,22 @@ REFUSALS: Mapping[str, Callable[[Drawn], bool]] = {
     ),
     "plan.deepseek_platform": lambda d: d.engine == "deepseek_r1" and "gaudi3" in d["--machine"],
     "placement.too_many": lambda d: d.cards > d.machine[0],
+    "placement.unknown_modules": lambda d: max(d.modules, default=0) >= d.machine[0],
+    "placement.doubled": lambda d: len(set(d.modules)) < len(d.modules),
+    "placement.count_differs": lambda d: bool(d.modules) and len(d.modules) != d.cards,
+    "plan.fraction": lambda d: (
+        d["--padding-limit"] in ("1e-9", "0.7") or d["--memory-utilization"] == "1.5"
+    ),
+    "plan.buckets_fail": lambda d: "=x" in d[_EXPORTED],
+    "plan.exponential": lambda d: (
+        "VLLM_EXPONENTIAL_BUCKETING=true" in d[_EXPORTED] and d.engine == "vllm-fork@1.21"
+    ),
+    "placement.too_few_visible": lambda d: "MODULES=0,1,2,3" in d[_EXPORTED] and d.cards > 4,
+    "options.refused": lambda d: "--seed one" in d["--"] or "--swap-spaces" in d["--"],
+    "plan.number": lambda d: d["--max-prefill-seqs"] == "0",
+    "gaudi.no_padding_limit": lambda d: (
+        bool(d["--padding-limit"]) and d.engine in _before("0.21.0")
+    ),
     "fit.plan_refused": lambda d: d.gigabytes / (d.cards or d.machine[0]) > d.machine[1] * 1.0737,
 }
 # right where they are true, and accepted by some releases
@@ -281,6 +342,15 @@ ALLOWED: Mapping[str, Callable[[Drawn], bool]] = {
         > 0.75 * 1.0737 * d.machine[1] * (d.cards or d.machine[0])
     ),
     "plan.input_over_length": lambda d: d.number("-l") <= d.number("-i"),
+    # the scripts count cards by -n alone, and refuse a list of another length
+    "placement.count_differs": lambda d: d["--tuning"] == "reference" and len(d.modules) > 1,
+    # 1.22's extension reads an integer: vllm_hpu_extension/features.py VLLM_PROMPT_BS_BUCKET_LIMIT
+    "plan.limit_unknown": lambda d: d.engine in _FORKS and d["--padding-limit"] not in ("", "0"),
+    "gaudi.contiguous": lambda d: (
+        "PA=true" in d[_EXPORTED] and "--enable-prefix-caching" in d["--"]
+    ),
+    # releases that read these ranges stop where the least is above the most
+    "plan.buckets_fail": lambda d: "BUCKET_MIN=64" in d[_EXPORTED],
     "plan.deepseek_machine": lambda d: d.engine == "deepseek_r1" and d.machine[0] < 8,
     "plan.deepseek_cards": lambda d: d.engine == "deepseek_r1" and d.cards != 8,
     # its blocks of states are longer than 128 tokens
@@ -304,13 +374,18 @@ def _below_length(d: Drawn) -> bool:
     return 0 < d.number("-t") < (d.number("-l") or d.model.positions)
 
 
+# options that the release reads neither (True) by its start script, nor (False) otherwise
+_UNREAD: Mapping[tuple[str, bool], tuple[str, ...]] = {
+    ("vllm-fork@1.21", False): ("--padding-limit",),
+    ("vllm-fork@1.21", True): ("--padding-limit", "--max-prefill-seqs", "--memory-utilization"),
+    ("vllm-fork@1.22", True): ("-i", "-o", "-t", "-r"),
+    ("deepseek_r1", False): ("-i", "-o", "-t", "-d"),
+    ("deepseek_r1", True): ("-i", "-o", "-t", "-d", "-r", "-m", "--memory-utilization"),
+}
+
+
 def _unread_options(d: Drawn) -> tuple[str, ...]:
-    by_script = d["--tuning"] == "reference"
-    if d.engine == "deepseek_r1":
-        return ("-i", "-o", "-t", "-d", "-r") if by_script else ("-i", "-o", "-t", "-d")
-    if d.engine == "vllm-fork@1.22" and by_script:
-        return ("-i", "-o", "-t", "-r")
-    return ()
+    return _UNREAD.get((d.engine, d["--tuning"] == "reference"), ())
 
 
 def expected(drawn: Drawn) -> list[str]:
@@ -424,7 +499,7 @@ class Walk:
             report.drawn += 1
             report.counts.update((name, drawn[name]) for name in ("--engine", "--machine", *VALUES))
             report.counts[("family", drawn.model.family)] += 1
-            line = " ".join(drawn.words).replace(f"{self.folder}/", "")
+            line = " ".join([drawn[_EXPORTED], *drawn.words]).strip().replace(f"{self.folder}/", "")
             report.wrong += [f"{line}: {each}" for each in self.judge(drawn, line, report)]
             if report.accepted > accepted and report.accepted % _FURTHER == 1:
                 report.wrong += [f"{line}: {each}" for each in self.further(drawn, report)]
@@ -434,7 +509,7 @@ class Walk:
 
     def judge(self, drawn: Drawn, line: str, report: Report) -> Iterator[str]:
         """Yield what is wrong with a combination."""
-        planned = call("plan", "--json", *drawn.words)
+        planned = drawn.ask("plan", "--json")
         if planned.fault:
             yield f"plan ended with {planned.fault.strip().splitlines()[-1]}"
             return
@@ -443,7 +518,7 @@ class Walk:
             report.refused[id] += 1
             yield from _refusal(drawn, planned.json["error"])
             for other in ("warmup", "render script"):
-                also = call(*other.split(), *drawn.words)
+                also = drawn.ask(*other.split())
                 if also.fault or (not also.code and other != "warmup"):
                     yield f"plan refuses with {id}, {other} ends with {also.code} {also.fault}"
             return
@@ -452,7 +527,7 @@ class Walk:
         plan = planned.json
         yield from _options(drawn, plan)
         yield from _promises(drawn, plan)
-        shown = call("plan", *drawn.words)
+        shown = drawn.ask("plan")
         yield from _screen(shown)
         yield from _next(drawn, shown.out, plan)
         yield from self._script(drawn, plan)
@@ -467,7 +542,7 @@ class Walk:
 
     def _script(self, drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
         """Run the rendered script with stand-ins of the engine and of numactl."""
-        rendered = call("render", "script", "--json", *drawn.words)
+        rendered = drawn.ask("render", "script", "--json")
         if rendered.fault or rendered.code:
             yield f"render script ended with {rendered.code}: {rendered.out} {rendered.fault}"
             return
@@ -504,7 +579,7 @@ class Walk:
 
     def further(self, drawn: Drawn, report: Report) -> Iterator[str]:
         """Yield what is wrong with the answers of recommend and serve."""
-        yield from _screen(call("warmup", *drawn.words), refused=True)
+        yield from _screen(drawn.ask("warmup"), refused=True)
         if self.recommend:
             report.taken_further["recommend"] += 1
             yield from _recommended(drawn)
@@ -577,8 +652,13 @@ def _lay(folder: Path) -> None:
         (folder / "bin" / name).chmod(0o755)
 
 
-# read by PyTorch's gloo, HCCL and the tokenizers
-_BELOW_FORKS = {"GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TOKENIZERS_PARALLELISM"}
+# read by PyTorch's gloo, HCCL, Gaudi's driver and the tokenizers
+_BELOW_FORKS = {
+    "GLOO_SOCKET_IFNAME",
+    "HCCL_SOCKET_IFNAME",
+    "HLS_MODULE_ID",
+    "TOKENIZERS_PARALLELISM",
+}
 
 
 def _options(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
@@ -602,7 +682,7 @@ def _options(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
 
 def _value(argv: Sequence[str], name: str) -> str:
     """Return the last value of an option; "" without one."""
-    found = [after for word, after in pairwise(argv) if word == name]
+    found = [after for word, after in pairwise(argv) if word.replace("_", "-") == name]
     return found[-1] if found else ""
 
 
@@ -613,10 +693,15 @@ def _promises(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
         yield f"-n {drawn.cards}, planned on {cards} cards"
     if int(_value(argv, "--tensor-parallel-size") or 1) != cards:
         yield f"{cards} cards, --tensor-parallel-size {_value(argv, '--tensor-parallel-size')}"
+    if drawn.modules and drawn.modules != plan["modules"]:
+        yield f"-m {drawn['-m']}, planned on {plan['modules']}"
+    share = _value(argv, "--gpu-memory-utilization")
+    if drawn["--memory-utilization"] not in ("", share):
+        yield f"--memory-utilization {drawn['--memory-utilization']}, planned {share}"
     for flag, option in (("-l", "--max-model-len"), ("-b", "--max-num-seqs")):
         planned, block = int(_value(argv, option) or 0), 128
-        if drawn[flag] and not drawn.number(flag) <= planned < drawn.number(flag) + block:
-            yield f"{flag} {drawn[flag]}, planned {option} {planned}"
+        if drawn.number(flag) and not drawn.number(flag) <= planned < drawn.number(flag) + block:
+            yield f"{flag} {drawn.number(flag)}, planned {option} {planned}"
     length = drawn.number("-r")
     reached = int(_value(argv, "--max-model-len") or 0)
     said = {each["id"] for each in plan["warnings"]}
@@ -656,8 +741,8 @@ def _next(drawn: Drawn, shown: str, plan: Mapping[str, Any]) -> Iterator[str]:
     found = re.search(r"^next: gaudi-launch serve (.*)$", shown, re.MULTILINE)
     if found is None:
         return
-    words = ["--machine", drawn["--machine"], *shlex.split(found[1])]
-    answer = call("plan", "--json", *words)
+    with exporting(drawn.exported):
+        answer = call("plan", "--json", "--machine", drawn["--machine"], *shlex.split(found[1]))
     if answer.code or answer.json["argv"] != plan["argv"]:
         yield f"the line next: starts something else: {found[1]}"
 
@@ -676,7 +761,7 @@ def _inspected(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
 
 def _warmup(drawn: Drawn, plan: Mapping[str, Any]) -> Iterator[str]:
     """Yield what warmup states otherwise than plan: graphs, lengths, blocks."""
-    answer = call("warmup", "--json", *drawn.words)
+    answer = drawn.ask("warmup", "--json")
     pools = plan["buckets"] and not plan["buckets"]["decode"]
     if answer.fault or (answer.code and plan["buckets"] is not None and not pools):
         yield f"warmup ended with {answer.code}: {answer.out[:300]} {answer.fault}"
@@ -728,7 +813,8 @@ def _question(drawn: Drawn, line: str) -> Asked | None:
         # 1.21 compiles a part of the list there; the limit that 1.22's script sets needs a later
         # extension than the one of its branch (profiles/engines/vllm-fork-1.22.yaml, notes)
         return None
-    checked = checked_plan(_launch(drawn))
+    with exporting(drawn.exported):
+        checked = checked_plan(_launch(drawn))
     plan, prepared = checked.plan, checked.prepared
     if plan.buckets is None:
         return None
@@ -740,25 +826,14 @@ def _question(drawn: Drawn, line: str) -> Asked | None:
     return Asked(line, drawn.engine, question, plan.buckets.prompt, plan.buckets.decode)
 
 
-_FIELDS = {
-    "-w": "model",
-    "--engine": "engine",
-    "--machine": "machine",
-    "-n": "cards",
-    "-l": "max_model_len",
-    "-i": "input_range",
-    "-o": "output_range",
-    "-t": "max_num_batched_tokens",
-    "-b": "max_num_seqs",
-    "-r": "reduce",
-    "-d": "dtype",
-    "--tuning": "tuning",
-}
-
-
 def _launch(drawn: Drawn) -> LaunchOptions:
-    given: dict[str, Any] = {name: drawn[flag] or None for flag, name in _FIELDS.items()}
-    return LaunchOptions(**given, extra=(drawn["--"],) if drawn["--"] else ())
+    given: dict[str, Any] = {"extra": tuple(drawn["--"].split())}
+    for each in fields(LaunchOptions):
+        option = option_of(each)
+        for name in option.names if option else ():
+            if drawn[name]:
+                given[each.name] = drawn[name]
+    return LaunchOptions(**given)
 
 
 def _capacity(asked: Asked, plan: Mapping[str, Any]) -> Iterator[str]:
@@ -833,30 +908,52 @@ _GIVE = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*) ([0-9][\w,]*|auto|vllm-gaudi)\b
 _ALONE = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)\b")
 _ENGINE = re.compile(r"vllm-(?:fork|gaudi)@[0-9.]*[0-9]")
 _NUMBER = re.compile(r"\b[0-9]+\b")
+# "Unset A, B", "Export A=1"
+_EXPORT = re.compile(r"(?:nset|xport) ((?:[A-Z][A-Z_]+(?:, )?)+)=?((?<==)\w+|)")
 
 
 def _remedies(drawn: Drawn, text: str) -> Iterator[Drawn]:
     """Yield the combination changed as a message says, one change after the other."""
     advice = text.partition(" (--force")[0].rstrip().rpartition(". ")[2]
-    # lengths; smaller numbers are cards and values of variables
-    numbers = [int(each) for each in _NUMBER.findall(text) if int(each) >= 128]
     for engine in _ENGINE.findall(text):
         if engine in RELEASES and engine != drawn.engine:
             yield drawn.but("--engine", engine)
     for option, value in _GIVE.findall(advice):
-        if option in drawn.values:
-            yield drawn.but(option, "vllm-gaudi@0.26.0" if value == "vllm-gaudi" else value)
+        if option in drawn.options:
+            placed = drawn.but("-m", "") if "in place of -m" in advice else drawn
+            yield placed.but(option, "vllm-gaudi@0.26.0" if value == "vllm-gaudi" else value)
+    yield from _exports(drawn, text)
+    for wrong in re.findall(r"^(--\S+) would end", text):
+        near = re.findall(r"nearest name is (--[a-z-]*[a-z])", text)
+        yield drawn.but("--", drawn["--"].replace(wrong, near[0])) if near else drawn.but(wrong, "")
     if "larger cards" in text:
         yield drawn.but("--machine", "simulated:gaudi3-oam").but("-n", "8")
-    named = [name for name in _ALONE.findall(advice) if name in drawn.values]
-    for verb, pick in (("aise", max), ("ower", min)):
-        for option in re.findall(rf"{verb} (-[a-z])", advice):
-            if numbers:
-                low = "1," if "," in (drawn[option] or "") or option == "-i" else ""
-                yield drawn.but(option, f"{low}{pick(numbers) - (verb == 'ower' and low != '')}")
+    yield from _lengths(drawn, advice, text)
+    named = [name for name in _ALONE.findall(advice) if name in drawn.options]
     if "eave" in advice:
         for name in [*named, *_ALONE.findall(text)][:1]:
             yield drawn.but(name, "")
+
+
+def _exports(drawn: Drawn, text: str) -> Iterator[Drawn]:
+    """Yield the combination with the variables that a message unsets or exports."""
+    # "A is exported; ... Unset it."
+    text = re.sub(r"^(\w+)(.*)nset it\.", r"\1\2nset \1.", text)
+    for names, value in _EXPORT.findall(text):
+        changed = dict.fromkeys(names.strip(", ").split(", "), value)
+        rest = {**drawn.exported, **changed}
+        kept = [f"{name}={each}" for name, each in rest.items() if each or name not in changed]
+        yield drawn.but(_EXPORTED, " ".join(kept))
+
+
+def _lengths(drawn: Drawn, advice: str, text: str) -> Iterator[Drawn]:
+    """Yield the combination with a length of the message raised or lowered."""
+    # smaller numbers are cards and values of variables
+    numbers = [int(each) for each in _NUMBER.findall(text) if int(each) >= 128]
+    for verb, pick in (("aise", max), ("ower", min)):
+        for option in re.findall(rf"{verb} (--?[a-z][a-z-]*)", advice) if numbers else ():
+            low = "1," if "," in drawn[option] or option == "-i" else ""
+            yield drawn.but(option, f"{low}{pick(numbers) - (verb == 'ower' and low != '')}")
 
 
 def _refusal(drawn: Drawn, error: Mapping[str, Any]) -> Iterator[str]:
@@ -871,7 +968,7 @@ def _refusal(drawn: Drawn, error: Mapping[str, Any]) -> Iterator[str]:
     known, changed = {error["message"]}, drawn
     for _ in range(6):
         for candidate in _remedies(changed, error["message"]):
-            answer = call("plan", "--json", *candidate.words)
+            answer = candidate.ask("plan", "--json")
             if not answer.code:
                 return
             if answer.json["error"]["message"] not in known:

@@ -6,34 +6,18 @@ code for the combinations of this seed.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
-from tests.support.places import TOP
+from tests.support.scripts import script
 
 # that of the record
 SEED, COUNT = 33, 40
 
 
-def main_path() -> ModuleType:
-    """Return scripts/acceptance/main_path.py."""
-    spec = importlib.util.spec_from_file_location(
-        "main_path", TOP / "scripts" / "acceptance" / "main_path.py"
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # dataclasses look their module up
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_drawn_combinations_are_planned_alike_by_every_command(tmp_path: Path) -> None:
-    script = main_path()
-    with script.alone(tmp_path):
-        report = script.Walk(tmp_path).run(SEED, COUNT)
+    main_path = script("acceptance/main_path")
+    with main_path.alone(tmp_path):
+        report = main_path.Walk(tmp_path).run(SEED, COUNT)
 
     assert report.wrong == []
     assert report.drawn == COUNT and report.accepted >= COUNT / 2

@@ -210,7 +210,8 @@ class Planned:
 
 
 @contextlib.contextmanager
-def _exporting(variables: Mapping[str, str]) -> Iterator[None]:
+def exporting(variables: Mapping[str, str]) -> Iterator[None]:
+    """Export these variables of engines, and no others."""
     before = dict(os.environ)
     for name in [name for name in before if name.startswith(("VLLM_", "PT_HPU_"))]:
         del os.environ[name]
@@ -227,7 +228,7 @@ def planned(engine: str, kind: Kind) -> Planned | str:
     given = {name: value for name, value in kind.items() if name != _EXPORTED}
     for name in _SWITCHES:
         given[name] = name in given
-    with _exporting(kind[_EXPORTED]), tempfile.TemporaryDirectory() as folder:
+    with exporting(kind[_EXPORTED]), tempfile.TemporaryDirectory() as folder:
         if given.get("quant_config") == _QUANT:
             given["quant_config"] = str(Path(folder) / _QUANT)
             Path(folder, _QUANT).write_text(json.dumps(_MEASURED), encoding="utf-8")
