@@ -537,9 +537,9 @@ def with_config_file(request: Request, engine: Engine) -> Request:
     from gaudi_launch.planning.secret_args import CONFIG
 
     if request.secret_options and engine.config_file != "read":
-        raise LaunchError(
-            "plan.secret_argument", ExitCode.USAGE, option=_first_option(request.secret_options)
-        )
+        # the first option of the file as the user wrote it
+        key = json.loads(request.secret_options.partition(": ")[0])
+        raise LaunchError("plan.secret_argument", ExitCode.USAGE, option=f"--{key}")
     kind = engine.innermost.config_file
     request = with_options(request, engine.innermost.identity)
     if not kind or not request.args.given(CONFIG):
@@ -559,12 +559,6 @@ def with_config_file(request: Request, engine: Engine) -> Request:
     except (OSError, UnicodeDecodeError) as error:
         _log.debug("%s is not read: %s", path, error)
         return replace(request, unread_file=path)
-
-
-def _first_option(secret_options: str) -> str:
-    """Return the first option of a secret file as the user wrote it."""
-    key: str = json.loads(secret_options.partition(": ")[0])
-    return f"--{key}"
 
 
 def with_bucket_file(request: Request, engine: Engine) -> Request:

@@ -54,7 +54,8 @@ def values_of(spellings: Sequence[str], metavar: str, module: str) -> Values | N
     if any(spelling.startswith("-") for spelling in spellings):
         if not _CHOICES.fullmatch(metavar):
             return None
-        return partial(_choices, metavar)
+        values = [Completion(value) for value in metavar.split("|")]
+        return lambda: values
     if metavar == "NAME" and module.endswith(".profiles"):
         return profiles
     if metavar in ("NAME", "[NAME]") and module.endswith(".kube"):
@@ -70,10 +71,6 @@ def _completed(values: Values, ctx: Any, incomplete: str) -> list[Completion]:
         for each in values()
         if each.value.lower().startswith(incomplete.lower())
     ]
-
-
-def _choices(metavar: str) -> Iterable[Completion]:
-    return [Completion(value) for value in metavar.split("|")]
 
 
 # --- values ---------------------------------------------------------------------------------------

@@ -91,7 +91,8 @@ def layout(page: HelpPage, width: int, *, coloured: bool) -> str:
 
     Only names and examples may be longer.
     """
-    lines = _usage_lines(page.usage, width, coloured)
+    first, *rest = wrapped(f"{titled(translated('Usage'))} {page.usage}", width)
+    lines = [painted(first, BOLD, coloured=coloured), *(f"  {line}" for line in rest)]
     for paragraph in page.paragraphs:
         lines += ["", *wrapped(paragraph, width)]
     for section in page.sections:
@@ -103,11 +104,6 @@ def layout(page: HelpPage, width: int, *, coloured: bool) -> str:
     for note in page.notes:
         lines += ["", *wrapped(note, width)]
     return "\n".join(lines)
-
-
-def _usage_lines(usage: str, width: int, coloured: bool) -> list[str]:
-    first, *rest = wrapped(f"{titled(translated('Usage'))} {usage}", width)
-    return [painted(first, BOLD, coloured=coloured), *(f"  {line}" for line in rest)]
 
 
 def _entry_lines(entries: Sequence[HelpEntry], width: int, coloured: bool) -> list[str]:

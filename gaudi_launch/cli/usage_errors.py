@@ -152,15 +152,12 @@ def _missing(param: Any) -> str:
 def _bad_value(error: Any) -> str:
     name = ""
     if error.param is not None:
-        name = max((*error.param.opts, error.param.metavar or ""), key=_is_option)
+        spellings = (*error.param.opts, error.param.metavar or "")
+        name = max(spellings, key=lambda each: (each.startswith("-"), len(each)))
     found = _by_text(_VALUE_TEXTS, str(error.message))
     if found is None:
         return text("usage.bad_value", name=name, why=error.message)
     return message(found.id, name=name, **found.values).render()
-
-
-def _is_option(spelling: str) -> tuple[bool, int]:
-    return spelling.startswith("-"), len(spelling)
 
 
 def _by_text(texts: tuple[tuple[re.Pattern[str], str], ...], shown: str) -> Message | None:

@@ -194,12 +194,14 @@ def model_from_config(
     hidden = _number(text, "hidden_size", "n_embd", "d_model")
     experts = _number(text, *_EXPERT_KEYS)
     rank = None
-    if _is_mla(document, text):
+    kinds = (document.get("model_type"), text.get("model_type"))
+    if any(isinstance(kind, str) and kind in mla_types() for kind in kinds):
         rank = _latent_rank(text)
     head_dim = _number(text, "head_dim", "kv_channels")
     if not head_dim and hidden and heads:
         head_dim = hidden // heads
     quantization = document.get("quantization_config", text.get("quantization_config"))
+    tied = document.get("tie_word_embeddings", text.get("tie_word_embeddings"))
     dtype = document.get(
         "dtype", document.get("torch_dtype", text.get("dtype", text.get("torch_dtype")))
     )
@@ -228,9 +230,7 @@ def model_from_config(
         max_position_embeddings=_positions(text),
         remote_code=bool(document.get("auto_map")),
         multimodal=tuple(sorted({part for key, part in _PARTS.items() if document.get(key)})),
-        tie_word_embeddings=_flag(
-            document.get("tie_word_embeddings", text.get("tie_word_embeddings"))
-        ),
+        tie_word_embeddings=tied if isinstance(tied, bool) else None,
         unloaded_bytes=found.get("unloaded_bytes", 0),
         files_missing=tuple(found.get("files_missing", ())),
         vocab_rows=found.get("vocab_rows"),
@@ -292,11 +292,6 @@ def _kv_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
     if isinstance(each, list):  # one number a layer: the widest decides
         return max((_number({"n": one}, "n") or 0 for one in each), default=0) or heads
     return _number(text, "num_key_value_heads", "num_kv_heads", "n_head_kv") or heads
-
-
-def _is_mla(document: Mapping[str, Any], text: Mapping[str, Any]) -> bool:
-    kinds = (document.get("model_type"), text.get("model_type"))
-    return any(isinstance(kind, str) and kind in mla_types() for kind in kinds)
 
 
 @cache
@@ -380,9 +375,3 @@ def _word(value: Any) -> str | None:
     if isinstance(value, str) and value:
         return str(value).removeprefix("torch.")
     return None
-
-
-def _flag(value: Any) -> bool | None:
-    if not isinstance(value, bool):
-        return None
-    return value

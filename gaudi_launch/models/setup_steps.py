@@ -134,8 +134,11 @@ def _pull(facts: SetupFacts) -> SetupStep:
         there = facts.converted_target
     if there is not None:
         return SetupStep("pull", True, message("prepare.pulled", path=str(there)), command)
-    size = f"{facts.weight_bytes / 1e9:.0f}" if facts.weight_bytes else "?"
-    what = message("prepare.pull", model=facts.repo, path=str(facts.target), size=size)
+    values = {"model": facts.repo, "path": str(facts.target)}
+    if facts.weight_bytes:
+        what = message("prepare.pull", **values, size=f"{facts.weight_bytes / 1e9:.0f}")
+    else:
+        what = message("prepare.pull_unsized", **values)
     return SetupStep("pull", False, what, command)
 
 

@@ -13,6 +13,7 @@ from gaudi_launch.models.config import looks_like_hub_id
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
 from gaudi_launch.models.weights import TOKENIZER, has_tokenizer, has_weights
+from gaudi_launch.optional import mapped
 from gaudi_launch.planning.effects import json_object, speculative_options
 from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.request import Request
@@ -78,7 +79,7 @@ def check_sizes(model: Model, *, weights: bool = True) -> None:
             "models.sizes_unknown",
             ExitCode.MODEL,
             model=model.path,
-            detail=model.unread.render() if model.unread is not None else None,
+            detail=mapped(Message.render, model.unread),
         )
     if kv_bytes_per_token(model) is None:
         raise LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=model.path)

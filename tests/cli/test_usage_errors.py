@@ -147,11 +147,11 @@ def test_a_missing_model_is_answered_with_the_nearest(
 
 
 def test_a_model_that_the_hub_does_not_have_is_answered_with_the_nearest() -> None:
-    error = LaunchError(
-        "models.not_on_hub", ExitCode.MODEL, model="Qwen/Qwn3-8B", hub="https://huggingface.co"
-    )
+    hub = {"source": "https://huggingface.co", "token": "HF_TOKEN"}
+    error = LaunchError("models.not_on_hub", ExitCode.MODEL, model="Qwen/Qwn3-8B", **hub)
     assert suggestion(error) == "Did you mean Qwen/Qwen3-8B, Qwen/Qwen3-32B?"
-    offline = LaunchError("models.offline", ExitCode.MODEL, model="Qwen/Qwen3-8B", hub="h", why="w")
+    model = "Qwen/Qwen3-8B"
+    offline = LaunchError("models.offline", ExitCode.MODEL, model=model, source="h", why="w")
     assert suggestion(offline) == ""
 
 

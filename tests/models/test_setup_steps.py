@@ -131,7 +131,7 @@ def test_each_step_states_what_is_there_and_what_is_not() -> None:
     # the source was removed after its conversion
     removed = replace(BARE, converted=True)
     assert words(removed)[0] == message("prepare.pulled", path="/data/R1-G2")
-    assert words(replace(BARE, weight_bytes=None))[0].values["size"] == "?"
+    assert words(replace(BARE, weight_bytes=None))[0].id == "prepare.pull_unsized"
     own = replace(BARE, folder=Path("/own"))
     assert steps(own)[1].command == ("gaudi-launch", "fp8", "convert", "/own", "/data/R1-G2")
 

@@ -505,7 +505,9 @@ def _why_lost(answer: Recommended) -> str:
     other, winner = found.runner_up, found.winner
     assert other is not None and winner is not None, "there is a runner-up"
     if other.missed:
-        return text("recommend.lost_target", names=", ".join(_target_names(other)))
+        shown = {"cards": "--nodes", "start": "--max-start"}
+        names = (shown.get(name, f"--{name}") for name in other.missed)
+        return text("recommend.lost_target", names=", ".join(names))
     share = other.score / winner.score
     if share > 1 - _NOTABLE / 4:
         if other.candidate.splits_layers and not winner.candidate.splits_layers:
@@ -514,11 +516,6 @@ def _why_lost(answer: Recommended) -> str:
     if goal.name == "cost" and goal.demand:
         return text("recommend.lost_cards", factor=_number(1 / share))
     return text("recommend.lost_score", percent=f"{100 * share:.0f}")
-
-
-def _target_names(trial: Trial) -> list[str]:
-    shown = {"cards": "--nodes", "start": "--max-start"}
-    return [shown.get(name, f"--{name}") for name in trial.missed]
 
 
 def _options(trial: Trial) -> str:

@@ -34,14 +34,10 @@ def to_json(service: ServiceRecord, load: EngineLoad | None, now: float) -> dict
         "began": state.get("began"),
         "uptime_seconds": mapped(lambda seconds: round(seconds, 1), _uptime(service, now)),
         "restarts": state.get("restarts", 0),
-        "requests": mapped(_load_json, load),
+        "requests": mapped(lambda load: {"running": load.running, "waiting": load.waiting}, load),
         "error": last_error(service),
         "log": state.get("log"),
     }
-
-
-def _load_json(load: EngineLoad) -> dict[str, int]:
-    return {"running": load.running, "waiting": load.waiting}
 
 
 def _progress(service: ServiceRecord) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from gaudi_launch.messages import Message, message
 from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import KV_BYTES
+from gaudi_launch.optional import mapped
 from gaudi_launch.planning.engine import Context, OverHosts, Proposal
 from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.exported import skips_warmup
@@ -146,7 +147,7 @@ class Simulated(VllmGaudi):
         if task_of(model, request.args) != CHAT:
             raise LaunchError("simulated.no_task", ExitCode.USAGE, model=model.name)
         if not (model.layers and model.hidden_size):
-            raise LaunchError("simulated.no_sizes", ExitCode.MODEL, model=model.name)
+            raise _no_sizes(model)
 
     def check_features(self, request: Request) -> tuple[Message, ...]:
         """Return the warnings; a feature that the planned release lacks is not simulated."""
@@ -223,7 +224,7 @@ class Simulated(VllmGaudi):
         request, model = context.request, context.model
         memory = memory_in(context, settings, self)
         if memory.num_blocks is None:
-            raise LaunchError("simulated.no_sizes", ExitCode.MODEL, model=model.name)
+            raise _no_sizes(model)
         found = self.buckets(settings, context, memory.num_blocks)
         graph = per_graph(weight_type(request, model), False)
         shown = with_user_args(settings, request.args)
@@ -271,3 +272,8 @@ def _named(settings: Sequence[Setting], request: Request) -> list[tuple[str, str
 def create(name: str, python: str | None, facts: Mapping[str, str]) -> Simulated:
     """Return the simulated cards of the newest release of the plugin with facts."""
     return Simulated(python, facts, newest(PLANNED_AS).version)
+
+
+def _no_sizes(model: Model) -> LaunchError:
+    why = mapped(Message.render, model.unread)
+    return LaunchError("simulated.no_sizes", ExitCode.MODEL, detail=why, model=model.name)

@@ -52,7 +52,9 @@ def main(owner: str) -> int:
         if Path(DEMO).is_dir():
             python = str(place / "bin" / "python")
             run_steps(demo_steps_in(Path(DEMO), python), _say, mirrors)
-            _give(Path(DEMO), owner)
+            user, _, group = owner.partition(":")
+            for path in (Path(DEMO), *Path(DEMO).rglob("*")):
+                os.chown(path, int(user), int(group))
     except LaunchError as error:
         for line in f"{error}\n{error.detail or ''}".splitlines():
             _say(without_addresses(line, addresses))
@@ -80,12 +82,6 @@ def _bring_library() -> None:
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _give(folder: Path, owner: str) -> None:
-    user, _, group = owner.partition(":")
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, int(user), int(group))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,12 @@ from typing import Any
 from gaudi_launch.json_values import mapping
 from gaudi_launch.models.hub.file_choice import PARTS, digest_of
 
+# the variable with the token of each hub, and the command that keeps one
+TOKENS = {
+    "hf": {"token": "HF_TOKEN", "login": "hf auth login"},
+    "modelscope": {"token": "MODELSCOPE_API_TOKEN", "login": "modelscope login"},
+}
+
 
 def _digest(sha256: str | None) -> str:
     """Return a digest with its algorithm; "" where the hub names none."""
@@ -256,7 +262,10 @@ def classify(error: BaseException) -> HubError:
         return HubError("no_revision", text)
     if status in _KIND_OF_STATUS:
         return HubError(_KIND_OF_STATUS[status], text)
-    if any(map(_is_of_network, _causes(error))):
+    if any(
+        isinstance(each, ConnectionError) or _NETWORK.search(type(each).__name__)
+        for each in _causes(error)
+    ):
         return HubError("offline", reason_of(error))
     return HubError("other", f"{name}: {text}")
 
@@ -267,10 +276,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None:
         yield cause
         cause = cause.__cause__ or cause.__context__
-
-
-def _is_of_network(error: BaseException) -> bool:
-    return isinstance(error, ConnectionError) or bool(_NETWORK.search(type(error).__name__))
 
 
 def main() -> None:

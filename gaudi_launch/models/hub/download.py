@@ -29,6 +29,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.guard import guarded
 from gaudi_launch.interrupt import deferred, pause
 from gaudi_launch.models.folder_lock import hold
+from gaudi_launch.models.hub.child import TOKENS
 from gaudi_launch.models.hub.file_choice import (
     PARTS,
     Fetched,
@@ -43,7 +44,7 @@ from gaudi_launch.redact import redact_text
 
 _log = logging.getLogger(__name__)
 
-SOURCES = ("hf", "modelscope")
+SOURCES = tuple(TOKENS)
 _CHILD = "gaudi_launch.models.hub.child"
 _LIST_SECONDS = 120.0
 _PROBE_SECONDS = 20.0
@@ -110,8 +111,9 @@ def list_files(
     Raises LaunchError: MODEL for what is not there or not allowed, FAILED for a hub that does not
     answer.
     """
-    if source == "hf":
-        _check_endpoint()
+    endpoint = os.environ.get("HF_ENDPOINT")
+    if source == "hf" and endpoint and not re.match(r"https?://[^/\s]", endpoint):
+        raise LaunchError("pull.endpoint", ExitCode.USAGE, found=redact_text(endpoint))
     request = {
         "do": "list",
         "source": source,
@@ -130,12 +132,6 @@ def list_files(
     if unsafe:
         raise LaunchError("pull.unsafe", ExitCode.MODEL, repo=repo, name=repr(unsafe[0]))
     return Listing(source, repo, str(answer["revision"]), files)
-
-
-def _check_endpoint() -> None:
-    endpoint = os.environ.get("HF_ENDPOINT")
-    if endpoint and not re.match(r"https?://[^/\s]", endpoint):
-        raise LaunchError("pull.endpoint", ExitCode.USAGE, found=redact_text(endpoint))
 
 
 def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
@@ -390,21 +386,22 @@ def _size(path: Path) -> int:
 def _error(answer: dict[str, Any], repo: str, source: str, revision: str) -> LaunchError:
     kind = str(answer.get("error", "other"))
     why = str(answer.get("detail", "")).strip().split("\n")[0][:300]
-    codes = {
-        "no_repo": ExitCode.MODEL,
-        "no_revision": ExitCode.MODEL,
-        "gated": ExitCode.MODEL,
-        "token": ExitCode.MODEL,
-        "changed": ExitCode.MODEL,
-    }
+    of_the_model = ("no_repo", "no_revision", "gated", "token", "changed")
+    codes = dict.fromkeys(of_the_model, ExitCode.MODEL)
     known = (*codes, "offline", "offline_mode", "busy", "disk", "stuck")
     id = f"pull.{kind}" if kind in known else "pull.other"
     if kind == "disk":
         return LaunchError("pull.disk_full", ExitCode.FAILED, repo=repo)
     code = codes.get(kind, ExitCode.FAILED)
-    other = next((each for each in SOURCES if each != source), "-")
     return LaunchError(
-        id, code, repo=repo, source=source, other=other, revision=revision or "-", why=why
+        id,
+        code,
+        repo=repo,
+        source=source,
+        other=next(each for each in SOURCES if each != source),
+        revision=revision or "-",
+        why=why,
+        **TOKENS[source],
     )
 
 

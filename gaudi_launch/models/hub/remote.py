@@ -23,7 +23,7 @@ from gaudi_launch import http_client, mirrors
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.models.config import counted_with, model_from_config, parse_config
-from gaudi_launch.models.hub.child import HubError, classify
+from gaudi_launch.models.hub.child import TOKENS, HubError, classify
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.weights import HeaderError, count_parameters, count_unloaded, parse_header
 from gaudi_launch.paths import cache_dir, write_whole
@@ -44,8 +44,8 @@ _AT_ONCE = 16
 _CONFIG, _INDEX, _SINGLE = "config.json", "model.safetensors.index.json", "model.safetensors"
 # an answer about the model comes before one about the connection
 _ERRORS = {
-    "token": "models.token_refused",
-    "gated": "models.gated",
+    "token": "pull.token",
+    "gated": "pull.gated",
     "no_file": "models.no_config",
     "no_revision": "models.not_on_hub",
     "no_repo": "models.not_on_hub",
@@ -113,16 +113,19 @@ def _asked(repo: str, revision: str, seconds: float) -> dict[str, Any]:
         _ERRORS[worst.kind],
         ExitCode.MODEL,
         model=repo,
+        repo=repo,
         path=repo,
-        hub=redact_text(hub.endpoint),
+        source=redact_text(hub.endpoint),
         why=redact_text(" ".join(worst.detail.split()))[:300],
+        **TOKENS[hub.source],
     )
 
 
 @dataclass(frozen=True)
 class _Hub:
-    """A hub: its address, path of a file, default branch and credentials."""
+    """A hub: its name, address, path of a file, default branch and credentials."""
 
+    source: str
     endpoint: str
     file: str
     branch: str
@@ -152,17 +155,23 @@ def _hubs() -> list[_Hub]:
     found = mirrors.read()
     token = huggingface_hub.get_token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
+    # modelscope_hub 0.5.1:_legacy_api.py sends both
+    token = os.environ.get("MODELSCOPE_API_TOKEN")
+    both = {"Authorization": f"Bearer {token}", "Cookie": f"m_session_id={token}"} if token else {}
     return [
         _Hub(
+            "hf",
             (found.huggingface or "https://huggingface.co").rstrip("/"),
             "{repo}/resolve/{revision}/{file}",
             "main",
             headers,
         ),
         _Hub(
+            "modelscope",
             (found.modelscope or "https://www.modelscope.cn").rstrip("/"),
             "api/v1/models/{repo}/repo?Revision={revision}&FilePath={file}",
             "master",
+            both,
         ),
     ]
 

@@ -99,7 +99,8 @@ def test_the_files_of_a_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     assert child.asked[1] == (other, 5.0)
 
 
-HF = {"repo": "me/m", "source": "hf", "other": "modelscope", "revision": "-"}
+TOKEN = {"token": "HF_TOKEN", "login": "hf auth login"}
+HF = {"repo": "me/m", "source": "hf", "other": "modelscope", "revision": "-", **TOKEN}
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,7 @@ def test_the_other_hub_and_the_revision_are_named(monkeypatch: pytest.MonkeyPatc
     use(monkeypatch, lambda request: [{"error": "gated"}])
     values = {
         "repo": "me/m", "source": "modelscope", "other": "hf", "revision": "v1", "why": "",
+        "token": "MODELSCOPE_API_TOKEN", "login": "modelscope login",
     }  # fmt: skip
     assert failed(lambda: list_files("me/m", "modelscope", "v1")) == (
         "pull.gated", ExitCode.MODEL, values, None,

@@ -131,18 +131,19 @@ def test_a_revision_and_the_token_are_sent(hub: Hub, monkeypatch: pytest.MonkeyP
 def test_modelscope_has_what_hugging_face_cannot_give(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    tokens = {"HF_TOKEN": "hf_secret", "MODELSCOPE_API_TOKEN": "ms_secret"}
+    for name, value in {"HF_ENDPOINT": "http://127.0.0.1:9", **tokens}.items():
+        monkeypatch.setenv(name, value)
     assert sizes(read_remote(ID)) == (42, SIZE, 4, 2)
     # the token of one hub is not for another
-    assert hub.tokens == {""}
+    assert hub.tokens == {"Bearer ms_secret"}
 
 
 @pytest.mark.parametrize(
     ("trouble", "files", "id"),
     [
-        ("gated", FILES, "models.gated"),
-        ("token", FILES, "models.token_refused"),
+        ("gated", FILES, "pull.gated"),
+        ("token", FILES, "pull.token"),
         ("always_busy", FILES, "models.hub_answer"),
         ("", {}, "models.not_on_hub"),
         ("", {"config.json": b"{"}, "models.bad_config"),
@@ -155,7 +156,7 @@ def test_answers_of_the_hub_are_sentences(
     hub.trouble, hub.files = trouble, files
     found, code, values, _ = failed(lambda: read_remote("me/none" if not files else ID))
     assert (found, code) == (id, ExitCode.MODEL)
-    assert values.get("hub", hub.url) == hub.url
+    assert values.get("source", hub.url) == hub.url
 
 
 def test_a_hub_that_is_not_reached_is_not_asked_again_for_a_minute(
@@ -165,7 +166,7 @@ def test_a_hub_that_is_not_reached_is_not_asked_again_for_a_minute(
         monkeypatch.setenv(name, "http://user:secret@127.0.0.1:9")
     id, code, values, _ = failed(lambda: read_remote(ID))
     assert (id, code, values["why"]) == ("models.offline", ExitCode.MODEL, "Connection refused")
-    assert "secret" not in values["hub"]
+    assert "secret" not in values["source"]
     folder = Path(os.environ["XDG_CACHE_HOME"]) / "gaudi-launch" / "hub"
     (silence,) = folder.glob("unreachable-*")
     silence.write_text("remembered")
