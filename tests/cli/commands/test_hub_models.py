@@ -186,7 +186,7 @@ def test_no_screen_has_a_value_that_is_not_known(
 
 # what a hub that cannot tell the sizes says of a model, and the reason that every command gives
 REASONS = {
-    "gated": ("me/dense", "gated", "is gated on"),
+    "gated": ("me/dense", "gated", "requires permission to download me/dense"),
     "refused token": ("me/dense", "token", "refused the token"),
     "absent": ("me/absent", "", "There is no model me/absent"),
     "slow": ("me/dense", "hang", "cannot be reached to read me/dense (timed out)"),
