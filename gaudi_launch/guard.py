@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import resource
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -24,26 +25,31 @@ _AWAITED = (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def guarded() -> Callable[[], None]:
+def guarded(folder: str = "") -> Callable[[], None]:
     """Return a ``preexec_fn`` for subprocess.Popen.
 
     Popen's process is the guard: it ends with the command, and as the command did. It passes
-    SIGTERM on to the command.
+    SIGTERM on to the command. ``folder`` is a temporary one. Where it does not exist it is made for
+    the command and ends with it; one that exists is removed where this process ends first.
     """
     parent = os.getpid()
     # while the main thread waits for its command, it releases no lock that the guard would keep
     keeps_locks = threading.current_thread() is threading.main_thread()
 
     def prepare() -> None:
+        # "" is this folder, and nothing to remove
+        made = not Path(folder).exists()
+        with contextlib.suppress(OSError):
+            Path(folder).mkdir(0o700, exist_ok=True)
         command = os.fork()
         if command:
-            _guard(command, parent, keeps_locks)
+            _guard(command, parent, keeps_locks, folder, made)
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     return prepare
 
 
-def _guard(command: int, parent: int, keeps_locks: bool) -> NoReturn:
+def _guard(command: int, parent: int, keeps_locks: bool, folder: str, made: bool) -> NoReturn:
     """Wait for the end of the command or the parent. Only system calls are safe."""
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, (*_AWAITED, signal.SIGINT))
@@ -53,6 +59,8 @@ def _guard(command: int, parent: int, keeps_locks: bool) -> NoReturn:
         while os.getppid() == parent:
             status = _exit_status(command)
             if status is not None:
+                if made:
+                    shutil.rmtree(folder, ignore_errors=True)
                 _end_as(status)
             came = signal.sigwait(_AWAITED)
             if came == signal.SIGHUP:
@@ -62,6 +70,7 @@ def _guard(command: int, parent: int, keeps_locks: bool) -> NoReturn:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(command, came)
         _end_children()
+        shutil.rmtree(folder, ignore_errors=True)
     finally:
         # nothing of the parent's may be flushed or cleaned up twice
         os._exit(1)

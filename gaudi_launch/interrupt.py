@@ -185,10 +185,12 @@ class Ending:
 
     ``with_main``: Ctrl-C also ends one that runs off the main thread (DroppedError).
     ``goodbye_seconds``: how long it may clean up after its output is closed, before it is killed.
+    ``folder``: its temporary folder, which goes with it where this process is killed.
     """
 
     with_main: bool = False
     goodbye_seconds: float = 0.0
+    folder: str = ""
 
 
 _PIPES = Streams()
@@ -227,7 +229,7 @@ def run(
                 # a separate group: its processes are ended with it, and the terminal's Ctrl-C is
                 # handled here
                 start_new_session=True,
-                preexec_fn=guarded(),
+                preexec_fn=guarded(ending.folder),
             )
         except OSError as error:
             seen.failed(error)
@@ -355,14 +357,13 @@ def _communicate(
 def end_group(process: subprocess.Popen[Any]) -> None:
     """Kill a process that leads a group, and its processes.
 
-    Does nothing where its exit status was taken: the kernel keeps the number of the group only
+    Kills nothing where its exit status was taken: the kernel keeps the number of the group only
     until then. One that has ended before may have left processes that keep its output open.
     """
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             with best_effort(_log, "close a pipe"):

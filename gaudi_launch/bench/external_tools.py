@@ -122,11 +122,13 @@ def run_vllm(python: str, load: ToolLoad, environment: Mapping[str, str]) -> dic
     Raises LaunchError (FAILED) when it fails.
     """
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-bench-") as place:
-        folder = Path(place)
+        folder, ending = Path(place), interrupt.Ending(folder=place)
         argv = vllm_words(python, load, folder / "report.json")
         try:
             # its output is progress: our stdout is for the result
-            done = interrupt.run(argv, cwd=folder, env=environment, streams=interrupt.MIXED)
+            done = interrupt.run(
+                argv, cwd=folder, env=environment, streams=interrupt.MIXED, ending=ending
+            )
             report = None
             if not done.returncode:
                 report = read_json(folder / "report.json", as_engine=True)

@@ -174,6 +174,7 @@ def ask_buckets(
             env=inherited,
             cwd=folder,
             seconds=seconds,
+            ending=interrupt.Ending(folder=folder),
         )
     last = (done.stderr.strip().splitlines() or ["no output"])[-1]
     try:

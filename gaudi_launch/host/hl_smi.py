@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import re
+import secrets
 import selectors
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -87,10 +87,8 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
     seconds = SECONDS if seconds is None else seconds
     command = " ".join(["hl-smi", *arguments])
     # hl-smi fails when it cannot write its logs (docs: HABANA_LOGS must be writable)
-    logs_folder = tempfile.TemporaryDirectory(
-        prefix="gaudi-launch-hl-smi-", ignore_cleanup_errors=True
-    )
-    with interrupt.deferred(), logs_folder as logs:
+    logs = f"{tempfile.gettempdir()}/gaudi-launch-hl-smi-{secrets.token_hex(8)}"
+    with interrupt.deferred():
         environment = {**os.environ, "HABANA_LOGS": logs, "ENABLE_CONSOLE": "false"}
         seen = ChildLog(_log, [program, *arguments])
         try:
@@ -101,7 +99,7 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
                 stderr=subprocess.DEVNULL,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=guarded(),
+                preexec_fn=guarded(logs),
             )
         except OSError as error:
             seen.failed(error)
@@ -110,7 +108,8 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
         try:
             content, finished = _collect(process, time.monotonic() + seconds)
         finally:
-            _end(process)
+            interrupt.end_group(process)
+            shutil.rmtree(logs, ignore_errors=True)
             seen.ended(process.returncode)
     text = _CONTROL.sub("?", content.decode("utf-8", errors="replace"))
     if not finished:
@@ -147,17 +146,6 @@ def _collect(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, 
             return content, False
         interrupt.pause(_TURN_SECONDS)
     return content, True
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.stdout is not None:
-        process.stdout.close()
-    if process.poll() is None:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            process.kill()
-        process.wait()
 
 
 @dataclass

@@ -4,8 +4,8 @@ Use: `python scripts/acceptance/interrupts.py 200 [AT_ONCE [CASE]]`.
 
 Each command finds a stand-in for the program that it starts (python3, ssh, kubectl, hl-smi, rsync),
 which never ends and has a child. It is ended by SIGINT half of the times, else by SIGTERM, SIGHUP
-or SIGKILL. Each time the exit status must be that of the signal and nothing may live on. Prints
-one JSON object; the exit status is 0 when all was so.
+or SIGKILL. Each time the exit status must be that of the signal, nothing may live on and no
+temporary file may stay. Prints one JSON object; the exit status is 0 when all was so.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Result:
     after: float
     signal: int
     status: int
-    left: tuple[int, ...]
+    left: tuple[int | str, ...]
     error: str
 
     @property
@@ -123,6 +123,7 @@ def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
         **os.environ,
         "GAUDI_LAUNCH_ENGINES_DIR": str(home),
         "HOME": str(home),
+        "TMPDIR": str(home / "tmp"),
         "XDG_STATE_HOME": str(home / "state"),
         "KUBECONFIG": str(home / "kubeconfig"),
         "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
@@ -154,7 +155,8 @@ def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
     left = _living(token)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
-    return Result(name, after, sent, command.returncode, left, error[-500:])
+    kept = tuple(str(each) for each in (home / "tmp").iterdir())
+    return Result(name, after, sent, command.returncode, (*left, *kept), error[-500:])
 
 
 def _furnish(home: Path, case: Case) -> None:
@@ -162,6 +164,7 @@ def _furnish(home: Path, case: Case) -> None:
     from gaudi_launch.cluster.inventory import Member
     from gaudi_launch.cluster.state import Part, Place, RunningCluster, remember
 
+    (home / "tmp").mkdir(parents=True)
     program = home / "bin" / case.program
     program.parent.mkdir(parents=True)
     program.write_text(_ENDLESS, encoding="utf-8")

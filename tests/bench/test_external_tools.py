@@ -237,10 +237,10 @@ def test_a_tool_runs_in_a_folder_of_its_own_with_its_report(
 ) -> None:
     ran = ending(monkeypatch, 0, "", '{"a": 1}')
     assert external_tools.run_vllm("/p", LOAD, {"A": "1"}) == {"a": 1}
-    ((argv, options),) = ran
-    folder = options["cwd"]
-    assert argv == external_tools.vllm_words("/p", LOAD, folder / "report.json")
-    assert options == {"cwd": folder, "env": {"A": "1"}, "streams": interrupt.MIXED}
+    folder = (options := ran[0][1])["cwd"]
+    assert ran[0][0] == external_tools.vllm_words("/p", LOAD, folder / "report.json")
+    assert options["ending"] == interrupt.Ending(folder=str(folder))
+    assert (options["env"], options["streams"]) == ({"A": "1"}, interrupt.MIXED)
     assert not folder.exists()
 
 
