@@ -16,7 +16,6 @@ from gaudi_launch.app.fit import FitOptions, ServedLengths, fit, request_for
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.prepare import checked_plan
 from gaudi_launch.engines import registry
-from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import accelerators, instances
 from gaudi_launch.host.hardware import Host
@@ -192,18 +191,9 @@ def test_weights_of_a_type_without_a_size_are_refused(tmp_path: Path) -> None:
     cases.check_writes(SIZED)
 
 
-def test_an_engine_is_named_or_that_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_engine_is_taken_if_it_has_the_model_s_class() -> None:
     named = cases.engine_for("vllm-fork@1.22", SIZED, "gaudi2")
     assert named.identity.label == "vllm-fork@1.22"
-    asked: list[str] = []
-
-    def assumed(model: Model, product: Any, tuning: str) -> str:
-        asked.append(product())
-        return "vllm-gaudi"
-
-    monkeypatch.setattr(registry, "assumed_for", assumed)
-    assert cases.engine_for("", SIZED, "gaudi3").identity == find("vllm-gaudi").identity
-    assert asked == ["gaudi3"]
     known = ", ".join(registry.names_with_cards())
     for wrong in ("cpu", "ray-serve"):
         with refused("fit.engine", ExitCode.USAGE, found=wrong, known=known):

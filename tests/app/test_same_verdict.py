@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.app.fit import engine_for
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.prepare import checked_plan
 from gaudi_launch.app.report import Silent
@@ -48,6 +49,7 @@ ENGINES: dict[str, tuple[dict[str, str], str]] = {
     "missing, named": ({}, "vllm-gaudi"),
     "another one": (FORK, "vllm-gaudi"),
     "the fork": (FORK, "vllm-fork@1.21"),
+    "the fork, not named": (FORK, "auto"),
     "on the processor, missing": ({}, "cpu"),
     "Ray and an engine": (PLUGIN | RAY, "ray-serve:vllm-gaudi"),
     "Ray and transformers": (RAY | {"transformers": "4.55"}, "ray-serve:transformers"),
@@ -166,6 +168,10 @@ def judged(options: LaunchOptions, started: list[Any]) -> str:
         assert (str(raised.value), raised.value.exit_code) == (str(error), error.exit_code)
         assert started == []
         return "error"
+    if options.engine == "auto":
+        # fit, estimate and recommend size for the engine that is planned
+        sized = engine_for("", checked.prepared.model, "gaudi2", force=True)
+        assert sized.identity.exact == checked.plan.engine.exact
     verdict = checked.verdict
     if checked.taken or checked.lacks_consent:
         mended = checked_plan(checked.startable(options))
