@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Write the classes of transformers that vLLM can use without a native class.
 
+Also the model types that have a configuration class there.
+
     transformers_facts.py VERSION=FOLDER ...
 
 ``FOLDER`` has ``transformers/models`` of that release. A class counts where its
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -28,6 +31,13 @@ def compatible(folder: Path) -> set[str]:
         classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         found |= {name for name in classes if _supports(name, classes)}
     return found
+
+
+def types(folder: Path) -> set[str]:
+    """Return the model types of one release (CONFIG_MAPPING_NAMES)."""
+    files = (folder / "transformers/models/auto").glob("*auto*.py")
+    pairs = re.compile(r'"([\w.-]+)"[,:] "(?!Auto)\w+Config"')
+    return {each for path in files for each in pairs.findall(path.read_text(encoding="utf-8"))}
 
 
 def _supports(name: str, classes: dict[str, ast.ClassDef]) -> bool:
@@ -48,15 +58,16 @@ def _supports(name: str, classes: dict[str, ast.ClassDef]) -> bool:
 def main() -> None:
     """Read the command line and write the file."""
     releases = dict(each.split("=", 1) for each in sys.argv[1:])
-    classes: dict[str, list[int]] = {}
+    found: dict[str, dict[str, list[int]]] = {"classes": {}, "types": {}}
     for number, folder in enumerate(releases.values()):
-        for name in compatible(Path(folder)):
-            classes.setdefault(name, []).append(number)
-    rows = [f"    {json.dumps(name)}: {json.dumps(classes[name])}" for name in sorted(classes)]
-    text = '{\n  "schema": 1,\n  "releases": ' + json.dumps(list(releases)) + ',\n  "classes": {\n'
-    (SUPPORT / "transformers.json").write_text(
-        text + ",\n".join(rows) + "\n  }\n}\n", encoding="utf-8"
-    )
+        for kind, names in (("classes", compatible(Path(folder))), ("types", types(Path(folder)))):
+            for name in names:
+                found[kind].setdefault(name, []).append(number)
+    text = '{\n  "schema": 1,\n  "releases": ' + json.dumps(list(releases))
+    for kind, table in found.items():
+        rows = [f"    {json.dumps(name)}: {json.dumps(table[name])}" for name in sorted(table)]
+        text += f',\n  "{kind}": {{\n' + ",\n".join(rows) + "\n  }"
+    (SUPPORT / "transformers.json").write_text(text + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

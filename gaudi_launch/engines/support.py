@@ -140,6 +140,8 @@ class Version:
     validated: tuple[Mapping[str, Any], ...] = ()
     compact_gdn: str = ""
     mla: frozenset[str] = frozenset()
+    # model types with a configuration class of vLLM's own
+    configs: frozenset[str] = frozenset()
     # methods that vLLM loads as another one
     renamed: Mapping[str, str] = field(default_factory=dict)
     # what is allocated for each kind of layer, and the kinds of layers that each class makes
@@ -248,6 +250,7 @@ def version_row(
         validated=tuple(row["validated"]),
         compact_gdn=row["compact_gdn"],
         mla=frozenset(row["mla"]),
+        configs=frozenset(row["configs"]),
         renamed={name: entry["to"] for name, entry in row["quantization"]["renamed"].items()},
         cache=row["cache"],
         layers=layers,
@@ -351,15 +354,20 @@ def releases_with(architecture: str, spec: str) -> tuple[str, ...]:
 
 
 def _has_own_class(model: Model, facts: Version) -> bool:
-    """Return True where the version has classes for this model.
+    """Return True where the version has classes for this model and its config.json.
 
-    vLLM has the model's class, and the newest release of transformers that it runs with has one of
-    that name: vLLM then reads config.json without its auto_map
-    (vllm-project/vllm 0.26.0:vllm/transformers_utils/config.py; executed with DeepSeek-R1).
+    vLLM has the model's class; for its model type either vLLM or the newest release of transformers
+    that it runs with has a configuration. auto_map is not read then
+    (vllm-project/vllm 0.26.0:vllm/transformers_utils/config.py HFConfigParser,
+    transformers 5.9.0:dynamic_module_utils.py resolve_trust_remote_code; executed with
+    DeepSeek-R1).
     """
-    possible = [each for each in _transformers()["releases"] if _within(each, facts.transformers)]
-    having = releases_with(model.architecture or "", facts.transformers)
-    return _lists(facts, model) and bool(having) and having[-1] == possible[-1]
+    if (model.architecture or "") not in facts.classes:
+        return False
+    known, spec = _transformers(), facts.transformers.replace("==", "<=")
+    runs = [at for at, each in enumerate(known["releases"]) if _within(each, spec)]
+    kind = model.model_type or ""
+    return kind in facts.configs or (bool(runs) and runs[-1] in known["types"].get(kind, ()))
 
 
 def _within(release: str, spec: str) -> bool:
@@ -392,12 +400,8 @@ def unknown_version(found: str) -> LaunchError:
     name, _, version = found.partition("@")
     if version and any(each.executed for each in releases(name)):
         return not_offered(name, version)
-    return LaunchError(
-        "support.unknown_version",
-        ExitCode.USAGE,
-        found=found,
-        known=", ".join(each.label for each in versions()),
-    )
+    known = ", ".join(each.label for each in versions())
+    return LaunchError("support.unknown_version", ExitCode.USAGE, found=found, known=known)
 
 
 def not_offered(engine: str, version: str) -> LaunchError:
@@ -448,9 +452,7 @@ def support_of(
     """
     shipped = version_of(engine, version)
     facts = _in_force(shipped, installed, engine, version)
-    label = f"{engine}@{version}"
-    if shipped is not None:
-        label = shipped.label
+    label = (shipped or replace(_NOTHING, engine=engine, version=version)).label
     if model.architecture is None:
         if not model.config:
             return ModelSupport(label)
@@ -631,7 +633,8 @@ def _with_limits(
     # an engine of which no version has facts says nothing of its platform
     top = _sparse_tokens(model)
     if top and facts.repository and not facts.sparse_as_dense:
-        having = [each for each in versions() if each.sparse_as_dense and _lists(each, model)]
+        listing = [each for each in versions() if (model.architecture or "") in each.classes]
+        having = [each for each in listing if each.sparse_as_dense]
         no = message("support.no_sparse", engine=answer.engine, model=model.name, tokens=top)
         return _refused(answer, no, *([_newest_with(having)] if having else []))
     if top and facts.repository:
@@ -671,10 +674,6 @@ def _sparse_tokens(model: Model) -> int | str:
     if model.architecture in _SPARSE_CLASSES:
         return top if isinstance(top, int) else "index_topk"
     return top if isinstance(top, int) and model.mla_rank else 0
-
-
-def _lists(version: Version, model: Model) -> bool:
-    return (model.architecture or "") in version.classes
 
 
 def _is_fp8_mixture_of_modelopt(model: Model, facts: Version, quantization: str) -> bool:
@@ -721,7 +720,7 @@ def runs_compact_gdn(model: Model, facts: Version | None, variables: Mapping[str
     if facts is None or not facts.compact_gdn:
         return False
     chosen = variables.get("VLLM_COMPACT_GDN", "")
-    return has_linear_attention(model) and (not chosen or chosen in ("1", "true"))
+    return has_linear_attention(model) and chosen in ("", "1", "true")
 
 
 def has_linear_attention(model: Model) -> bool:

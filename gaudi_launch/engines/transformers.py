@@ -93,8 +93,6 @@ class HuggingFace(Engine):
             raise LaunchError("ray.plain_option", ExitCode.USAGE, flag=f"-d {request.dtype}")
         if self.on_cards and (request.cards or 1) > 1:
             raise LaunchError("ray.plain_cards", ExitCode.USAGE, found=request.cards)
-        if model.remote_code and not request.trust_remote_code:
-            raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
 
     def propose(self, context: Context) -> Proposal:
         """Return the replica's settings, under the names of vLLM's options."""

@@ -100,9 +100,12 @@ def _decide(
         one, share = engine.first(request, placement, host)
         replica = _decide(one, host, model, inner, share, measured)
         return engine.wrap(replica, request, placement, host, model)
-    unsupported = check_support(
-        engine.support(model, request.args, request.environment), force=request.force
-    )
+    supported = engine.support(model, request.args, request.environment)
+    unsupported = check_support(supported, force=request.force)
+    # the start scripts always consent, and simulated cards run no code of the model
+    needless = (supported.own_class, engine.identity.simulated, request.tuning == "reference")
+    if model.remote_code and not any((request.trust_remote_code, *needless)):
+        raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
     drawn = draft(request, host, model, engine, placement or place(request, host, engine))
     context, settings, memory = drawn.context, drawn.settings, drawn.memory
     asked = engine.check_features(request)

@@ -64,13 +64,6 @@ def check_stored_type(request: Request, model: Model) -> None:
         raise LaunchError("plan.not_quantised", ExitCode.MODEL, model=model.name, found=asked)
 
 
-def fp8_or_asked(fp8: bool, request: Request) -> str:
-    """Return ``fp8`` where it runs in it, else the requested type or bfloat16."""
-    if fp8:
-        return "fp8"
-    return request.dtype or "bfloat16"
-
-
 def kernels_of(quantised: str | None) -> str | None:
     """Return the ``--quantization`` of weights that are stored quantised.
 

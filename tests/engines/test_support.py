@@ -6,10 +6,12 @@ import json
 import random
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from gaudi_launch.app.engines_diff import engines_diff
 from gaudi_launch.app.fit import data_types
@@ -19,7 +21,7 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.engines import registry, support
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.releases import needed_release
-from gaudi_launch.engines.support import Version, newest_or_none, releases, support_of
+from gaudi_launch.engines.support import newest_or_none, releases, support_of, version_of
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.host import simulated
 from gaudi_launch.messages import message
@@ -29,6 +31,8 @@ from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus, check_support
+from gaudi_launch.profiles import known_model
+from gaudi_launch.reader import read_json, shipped
 from tests.support.refusals import failing
 
 LLAMA = Model("m", "Llama-3.1-8B-Instruct", architecture="LlamaForCausalLM", model_type="llama")
@@ -40,6 +44,10 @@ GPT_OSS = Model(
     model_type="gpt_oss",
     quantization="mxfp4",
 )
+SIZED = replace(
+    known_model("meta-llama/Llama-3.1-8B-Instruct", must_exist=False), source="config.json"
+)
+ON_HLS2 = ("--machine", "simulated:hls2")
 RELEASES = [(each.engine, each.version) for each in support.versions() if each.complete]
 
 
@@ -95,26 +103,6 @@ def test_the_newest_releases_that_have_the_class_are_named(
     found = support_of(architecture(name), engine, version)
     (since,) = (reason for reason in found.reasons if reason.id == "support.since")
     assert since == message("support.since", known=known)
-
-
-# deepseek_r1 runs with transformers 4.48, which has no class for DeepSeek-V3
-@pytest.mark.parametrize(
-    ("name", "without_code"),
-    [
-        ("DeepseekV3ForCausalLM", [*releases("vllm-gaudi"), *releases("vllm-fork")]),
-        ("DeepseekOCRForCausalLM", []),
-        ("UnknownForCausalLM", []),
-    ],
-)
-def test_a_models_code_is_asked_for_where_the_release_has_no_class(
-    name: str, without_code: list[Version]
-) -> None:
-    found = [
-        each
-        for each in support.versions()
-        if support_of(architecture(name), each.engine, each.version).own_class
-    ]
-    assert sorted(each.label for each in found) == sorted(each.label for each in without_code)
 
 
 def test_the_transformers_backend_counts_where_its_transformers_knows_the_model() -> None:
@@ -351,6 +339,51 @@ def test_validated_models_are_found_by_name() -> None:
     assert support_of(UNKNOWN, "vllm-gaudi", "0.26.0").validated is None
 
 
+@pytest.mark.parametrize(("engine", "version"), RELEASES)
+def test_code_of_a_model_is_needed_only_where_a_release_has_no_class(
+    engine: str, version: str
+) -> None:
+    facts = version_of(engine, version)
+    assert facts is not None
+    known = shipped("engines", "support", "transformers.json")
+    allowed = SpecifierSet(facts.transformers)
+    runs = [at for at, each in enumerate(known["releases"]) if each in allowed]
+    own = {kind for kind, having in known["types"].items() if runs[-1] in having}
+    own |= set(read_json(facts.document).get("configs", ()))
+    for kind in {*known["types"], *shipped("config-classes.json")["classes"], *own, "made_up"}:
+        model = replace(LLAMA, model_type=kind)
+        assert support_of(model, engine, version).own_class == (kind in own), kind
+        assert not support_of(replace(UNKNOWN, model_type=kind), engine, version).own_class
+
+
+@pytest.mark.parametrize("auto_map", [True, False])
+@pytest.mark.parametrize(
+    ("engine", "kind", "asks"),
+    [
+        # vLLM has its configuration from 0.14 on, transformers never
+        ("vllm-gaudi@0.26.0", "kimi_k2", False),
+        ("vllm-gaudi@0.11.2", "kimi_k2", True),
+        ("vllm-gaudi@0.26.0", "made_up", True),
+        ("vllm-fork@1.22", "chatglm", False),
+        ("vllm-fork@1.22", "kimi_k2", True),
+        # it runs with transformers 4.48, which has no class for DeepSeek-V3
+        ("deepseek_r1", "deepseek_v3", True),
+        ("tgi", "llama", False),
+        ("simulated", "made_up", False),
+    ],
+)
+def test_a_plan_asks_for_consent_only_there(
+    engine: str, kind: str, asks: bool, auto_map: bool
+) -> None:
+    model = replace(SIZED, model_type=kind, remote_code=auto_map)
+    ask = partial(make_plan, Request("m"), simulated.make("hls2"), model, registry.find(engine))
+    if not (asks and auto_map):
+        ask()
+        return
+    with failing("plan.remote_code", ExitCode.MODEL):
+        ask()
+
+
 def test_a_refusal_is_exit_5_and_force_continues() -> None:
     found = support_of(UNKNOWN, "vllm-gaudi", "0.26.0")
     with failing("support.refused", ExitCode.MODEL):
@@ -391,28 +424,13 @@ def made_up(tmp_path: Path) -> Path:
 def test_commands_refuse_with_exit_5(
     made_up: Path, command: str, engine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = [
-        *command.split(),
-        "-w",
-        str(made_up),
-        "-n",
-        "1",
-        "--engine",
-        engine,
-        "--machine",
-        "simulated:hls2",
-    ]
+    argv = [*command.split(), "-w", str(made_up), "-n", "1", "--engine", engine, *ON_HLS2]
     assert run(argv) == ExitCode.MODEL
     assert "TotallyUnknownForCausalLM" in capsys.readouterr().err
 
 
 def test_plan_continues_with_force(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = [
-        "plan",
-        "-w",
-        str(made_up),
-        *["-n", "1", "--engine", "vllm-gaudi", "--machine", "simulated:hls2"],
-    ]
+    argv = ["plan", "-w", str(made_up), "-n", "1", "--engine", "vllm-gaudi", *ON_HLS2]
     assert run([*argv, "--force", "--json"]) == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert "support.forced" in [warning["id"] for warning in warnings]

@@ -416,6 +416,17 @@ def mla_types(vllm: Path) -> dict[str, Any]:
     return {"model_types": [], "source": ""}
 
 
+def config_types(vllm: Path) -> list[str]:
+    """Return the model types whose configuration class is vLLM's."""
+    found = set()
+    for path in vllm.glob("transformers_utils/config.py"):
+        named = assigned(tree_of(path)).items()
+        for value in (each for name, each in named if name.startswith("_CONFIG_REGISTRY")):
+            found |= {each.arg for each in nodes(value, ast.keyword)}
+            found |= {text_of(key) for each in nodes(value, ast.Dict) for key in each.keys}
+    return sorted(filter(None, found))
+
+
 def sparse_as_dense(platform: Path) -> str:
     """Return where the platform runs sparse attention as dense MLA.
 
@@ -457,7 +468,7 @@ def validated(paths: Iterable[Path]) -> list[dict[str, Any]]:
 # files of vLLM that decide facts; of the plugin all of its packages do
 _DECIDING = (
     *("vllm/envs.py", "vllm/config.py", "vllm/config/*.py", "vllm/engine/arg_utils.py"),
-    *("vllm/entrypoints/openai/cli_args.py", REGISTRY),
+    *("vllm/entrypoints/openai/cli_args.py", "vllm/transformers_utils/config.py", REGISTRY),
 )
 
 
@@ -516,6 +527,7 @@ def read(source: ReleaseSource) -> dict[str, Any]:
         found["removed"] = texts_in(upstream / REGISTRY, "_PREVIOUSLY_SUPPORTED_MODELS")
         found["options"] = options_of(upstream / "vllm")
         found["mla"] = mla_types(upstream / "vllm")
+        found["configs"] = config_types(upstream / "vllm")
         found["defaults"] = {"hybrid_prefix_caching": hybrid_prefix_caching(upstream / "vllm")}
         requirements.append(upstream / "requirements/common.txt")
         requirements += sorted(upstream.glob("vllm-*.dist-info/METADATA"))
@@ -601,6 +613,7 @@ def row_of(document: Mapping[str, Any]) -> dict[str, Any]:
         "quantization": document["quantization"],
         "transformers": document["transformers"],
         "mla": document.get("mla", {}).get("model_types", []),
+        "configs": document.get("configs", []),
         "sparse_as_dense": document["sparse_as_dense"],
         "cache": document["cache"],
         "compact_gdn": compact["read_by"][0],

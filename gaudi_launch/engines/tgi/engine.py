@@ -158,7 +158,7 @@ class Tgi(Engine):
         if kind not in self._types:
             # the padded image also takes text models that it does not list
             return ModelSupport(label)
-        return ModelSupport(label, SupportStatus.RUNS, evidence=evidence)
+        return ModelSupport(label, SupportStatus.RUNS, evidence=evidence, own_class=True)
 
     @property
     def _types(self) -> frozenset[str]:
@@ -189,8 +189,6 @@ class Tgi(Engine):
         # router/src/lib.rs: /generate and chat, no path for embeddings or scores
         if (task := task_of(model)) != CHAT and not request.force:
             raise LaunchError("tgi.task", ExitCode.MODEL, model=model.name, task=task)
-        if model.remote_code and not request.trust_remote_code:
-            raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
         tgi_container.published(request.host)
         tgi_container.own_image(request, self.image)
         if "--revision" in self._words(request) and not tgi_container.from_hub(request.model):

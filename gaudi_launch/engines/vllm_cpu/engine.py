@@ -133,8 +133,6 @@ class VllmCpu(Engine):
             raise LaunchError("plan.cpu_option", ExitCode.USAGE, flag="--tuning reference")
         if request.dtype not in (None, "bfloat16", "float16", "float32"):
             raise LaunchError("plan.cpu_option", ExitCode.USAGE, flag=f"-d {request.dtype}")
-        if model.remote_code and not request.trust_remote_code:
-            raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
 
     def propose(self, context: Context) -> Proposal:
         request, limits = context.request, context.limits

@@ -18,12 +18,12 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.decisions import Decisions
-from gaudi_launch.planning.engine import Context, Engine
+from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.lengths import BLOCK, reason_for, round_down
 from gaudi_launch.planning.placement import counts_for, refuse_heads
 from gaudi_launch.planning.plan import Setting, variables_of
-from gaudi_launch.planning.precision import fp8_or_asked, runs_fp8
+from gaudi_launch.planning.precision import weight_type
 from gaudi_launch.planning.request import Request
 
 if TYPE_CHECKING:
@@ -68,13 +68,6 @@ def check(context: Context, version: str) -> None:
     _check_conflicts(context, version)
 
 
-def without_code(context: Context, engine: Engine) -> Context:
-    """Return the context whose model has no Python code where the engine needs none."""
-    if not engine.support(context.model).own_class:
-        return context
-    return replace(context, model=replace(context.model, remote_code=False))
-
-
 def check_model(context: Context) -> None:
     """Raise LaunchError for what no vLLM engine can do with this model and cards."""
     request, model = context.request, context.model
@@ -84,8 +77,6 @@ def check_model(context: Context) -> None:
     refuse_heads(request, model, cards)
     if kv and not model.mla_rank and kv % cards and cards % kv:
         raise LaunchError("plan.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, allowed=allowed)
-    if model.remote_code and not request.trust_remote_code:
-        raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
 
 
 def _check_conflicts(context: Context, version: str) -> None:
@@ -384,7 +375,8 @@ def follow_profile(context: Context, decisions: Decisions, version: str) -> None
     if version < release:
         decisions.warn("engines.too_old", model=profile.name, version=version, wanted=release)
     request = context.request
-    dtype = fp8_or_asked(runs_fp8(request, context.model), request)
+    # both versions of the engine compute in bfloat16, whatever the weights are stored as
+    dtype = weight_type(request, replace(context.model, dtype=None))
     flags = {
         (setting.kind, setting.name) for setting in decisions.settings() if setting.source == "flag"
     }

@@ -403,7 +403,7 @@ class VllmFork(Engine):
         decisions = Decisions(request.environment)
         _VERSIONS[self.version].rules(context, decisions)
         if request.tuning == "auto":
-            fork_auto.check(fork_auto.without_code(context, self), self.version)
+            fork_auto.check(context, self.version)
             decisions.warnings += check_exported(
                 request.environment, self.identity.label, decisions.settings()
             )

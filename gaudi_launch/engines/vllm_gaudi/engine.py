@@ -295,7 +295,7 @@ class VllmGaudi(Engine):
         decisions = Decisions(request.environment)
         if self.read is not None:
             decisions.warnings += self.read.notes()
-        fork_auto.check_model(fork_auto.without_code(context, self))
+        fork_auto.check_model(context)
         task = task_of(context.model, request.args)
         gaudi_rules.address(context, decisions)
         gaudi_rules.lengths(context, decisions)

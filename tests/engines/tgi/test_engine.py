@@ -290,10 +290,6 @@ def test_models() -> None:
         == "8"
     )
     assert refused("-w m -l 8192", model=llama) == ("tgi.too_long", ExitCode.MODEL)
-    assert refused("-w m", model=replace(llama, remote_code=True)) == (
-        "plan.remote_code",
-        ExitCode.MODEL,
-    )
     agreed = plan("-w m --trust-remote-code", model=replace(llama, remote_code=True))
     assert "--trust-remote-code" in options(agreed)
     quantised = replace(llama, quantization="fp8")

@@ -356,12 +356,6 @@ def test_a_converted_checkpoint_is_not_scaled_twice() -> None:
             {"quant_config": "/q.json"},
             "gaudi.quantised_twice",
         ),
-        (
-            replace(LLAMA, remote_code=True, architecture="DeepseekOCRForCausalLM"),
-            {},
-            {},
-            "plan.remote_code",
-        ),
         (LLAMA, {"VLLM_DECODE_BS_BUCKET_STEP": "many"}, {}, "plan.buckets_fail"),
     ],
 )

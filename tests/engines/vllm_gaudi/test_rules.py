@@ -85,12 +85,7 @@ CASES = [
     Case("linear", PLUGIN, LLAMA, SHORT, {"VLLM_EXPONENTIAL_BUCKETING": "false"}),
     Case("own buckets", PLUGIN, LLAMA, SHORT, {"VLLM_DECODE_BS_BUCKET_MAX": "4"}),
     Case("a file of buckets", PLUGIN, LLAMA, {**SHORT, "bucket_file": BUCKET_FILE}, OWN_FILE),
-    Case(
-        "its code",
-        PLUGIN,
-        replace(LLAMA, remote_code=True, architecture="DeepseekOCRForCausalLM"),
-        SHORT,
-    ),
+    Case("its code", PLUGIN, replace(LLAMA, remote_code=True, model_type="made_up"), SHORT),
     Case("ray", PLUGIN, LLAMA, {**SHORT, "extra": ("--distributed-executor-backend", "ray")}),
 ]
 
