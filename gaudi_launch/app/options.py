@@ -297,7 +297,7 @@ def read_request(
         served_name=options.served_name,
         replicas=mapped(read.replicas, options.replicas),
         target_ongoing=mapped(lambda text: read.number("--ongoing", text), options.target_ongoing),
-        time_scale=mapped(read.time_scale, options.time_scale),
+        time_scale=mapped(float, _fraction("--time-scale", options.time_scale, 0.1, 1000.0)),
         faults=tuple(options.faults),
         force=options.force,
         stamp=stamp,

@@ -505,7 +505,11 @@ def _with_safe_secrets(request: Request, *, into_file: bool) -> Request:
 
 
 def for_engine(request: Request, engine: Engine) -> Request:
-    """Return the request with this engine's options, interpreter and bucket file."""
+    """Return the request with this engine's options, interpreter and bucket file.
+
+    The file's text is read for an engine that stops at a line that it cannot read. Raises
+    LaunchError (USAGE) where there is no such file.
+    """
     from gaudi_launch.engines.registry import in_container
     from gaudi_launch.planning.passthrough import with_own_words
 
@@ -513,7 +517,15 @@ def for_engine(request: Request, engine: Engine) -> Request:
         request = with_own_words(request, engine.identity, engine.lacks)
     if not engine.needs_cards and request.python is None:
         request = replace(request, python=engine.identity.python)
-    return with_bucket_file(request, engine)
+    path = mapped(request.environment.get, engine.innermost.bucket_file)
+    if not path:
+        return request
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            return replace(request, bucket_file=file.read(1 << 22))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise LaunchError("gaudi.file_unread", ExitCode.USAGE, path=path, why=why) from None
 
 
 def _refuse_unsupported(request: Request, host: Host, engine: Engine, model: Model) -> None:
@@ -559,24 +571,6 @@ def with_config_file(request: Request, engine: Engine) -> Request:
     except (OSError, UnicodeDecodeError) as error:
         _log.debug("%s is not read: %s", path, error)
         return replace(request, unread_file=path)
-
-
-def with_bucket_file(request: Request, engine: Engine) -> Request:
-    """Add the text of the bucket file that the user exported.
-
-    Only for an engine that reads one: it stops at a line that it cannot read. Raises LaunchError
-    (USAGE) where there is no such file.
-    """
-    variable = engine.innermost.bucket_file
-    path = mapped(request.environment.get, variable)
-    if not path:
-        return request
-    try:
-        with Path(path).open(encoding="utf-8", errors="replace") as file:
-            return replace(request, bucket_file=file.read(1 << 22))
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise LaunchError("gaudi.file_unread", ExitCode.USAGE, path=path, why=why) from None
 
 
 def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -153,8 +153,7 @@ def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: in
     if request.modules is not None:
         check_named(request.modules, cards)
     modules = host.modules or tuple(range(cards))
-    if cards <= len(modules):
-        placement = Placement(modules[:cards])
-    else:
+    placement = Placement(modules[:cards])
+    if cards > len(modules):
         placement = place(request, host, engine)
     return draft(request, host, model, engine, placement)

@@ -27,7 +27,10 @@ from gaudi_launch.planning.support_answer import ModelSupport
 
 @dataclass(frozen=True)
 class Limits:
-    """The effective lengths, in tokens, after flags, defaults and rounding."""
+    """The effective lengths, in tokens, after flags, defaults and rounding.
+
+    ``least_length``: the engine makes no bucket for a shorter ``max_model_len``.
+    """
 
     input_min: int
     input_max: int
@@ -38,6 +41,7 @@ class Limits:
     max_num_seqs: int
     max_num_prefill_seqs: int
     block_size: int = 128
+    least_length: int = 0
 
 
 @dataclass(frozen=True)

@@ -54,13 +54,16 @@ def limits_within(rules: LengthRules, request: Request, model: Model) -> Limits:
     length = length_for(rules, request, model)
     seqs = request.max_num_seqs or rules.seqs
     tokens = _tokens(rules, request, length, seqs)
-    if tokens < seqs or (tokens < length and not rules.splits):
-        id = "gaudi.unchunked_tokens"
-        if tokens < seqs:
-            id = "gaudi.tokens_below_seqs"
+
+    def refusal(id: str) -> LaunchError:
         flags = {"option": "-t", "requests": "-b", "context": "-l"}
         names = {name: written(request.args, flag) for name, flag in flags.items()}
-        raise LaunchError(id, ExitCode.USAGE, tokens=tokens, seqs=seqs, length=length, **names)
+        return LaunchError(id, ExitCode.USAGE, tokens=tokens, seqs=seqs, length=length, **names)
+
+    if tokens < seqs:
+        raise refusal("gaudi.tokens_below_seqs")
+    if tokens < length and not rules.splits:
+        raise refusal("gaudi.unchunked_tokens")
     input_min, input_max = _inputs(rules, request, length)
     output_min, output_max = request.output_range or rules.outputs or (1, length)
     return Limits(

@@ -176,11 +176,6 @@ def share(text: str | None, default: float) -> float:
     return value
 
 
-def time_scale(text: str) -> float:
-    """Return how many times faster simulated cards are. Raises LaunchError (USAGE)."""
-    return float(fraction("--time-scale", text, 0.1, 1000))
-
-
 def replicas(text: str) -> tuple[int, int]:
     """Return ``N`` or ``MIN..MAX``. Raises LaunchError (USAGE)."""
     least, dots, most = text.partition("..")

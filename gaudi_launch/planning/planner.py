@@ -5,7 +5,6 @@ Pure: the same three give the same Plan on any machine.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -49,9 +48,6 @@ _MODEL_FIELDS = (
     "quantization", "moe", "experts", "layers", "heads", "kv_heads", "head_dim", "mla_rank",
     "max_position_embeddings", "remote_code",
 )  # fmt: skip
-
-# exported ranges of buckets
-_BUCKETS = re.compile("_BUCKET_")
 
 
 def make_plan(
@@ -326,15 +322,16 @@ def buckets_of(
         found = engine.buckets(settings, context, num_blocks)
     except BucketError as error:
         limits = context.limits
-        if limits.block_size > limits.max_model_len:
+        if limits.least_length > limits.max_model_len:
             raise LaunchError(
                 "plan.length_below_block",
                 ExitCode.USAGE,
                 length=limits.max_model_len,
-                block=limits.block_size,
+                block=limits.least_length,
                 option=written(context.request.args, "-l"),
             ) from None
-        names = ", ".join(sorted(filter(_BUCKETS.search, context.request.environment)))
+        exported = filter(lambda name: "_BUCKET_" in name, context.request.environment)
+        names = ", ".join(sorted(exported))
         if context.request.tuning == "auto":
             raise LaunchError(
                 "plan.buckets_fail",

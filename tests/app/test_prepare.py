@@ -17,10 +17,10 @@ from gaudi_launch.app.prepare import (
     Prepared,
     checked_plan,
     engine_facts,
+    for_engine,
     prepare,
     refuse_simulated,
     set_up_demo,
-    with_bucket_file,
     with_config_file,
 )
 from gaudi_launch.app.report import Silent
@@ -424,12 +424,12 @@ def test_an_exported_bucket_file_is_read_for_its_engine(tmp_path: Path) -> None:
     file = tmp_path / "buckets.txt"
     file.write_text("(1, 128, 0)\n")
     asked = Request("m", environment={variable: str(file)})
-    assert with_bucket_file(asked, engine).bucket_file == "(1, 128, 0)\n"
-    assert with_bucket_file(asked, find(FORK)) == asked
-    assert with_bucket_file(Request("m"), engine) == Request("m")
+    assert for_engine(asked, engine).bucket_file == "(1, 128, 0)\n"
+    assert for_engine(asked, find(FORK)).bucket_file is None
+    assert for_engine(Request("m"), engine).bucket_file is None
     gone = replace(asked, environment={variable: "/gone"})
     with refused("gaudi.file_unread", ExitCode.USAGE, path="/gone", why=os.strerror(2)):
-        with_bucket_file(gone, engine)
+        for_engine(gone, engine)
 
 
 def test_containers_get_the_folder_that_this_process_is_in(

@@ -22,7 +22,6 @@ from gaudi_launch.planning.parse import (
     reduce,
     replicas,
     seconds,
-    time_scale,
     tokens,
 )
 
@@ -160,11 +159,6 @@ def test_each_refusal_names_the_option_the_value_and_the_bounds() -> None:
             "plan.fraction",
             {"flag": "-u", "found": "1.5", "least": 0.1, "most": 1.0},
         ),
-        "scale": (
-            lambda: time_scale("0"),
-            "plan.fraction",
-            {"flag": "--time-scale", "found": "0", "least": 0.1, "most": 1000},
-        ),
         "replicas": (lambda: replicas("3..2"), "ray.replicas_words", {"found": "3..2"}),
         "replica": (lambda: replicas("65"), "ray.replicas_words", {"found": "65"}),
         "most replicas": (lambda: replicas("1..x"), "ray.replicas_words", {"found": "1..x"}),
@@ -214,12 +208,6 @@ def test_a_fraction_is_kept_as_it_was_written(text: str, plain: bool, strict: bo
         else:
             what = partial(fraction, "-u", text, 0.1, 1.0, strictly)
             assert refused(what)[0] == "plan.fraction"
-
-
-def test_a_scale_of_time_is_between_a_tenth_and_a_thousand() -> None:
-    assert [time_scale(text) for text in ("0.1", "1000", " 2.5 ")] == [0.1, 1000.0, 2.5]
-    for text in ("0.09", "1000.1", "-1", "x", "1e2"):
-        assert refused(partial(time_scale, text))[0] == "plan.fraction"
 
 
 def test_ranges_by_one_number_are_open() -> None:

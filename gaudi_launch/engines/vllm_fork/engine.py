@@ -245,10 +245,9 @@ class VllmFork(Engine):
         """Return lengths from the request and the version's rules, or its script's."""
         if request.tuning == "reference":
             after = with_own_words(request, self.identity, self.lacks)
-            given = [name for name in _LIMITS if after.args.has(f"--{name.replace('_', '-')}")]
-            return replace(
-                self._of_script(request), **{name: getattr(after, name) for name in given}
-            )
+            given = (name for name in _LIMITS if after.args.has(f"--{name.replace('_', '-')}"))
+            sent = {name: getattr(after, name) for name in given}
+            return replace(self._of_script(request), **sent)
         bounded = self.version == "deepseek_r1" and not request.force
         if bounded and request.max_model_len is None:
             longest = min(model.max_position_embeddings or _LONGEST_DEEPSEEK, _LONGEST_DEEPSEEK)

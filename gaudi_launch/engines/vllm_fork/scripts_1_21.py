@@ -128,11 +128,16 @@ def _tuning(script: Script, name: str, dtype: str, cards: int) -> None:
 def _reduce(script: Script, reduce: tuple[int, int]) -> None:
     batch, length = reduce
     limits = script.context.limits
-    blocks = (length + limits.output_max) * batch // limits.block_size
+    block = limits.block_size
+    blocks = round_up((length + limits.output_max) * batch // block, block)
+    if script.context.request.tuning == "auto":
+        # the engine stops at a range that ends below its beginning
+        length = max(length, round_up(limits.input_min, block))
+        blocks = max(blocks, round_up(ceil_div(limits.input_min, block), block))
     script.flag("VLLM_SKIP_LAZY_WARMUP", "true", "-r")
     script.flag("VLLM_PROMPT_SEQ_BUCKET_MAX", str(length), "-r")
     script.flag("VLLM_DECODE_BS_BUCKET_MAX", str(batch), "-r")
-    script.flag("VLLM_DECODE_BLOCK_BUCKET_MAX", str(round_up(blocks, limits.block_size)), "-r")
+    script.flag("VLLM_DECODE_BLOCK_BUCKET_MAX", str(blocks), "-r")
 
 
 def kv_cache_dtype(lower: str) -> str:

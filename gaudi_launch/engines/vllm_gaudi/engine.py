@@ -208,7 +208,8 @@ class VllmGaudi(Engine):
                 chunk=chunk,
                 near=near,
             )
-        return replace(limits, block_size=self._block(request, model))
+        block = self._block(request, model)
+        return replace(limits, block_size=block, least_length=round_up(block, max(chunk, 1)))
 
     def _block(self, request: Request, model: Model) -> int:
         """Return the tokens of a block: a state's, where buckets count such blocks."""
