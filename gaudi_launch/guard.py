@@ -37,10 +37,11 @@ def guarded(folder: str = "") -> Callable[[], None]:
     keeps_locks = threading.current_thread() is threading.main_thread()
 
     def prepare() -> None:
-        # "" is this folder, and nothing to remove
-        made = not Path(folder).exists()
+        made = False
+        # "" is this folder, which exists
         with contextlib.suppress(OSError):
-            Path(folder).mkdir(0o700, exist_ok=True)
+            Path(folder).mkdir(0o700)
+            made = True
         command = os.fork()
         if command:
             _guard(command, parent, keeps_locks, folder, made)
@@ -113,10 +114,9 @@ def _end_children() -> None:
 
     The children of a killed one become the guard's own.
     """
-    listed = Path(f"/proc/self/task/{os.getpid()}/children")
     with contextlib.suppress(ChildProcessError):
         while True:
-            for pid in listed.read_text(encoding="ascii").split():
+            for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text("ascii").split():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(int(pid), signal.SIGKILL)
             os.waitpid(-1, 0)

@@ -215,6 +215,12 @@ def test_a_command_gets_its_environment_and_its_folder(tmp_path: Path) -> None:
     assert (done.stdout, done.args) == (f"x\n{tmp_path}\n", ["/bin/sh", "-c", "echo $MINE; pwd"])
 
 
+def test_a_command_runs_in_a_folder_that_its_user_may_not_enter(tmp_path: Path) -> None:
+    program = "import os; from gaudi_launch import interrupt; os.chmod('.', 0); "
+    program += "print(interrupt.run(['/bin/echo', 'a']).stdout)"
+    assert interrupt.run([sys.executable, "-c", program], cwd=tmp_path).stdout == "a\n\n"
+
+
 def test_output_and_errors_are_one_where_they_are_mixed() -> None:
     done = interrupt.run(["sh", "-c", "echo a; echo b >&2; echo c"], streams=interrupt.MIXED)
     assert (done.stdout, done.stderr) == ("a\nb\nc\n", "")
