@@ -301,14 +301,8 @@ def releases(engine: str) -> tuple[Version, ...]:
 
 
 def newest(engine: str) -> Version:
-    """Return the newest release of an engine whose list is complete.
-
-    Raises ValueError without one.
-    """
-    found = newest_or_none(engine)
-    if found is None:
-        raise ValueError(f"{engine} has no version with a complete list")
-    return found
+    """Return the newest release of an engine that has one with a complete list."""
+    return next(each for each in reversed(versions()) if each.engine == engine and each.complete)
 
 
 def matching(engine: str, version: str, known: tuple[Version, ...] = ()) -> Version | None:
@@ -450,7 +444,7 @@ def support_of(
     ``quantization`` is the user's ``--quantization`` ("": the checkpoint's), ``variables`` the
     engine's environment.
     """
-    shipped = version_of(engine, version)
+    shipped, given = version_of(engine, version), variables or {}
     facts = _in_force(shipped, installed, engine, version)
     label = (shipped or replace(_NOTHING, engine=engine, version=version)).label
     if model.architecture is None:
@@ -462,10 +456,10 @@ def support_of(
         return answer
     answer = replace(
         answer,
-        caches=layer_caches(model, facts, variables or {}),
+        caches=layer_caches(model, facts, given),
         own_class=_has_own_class(model, facts),
     )
-    return _with_limits(answer, model, facts, quantization, variables or {})
+    return _with_limits(answer, model, facts, quantization, given)
 
 
 def _in_force(
@@ -627,7 +621,8 @@ def _with_limits(
         reasons.append(expanded.reason(answer.engine))
     elif method := _unlisted_method(model, facts, quantization):
         return _without_method(answer, model, facts, method)
-    if _is_fp8_mixture_of_modelopt(model, facts, quantization):
+    loaded = quantization or method_of(model)
+    if model.moe and loaded == "modelopt" and loaded in facts.methods:
         # vllm-project/vllm-gaudi@v0.26.0:vllm_gaudi/ops/hpu_modelopt.py:81 raises ValueError
         return _refused(answer, message("support.modelopt_experts", engine=answer.engine))
     # an engine of which no version has facts says nothing of its platform
@@ -674,12 +669,6 @@ def _sparse_tokens(model: Model) -> int | str:
     if model.architecture in _SPARSE_CLASSES:
         return top if isinstance(top, int) else "index_topk"
     return top if isinstance(top, int) and model.mla_rank else 0
-
-
-def _is_fp8_mixture_of_modelopt(model: Model, facts: Version, quantization: str) -> bool:
-    """Return True for experts in ModelOpt's FP8 where this version has the method."""
-    method = quantization or method_of(model)
-    return bool(model.moe) and method == "modelopt" and "modelopt" in facts.methods
 
 
 def _unlisted_method(model: Model, facts: Version, quantization: str) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from gaudi_launch.app.prepare import CheckedPlan, checked_plan
 from gaudi_launch.buckets.ladder_rules import LadderRules
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines.facts.installed import InstalledFacts, read_installed
+from gaudi_launch.engines.facts.source import UNTIL
 from gaudi_launch.engines.support import installed_versions, releases, version_of
 from gaudi_launch.engines.version_facts import names_of, reads_variable
 from gaudi_launch.errors import LaunchError
@@ -112,10 +114,21 @@ def test_the_facts_are_read_once_for_the_same_files(tmp_path: Path) -> None:
     assert again.engine.facts_date.startswith("1999")
     assert (again.settings, again.buckets) == (first.settings, first.buckets)
     assert found["version"] == "0.98.0" and len(kept(tmp_path)) == 1
+    mark.write_text(json.dumps({**found, "late": True, "date": "1999"}), encoding="utf-8")
+    assert planned(python).plan.engine.facts_date == found["date"] == kept(tmp_path)[0]["date"]
     features = packages(python) / "vllm_gaudi/extension/features.py"
     features.write_text('import os\nos.environ.get("VLLM_OTHER")\n', encoding="utf-8")
     planned(python)
     assert len(kept(tmp_path)) == 2
+
+
+def test_without_time_everything_is_assumed_and_nothing_kept(tmp_path: Path) -> None:
+    python = install(tmp_path / "a", PATCHED)
+    before = UNTIL.set(time.monotonic())
+    told = {each.id: each.values for each in planned(python).plan.warnings}
+    UNTIL.reset(before)
+    assert told["plan.facts_assumed"]["names"] == "options, buckets, models" and not kept(tmp_path)
+    assert "plan.facts_assumed" not in {each.id for each in planned(python).plan.warnings}
 
 
 def test_the_script_writes_what_the_probe_keeps(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from gaudi_launch import paths
 from gaudi_launch.debug_log import best_effort
 from gaudi_launch.engines.facts.reading import ReleaseSource, digest_of, read, render, row_of
-from gaudi_launch.engines.facts.source import FactsError
+from gaudi_launch.engines.facts.source import UNTIL, FactsError
 from gaudi_launch.engines.support import (
     installed_versions,
     newest,
@@ -29,8 +29,8 @@ from gaudi_launch.reader import read_json
 _log = logging.getLogger(__name__)
 
 _PLUGIN = "vllm-gaudi"
-# for the executed part of the 30 s in which an installation answers
-_SECONDS = 20.0
+# within which an installation answers
+_SECONDS, _LATE = 30.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,9 @@ class InstalledFacts:
     def notes(self) -> list[Message]:
         """Return what a plan states of these facts."""
         found = [message("plan.facts_installed", version=self.version)]
-        if self.assumed:
-            names = ", ".join(self.assumed)
+        if names := ", ".join(self.assumed):
             found.append(message("plan.facts_assumed", names=names, engine=self.taken_from))
-        if self.only_read:
-            names = ", ".join(self.only_read)
+        if names := ", ".join(self.only_read):
             found.append(message("plan.facts_only_read", names=names, version=self.version))
         return found
 
@@ -84,7 +82,6 @@ def read_installed(python: str | None, facts: Mapping[str, str]) -> InstalledFac
             upstream=upstream,
             upstream_version=facts.get("vllm", ""),
             python=python or "",
-            seconds=_SECONDS,
         ),
         place,
     )
@@ -105,14 +102,22 @@ def _document(source: ReleaseSource, place: Path) -> dict[str, Any] | None:
     """Return the kept document of these files, or read it; None where that fails."""
     try:
         found: dict[str, Any] = read_json(place)
-        return found
+        if "late" not in found:
+            return found
     except (OSError, ValueError) as error:
         _log.debug("no facts of this installation are kept: %s", error)
+    before = UNTIL.set(min(UNTIL.get(), time.monotonic() + _SECONDS))
     try:
         document = read(source)
     except (FactsError, OSError, SyntaxError) as error:
         _log.warning("the facts of the installed %s are not read: %s", source.version, error)
         return None
+    finally:
+        left = UNTIL.get() - time.monotonic()
+        UNTIL.reset(before)
+    if left < _LATE:
+        # its code may have had no time to answer: it is queried again
+        document["late"] = True
     with best_effort(_log, "keep the facts of this installation"):
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(render(document), encoding="utf-8")

@@ -17,6 +17,7 @@ import logging
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from gaudi_launch.engines.facts.registry import (
     texts_in,
 )
 from gaudi_launch.engines.facts.source import (
+    UNTIL,
     FactsError,
     assigned,
     nodes,
@@ -506,7 +508,6 @@ class ReleaseSource:
     upstream: Path | None = None
     upstream_version: str = ""
     python: str = ""
-    seconds: float = _SECONDS
 
 
 def read(source: ReleaseSource) -> dict[str, Any]:
@@ -558,7 +559,7 @@ def _execute(document: dict[str, Any], source: ReleaseSource) -> None:
             cases,
             search=[str(source.checkout)],
             vllm=source.upstream if source.python else None,
-            seconds=source.seconds,
+            seconds=min(_SECONDS, UNTIL.get() - time.monotonic()),
         )
         if found.parser is not None:
             _add_options(document, found.parser)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
+import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
 _Node = TypeVar("_Node", bound=ast.AST)
+
+
+# the time (`time.monotonic`) at which reading ends
+UNTIL: ContextVar[float] = ContextVar("UNTIL", default=float("inf"))
 
 
 class FactsError(ValueError):
@@ -15,7 +21,9 @@ class FactsError(ValueError):
 
 
 def tree_of(path: Path) -> ast.Module:
-    """Return the syntax tree of one file."""
+    """Return the syntax tree of one file. Raises FactsError after `UNTIL`."""
+    if time.monotonic() > UNTIL.get():
+        raise FactsError(f"{path}: no time is left to read it")
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 

@@ -61,11 +61,8 @@ class SimulatedCards:
 
     def to_text(self) -> str:
         """Return the JSON text of the file."""
-        return json.dumps(self._document(), separators=(",", ":")) + "\n"
-
-    def _document(self) -> dict[str, Any]:
-        limits, buckets = self.limits, self.buckets
-        return {
+        limits, buckets = self.limits, self.buckets or Buckets([], [])
+        document = {
             "cards": self.cards,
             "seed": SEED,
             "blocks": self.blocks,
@@ -75,8 +72,8 @@ class SimulatedCards:
             "kv": [asdict(kind) for kind in self.kinds],
             "card": {
                 "cost": self.cost.constants(),
-                "prompt": buckets.prompt if buckets is not None else [],
-                "decode": buckets.decode if buckets is not None else [],
+                "prompt": buckets.prompt,
+                "decode": buckets.decode,
                 "graph_seconds": self.graph_seconds,
                 "block_size": limits.block_size,
                 "max_num_seqs": limits.max_num_seqs,
@@ -91,6 +88,7 @@ class SimulatedCards:
                 "time_scale": self.time_scale,
             },
         }
+        return json.dumps(document, separators=(",", ":")) + "\n"
 
 
 def cache_kinds(model: Model, cards: int, kv_bytes: int) -> tuple[CacheKind, ...]:

@@ -100,14 +100,11 @@ def _tell(arguments: Sequence[str], script: str) -> str:
         if "deepseek" in folder and "distill" not in folder:
             return "deepseek_r1"
         return first
-    if {"1.21", "1.22"} <= set(can) and _counts_cards(can["1.22"].get("-t", "")):
+    # -t is a number of cards in 1.22, of tokens in 1.21
+    few = map(str, range(1, 65))
+    if {"1.21", "1.22"} <= set(can) and can["1.22"].get("-t", "") in few:
         return "1.22"
     return first
-
-
-def _counts_cards(word: str) -> bool:
-    """Return True if -t is a number of cards (1.22), not of tokens (1.21)."""
-    return word.isascii() and word.isdigit() and 1 <= int(word) <= 64
 
 
 def request_of(

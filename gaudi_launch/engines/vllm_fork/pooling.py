@@ -49,10 +49,6 @@ def add_options(context: Context, decisions: Decisions) -> None:
 
 def leave_out_decode(decisions: Decisions) -> None:
     """Drop the ranges of buckets that a pooling model never makes."""
-    for setting in decisions.settings():
-        if (
-            setting.kind == "env"
-            and setting.name.startswith("VLLM_DECODE_")
-            and setting.source != "environment"
-        ):
+    for setting in decisions.variables():
+        if setting.name.startswith("VLLM_DECODE_") and setting.source != "environment":
             decisions.drop("env", setting.name)

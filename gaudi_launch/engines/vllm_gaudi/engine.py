@@ -142,9 +142,9 @@ class VllmGaudi(Engine):
             quantization=args.last("--quantization") or "",
             variables=variables,
         )
-        caches = gaudi_rules.caches_states(args, variables or {}, self.release)
+        on = gaudi_rules.caches_states(args, variables or {}, self.release)
         blocks = gaudi_rules.state_blocks(
-            model, self.release, compact=found.compact_states, caches=caches
+            model, self.release, compact=found.compact_states, caches=on
         )
         return replace(found, state_blocks=blocks)
 
