@@ -16,8 +16,6 @@ from gaudi_launch.optional import mapped
 from gaudi_launch.planning.parse import if_given
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gaudi_launch.app.options import LaunchOptions
     from gaudi_launch.cluster.differences import HostDifference, Seen
     from gaudi_launch.cluster.inventory import Member
@@ -257,20 +255,15 @@ def up(
     from gaudi_launch.app.options import to_request
     from gaudi_launch.cluster import lifecycle
     from gaudi_launch.cluster.readiness import Waits
+    from gaudi_launch.cluster.steps import SECRETS
     from gaudi_launch.planning.secret_args import with_secret_moved
 
     exported = with_secret_moved(to_request(options)).environment
+    # those that the user exported for the engine on its head
+    secrets = {name: exported[name] for name in SECRETS if exported.get(name)}
     folder = folder_of(case.cluster.name)
-    lifecycle.up(
-        case.cluster, case.copies, _secrets_of(exported), folder, tell, Waits(ready=ready_seconds)
-    )
-
-
-def _secrets_of(exported: Mapping[str, str]) -> dict[str, str]:
-    """Return the secrets that the user exported for the engine on its head."""
-    from gaudi_launch.cluster.steps import SECRETS
-
-    return {name: exported[name] for name in SECRETS if exported.get(name)}
+    waits = Waits(ready=ready_seconds)
+    lifecycle.up(case.cluster, case.copies, secrets, folder, tell, waits)
 
 
 def status(name: str) -> tuple[RunningCluster, State]:

@@ -158,8 +158,13 @@ def seconds_of(given: TuneOptions) -> float:
 def tune(state: TuneState, seconds: float, save: Path | None, tools: TuneTools) -> TuneOutcome:
     """Return the measured best plan of a search, written to a file for ``--plan``.
 
-    Raises LaunchError (ENGINE) where no candidate could be measured.
+    Raises LaunchError: (ENGINE) where no candidate could be measured, and what serve says of the
+    given plan.
     """
+    from gaudi_launch.app.prepare import checked_plan
+
+    given = state.candidates[0].options
+    checked_plan(_on_a_port(given)).refuse(no_doctor=tools.no_doctor)
 
     def measure(state: TuneState, trial: TuneTrial, left: float) -> TuneStart:
         return start_and_measure(state, trial, left, tools)
@@ -280,7 +285,10 @@ class _Halving:
                 number += 1
                 requests *= 2
         if not self.in_time:
-            self._try_what_was_not(left)
+            # what was not measured yet, once, while there is time
+            for candidate in left:
+                if self.state.best_start(candidate) is None:
+                    self._try(TuneTrial(candidate, 0, self.state.requests, 1, last=False), ())
         trials = self._last(left, number, requests)
         if self._is_time_for(trials):
             for trial in trials:
@@ -296,12 +304,6 @@ class _Halving:
         return [
             TuneTrial(candidate, number, requests, _REPEATS, last=True) for candidate in finalists
         ]
-
-    def _try_what_was_not(self, left: Sequence[int]) -> None:
-        """Measure once what was not measured, while there is time."""
-        for candidate in left:
-            if self.state.best_start(candidate) is None:
-                self._try(TuneTrial(candidate, 0, self.state.requests, 1, last=False), ())
 
     def _try(self, trial: TuneTrial, later: Sequence[TuneTrial]) -> None:
         """Measure a candidate unless time is too short.
@@ -419,9 +421,8 @@ def start_and_measure(
     figures: tuple[TuneFigure, ...] = ()
     why = ""
     try:
-        options = replace(one.options, port=one.options.port or str(_free_port()))
         service = launch(
-            options,
+            _on_a_port(one.options),
             ServeMode(name=name, no_doctor=tools.no_doctor, quiet=True, detach=True),
             Silent(),
         )
@@ -527,12 +528,15 @@ def _learn(state: TuneState, one: TuneCandidate, figures: Sequence[TuneFigure]) 
         _log.debug("nothing was learned: %s", error)
 
 
-def _free_port() -> int:
+def _on_a_port(options: LaunchOptions) -> LaunchOptions:
+    """Return the options with a free port where none is given."""
     import socket
 
+    if options.port:
+        return options
     with socket.socket() as picked:
         picked.bind(("127.0.0.1", 0))
-        return int(picked.getsockname()[1])
+        return replace(options, port=str(picked.getsockname()[1]))
 
 
 def _stop(name: str) -> None:

@@ -28,7 +28,7 @@ from gaudi_launch.messages import message
 from gaudi_launch.performance.balance import balanced
 from tests.support.capacity import few_requests
 from tests.support.processes import timed_python
-from tests.support.refusals import refused
+from tests.support.refusals import failing, refused
 from tests.support.reporters import Lines
 from tests.support.serve import machine, write_model
 from tests.support.waiting import GENEROUS, until
@@ -186,11 +186,11 @@ class Stage:
         self.interrupted = False
         self.ready: LaunchError | None = None
         monkeypatch.setattr("gaudi_launch.app.service.launch", self.launch)
-        monkeypatch.setattr(bench, "prepare", self.prepare)
-        monkeypatch.setattr(bench, "measure", self.measure)
+        for name in ("prepare", "measure"):
+            monkeypatch.setattr(bench, name, getattr(self, name))
         monkeypatch.setattr(bench, "kept", lambda case, outcome: self.events.append(("kept", case)))
         monkeypatch.setattr(tune, "_stop", lambda name: self.events.append(("stop", name)))
-        monkeypatch.setattr(tune, "_free_port", lambda: 4321)
+        monkeypatch.setattr(tune, "_on_a_port", lambda options: replace(options, port="4321"))
         monkeypatch.setattr(
             "gaudi_launch.app.learn.learn", lambda files, name: self.events.append(("learn", files))
         )
@@ -469,3 +469,15 @@ def test_ctrl_c_leaves_nothing_running(user: User) -> None:
     assert process.returncode == 130, out + err
     assert user.alive() == []
     assert user.json("ps", "--json")["services"] == []
+
+
+def test_what_serve_needs_first_is_said_before_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    options = LaunchOptions(model=str(write_model(tmp_path / "m")), engine="cpu")
+    search = replace(begun(tmp_path), candidates=(TuneCandidate("given", options, 1, ""),))
+    said = Lines()
+    with failing("serve.to_do", ExitCode.MACHINE):
+        tune.tune(search, 60.0, None, tune.TuneTools(said, said))  # type: ignore[arg-type]
+    assert said.lines == []

@@ -59,18 +59,8 @@ def test_the_error_keeps_its_id(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_after_two_dashes_the_word_is_the_engines(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "plan",
-        "-w",
-        "Qwen/Qwen3-8B",
-        "--machine",
-        "simulated:hls2",
-        "--json",
-        "--",
-        "-tp",
-        "1",
-    ]
-    run(words)
+    words = "plan -w Qwen/Qwen3-8B --machine simulated:hls2 --json -- -tp 1"
+    run(words.split())
     assert "common.foreign_option" not in capsys.readouterr().out
 
 

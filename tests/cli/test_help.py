@@ -105,18 +105,9 @@ def test_the_short_help_shows_the_options_that_matter(
 
 
 def test_an_option_that_the_short_help_leaves_out_works(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "plan",
-        "-w",
-        "Qwen/Qwen3-8B",
-        "--machine",
-        "simulated:hls2",
-        "--tuning",
-        "reference",
-        "--json",
-    ]
+    words = "plan -w Qwen/Qwen3-8B --machine simulated:hls2 --tuning reference --json"
     assert "--tuning" not in shown(capsys, "plan", "--help").split("Examples:")[0]
-    assert run(words) == 0
+    assert run(words.split()) == 0
 
 
 def test_help_all_after_two_dashes_is_the_engines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -313,16 +313,8 @@ def test_deepseek_names_the_delayed_sampling_that_it_replaces(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export(monkeypatch, {"VLLM_DELAYED_SAMPLING": "false"})
-    words = [
-        "plan",
-        "-w",
-        "deepseek-ai/DeepSeek-R1",
-        "--engine",
-        "deepseek_r1",
-        "--machine",
-        "simulated:hls2",
-    ]
-    assert run([*words, "--trust-remote-code", "--force", "--json"]) == 0
+    words = "plan -w deepseek-ai/DeepSeek-R1 --engine deepseek_r1 --machine simulated:hls2"
+    assert run([*words.split(), "--trust-remote-code", "--force", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     found = [each["message"] for each in made["warnings"] if each["id"] == "plan.exported_lost"]
     assert len(found) == 1

@@ -255,13 +255,6 @@ def test_what_would_fit_is_nothing_that_was_tried(
 def test_assumptions_are_named_in_words(
     capsys: pytest.CaptureFixture[str], language: str, line: str
 ) -> None:
-    made = [
-        "fit",
-        "Qwen2-72B-Instruct",
-        "--accelerator",
-        "gaudi3-pcie",
-        "--engine",
-        "vllm-fork@1.21",
-    ]
-    assert run(["--lang", language, *made]) == 0
+    made = "fit Qwen2-72B-Instruct --accelerator gaudi3-pcie --engine vllm-fork@1.21"
+    assert run(["--lang", language, *made.split()]) == 0
     assert line in capsys.readouterr().out.splitlines()
