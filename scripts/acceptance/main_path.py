@@ -309,7 +309,9 @@ REFUSALS: Mapping[str, Callable[[Drawn], bool]] = {
     "plan.not_quantised": lambda d: d["-d"] in ("awq", "gptq"),
     "plan.heads": lambda d: d.cards > 0 and d.model.heads % d.cards > 0,
     "plan.no_such_option": lambda d: any(d[name] for name in _unread_options(d)),
-    "plan.too_long": lambda d: d.number("-l") > d.model.positions,
+    "plan.too_long": lambda d: (
+        d.number("-l") > d.model.positions and "ALLOW_LONG" not in d[_EXPORTED]
+    ),
     "plan.input_over_length": lambda d: (
         d.model.family != "embedding" and 0 < d.number("-l") <= d.number("-i")
     ),
