@@ -106,7 +106,7 @@ def test_every_shape_the_engine_forms_has_a_bucket(
     block = bounds.block_size
     table = BucketTable(found.prompt)
     longest = -(-bounds.max_model_len // block) * block
-    for batch in range(1, bounds.max_num_prefill_seqs + 1):
+    for batch in range(1, min(bounds.max_num_prefill_seqs, bounds.max_num_seqs) + 1):
         reach = min(longest, bounds.max_num_batched_tokens // batch // block * block)
         for query in {reach, reach - block, reach // 2 // block * block, block} - {0}:
             if block <= query <= reach:
