@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.doctor import quick, runner, summary
 from gaudi_launch.doctor.findings import LEVELS, Check, DoctorFacts, Pins, Verdict, Wants
+from gaudi_launch.doctor.releases import releases
 from gaudi_launch.doctor.runner import CHECKS, judge
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import host_config as host_config
@@ -47,6 +48,15 @@ def test_each_machine_gets_the_status_it_deserves(
         assert sentence and "{" not in sentence and "doctor." not in sentence
     if status == "fail" and id not in ("cards.count", "cards.present", "engine.pair"):
         assert finding.remedy is not None
+
+
+@given(minor=st.integers(16, 40), patch=st.integers(0, 9), torch=st.integers(0, 20))
+def test_a_patch_release_is_judged_by_its_own_line_only(minor: int, patch: int, torch: int) -> None:
+    known = releases().torch
+    own = known.get((1, minor, patch), known.get((1, minor)) if patch == 0 else None)
+    change = m.engine(torch=f"2.{torch}.0", torch_plugin=f"1.{minor}.{patch}.12")
+    found = judge(BY_ID["engine.torch"], change(m.facts("hls2"))).status
+    assert found == ("unknown" if own is None else "ok" if own == (2, torch) else "warn")
 
 
 def test_every_check_has_a_machine_that_it_does_not_call_ok() -> None:

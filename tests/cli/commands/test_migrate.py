@@ -350,20 +350,10 @@ def test_differences_are_shown_to_people(hls2: None, capsys: pytest.CaptureFixtu
     words = "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8"
     assert run(["migrate", words]) == 0
     assert "Deliberate differences from the start script" in capsys.readouterr().out
-    plan = [
-        "plan",
-        "--tuning",
-        "reference",
-        "--engine",
-        "vllm-fork@1.21",
-        "-w",
-        "QwQ-32B",
-        "-n",
-        "8",
-    ]
-    assert run(plan) == 0
+    plan = "plan --tuning reference --engine vllm-fork@1.21 -w QwQ-32B -n 8"
+    assert run(plan.split()) == 0
     assert "4 deliberate differences from the start script: add --all." in capsys.readouterr().out
-    assert run([*plan, "--all"]) == 0
+    assert run([*plan.split(), "--all"]) == 0
     assert "Deliberate differences from the start script" in capsys.readouterr().out
 
 

@@ -323,17 +323,6 @@ def test_warmup_and_plan_agree(
 def test_what_a_plan_cannot_be_asked_for_is_the_planners(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = [
-        "--engine",
-        "vllm-gaudi",
-        "-b",
-        "16",
-        "--machine",
-        "simulated:hls2",
-        "-w",
-        "Qwen/QwQ-32B",
-        "-n",
-        "2",
-    ]
-    found = answer(capsys, *words, "--graphs", "40", "--", "--no-enable-prefix-caching")
+    words = "--engine vllm-gaudi -b 16 --machine simulated:hls2 -w Qwen/QwQ-32B -n 2"
+    found = answer(capsys, *words.split(), "--graphs", "40", "--", "--no-enable-prefix-caching")
     assert [plan["strategy"] for plan in found["plans"] if plan["chosen"]] == ["planned"]
