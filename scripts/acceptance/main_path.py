@@ -894,8 +894,10 @@ def _holes(asked: Asked) -> int:
                 found += 1
     if not asked.decode:
         return found
-    most, blocks = _named(asked), -(-length // (taken.get("decode_block_size") or block))
     contiguous = _contiguous(asked)
+    # a block's ID is any of the cache, however few are in use
+    most = taken["num_hpu_blocks"] if contiguous else _named(asked)
+    blocks = -(-length // (taken.get("decode_block_size") or block))
     for batch in range(1, seqs + 1):
         longest = max((context for b, _, context in asked.decode if b >= batch), default=0)
         top = most if contiguous else min(most, batch * blocks)

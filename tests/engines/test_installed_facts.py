@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -35,6 +36,8 @@ CHANGED = StandInRelease(
 )
 
 
+PLAN = "plan Qwen3-32B -n 1 -b 256 -l 32768 --machine simulated:hls2 --json --python"
+ALIKE = ("argv", "env", "settings", "buckets", "num_blocks", "memory")
 # its number has shipped facts, and its files are others
 PATCHED = replace(CHANGED, version="0.26.0")
 
@@ -63,6 +66,14 @@ def planned(python: Path) -> CheckedPlan:
 def facts_of(python: Path) -> dict[str, str]:
     site = str(packages(python))
     return {"plugin": PLAIN.version, "plugin_source": site, "source": site, "vllm": "0.26.0"}
+
+
+def ran(folder: Path, *words: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, check=True, stdout=subprocess.PIPE
+    )
+    return done.stdout.decode()
 
 
 def kept(tmp_path: Path) -> list[dict[str, Any]]:
@@ -131,18 +142,36 @@ def test_without_time_everything_is_assumed_and_nothing_kept(tmp_path: Path) -> 
     assert "plan.facts_assumed" not in {each.id for each in planned(python).plan.warnings}
 
 
-def test_the_script_writes_what_the_probe_keeps(tmp_path: Path) -> None:
-    python = install(tmp_path / "a", PLAIN)
-    planned(python)
+def test_the_shipped_facts_are_what_the_probe_keeps_and_plan_the_same(tmp_path: Path) -> None:
+    python = install(tmp_path / "a", replace(PLAIN, version="0.26.0"))
+    for folder in ("gaudi_launch", "profiles", "scripts"):
+        shutil.copytree(TOP / folder, tmp_path / folder)
+    shipped = tmp_path / "profiles/engines/support/vllm-gaudi-0.26.0.json"
+    shipped.unlink()
+    facts, site = "scripts/engine_facts.py", str(packages(python))
+
+    def plan() -> Any:
+        ran(tmp_path, facts, "index")
+        return json.loads(ran(tmp_path, "-m", "gaudi_launch", *PLAN.split(), str(python)))
+
+    own = plan()
     (found,) = kept(tmp_path)
-    site = str(packages(python))
-    words = ["read", "vllm-gaudi", "0.98.0", "--checkout", site, "--repository", "installed"]
-    words += ["--commit", "", "--date", found["date"], "--upstream", site, "--out", str(tmp_path)]
-    words += ["--upstream-version", "0.26.0", "--python", os.path.relpath(python)]
-    script = str(TOP / "scripts" / "engine_facts.py")
-    subprocess.run([sys.executable, script, *words], check=True, timeout=120)
-    written = (tmp_path / "vllm-gaudi-0.98.0.json").read_text(encoding="utf-8")
-    assert json.loads(written) == found
+    words = ["read", "vllm-gaudi", "0.26.0", "--checkout", site, "--repository", "installed"]
+    words += ["--commit", "", "--date", found["date"], "--upstream", site]
+    ran(
+        tmp_path,
+        facts,
+        *words,
+        "--upstream-version",
+        "0.26.0",
+        "--python",
+        os.path.relpath(python, tmp_path),
+    )
+    assert json.loads(shipped.read_text(encoding="utf-8")) == found
+    told = [plan(), own]
+    ids = [{each["id"] for each in made["warnings"]} for made in told]
+    assert ["plan.facts_installed" in each for each in ids] == [False, True]
+    assert [told[0][name] for name in ALIKE] == [own[name] for name in ALIKE]
 
 
 def test_what_the_installation_cannot_answer_is_named(tmp_path: Path) -> None:

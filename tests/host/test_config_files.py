@@ -233,12 +233,6 @@ def test_a_path_is_on_the_last_of_the_longest_mounts() -> None:
         "d /data/my\\040models lustre rw\ne /dat tmpfs rw\n"
     )
     paths = ("/", "/data", "/data/x", "/database", "/data/my models/m", "/etc")
-    assert [settings.mount_kind(mounts, path) for path in paths] == [
-        "ext4",
-        "nfs4",
-        "nfs4",
-        "ext4",
-        "lustre",
-        "ext4",
-    ]
+    kinds = " ".join(str(settings.mount_kind(mounts, path)) for path in paths)
+    assert kinds == "ext4 nfs4 nfs4 ext4 lustre ext4"
     assert settings.mount_kind("", "/") is None

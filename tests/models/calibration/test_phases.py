@@ -146,14 +146,8 @@ def test_the_plugin_puts_the_experts_of_all_cards_together() -> None:
     made = phases(
         wish, scripts("vllm-gaudi"), rules_for("qwen3-30b-a3b", "vllm-gaudi"), PLACES, "py"
     )
-    assert [phase.name for phase in made] == [
-        "dataset",
-        "measure",
-        "postprocess",
-        "unify",
-        "expand",
-        "quantise",
-    ]
+    steps = " ".join(phase.name for phase in made)
+    assert steps == "dataset measure postprocess unify expand quantise"
     assert [phase.argv[1:] for phase in made[3:5]] == [
         (
             *(
