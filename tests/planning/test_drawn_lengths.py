@@ -109,6 +109,9 @@ def test_every_length_is_planned_and_covered_or_refused_with_a_remedy(
     if engine.identity.name != "tgi":
         # TGI's own warm-up is not planned here
         prove(found[1], question.limits)
+        most, blocks = max(each[2] for each in found[1].decode), drawn.memory.num_blocks or 1
+        # the engine's own cut: sequences may share blocks (`most_blocks` of the plugin)
+        assert most <= max(3 * blocks, limits.max_num_seqs)
     batch, hot = drawn.context.request.reduce or (1, 1)
     assert batch <= limits.max_num_seqs and hot <= limits.max_model_len
 
