@@ -54,8 +54,7 @@ ANSWERS = {
         "models/hub/file_choice.py: Fetched.intact",
         "models/weights.py: has_weights",
         "performance/learned.py: read_learned",
-        "planning/model_name.py: _folders",
-        "planning/model_name.py: _has",
+        "planning/model_name.py: _entries",
         "profiles.py: _folder",
         "recipe_cache/cache_root.py: flat_files",
         "recipe_cache/key_locks.py: _open",
@@ -66,7 +65,6 @@ ANSWERS = {
         "services/state/store.py: read",
     },
     "a process that ended, or is another user's": {
-        "host/hl_smi.py: _end",
         "models/hub/download.py: _child",
         "services/process/lineage.py: _is_launcher",
         "services/process/process.py: EngineProcess.look",
@@ -80,6 +78,7 @@ ANSWERS = {
         "services/state/orphans.py: is_of",
     },
     "compares two values": {"planning/passthrough.py: _same"},
+    "is refused with its complete text": {"planning/parse.py: pair", "planning/parse.py: replicas"},
 }
 
 # runs on the hosts of a cluster, which have no log of ours

@@ -286,14 +286,14 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gaudi_launch.app.serve.start", planned)
     # tune starts services by this module, which has the function under its own name
     monkeypatch.setattr("gaudi_launch.app.service.start", planned)
+    monkeypatch.setattr("gaudi_launch.app.prepare.CheckedPlan.refuse", lambda *_, **__: None)
     monkeypatch.setattr("gaudi_launch.app.stop.restart", lambda name, *_: None)
     # gradio takes seconds to import: tests/cli/commands/test_webui.py has the page
     monkeypatch.setattr("gaudi_launch.kubernetes.pods.chat_page.serve", lambda *_: None)
     if "setup" in line and "--rollback" in line:
         two_versions(place, monkeypatch)
-    packs = "gaudi_launch.app.offline_pack"
-    monkeypatch.setattr(f"{packs}._collect_engine", lambda order, reporter: None)
-    monkeypatch.setattr(f"{packs}._collect_launcher", lambda order, reporter: None)
+    for name in ("_collect_engine", "_collect_launcher"):
+        monkeypatch.setattr(f"gaudi_launch.app.offline_pack.{name}", lambda order, reporter: None)
     monkeypatch.setattr("gaudi_launch.app.offline._install_engine", lambda *_: "python")
     if line == "gaudi-launch why":
         failed = place / "state/gaudi-launch/services/failed"

@@ -117,9 +117,9 @@ def test_a_file_that_cannot_be_read(
     ("words", "code", "id"),
     [
         (("plan", "--engine", "ray-serve", "--replicas", "4..2"), 2, "ray.replicas_words"),
-        (("plan", "--engine", "ray-serve", "--replicas", "0..2"), 2, "plan.number"),
-        (("plan", "--engine", "ray-serve", "--replicas", "a..b"), 2, "plan.number"),
-        (("plan", "--engine", "ray-serve", "--replicas", "1.."), 2, "plan.number"),
+        (("plan", "--engine", "ray-serve", "--replicas", "0..2"), 2, "ray.replicas_words"),
+        (("plan", "--engine", "ray-serve", "--replicas", "a..b"), 2, "ray.replicas_words"),
+        (("plan", "--engine", "ray-serve", "--replicas", "1.."), 2, "ray.replicas_words"),
         (("plan", "--engine", "ray-serve", "--ongoing", "3"), 2, "ray.ongoing_alone"),
         (("plan", "--engine", "vllm-fork@1.21", "--replicas", "2"), 2, "ray.only"),
         (("plan", "--engine", "ray-serve:x"), 2, "engines.unknown"),
