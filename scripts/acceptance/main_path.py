@@ -895,8 +895,10 @@ def _holes(asked: Asked) -> int:
     if not asked.decode:
         return found
     contiguous = _contiguous(asked)
-    # a block's ID is any of the cache, however few are in use
-    most = taken["num_hpu_blocks"] if contiguous else _named(asked)
+    most = _named(asked)
+    if contiguous and asked.engine not in _FORKS:
+        # a block's ID is any of the cache, however few are in use
+        most = taken["num_hpu_blocks"]
     blocks = -(-length // (taken.get("decode_block_size") or block))
     for batch in range(1, seqs + 1):
         longest = max((context for b, _, context in asked.decode if b >= batch), default=0)
