@@ -4,6 +4,8 @@ A shape has a bucket when some bucket is large enough in every dimension, so the
 from the largest size among the buckets of at least each batch. Prompt shapes are rectangles of
 ``batch`` prompts padded to complete blocks within max_num_batched_tokens, up to max_model_len
 whatever the input range is, because a preempted request prefills again with its output so far.
+Where an engine computes a prompt in parts, or finds its begin in the cache, the rest of it is a
+query behind a context, both together within max_model_len.
 Decode shapes are 1 to max_num_seqs sequences with up to named_blocks blocks.
 """
 
@@ -20,22 +22,23 @@ from gaudi_launch.performance.limits import EngineLimits
 class Holes:
     """Shapes without a bucket: the number of each phase, and the largest by batch.
 
-    The largest are [batch, query, context].
+    The largest are [batch, query, context]. ``behind`` counts queries, in blocks, behind a context.
     """
 
     prompt: int
     decode: int
     examples: tuple[tuple[int, int, int], ...] = ()
+    behind: int = 0
 
     @property
     def shapes(self) -> int:
-        return self.prompt + self.decode
+        return self.prompt + self.decode + self.behind
 
 
 def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
-    """Return every hole of ``buckets`` within ``limits``.
+    """Return every hole of ``buckets`` within ``limits``; lengths are counted in blocks.
 
-    Prompts have no context, but may take a bucket that has one; lengths are counted in blocks.
+    A prompt without a context may take a bucket that has one.
     """
     block = limits.block_size
     examples: list[tuple[int, int, int]] = []
@@ -54,7 +57,15 @@ def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
         if reach[batch] < top:
             decode += top - max(reach[batch], batch - 1)
             examples.append((batch, 1, top))
-    return Holes(prompt, decode, tuple(examples))
+    behind = 0
+    reach = _reach(((b[2], b[1]) for b in buckets.prompt), limits.most_context)
+    contexts = limits.most_context if limits.mixed_steps else 0
+    for context in range(1, contexts + 1):
+        top = limits.query_behind(context)
+        if reach[context] < top:
+            behind += -(-top // block) - reach[context] // block
+            examples.append((1, top, context))
+    return Holes(prompt, decode, tuple(examples), behind)
 
 
 def _reach(pairs: Iterable[tuple[int, int]], rows: int) -> list[int]:
@@ -75,13 +86,3 @@ def prove(buckets: Buckets, limits: EngineLimits) -> None:
         raise AssertionError(
             f"a plan leaves {holes.shapes} shapes without a bucket: {holes.examples[:3]}"
         )
-    if limits.mixed_steps and not _holds_contexts(buckets, limits):
-        raise AssertionError("a plan leaves prompts behind a long context without a bucket")
-
-
-def _holds_contexts(buckets: Buckets, limits: EngineLimits) -> bool:
-    """Return True if one bucket fits the longest query with the longest context."""
-    most = limits.most_context
-    return any(
-        query >= limits.longest_query and context >= most for _, query, context in buckets.prompt
-    )

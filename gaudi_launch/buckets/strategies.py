@@ -45,9 +45,9 @@ class Judged:
     def weight(self, price: float) -> float:
         """Return the overhead plus the cost of its graphs at this share of step time.
 
-        Infinite with holes or no list.
+        Infinite with holes or no list; each strategy of an engine lacks some contexts.
         """
-        if self.score is None or self.holes is None or self.holes.shapes:
+        if self.score is None or self.holes is None or self.holes.prompt or self.holes.decode:
             return float("inf")
         return self.score.overhead + price * self.graphs
 

@@ -892,6 +892,9 @@ def _holes(asked: Asked) -> int:
             fits = batch * tokens <= budget
             if fits and not any(b >= batch and q >= tokens for b, q, _ in asked.prompt):
                 found += 1
+    # whose blocks the context of a model with two sizes of them counts is not known here
+    if asked.engine not in _FORKS and (taken.get("decode_block_size") or block) == block:
+        found += sum(_behind(asked, context) for context in range(1, -(-(length - 1) // block) + 1))
     if not asked.decode:
         return found
     contiguous = _contiguous(asked)
@@ -905,6 +908,16 @@ def _holes(asked: Asked) -> int:
         top = most if contiguous else min(most, batch * blocks)
         found += sum(context > longest for context in range(batch, top + 1))
     return found
+
+
+def _behind(asked: Asked, context: int) -> int:
+    """Return the lengths, in blocks, of the rest of a prompt behind a context without a bucket."""
+    taken = asked.question.arguments
+    block = taken["block_size"]
+    before = (context - 1) * block + 1
+    top = min(taken["max_num_batched_tokens"], taken["max_model_len"] - before)
+    rest = (min(each * block, top) for each in range(1, -(-top // block) + 1))
+    return sum(not any(q >= each and c >= context for _, q, c in asked.prompt) for each in rest)
 
 
 def _contiguous(asked: Asked) -> bool:

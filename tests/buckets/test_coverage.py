@@ -99,17 +99,19 @@ def test_a_plan_with_a_hole_is_an_error_of_this_program() -> None:
         prove(Buckets(PROMPT, [[2, 1, 6]]), BOUNDS)
 
 
-@pytest.mark.parametrize(
-    ("bucket", "is_whole"),
-    [([1, 2048, 64], True), ([1, 2047, 64], False), ([1, 2048, 63], False)],
-)
-def test_steps_with_parts_of_prompts_need_the_longest_context(
-    bucket: Bucket, is_whole: bool
+LADDER = st.tuples(st.just(1), st.integers(1, 20), st.integers(0, 12)).map(list)
+
+
+@given(length=st.integers(2, 40), budget=st.integers(4, 20), ladder=st.lists(LADDER, max_size=8))
+def test_queries_behind_a_context_are_those_that_are_enumerated(
+    length: int, budget: int, ladder: list[Bucket]
 ) -> None:
-    mixed = limits(mixed_steps=True, max_num_batched_tokens=2048, max_num_seqs=1)
-    found = Buckets([[1, 2048, 0], bucket], [[1, 1, 2000]])
-    if is_whole:
-        prove(found, mixed)
-        return
-    with pytest.raises(AssertionError, match="behind a long context"):
-        prove(found, mixed)
+    given = {"max_num_batched_tokens": budget, "max_model_len": length, "block_size": 4}
+    bounds = limits(mixed_steps=True, **given)
+    missing = {
+        (-(-query // 4), -(-before // 4))
+        for before in range(1, length)
+        for query in range(1, min(budget, length - before) + 1)
+        if not any(q >= query and c >= -(-before // 4) for _, q, c in ladder)
+    }
+    assert uncovered(Buckets(ladder, [[1, 1, 1000]]), bounds).behind == len(missing)

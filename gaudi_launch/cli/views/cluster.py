@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gaudi_launch.cluster.parts import Node
     from gaudi_launch.cluster.state import RunningCluster
     from gaudi_launch.engines.detect import Installed
-    from gaudi_launch.host.hardware import Host
     from gaudi_launch.messages import Message
 
 
@@ -85,19 +84,15 @@ def _host_json(one: Seen) -> dict[str, Any]:
         "name": one.member.name,
         "ssh": one.member.ssh,
         "trouble": rendered(one.trouble),
-        **_machine_json(one.host),
+        "product": mapped(lambda host: host.product, one.host),
+        "cards": mapped(lambda host: len(host.cards), one.host),
+        "driver": mapped(lambda host: host.driver_version, one.host),
         **_engine_json(one.installed),
         "clock_seconds": mapped(lambda seconds: round(seconds, 3), one.clock),
         "findings": [
             finding.to_json() for finding in one.findings if finding.status in ("warn", "fail")
         ],
     }
-
-
-def _machine_json(host: Host | None) -> dict[str, Any]:
-    if host is None:
-        return {"product": None, "cards": None, "driver": None}
-    return {"product": host.product, "cards": len(host.cards), "driver": host.driver_version}
 
 
 def _engine_json(installed: Installed | None) -> dict[str, Any]:

@@ -103,7 +103,9 @@ def _row(service: StackService) -> tuple[str, ...]:
     estimate = plan.estimate
     warmup = "-"
     if estimate is not None:
-        warmup = _minutes(estimate.low_seconds, estimate.high_seconds)
+        # rounded outwards, so that it fits a column
+        low, high = math.floor(estimate.low_seconds / 60), math.ceil(estimate.high_seconds / 60)
+        warmup = text("stack.minutes", low=low, high=high)
     return (
         service.name,
         plan.engine.exact,
@@ -114,13 +116,6 @@ def _row(service: StackService) -> tuple[str, ...]:
         _gib(plan.memory.get("card")),
         warmup,
         text("stack.runs") if service.running else "",
-    )
-
-
-def _minutes(low_seconds: float, high_seconds: float) -> str:
-    """Return a range in minutes, rounded outwards, so that it fits a column."""
-    return text(
-        "stack.minutes", low=math.floor(low_seconds / 60), high=math.ceil(high_seconds / 60)
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.optional import mapped
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.plan import Source
@@ -99,8 +100,7 @@ class Script:
         request = self.context.request
         if flag == "-w" or (flag and getattr(request, _GIVEN[flag]) is not None):
             source, reason = "flag", flag_reason(flag)
-        text = None if value is None else str(value)
-        self.decisions.option(option, text, reason, source=source, origin=self.origin)
+        self.decisions.option(option, mapped(str, value), reason, source=source, origin=self.origin)
 
     def switches(self, *, true: str, cache_mib: int) -> None:
         """Propose the variables of -c and -s.
