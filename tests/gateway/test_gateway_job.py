@@ -92,7 +92,8 @@ def test_a_job_of_an_earlier_version_is_of_an_engine() -> None:
 
 def test_new_settings_are_for_a_running_gateway_of_the_same_address() -> None:
     with pytest.raises(LaunchError) as raised:
-        renew("gw", BACKENDS, GatewaySettings())
+        # another user of this machine may run a gw
+        renew("never-started", BACKENDS, GatewaySettings())
     assert (raised.value.id, raised.value.exit_code) == ("services.unknown", ExitCode.USAGE)
     job = gateway_job("gw", BACKENDS, GatewaySettings())
     recorded(job)
