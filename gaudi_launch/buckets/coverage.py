@@ -36,7 +36,7 @@ class Holes:
 
 
 def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
-    """Return every hole of ``buckets`` within ``limits``; lengths are counted in blocks.
+    """Return every hole of ``buckets`` within ``limits``, in blocks.
 
     A prompt without a context may take a bucket that has one.
     """

@@ -106,7 +106,7 @@ class EngineLimits:
         return -(-(self.max_model_len - 1) // self.block_size)
 
     def query_behind(self, context: int) -> int:
-        """Return the longest query behind so many blocks of context, the last one in part."""
+        """Return the longest query behind ``context`` blocks, the last one not full."""
         left = self.max_model_len - (context - 1) * self.block_size - 1
         return min(self.longest_query, left)
 

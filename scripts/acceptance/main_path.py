@@ -911,7 +911,7 @@ def _holes(asked: Asked) -> int:
 
 
 def _behind(asked: Asked, context: int) -> int:
-    """Return the lengths, in blocks, of the rest of a prompt behind a context without a bucket."""
+    """Return how many lengths behind a context, in blocks, have no bucket."""
     taken = asked.question.arguments
     block = taken["block_size"]
     before = (context - 1) * block + 1
