@@ -11,7 +11,7 @@ Decode shapes are 1 to max_num_seqs sequences with up to named_blocks blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gaudi_launch.buckets.bucket_list import Buckets
@@ -40,16 +40,11 @@ def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
 
     A prompt without a context may take a bucket that has one.
     """
-    block = limits.block_size
-    examples: list[tuple[int, int, int]] = []
-    prompt = decode = 0
-    reach = _reach(((b[0], b[1]) for b in buckets.prompt), limits.prefill_rows)
-    for batch in range(1, limits.prefill_rows + 1):
-        top = limits.query_top(batch)
-        if reach[batch] < top:
-            # chunks of hybrids end within a block
-            prompt += -(-top // block) - reach[batch] // block
-            examples.append((batch, top, 0))
+    decode, rows = 0, limits.prefill_rows
+    reach = _reach(((b[0], b[1]) for b in buckets.prompt), rows)
+    tops = map(limits.query_top, range(1, rows + 1))
+    prompt, missing = _lengths(reach, tops, limits.block_size)
+    examples = [(batch, top, 0) for batch, top in missing]
     reach = _reach(((b[0], b[2]) for b in buckets.decode), limits.max_num_seqs)
     most = limits.named_blocks
     for batch in range(1, min(limits.max_num_seqs, most) + 1):
@@ -57,15 +52,23 @@ def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
         if reach[batch] < top:
             decode += top - max(reach[batch], batch - 1)
             examples.append((batch, 1, top))
-    behind = 0
-    reach = _reach(((b[2], b[1]) for b in buckets.prompt), limits.most_context)
     contexts = limits.most_context if limits.mixed_steps else 0
-    for context in range(1, contexts + 1):
-        top = limits.query_behind(context)
-        if reach[context] < top:
-            behind += -(-top // block) - reach[context] // block
-            examples.append((1, top, context))
+    reach = _reach(((b[2], b[1]) for b in buckets.prompt), contexts)
+    tops = map(limits.query_behind, range(1, contexts + 1))
+    behind, missing = _lengths(reach, tops, limits.block_size)
+    examples += [(1, top, context) for context, top in missing]
     return Holes(prompt, decode, tuple(examples), behind)
+
+
+def _lengths(
+    reach: Sequence[int], tops: Iterable[int], block: int
+) -> tuple[int, list[tuple[int, int]]]:
+    """Return how many lengths, in blocks, no bucket reaches, and the longest by row.
+
+    Rows count from 1. Chunks of hybrids end within a block.
+    """
+    missing = [(row, top) for row, top in enumerate(tops, 1) if reach[row] < top]
+    return sum(-(-top // block) - reach[row] // block for row, top in missing), missing
 
 
 def _reach(pairs: Iterable[tuple[int, int]], rows: int) -> list[int]:
