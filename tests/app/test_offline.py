@@ -381,6 +381,7 @@ def test_an_engine_for_cards_is_installed_as_setup_does(
 ) -> None:
     from gaudi_launch.engines.install import environment
 
+    as_host(monkeypatch, tmp_path / "host")
     done: list[Any] = []
     (tmp_path / "git/a.git").mkdir(parents=True)
 
@@ -391,9 +392,7 @@ def test_an_engine_for_cards_is_installed_as_setup_does(
         return SimpleNamespace(python="/engine/python")
 
     monkeypatch.setattr(environment, "in_venv", lambda release, python, extras: (release, python))
-    monkeypatch.setattr(
-        environment, "check", lambda recipe, python, extras: done.append((recipe, python))
-    )
+    monkeypatch.setattr(environment, "check", lambda made, python, _: done.append((made, python)))
     monkeypatch.setattr("gaudi_launch.app.setup.install", install)
     manifest = replace(SMALL, engine=replace(GAUDI, wheels=True))
     found = offline._install_engine(manifest, tmp_path, "/base", Silent())
