@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from gaudi_launch import locks
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import mapping
+from gaudi_launch.models.folder_lock import hold
 from gaudi_launch.paths import state_dir
 from gaudi_launch.services.state import store
 from gaudi_launch.services.state.state_fields import plain
@@ -27,7 +27,6 @@ from gaudi_launch.stack.stack_file import StackFile, StackModel
 _log = logging.getLogger(__name__)
 
 _FILE = "stack.json"
-_LOCK = "lock"
 
 
 @dataclass(frozen=True)
@@ -172,14 +171,11 @@ def records() -> tuple[StackRecord, ...]:
 def held(name: str) -> Iterator[None]:
     """Lock a stack while it is changed.
 
-    A folder without a record is removed at the end.
-    Raises LaunchError: USAGE where another process changes it, FAILED without a state folder.
+    A folder without a record is removed at the end. The rest of a killed command is waited for.
+    Raises LaunchError (FAILED) where another process changes the stack, or without a state folder.
     """
     folder = store.make_private(stacks_dir() / name)
-    handle = store.open_lock(folder / _LOCK)
-    try:
-        if not locks.try_ofd(handle):
-            raise LaunchError("stack.locked", ExitCode.USAGE, name=name)
+    with hold(folder, "stack"):
         try:
             yield
         finally:
@@ -188,8 +184,6 @@ def held(name: str) -> Iterator[None]:
                 with contextlib.suppress(OSError):
                     # only where no other stack exists
                     folder.parent.rmdir()
-    finally:
-        os.close(handle)
 
 
 def forget(name: str) -> None:
