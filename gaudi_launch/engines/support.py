@@ -7,7 +7,7 @@ commit.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import eq, ge, gt, le, lt, ne
@@ -290,8 +290,7 @@ def divides_into_stages(engine: str, version: str, architecture: str) -> bool:
     facts = version_of(engine, version)
     if facts is None:
         return False
-    document = read_json(facts.document)
-    entry = document["models"].get(architecture, {})
+    entry = read_json(facts.document)["models"].get(architecture, {})
     return "pipeline" in entry.get("interfaces", ())
 
 
@@ -503,8 +502,8 @@ def _by_class(model: Model, label: str, facts: Version, engine: str) -> ModelSup
         runs = ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
         if validated is not None or _has_operators(architecture, facts):
             return runs
-        reason = message("support.no_operators", engine=label, architecture=architecture)
-        return replace(runs, status=SupportStatus.UNKNOWN, reasons=(reason,))
+        doubt = _no_operators(label, architecture)
+        return replace(runs, status=SupportStatus.UNKNOWN, reasons=(doubt,))
     if not facts.complete:
         reason = _no_data(label, architecture, engine)
         return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
@@ -597,14 +596,21 @@ def _elsewhere(model: Model, facts: Version) -> tuple[Message, ...]:
     having = [each for each in versions() if each.complete and architecture in each.classes]
     if not having:
         return until or (message("support.nowhere", architecture=architecture),)
-    able = [each for each in having if _has_operators(architecture, each)]
-    return (*until, _newest_with(able or having))
+    return (*until, *_newest_with(model, having))
 
 
-def _newest_with(having: Sequence[Version]) -> Message:
-    """Return the sentence about each engine's newest of these versions."""
-    last = {each.engine: each.label for each in sorted(having, key=_is_branch, reverse=True)}
-    return message("support.since", known=", ".join(sorted(last.values(), reverse=True)))
+def _newest_with(model: Model, having: Iterable[Version]) -> tuple[Message, ...]:
+    """Return the sentences about each engine's newest of these versions."""
+    newest = {each.engine: each for each in sorted(having, key=_is_branch, reverse=True)}
+    last = sorted(newest.values(), key=lambda each: each.label, reverse=True)
+    since = message("support.since", known=", ".join(each.label for each in last))
+    name = model.architecture or ""
+    doubtful = (each.label for each in last if not _has_operators(name, each))
+    return since, *(_no_operators(label, name) for label in doubtful)
+
+
+def _no_operators(label: str, architecture: str) -> Message:
+    return message("support.no_operators", engine=label, architecture=architecture)
 
 
 def _with_limits(
@@ -631,7 +637,7 @@ def _with_limits(
         listing = [each for each in versions() if (model.architecture or "") in each.classes]
         having = [each for each in listing if each.sparse_as_dense]
         no = message("support.no_sparse", engine=answer.engine, model=model.name, tokens=top)
-        return _refused(answer, no, *([_newest_with(having)] if having else []))
+        return _refused(answer, no, *(_newest_with(model, having) if having else ()))
     if top and facts.repository:
         reasons.append(message("support.dense", engine=answer.engine, model=model.name, tokens=top))
     compact = runs_compact_gdn(model, facts, variables)
@@ -683,21 +689,16 @@ def _unlisted_method(model: Model, facts: Version, quantization: str) -> str:
 def _without_method(
     answer: ModelSupport, model: Model, facts: Version, method: str
 ) -> ModelSupport:
+    place = facts.read_from.removesuffix(REGISTRY) or f"{facts.repository}@{facts.commit}"
     known = ", ".join(facts.methods)
     reason = message("support.no_method", engine=answer.engine, method=method, known=known)
     return ModelSupport(
         answer.engine,
         SupportStatus.NO,
         (reason, *_methods_elsewhere(model, method)),
-        _methods_evidence(facts),
+        f"{place}: supported_quantization",
         refused=True,
     )
-
-
-def _methods_evidence(facts: Version) -> str:
-    if facts.read_from:
-        return f"{facts.read_from.removesuffix(REGISTRY)}: supported_quantization"
-    return f"{facts.repository}@{facts.commit}: supported_quantization"
 
 
 def runs_compact_gdn(model: Model, facts: Version | None, variables: Mapping[str, str]) -> bool:
@@ -719,8 +720,7 @@ def has_linear_attention(model: Model) -> bool:
     """
     if not model.config:
         return (model.architecture or "").startswith(_GDN_CLASSES)
-    text = model.config.get("text_config")
-    part = text if isinstance(text, Mapping) else model.config
+    part = mapping(model.config.get("text_config")) or model.config
     kinds = part.get("layer_types")
     if isinstance(kinds, list) and "linear_attention" in kinds:
         return True
@@ -778,7 +778,7 @@ def _methods_elsewhere(model: Model, method: str) -> tuple[Message, ...]:
     ]
     if not having:
         return (message("support.method_nowhere", method=method),)
-    return (_newest_with(having),)
+    return _newest_with(model, having)
 
 
 def _validated(model: Model, facts: Version) -> Validated | None:

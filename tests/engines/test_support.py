@@ -89,19 +89,17 @@ def test_a_class_decides(name: str, engine: str, version: str, runs: bool) -> No
     assert support_of(architecture(name), engine, version).refused is not runs
 
 
-@pytest.mark.parametrize(
-    ("name", "engine", "version", "known"),
-    [
-        ("Qwen3_5MoeForConditionalGeneration", "vllm-fork", "1.21", "vllm-gaudi@0.26.0"),
-        ("Qwen3ForCausalLM", "vllm-fork", "deepseek_r1", "vllm-gaudi@0.26.0, vllm-fork@1.22"),
-    ],
-)
-def test_the_newest_releases_that_have_the_class_are_named(
-    name: str, engine: str, version: str, known: str
-) -> None:
-    found = support_of(architecture(name), engine, version)
-    (since,) = (reason for reason in found.reasons if reason.id == "support.since")
-    assert since == message("support.since", known=known)
+@pytest.mark.parametrize(("engine", "version"), RELEASES)
+def test_a_refusal_names_the_newest_release_that_has_the_class(engine: str, version: str) -> None:
+    listed = set[str]().union(*(each.classes for each in support.versions()))
+    for name in sorted(listed - support.version_of(engine, version).classes):  # type: ignore[union-attr]
+        found = support_of(architecture(name), engine, version)
+        since = [str(each.values["known"]) for each in found.reasons if each.id == "support.since"]
+        having = [each.label for each in releases("vllm-gaudi") if name in each.classes][-1:]
+        for newest in having if since else ():
+            doubts = support_of(architecture(name), *newest.split("@")).reasons
+            said = {*doubts} <= {*found.reasons} or doubts[0].id != "support.no_operators"
+            assert (since[0].split(", ")[0], said) == (newest, True)
 
 
 def test_the_transformers_backend_counts_where_its_transformers_knows_the_model() -> None:
