@@ -360,19 +360,26 @@ def _of(value: str | Message) -> str:
     return value if isinstance(value, str) else shown(value)
 
 
-SHORT = [check.id for check in CHECKS if check.level != "deep"]
+SHORT = [check for check in CHECKS if check.level != "deep"]
 
 
-@pytest.mark.parametrize("id", SHORT)
-def test_each_finding_states_what_is_recorded(id: str) -> None:
-    check = BY_ID[id]
-    lines = [f"needs {check.needs} level {check.level} {check.seconds:g} s"]
+def _recorded(check: Check) -> list[str]:
+    """Return what a check states of each machine that is drawn for it."""
+    lines = [f"==== {check.id} needs {check.needs} level {check.level} {check.seconds:g} s"]
     for name, change in (
         *((name, m.both()) for name in ("hls2", "gaudi2e-8", "hls2+amd")),
-        *((each[2], each[3]) for each in CASES if each[0] == id),
+        *((each[2], each[3]) for each in CASES if each[0] == check.id),
     ):
         lines += [f"== {name}", *_stated(change(m.facts(name)), check)]
-    golden(f"doctor/{id}.txt", "\n".join(lines) + "\n")
+    return lines
+
+
+@pytest.mark.parametrize("area", sorted({check.area for check in SHORT}))
+def test_each_finding_states_what_is_recorded(area: str) -> None:
+    checks = [check for check in SHORT if check.area == area]
+    golden(
+        f"doctor/{area}.txt", "\n".join(line for each in checks for line in _recorded(each)) + "\n"
+    )
 
 
 def test_a_check_that_nothing_names_is_refused_with_the_areas() -> None:

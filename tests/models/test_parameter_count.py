@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from gaudi_launch.models.parameter_count import (
 )
 from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
 from gaudi_launch.performance.shape import shape_of
-from tests.support.places import DATA
+from tests.support.cli import golden
 
 SIZES = json.loads(
     (Path(__file__).parents[1] / "data" / "models" / "sizes.json").read_text(encoding="utf-8")
@@ -225,33 +225,25 @@ def parts(model: Model) -> dict[str, int]:
     }
 
 
-def compare(file: str, name: str, found: Any) -> None:
-    """Compare with the record of a configuration; UPDATE_GOLDEN=1 writes it again."""
-    path = DATA / "golden" / file
-    known = json.loads(path.read_text(encoding="utf-8"))
-    if os.environ.get("UPDATE_GOLDEN"):
-        known[name] = found
-        path.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    assert known[name] == found
+def compare(file: str, found: Mapping[str, object]) -> None:
+    golden(file, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_every_part_is_as_recorded(name: str) -> None:
+def test_every_part_is_as_recorded() -> None:
     """The total is within 1 % of the class's; a part must not change unseen."""
-    compare("parameter-counts.json", name, parts(read(name)))
+    found = {name: parts(read(name)) for name in sorted(MODELS)}
+    found["ernie, by modality"] = parts(model_from_config("m", ERNIE))
+    compare("parameter-counts.json", found)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_layers_and_heads_are_as_recorded(name: str) -> None:
-    model = read(name)
-    kinds = Counter(layer_kinds(model))
-    widths = Counter(f"{heads} x {width}" for heads, width in kv_widths(model))
-    found = {"kinds": dict(sorted(kinds.items())), "widths": dict(sorted(widths.items()))}
-    compare("layer-kinds.json", name, found)
-
-
-def test_the_parts_of_experts_by_modality_are_as_recorded() -> None:
-    compare("parameter-counts.json", "ernie, by modality", parts(model_from_config("m", ERNIE)))
+def test_layers_and_heads_are_as_recorded() -> None:
+    found = {}
+    for name in sorted(MODELS):
+        model = read(name)
+        kinds = Counter(layer_kinds(model))
+        widths = Counter(f"{heads} x {width}" for heads, width in kv_widths(model))
+        found[name] = {"kinds": dict(sorted(kinds.items())), "widths": dict(sorted(widths.items()))}
+    compare("layer-kinds.json", found)
 
 
 def test_a_model_without_an_output_head() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
+import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,11 +41,15 @@ def reading(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return shown
 
 
-def golden(name: str, text: str) -> None:
-    path = DATA / "golden" / name
+def golden(name: str, text: str, folder: Path = DATA / "golden") -> None:
+    """Compare a text with a file. UPDATE_GOLDEN=1 writes it again, and warns of the difference."""
+    path = folder / name
     if os.environ.get("UPDATE_GOLDEN"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        known = path.read_text(encoding="utf-8") if path.is_file() else ""
+        lines = difflib.unified_diff(known.splitlines(), text.splitlines(), lineterm="", n=1)
+        if known != text:
+            path.write_text(text, encoding="utf-8")
+            warnings.warn("\n".join((name, *lines)), stacklevel=2)
     assert text == path.read_text(encoding="utf-8")
 
 

@@ -31,11 +31,14 @@ class Case:
     wishes: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def file(self) -> str:
-        """Return the name of its golden file."""
-        name = re.sub(r"[^a-z0-9]+", "-", self.name.lower())
-        return f"engines/{self.engine.replace('@', '-')}/{name}.txt"
+
+def by_engine(cases: Iterable[Case]) -> list[tuple[str, list[Case]]]:
+    """Return the name of each engine's golden file, with its cases."""
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        name = re.sub("[@:]", "-", case.engine)
+        found.setdefault(f"engines/{name}.txt", []).append(case)
+    return [*found.items()]
 
 
 def whole_plans(cases: Iterable[Case], host: Host) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 
 import pytest
@@ -13,6 +12,7 @@ from gaudi_launch.cli.questions import QUESTIONS
 from gaudi_launch.cli.views.help import question_lines, questions_markdown
 from gaudi_launch.cli.wrapping import cells
 from gaudi_launch.messages import set_language
+from tests.support.cli import golden
 from tests.support.help_texts import all_commands
 from tests.support.places import TOP
 
@@ -97,9 +97,5 @@ def test_a_narrow_terminal_has_the_command_below_the_question() -> None:
 
 @pytest.mark.parametrize(("language", "name"), [("en", "questions.md"), ("zh", "questions_zh.md")])
 def test_the_page_of_the_documentation_is_the_same(language: str, name: str) -> None:
-    # UPDATE_GOLDEN=1 writes it anew
     set_language(language)
-    path = TOP / "docs" / name
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(questions_markdown(), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == questions_markdown()
+    golden(name, questions_markdown(), TOP / "docs")

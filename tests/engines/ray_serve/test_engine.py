@@ -26,7 +26,7 @@ from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
 from gaudi_launch.recipe_cache.key import parts_of
 from tests.support.cli import golden
-from tests.support.whole_plans import Case, whole_plans
+from tests.support.whole_plans import Case, by_engine, whole_plans
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -449,7 +449,7 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)
-def test_each_request_has_its_recorded_plan(case: Case) -> None:
-    text = whole_plans([case], simulated.make("hls2")).replace(str(PACKAGE), "PACKAGE")
-    golden(case.file.replace(":", "-"), text)
+@pytest.mark.parametrize(("file", "cases"), by_engine(WHOLE))
+def test_each_request_has_its_recorded_plan(file: str, cases: list[Case]) -> None:
+    text = whole_plans(cases, simulated.make("hls2"))
+    golden(file, text.replace(str(PACKAGE), "PACKAGE"))

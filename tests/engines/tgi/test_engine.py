@@ -33,7 +33,7 @@ from tests.support.options_table import parse
 from tests.support.places import DATA
 from tests.support.refusals import failing
 from tests.support.tgi_plans import HERE, HLS2, LLAMA, LLAVA, container, options, table
-from tests.support.whole_plans import Case, whole_plans
+from tests.support.whole_plans import Case, by_engine, whole_plans
 
 CASES = json.loads((DATA / "tgi_guides.json").read_text(encoding="utf-8"))["cases"]
 
@@ -580,6 +580,6 @@ def test_the_coverage_ends_at_the_last_decode_bucket(
     assert tgi.question([], context, made.num_blocks) is None
 
 
-@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)
-def test_each_request_has_its_recorded_plan(case: Case) -> None:
-    golden(case.file, whole_plans([case], HLS2))
+@pytest.mark.parametrize(("file", "cases"), by_engine(WHOLE))
+def test_each_request_has_its_recorded_plan(file: str, cases: list[Case]) -> None:
+    golden(file, whole_plans(cases, HLS2))

@@ -11,7 +11,7 @@ from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.model import Model
 from tests.support.cli import golden
 from tests.support.vllm_gaudi_plans import LLAMA
-from tests.support.whole_plans import Case, whole_plans
+from tests.support.whole_plans import Case, by_engine, whole_plans
 
 HLS2 = simulated.make("hls2")
 V21, V22, DEEPSEEK = "vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"
@@ -135,10 +135,6 @@ CASES_DEEPSEEK = [
 ]
 
 
-@pytest.mark.parametrize(
-    "case",
-    [*CASES_1_21, *CASES_1_22, *CASES_DEEPSEEK],
-    ids=lambda case: f"{case.engine} {case.name}",
-)
-def test_each_request_has_its_recorded_plan(case: Case) -> None:
-    golden(case.file, whole_plans([case], HLS2))
+@pytest.mark.parametrize(("file", "cases"), by_engine([*CASES_1_21, *CASES_1_22, *CASES_DEEPSEEK]))
+def test_each_request_has_its_recorded_plan(file: str, cases: list[Case]) -> None:
+    golden(file, whole_plans(cases, HLS2))

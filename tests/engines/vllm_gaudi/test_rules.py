@@ -11,7 +11,7 @@ from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.model import Model
 from tests.support.cli import golden
 from tests.support.vllm_gaudi_plans import HLS2, HYBRID, LLAMA
-from tests.support.whole_plans import Case, whole_plans
+from tests.support.whole_plans import Case, by_engine, whole_plans
 
 PLUGIN = "vllm-gaudi"
 SHORT = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 2048}
@@ -90,9 +90,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_request_has_its_recorded_plan(case: Case) -> None:
-    golden(case.file, whole_plans([case], HLS2))
+@pytest.mark.parametrize(("file", "cases"), by_engine(CASES))
+def test_each_request_has_its_recorded_plan(file: str, cases: list[Case]) -> None:
+    golden(file, whole_plans(cases, HLS2))
 
 
 def test_a_cache_with_scales_is_kept_in_fp8() -> None:
