@@ -60,8 +60,7 @@ def engine_buckets(
 
     Raises as `engine_model`, BucketError also for decode.
     """
-    model = engine_model(family, algorithm, env, args)
-    return _in_words(lambda: model.buckets)
+    return _in_words(lambda: engine_model(family, algorithm, env, args).buckets)
 
 
 def count(
@@ -87,8 +86,7 @@ def lookups(
 
     ``remember`` keeps buckets that it adds on the way, as the engine does.
     """
-    model = engine_model(family, algorithm, env, args)
-    return _in_words(lambda: model.lookups(remember))
+    return _in_words(lambda: engine_model(family, algorithm, env, args).lookups(remember))
 
 
 def algorithm_of(family: str, env: Mapping[str, str], *, with_limit: bool) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,10 @@ def search(
     rules = family_named(family)
     limited = algorithm == "linear-limit"
     deep = rules.contexts_by_length and limits.prefix_caching
-    prompts = _prompts(limits, shapes.prompt, cost, limited, deep)
+    # no bucket may have more than the tokens of a step, and a prompt is padded to complete blocks
+    tokens = limits.max_num_batched_tokens // limits.block_size * limits.block_size
+    whole = replace(limits, max_num_batched_tokens=max(tokens, 1))
+    prompts = _prompts(whole, shapes.prompt, cost, limited, deep)
     # no ladder of the menu gives a cache below one step: it is used unchanged
     rounds = rules.cuts_cache and (limits.cache_blocks or 0) >= limits.block_size
     decodes = _decodes(limits, shapes.decode, cost, limited, rounds_cache=rounds)
@@ -81,7 +84,7 @@ def search(
         if "exponential" in rules.models and not rules.linear_default:
             env[EXPONENTIAL_SWITCH] = "false"
         found = engine_buckets(family, algorithm, env, arguments_of(limits))
-        if not uncovered(found, limits).shapes:
+        if uncovered(found, limits).shapes <= (whole.longest_query < limits.longest_query):
             return env, found
     raise LaunchError("warmup.no_parameters", ExitCode.USAGE)
 

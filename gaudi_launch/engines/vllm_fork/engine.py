@@ -448,7 +448,7 @@ class VllmFork(Engine):
             return memory_in(context, decisions.settings(), self).num_blocks
 
         def graphs() -> int:
-            found = buckets_of(self, decisions.settings(), context, decisions.warnings, blocks())
+            found = buckets_of(self, decisions.settings(), context, [], blocks())
             if found is None:
                 return 0
             return found[1].graphs
