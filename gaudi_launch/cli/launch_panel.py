@@ -52,7 +52,7 @@ class LaunchPanel:
         lines: list[Text] = []
         done = _done(self.progress.phases)
         if done:
-            lines += labelled(f"  {text('screen.panel_done')}", Text(done, style="dim"), out)
+            lines += labelled(f"  {text('prepare.done')}", Text(done, style="dim"), out)
         marks = _ASCII_MARKS if ascii else _MARKS
         turn = int((now - self._began) * _TURNS_PER_SECOND)
         label = f"{marks[turn % len(marks)]} {text('screen.panel_now')}"
@@ -79,9 +79,9 @@ class LaunchPanel:
     def _left(self, now: float) -> str:
         so_far = text("screen.panel_so_far", time=clock(now - self._began))
         if self.progress.left_seconds is not None:
-            return f"{left(self.progress)}{text('screen.panel_join')}{so_far}"
+            return f"{left(self.progress)}{text('common.clauses')}{so_far}"
         if self.expected:
-            return f"{self.expected}{text('screen.panel_join')}{so_far}"
+            return f"{self.expected}{text('common.clauses')}{so_far}"
         return so_far
 
 
