@@ -39,9 +39,7 @@ def parser(version: str) -> argparse.ArgumentParser:
     It has exact names (after ``_`` to ``-``), numbers of values and choices.
     """
     made = _Parser(add_help=False, allow_abbrev=False)
-    for row in json.loads(
-        gzip.decompress((DATA / f"{FILES.get(version, version)}.json.gz").read_bytes())
-    ):
+    for row in _rows(version):
         flags = [flag.replace("_", "-") if flag.startswith("--") else flag for flag in row["flags"]]
         if row["nargs"] == 0 or row.get("action") in _BARE:
             made.add_argument(*flags, dest=row["dest"], action="store_true")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.prepare import checked_plan
+from gaudi_launch.app.prepare import CheckedPlan, checked_plan
 from gaudi_launch.engines.support import version_of
 from gaudi_launch.engines.version_facts import names_of, reads_variable
 from gaudi_launch.errors import LaunchError
@@ -236,12 +236,7 @@ def planned(engine: str, kind: Kind) -> Planned | str:
             checked = checked_plan(LaunchOptions(engine=engine, **given))
         except LaunchError as error:
             return error.id
-    plan, prepared = checked.plan, checked.prepared
-    question = None
-    if plan.buckets is not None:
-        limits = prepared.engine.limits(prepared.request, prepared.host, prepared.model)
-        context = Context(prepared.request, prepared.host, prepared.model, plan.placement, limits)
-        question = prepared.engine.bucket_question(plan.settings, context, plan.num_blocks)
+    plan = checked.plan
     # what the user wrote after -- is the user's
     words = list(plan.command.argv[: len(plan.command.argv) - len(plan.command.user)])
     return Planned(
@@ -249,9 +244,19 @@ def planned(engine: str, kind: Kind) -> Planned | str:
         variables_of(plan.settings),
         plan.buckets.prompt if plan.buckets else [],
         plan.buckets.decode if plan.buckets else [],
-        question,
+        question_of(checked),
         kind[_EXPORTED],
     )
+
+
+def question_of(checked: CheckedPlan) -> BucketQuestion | None:
+    """Return a plan's question to its engine's bucket code; None without a warm-up."""
+    plan, made = checked.plan, checked.prepared
+    if plan.buckets is None:
+        return None
+    limits = made.engine.limits(made.request, made.host, made.model)
+    context = Context(made.request, made.host, made.model, plan.placement, limits)
+    return made.engine.bucket_question(plan.settings, context, plan.num_blocks)
 
 
 # read by Gaudi's PyTorch bridge, its driver or neural compressor, not by the engine's Python code
