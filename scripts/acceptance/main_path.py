@@ -482,7 +482,7 @@ class Asked:
         then padded to target_blocks * (128 // 528) blocks, to no bucket.
         """
         taken = self.question.arguments
-        return taken["block_size"] != taken.get("decode_block_size", taken["block_size"])
+        return taken.get("decode_block_size") not in (None, taken["block_size"])
 
     @property
     def code(self) -> str:
