@@ -116,14 +116,15 @@ def size_text(count: int) -> str:
 def console(stderr: bool = False) -> Console:
     """Return a rich console that respects NO_COLOR, pipes and COLUMNS.
 
-    Progress and logs use ``stderr=True``.
+    Text is shown as it is, without markup. A terminal gets it folded, and a line that people copy
+    whole (``soft_wrap=True``). Progress and logs use ``stderr=True``.
     """
     from rich.console import Console
     from rich.text import Text
 
     from gaudi_launch.cli.prose import Prose
 
-    # in a pipe rich would fold at 80 columns and break lines that programs grep
+    # in a pipe rich would fold at 80 columns; programs grep whole lines
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 200
 
@@ -143,7 +144,14 @@ def console(stderr: bool = False) -> Console:
             """Let the command decide what a closed reader means."""
             raise BrokenPipeError
 
-    return Ours(stderr=stderr, width=width, highlight=False, soft_wrap=False, emoji=False)
+    return Ours(
+        stderr=stderr,
+        width=width,
+        soft_wrap=not stream.isatty(),
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
 
 
 def labelled(label: str, value: Text, out: Console) -> list[Text]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich import box
 from rich.cells import cell_len, set_cell_size
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -68,7 +67,7 @@ class NarrowTable:
             width = None if widths is None else widths[number]
             drawn.add_column(name, justify=side, overflow="fold", width=width)
         for row in self.rows:
-            drawn.add_row(*(escape(cell) for cell in row))
+            drawn.add_row(*row)
         return drawn
 
     def _widest(self, column: int) -> int:

@@ -94,7 +94,7 @@ class ProgressDisplay:
     def say(self, line: str) -> None:
         """Print a separate line."""
         if self._bar is not None:
-            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._bar.console.print(line)
         else:
             console.say(line)
 
@@ -146,14 +146,14 @@ class LaunchBar:
     def note(self, line: str) -> None:
         """Print a sentence above the panel, folded at blanks on a terminal."""
         if self._console.is_terminal:
-            self._console.print(line, markup=False, highlight=False)
+            self._console.print(line)
         else:
             console.say(line)
 
     def say(self, line: str) -> None:
         """Print a separate line, above the panel."""
         if self._live is not None:
-            self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._live.console.print(line)
         else:
             console.say(line)
 

@@ -37,7 +37,7 @@ class Terminal:
             self._download = None
 
     def converted(self, shard: str) -> None:
-        console.console(stderr=True).print(shard, markup=False)
+        console.console(stderr=True).print(shard)
 
     def screen(self, plan: Plan, log: Path, *, quiet: bool) -> report.LaunchDisplay:
         from gaudi_launch.cli.views.serve import Screen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from gaudi_launch.cli.launch_panel import LaunchPanel
@@ -40,12 +41,12 @@ def lines(
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("width", [80, 40])
-def test_the_panel_while_it_warms_up(width: int, language: str) -> None:
+def test_the_panel_while_it_warms_up(language: str) -> None:
     set_language(language)
-    shown = lines(WARMING, width)
+    assert all(cell_len(line) <= width for width in (40, 60) for line in lines(WARMING, width))
+    shown = lines(WARMING)
     assert len(shown) <= 8
-    golden(f"screen-serve-{width}-{language}.txt", "".join(line + "\n" for line in shown))
+    golden(f"screen-serve-{language}.txt", "".join(line + "\n" for line in shown))
 
 
 def test_before_anything_is_measured_the_expected_time_is_shown() -> None:

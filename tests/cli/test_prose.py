@@ -62,10 +62,10 @@ def test_styles_stay_with_their_characters() -> None:
 
 
 def test_sentences_and_cells_of_tables_are_folded_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = console()
-    out.width = 30
+    out.width, out.soft_wrap = 30, False
     out.print("深度空闲状态已启用，应仅有 POLL，在 BIOS 中关闭。")
     out.print(table("", ["名称", "支持"], [["vllm-fork", "对话、图像、fp8、awq、gptq、专家并行"]]))
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]

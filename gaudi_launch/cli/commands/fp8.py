@@ -40,7 +40,7 @@ def convert(
             text("fp8.note", count=len(did.copied_projections), example=did.copied_projections[0])
         )
     for line in [*lines, text("fp8.gaudi3")]:
-        console().print(line, markup=False)
+        console().print(line)
 
 
 @app.command()

@@ -113,7 +113,7 @@ def show(
     out = console()
 
     def say(line: str) -> None:
-        out.print(line, markup=False, soft_wrap=True)
+        out.print(line)
 
     say(_headline(run))
     out.print(_figures(run))
@@ -264,7 +264,7 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
         return
     out = console()
     for remark in remarks:
-        out.print(remark.render(), markup=False, soft_wrap=True)
+        out.print(remark.render())
     lines = []
     for row in rows:
         timed = bool(row.part)
@@ -281,4 +281,4 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
     ids = ("figure", "before", "after", "difference", "percent", "verdict")
     columns = [text(f"measure.column_{id}") for id in ids]
     out.print(table(text("measure.compare_title"), columns, lines, right=(1, 2, 3, 4)))
-    out.print(text("measure.compare_basis"), markup=False, soft_wrap=True)
+    out.print(text("measure.compare_basis"))

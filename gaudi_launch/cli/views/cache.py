@@ -71,9 +71,9 @@ def show_listing(found: CacheListing, as_json: bool) -> None:
         cells = [_cells(key) for key in found.keys]
         out.print(table(str(found.root), [*columns, ""], cells, right=(3, 5, 6, 7, 8)))
     else:
-        out.print(text("cache.none", path=str(found.root)), markup=False)
+        out.print(text("cache.none", path=str(found.root)))
     if found.flat and all(key.entry.folder != found.root for key in found.keys):
-        out.print(text("cache.flat_hint", path=str(found.root)), markup=False)
+        out.print(text("cache.flat_hint", path=str(found.root)))
 
 
 def _cells(key: CachedKey) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ def show_verdicts(root: Path, verdicts: Sequence[KeyVerdict], as_json: bool) -> 
         emit_json({"schema": 1, "root": str(root), "sound": sound, "keys": keys})
         return
     if not verdicts:
-        console().print(text("cache.none", path=str(root)), markup=False)
+        console().print(text("cache.none", path=str(root)))
     for verdict in verdicts:
         _show_verdict(verdict)
 
@@ -169,18 +169,18 @@ def verdict_json(verdict: KeyVerdict) -> dict[str, Any]:
 def _show_verdict(verdict: KeyVerdict) -> None:
     out, entry = console(), verdict.entry
     state = "cache.sound" if verdict.findings.sound else "cache.unsound"
-    out.print(text(state, key=entry.key), markup=False)
+    out.print(text(state, key=entry.key))
     if entry.trouble:
-        out.print("  " + text("cache.no_ledger", key=entry.key, why=entry.trouble), markup=False)
+        out.print("  " + text("cache.no_ledger", key=entry.key, why=entry.trouble))
     elif entry.ledger is not None and not entry.ledger.complete:
-        out.print("  " + text("cache.interrupted", key=entry.key), markup=False)
+        out.print("  " + text("cache.interrupted", key=entry.key))
     for word, names in asdict(verdict.findings).items():
         if names:
             shown = ", ".join(names[:_SHOWN_FILES]) + (" ..." if len(names) > _SHOWN_FILES else "")
             line = text(
                 "common.pair", label=text(f"cache.word_{word}"), value=f"{len(names)} ({shown})"
             )
-            out.print(f"  {line}", markup=False)
+            out.print(f"  {line}")
 
 
 def show_pruned(found: PruneResult, removes: bool, as_json: bool) -> None:
@@ -194,14 +194,12 @@ def show_pruned(found: PruneResult, removes: bool, as_json: bool) -> None:
         return
     out = console()
     for each in found.doomed:
-        out.print(
-            f"{each.entry.key}  {size_text(each.entry.bytes)}  {each.reason.render()}", markup=False
-        )
+        out.print(f"{each.entry.key}  {size_text(each.entry.bytes)}  {each.reason.render()}")
     total = size_text(sum(each.entry.bytes for each in found.doomed))
     id = "cache.would_prune" if found.doomed else "cache.prune_none"
     if removes:
         id = "cache.pruned"
-    out.print(text(id, count=len(found.doomed), size=total), markup=False)
+    out.print(text(id, count=len(found.doomed), size=total))
 
 
 def show_exported(key: str, file: Path, files: int, total: int, as_json: bool) -> None:
@@ -210,7 +208,7 @@ def show_exported(key: str, file: Path, files: int, total: int, as_json: bool) -
         emit_json({"schema": 1, "key": key, "file": str(file), "files": files, "bytes": total})
         return
     line = text("cache.exported", key=key, path=str(file), count=files, size=size_text(total))
-    console().print(line, markup=False)
+    console().print(line)
 
 
 def show_imported(root: Path, ledger: Ledger, as_json: bool) -> None:
@@ -219,9 +217,7 @@ def show_imported(root: Path, ledger: Ledger, as_json: bool) -> None:
     if as_json:
         emit_json({"schema": 1, "key": ledger.key, "root": str(root), "graphs": graphs})
         return
-    console().print(
-        text("cache.imported", key=ledger.key, path=str(root), graphs=graphs), markup=False
-    )
+    console().print(text("cache.imported", key=ledger.key, path=str(root), graphs=graphs))
 
 
 def show_adopted(root: Path, ledger: Ledger, as_json: bool) -> None:
@@ -230,7 +226,7 @@ def show_adopted(root: Path, ledger: Ledger, as_json: bool) -> None:
         emit_json({"schema": 1, "root": str(root), "key": ledger.key, "files": ledger.files})
         return
     line = text("cache.adopted", path=str(root), key=ledger.key, count=ledger.files)
-    console().print(line, markup=False)
+    console().print(line)
 
 
 def show_command(words: Sequence[str], as_json: bool) -> None:

@@ -172,13 +172,13 @@ def show(result: CapacityResult) -> None:
     columns = [text(f"capacity.column_{name}") for name in _COLUMNS]
     if case.clients:
         columns[_COLUMNS.index("each")] = text("capacity.column_clients")
-    out.print(_heading(case), markup=False, soft_wrap=True)
+    out.print(_heading(case))
     out.print(table("", columns, rows, right=range(7)))
-    out.print(_answer(result), markup=False, soft_wrap=True)
+    out.print(_answer(result))
     if result.chosen is not None and result.chosen.fleet is not None:
         _show_carried(result, result.chosen)
     for said in result.assumptions:
-        out.print(text("capacity.assumed", what=said.render()), markup=False, soft_wrap=True)
+        out.print(text("capacity.assumed", what=said.render()))
 
 
 def _heading(case: CapacityCase) -> str:
@@ -247,7 +247,7 @@ def _show_carried(result: CapacityResult, chosen: CardsChoice) -> None:
     ]
     names = [text(f"capacity.column_{name}") for name in ("nodes", "replicas", "rate", "tokens")]
     out = console()
-    out.print(text("capacity.carried", n=chosen.cards), markup=False, soft_wrap=True)
+    out.print(text("capacity.carried", n=chosen.cards))
     out.print(table("", names, sizes, right=range(4)))
 
 

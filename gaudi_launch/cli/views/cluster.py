@@ -111,7 +111,7 @@ def show(case: ClusterCase) -> None:
     cluster, layout = case.cluster, case.cluster.layout
 
     def say(id: str, **values: Any) -> None:
-        out.print(text(id, **values), markup=False, soft_wrap=True)
+        out.print(text(id, **values))
 
     say(
         "cluster.title",
@@ -132,7 +132,7 @@ def show(case: ClusterCase) -> None:
     if cluster.plan.memory:
         say("cluster.memory", memory=memory_words(cluster.plan.memory))
     for copy in case.copies:
-        out.print(copy.step.why.render(), markup=False, soft_wrap=True)
+        out.print(copy.step.why.render())
     for warning in (*cluster.plan.warnings, *cluster.warnings, *case.missing):
         say("plan.warning", what=warning.render())
     for engine in cluster.engines:
@@ -264,11 +264,11 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
             shown = text(
                 "cluster.ray_view", nodes=len(alive), dead=len(nodes) - len(alive), cards=cards
             )
-            out.print(shown, markup=False, soft_wrap=True)
+            out.print(shown)
         id = "cluster.silent"
         if ready:
             id = "cluster.ready"
-        out.print(text(id, url=part.url, why=detail or "-"), markup=False, soft_wrap=True)
+        out.print(text(id, url=part.url, why=detail or "-"))
 
 
 def _processes(host: HostState) -> str:
@@ -328,4 +328,4 @@ def tell(message: Message) -> None:
     from gaudi_launch.cli.console import console
 
     line = f"{time.strftime('%H:%M:%S')} {message.render()}"
-    console(stderr=True).print(line, markup=False, soft_wrap=True)
+    console(stderr=True).print(line)

@@ -91,7 +91,6 @@ def to_json(host: Host, use: DeviceUse) -> dict[str, Any]:
 
 def show(host: Host, use: DeviceUse) -> None:
     """Print a row for each card."""
-    from rich.markup import escape
 
     out = console()
     columns = text("host.devices_columns").split("|")
@@ -118,16 +117,14 @@ def show(host: Host, use: DeviceUse) -> None:
         unsure = _unsure(host)
         free = ",".join(str(module) for module in host.free_modules if module not in unsure) or "-"
         out.print(
-            escape(
-                text("host.devices_summary", product=host.product or "?", groups=groups, free=free)
-            )
+            text("host.devices_summary", product=host.product or "?", groups=groups, free=free)
         )
         if unsure:
-            out.print(escape(text("host.devices_unsure", modules=",".join(map(str, unsure)))))
+            out.print(text("host.devices_unsure", modules=",".join(map(str, unsure))))
     else:
-        out.print(escape(text("host.devices_none")))
+        out.print(text("host.devices_none"))
     for name, note in host.notes.items():
-        out.print(escape(text("host.devices_note", name=name, text=note)), style="yellow")
+        out.print(text("host.devices_note", name=name, text=note), style="yellow")
     if use.lost:
         print(text("services.orphans_there", count=len(use.lost)), file=sys.stderr)
 
@@ -186,17 +183,16 @@ def pick_to_json(host: Host, placement: Placement) -> dict[str, Any]:
 
 def show_pick(placement: Placement) -> None:
     """Print the chosen cards and the reasons."""
-    from rich.markup import escape
 
     out = console()
     out.print(
-        escape(text("host.devices_picked", modules=",".join(map(str, placement.modules)))),
+        text("host.devices_picked", modules=",".join(map(str, placement.modules))),
         style="bold",
     )
     for reason in placement.reasons:
-        out.print(f"  {escape(reason.render())}")
+        out.print(f"  {reason.render()}")
     for warning in placement.warnings:
-        out.print(escape(text("host.devices_warning", text=warning.render())), style="yellow")
+        out.print(text("host.devices_warning", text=warning.render()), style="yellow")
 
 
 def show_commands(changes: Sequence[CapChange], as_json: bool) -> None:

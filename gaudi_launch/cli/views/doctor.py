@@ -198,16 +198,12 @@ def _detail(out: Console, line: str, style: str | None = None) -> None:
 
 def _command(out: Console, line: str, style: str | None = None) -> None:
     """Print a line to be copied: never folded."""
-    from rich.markup import escape
-
     from gaudi_launch.host.files import printable
 
-    out.print(" " * _INDENT + escape(printable(line)), style=style, soft_wrap=True)
+    out.print(" " * _INDENT + printable(line), style=style, soft_wrap=True)
 
 
 def show_head(out: Console, facts: DoctorFacts) -> None:
-    from rich.markup import escape
-
     from gaudi_launch.host.files import printable
     from gaudi_launch.messages import text
 
@@ -221,9 +217,9 @@ def show_head(out: Console, facts: DoctorFacts) -> None:
         cards=len(host.cards),
         driver=host.driver_version or "-",
     )
-    out.print(escape(printable(line)))
+    out.print(printable(line))
     if host.in_container:
-        out.print(escape(text("doctor.show.inside")), style="dim")
+        out.print(text("doctor.show.inside"), style="dim")
 
 
 def _word(status: str) -> str:
@@ -247,7 +243,7 @@ def _padded(word: str) -> str:
 
 def show_row(out: Console, finding: Finding, verbose: bool) -> None:
     """Print one row; details only where something is to be read or done."""
-    from rich.markup import escape
+    from rich.text import Text
 
     from gaudi_launch.doctor.findings import shown
     from gaudi_launch.host.files import printable
@@ -262,9 +258,7 @@ def show_row(out: Console, finding: Finding, verbose: bool) -> None:
         line = text("common.pair", label=line, value=found)
     elif finding.status == "skip" and finding.message.id not in _SAID_ONCE and not verbose:
         line = text("common.pair", label=line, value=finding.message.render())
-    out.print(
-        f"[{style}]{escape(word)}[/] {escape(printable(line))}", soft_wrap=not out.is_terminal
-    )
+    out.print(Text.assemble((word, style), " ", printable(line)))
     if verbose or finding.status in ("warn", "fail", "unknown"):
         _detail(out, finding.message.render())
     if verbose:
@@ -337,7 +331,7 @@ def _show_folded(out: Console, finding: Finding) -> None:
         text("screen.doctor_row", check=finding.id, message=finding.message.render())
     )
     for line in beside(Text(_padded(_word("warn")), style=_STYLES["warn"]), Text(sentence), out):
-        out.print(line, soft_wrap=not out.is_terminal)
+        out.print(line)
 
 
 def _show_counted(out: Console, findings: Sequence[Finding]) -> None:
@@ -363,7 +357,7 @@ def _show_counted(out: Console, findings: Sequence[Finding]) -> None:
         for line in beside(
             Text(_padded(_word(status)), style=_STYLES[status]), Text(sentence), out
         ):
-            out.print(line, soft_wrap=not out.is_terminal)
+            out.print(line)
 
 
 def _partial_verdict(warnings: int) -> tuple[str, str]:
@@ -387,8 +381,6 @@ def show_verdict(
 
     ``partial``: only some checks ran; ``folded``: not every finding was printed.
     """
-    from rich.markup import escape
-
     from gaudi_launch.doctor import guides, remedies, runner
     from gaudi_launch.messages import text
 
@@ -398,20 +390,20 @@ def show_verdict(
     can_fix = may_fix and bool(remedies.planned(findings, facts.config, facts.wants))
     no_cards = failed == ["cards.present"] and not facts.gaudi
     out.print()
-    out.print(escape(text("doctor.show.counts", None, **counts)))
+    out.print(text("doctor.show.counts", None, **counts))
     if folded:
         id = "screen.doctor_all_warnings" if counts["warn"] else "screen.doctor_all"
-        out.print(escape(text(id)), style="dim")
+        out.print(text(id), style="dim")
     if failed:
         failures = ", ".join(failed)
-        out.print(escape(text("screen.doctor_failures", checks=failures)), style="bold red")
+        out.print(text("screen.doctor_failures", checks=failures), style="bold red")
     if no_cards:
         sentence, style = text("doctor.show.no_cards"), "bold"
     elif partial and not failed:
         sentence, style = _partial_verdict(counts["warn"])
     else:
         sentence, style = _verdict(counts)
-    out.print(escape(sentence), style=style)
+    out.print(sentence, style=style)
     if no_cards:
         command = "gaudi-launch plan -w MODEL --machine simulated:hls2"
     elif can_fix:
@@ -419,13 +411,13 @@ def show_verdict(
     elif any(guides.waits_for_reboot(finding) for finding in _of(findings, "fail")):
         command = "sudo reboot"
     elif failed:
-        out.print(escape(text("doctor.show.next_read")))
+        out.print(text("doctor.show.next_read"))
         return
     elif partial:
         command = "gaudi-launch doctor"
     else:
         command = "gaudi-launch serve -w MODEL"
-    out.print(escape(text("doctor.show.next", command=command)))
+    out.print(text("doctor.show.next", command=command))
 
 
 def _verdict(counts: Mapping[str, int]) -> tuple[str, str]:
@@ -453,13 +445,11 @@ def _shown_value(value: str | None) -> str:
 
 
 def show_changes(out: Console, root: Path, changes: Sequence[Change]) -> None:
-    from rich.markup import escape
-
     from gaudi_launch.doctor import remedies
     from gaudi_launch.doctor.journal import journal_path
     from gaudi_launch.messages import text
 
-    out.print(escape(text("doctor.fix.will", journal=str(journal_path()))))
+    out.print(text("doctor.fix.will", journal=str(journal_path())))
     groups: dict[tuple[str, str, str], list[Change]] = {}
     for change in changes:
         now = _shown_value(remedies.content(root, change.path))
@@ -468,16 +458,14 @@ def show_changes(out: Console, root: Path, changes: Sequence[Change]) -> None:
     for (_, now, wanted), same in groups.items():
         values = {"path": str(root / same[0].path), "before": now, "after": wanted}
         if len(same) > 1:
-            out.print(escape("  " + text("doctor.fix.and_more", count=len(same) - 1, **values)))
+            out.print("  " + text("doctor.fix.and_more", count=len(same) - 1, **values))
         else:
-            out.print(escape("  " + text("doctor.fix.write", **values)))
+            out.print("  " + text("doctor.fix.write", **values))
         if same[0].program:
-            out.print(escape("  " + text("doctor.fix.program", program=same[0].program)))
+            out.print("  " + text("doctor.fix.program", program=same[0].program))
 
 
 def show_outcomes(out: Console, outcomes: Sequence[RemedyOutcome]) -> None:
-    from rich.markup import escape
-
     from gaudi_launch.messages import text
 
     groups: dict[tuple[str, str, str, str], list[RemedyOutcome]] = {}
@@ -499,7 +487,7 @@ def show_outcomes(out: Console, outcomes: Sequence[RemedyOutcome]) -> None:
             "kept": text("doctor.fix.result.kept", **values),
             "failed": text("doctor.fix.result.failed", **values),
         }
-        out.print(escape(lines[status]), style="bold red" if status == "failed" else None)
+        out.print(lines[status], style="bold red" if status == "failed" else None)
 
 
 def fixed_rows(before: Sequence[Finding], after: Sequence[Finding]) -> list[dict[str, str]]:
@@ -514,8 +502,6 @@ def fixed_rows(before: Sequence[Finding], after: Sequence[Finding]) -> list[dict
 def show_again(
     out: Console, before: Sequence[Finding], after: Sequence[Finding], changes: Sequence[Change]
 ) -> None:
-    from rich.markup import escape
-
     from gaudi_launch.doctor.findings import shown
     from gaudi_launch.messages import text
 
@@ -523,7 +509,7 @@ def show_again(
     if not rows or not changes:
         return
     found = {finding.id: shown(finding.found) for finding in after}
-    out.print(escape(text("doctor.fix.again")))
+    out.print(text("doctor.fix.again"))
     for row in rows:
         line = text(
             "doctor.fix.row",
@@ -532,6 +518,6 @@ def show_again(
             after=_word(row["after"]),
             found=found.get(row["id"], "-"),
         )
-        out.print(escape(f"  {line}"))
+        out.print(f"  {line}")
     if any(change.fix == "limits" for change in changes):
-        out.print(escape(text("doctor.fix.login")))
+        out.print(text("doctor.fix.login"))

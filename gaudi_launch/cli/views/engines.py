@@ -35,12 +35,12 @@ def show(found: EngineListing, as_json: bool) -> None:
     out.print(table("", columns, [_cells(state) for state in found.engines]))
     _show_facts(found.versions)
     if not any(state.installed for state in found.engines):
-        out.print(text("engines.none", python=found.python or "PATH"), markup=False)
+        out.print(text("engines.none", python=found.python or "PATH"))
     if found.gateway is None:
-        out.print(text("engines.no_gateway"), markup=False)
+        out.print(text("engines.no_gateway"))
     else:
         version, path = found.gateway.version, found.gateway.path
-        out.print(text("engines.gateway", version=version, path=path), markup=False)
+        out.print(text("engines.gateway", version=version, path=path))
 
 
 def _facts(version: Version) -> dict[str, Any]:
@@ -64,13 +64,13 @@ def _show_facts(versions: tuple[Version, ...]) -> None:
         row = text(id, version=each.version, month=each.date[:7])
         by_engine.setdefault(each.engine, []).append(row)
     out = console()
-    out.print(text("engines.facts_title"), markup=False)
+    out.print(text("engines.facts_title"))
     for engine, rows in by_engine.items():
         line = text("engines.facts_line", engine=engine, versions=text("common.between").join(rows))
         end = ended(engine)
         if end is not None:
             line = text("common.clauses").join((line, text("engines.ended", date=end)))
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def _gateway(found: EngineListing) -> dict[str, str] | None:

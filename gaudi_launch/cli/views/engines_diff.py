@@ -144,18 +144,16 @@ def show(found: EnginesDiff) -> None:
     """Print the difference; what the plan uses first."""
     left, right = found.left, found.right
     out = console()
-    out.print(
-        text("engines.diff_title", left=left.label, right=right.label), markup=False, style="bold"
-    )
-    out.print(text("engines.diff_facts", left=left.date[:7], right=right.date[:7]), markup=False)
+    out.print(text("engines.diff_title", left=left.label, right=right.label), style="bold")
+    out.print(text("engines.diff_facts", left=left.date[:7], right=right.date[:7]))
     if found.plans is not None:
         _show_plans(found, found.plans)
     if left.complete and right.complete:
         _show_names(text("engines.diff_options"), found.options)
     else:
-        out.print(text("engines.diff_no_options"), markup=False)
+        out.print(text("engines.diff_no_options"))
     if found.variables is None:
-        out.print(text("engines.diff_no_variables"), markup=False)
+        out.print(text("engines.diff_no_variables"))
     else:
         _show_names(text("engines.diff_variables"), found.variables)
     _show_problems(found)
@@ -164,10 +162,10 @@ def show(found: EnginesDiff) -> None:
 def _show_plans(found: EnginesDiff, plans: PlansDiff) -> None:
     out = console()
     out.print()
-    out.print(text("engines.diff_support"), markup=False, style="bold")
+    out.print(text("engines.diff_support"), style="bold")
     for version, side in ((found.left, plans.left), (found.right, plans.right)):
         for line in _answers(version, side):
-            out.print(line, markup=False)
+            out.print(line)
     labels = (found.left.label, found.right.label)
     sides = [mapped(_plan_numbers, side.plan) or {} for side in (plans.left, plans.right)]
     rows = [
@@ -245,9 +243,9 @@ def _show_names(title: str, names: NamesDiff) -> None:
     else:
         out.print()
         line = text("common.pair", label=title, value=text("engines.diff_same"))
-        out.print(line, markup=False)
+        out.print(line)
     if names.added:
-        out.print(_added(names.added), markup=False)
+        out.print(_added(names.added))
 
 
 def _added(names: tuple[str, ...]) -> str:
@@ -260,7 +258,7 @@ def _added(names: tuple[str, ...]) -> str:
 def _show_problems(found: EnginesDiff) -> None:
     out = console()
     out.print()
-    out.print(text("engines.diff_problems"), markup=False, style="bold")
+    out.print(text("engines.diff_problems"), style="bold")
     for each in found.problems:
         having = [found.left.label] * each.in_left + [found.right.label] * each.in_right
         line = text(
@@ -271,6 +269,6 @@ def _show_problems(found: EnginesDiff) -> None:
             state=text(f"engines.diff_{each.problem.state}"),
             date=each.problem.date,
         )
-        out.print(line, markup=False)
+        out.print(line)
     if not found.problems:
-        out.print(text("engines.diff_no_problems"), markup=False)
+        out.print(text("engines.diff_no_problems"))

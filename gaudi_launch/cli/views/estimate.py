@@ -138,7 +138,7 @@ def show(found: SpeedEstimate) -> None:
     out = console()
 
     def say(id: str, **values: Any) -> None:
-        out.print(text(id, **values), markup=False, soft_wrap=True)
+        out.print(text(id, **values))
 
     say(
         "estimate.title",
@@ -212,16 +212,12 @@ def _show_evidence(found: SpeedEstimate) -> None:
         low=f"{evidence.low:.2f}",
         high=f"{evidence.high:.2f}",
     )
-    out.print(line, markup=False, soft_wrap=True)
-    out.print(
-        text("estimate.nearest" if evidence.near else "estimate.extrapolated"),
-        markup=False,
-        soft_wrap=True,
-    )
+    out.print(line)
+    out.print(text("estimate.nearest" if evidence.near else "estimate.extrapolated"))
     for one in evidence.neighbours:
         figure = one.figure
         if figure.measure == "throughput":
             value = f"{figure.value:,.0f} tokens/s"
         else:
             value = f"{figure.measure.upper()} {1000 * figure.value:,.1f} ms"
-        out.print(f"  - {figure.title}: {value} [{figure.source}]", markup=False, soft_wrap=True)
+        out.print(f"  - {figure.title}: {value} [{figure.source}]")

@@ -60,14 +60,14 @@ def show(result: FitResult) -> None:
     out = console()
     rows = [_cells(row) for row in result.table.rows]
     out.print(table(_title(result), columns, rows, right=(0, 3, 4, 5, 6, 7)))
-    out.print(_verdict(result), markup=False)
+    out.print(_verdict(result))
     if result.profile is not None and not result.unknown:
-        print(text("fit.from_profile", profile=result.profile))
+        out.print(text("fit.from_profile", profile=result.profile))
     if result.assumed:
         what = text("common.between").join(_assumption(name) for name in result.assumed)
-        print(text("fit.assumed", what=what))
+        out.print(text("fit.assumed", what=what))
     for warning in result.unknown:
-        print(text("plan.warning", what=warning.render()))
+        out.print(text("plan.warning", what=warning.render()))
 
 
 def _assumption(name: str) -> str:

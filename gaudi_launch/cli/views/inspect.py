@@ -40,9 +40,7 @@ def show(found: InspectedModel, as_json: bool) -> None:
     out = console()
     for word, value in _lines(found):
         if value not in (None, "", ()):
-            out.print(
-                text("common.pair", label=text(f"models.word_{word}"), value=value), markup=False
-            )
+            out.print(text("common.pair", label=text(f"models.word_{word}"), value=value))
 
 
 def _lines(found: InspectedModel) -> list[tuple[str, object]]:

@@ -16,10 +16,10 @@ def show(found: Sequence[Status]) -> None:
     """Print each deployment with its workloads and pods."""
     out = console()
     if not found:
-        out.print(text("kube.none"), markup=False)
+        out.print(text("kube.none"))
     for each in found:
         counts = ", ".join(f"{w.kind} {w.name} {w.ready}/{w.wanted}" for w in each.workloads)
-        out.print(text("common.pair", label=each.name, value=counts or "-"), markup=False)
+        out.print(text("common.pair", label=each.name, value=counts or "-"))
         columns = [
             text(f"kube.column_{word}")
             for word in ("pod", "phase", "age", "restarts", "node", "why")

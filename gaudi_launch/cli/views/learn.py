@@ -80,4 +80,4 @@ def _say(id: str, **values: Any) -> None:
     from gaudi_launch.cli.console import console
     from gaudi_launch.messages import text
 
-    console().print(text(id, **values), markup=False, soft_wrap=True)
+    console().print(text(id, **values))

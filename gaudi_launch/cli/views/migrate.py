@@ -34,14 +34,14 @@ def show(found: Migration) -> None:
     """Print our command (of a script in both tunings), what differs, and the notes."""
     out = console()
     if found.scripted:
-        out.print(text("migrate.is", release=found.release), markup=False)
+        out.print(text("migrate.is", release=found.release))
         at = found.command.index("serve") + 1
         reference = [*found.command[:at], "--tuning", "reference", *found.command[at:]]
-        out.print("  " + shlex.join(reference), markup=False)
-        out.print(text("migrate.better"), markup=False)
+        out.print("  " + shlex.join(reference))
+        out.print(text("migrate.better"))
     else:
-        out.print(text("migrate.engine", engine=found.release), markup=False)
-    out.print("  " + shlex.join(found.command), markup=False)
+        out.print(text("migrate.engine", engine=found.release))
+    out.print("  " + shlex.join(found.command))
     if found.differences:
         columns = [text(f"migrate.column_{name}") for name in _COLUMNS]
         rows = []
@@ -49,11 +49,11 @@ def show(found: Migration) -> None:
             rows.append((each.name, _cell(each.reference), _cell(each.ours), each.reason))
         out.print(table(text("migrate.title"), columns, rows))
     if found.scripted:
-        out.print(text("reference.title"), markup=False)
+        out.print(text("reference.title"))
     for difference in found.plan.reference_differences:
-        out.print(f"  - {difference.render()}", markup=False)
+        out.print(f"  - {difference.render()}")
     for warning in found.plan.warnings:
-        out.print(text("plan.warning", what=warning.render()), markup=False)
+        out.print(text("plan.warning", what=warning.render()))
     for note in found.notes:
         print(note.render())
 

@@ -34,15 +34,15 @@ def show_all(checked: CheckedPlan, speed: SpeedEstimate | None, *, verbose: bool
     for kind in ("env", "option"):
         of_kind = [setting for setting in made.settings if setting.kind == kind]
         if of_kind:
-            out.print(f"\n{text(f'plan.title_{kind}')}", markup=False, style="bold")
+            out.print(f"\n{text(f'plan.title_{kind}')}", style="bold")
             _show_settings(out, of_kind, verbose=verbose)
     out.print()
     if made.container is not None:
         # the command that is started, for those who run it manually
-        out.print(f"$ {shlex.join(made.command.argv)}", markup=False, soft_wrap=True)
+        out.print(f"$ {shlex.join(made.command.argv)}", soft_wrap=True)
     _show_notes(out, made)
     if prepared.host.origin != "live":
-        out.print(text("plan.for_machine", machine=prepared.host.origin), markup=False)
+        out.print(text("plan.for_machine", machine=prepared.host.origin))
 
 
 def _facts(checked: CheckedPlan, speed: SpeedEstimate | None) -> Iterator[tuple[str, str]]:
@@ -97,13 +97,11 @@ def _warmup_facts(made: Plan) -> Iterator[tuple[str, str]]:
 def _show_notes(out: Console, made: Plan) -> None:
     """Print the differences from a start script, and the warnings."""
     if made.reference_differences:
-        out.print(text("reference.title"), markup=False)
+        out.print(text("reference.title"))
     for difference in made.reference_differences:
-        out.print(f"  - {difference.render()}", markup=False)
+        out.print(f"  - {difference.render()}")
     for warning in made.warnings:
-        out.print(
-            text("plan.warning", what=warning.render()), markup=False, soft_wrap=not out.is_terminal
-        )
+        out.print(text("plan.warning", what=warning.render()))
 
 
 def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) -> None:
@@ -115,7 +113,6 @@ def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) 
         for setting in same:
             out.print(
                 f"   {setting.name:<{widest}}  {setting.value or ''}".rstrip(),
-                markup=False,
                 soft_wrap=True,
             )
 

@@ -261,7 +261,7 @@ def show(answer: Recommended, plot: Path | None) -> None:
     found = answer.found
 
     def say(id: str, **values: Any) -> None:
-        out.print(text(id, **values), markup=False, soft_wrap=True)
+        out.print(text(id, **values))
 
     _heading(answer, say)
     if found.winner is None:
@@ -329,7 +329,7 @@ def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:
     )
     served = winner.served
     for line in wrapped(answer.command):
-        console().print(line, markup=False, soft_wrap=True, highlight=False)
+        console().print(line)
     if winner.candidate.hosts > 1:
         say("recommend.hosts", hosts=winner.candidate.hosts)
     several = served.replicas > 1

@@ -76,17 +76,17 @@ def show_plan(planned: StackPlan) -> None:
     id = "stack.gateway_open"
     if gateway.keys_file is not None:
         id = "stack.gateway_keys"
-    print(text(id, url=gateway.url))
+    out.print(text(id, url=gateway.url))
     if planned.cards:
         free = ",".join(map(str, planned.free)) or "-"
-        print(
+        out.print(
             text("stack.cards_left", count=len(planned.free), total=len(planned.cards), free=free)
         )
     seconds = planned.start_seconds
     if seconds is not None:
-        print(text("stack.start_time", low=clock(seconds[0]), high=clock(seconds[1])))
+        out.print(text("stack.start_time", low=clock(seconds[0]), high=clock(seconds[1])))
     for line in _warnings(planned):
-        print(text("plan.warning", what=line))
+        out.print(text("plan.warning", what=line))
 
 
 def _warnings(planned: StackPlan) -> list[str]:

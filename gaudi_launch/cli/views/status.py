@@ -77,16 +77,15 @@ def _card_to_json(card: Card) -> dict[str, Any]:
 
 def show(service: ServiceRecord, document: dict[str, Any]) -> None:
     """Print the document of a service."""
-    from rich.markup import escape
 
     out = console()
 
     def say(id: str, value: object) -> None:
         if value not in (None, "", [], {}):
             line = text("common.pair", label=text(f"services.word_{id}"), value=value)
-            out.print(escape(line), soft_wrap=True)
+            out.print(line)
 
-    out.print(escape(text("common.pair", label=service.name, value=phase(service))), style="bold")
+    out.print(text("common.pair", label=service.name, value=phase(service)), style="bold")
     say("model", document["model"])
     say("engine", document["engine"])
     say("url", document["url"])
@@ -106,7 +105,7 @@ def show(service: ServiceRecord, document: dict[str, Any]) -> None:
         say("warmup", _warmup_line(document["warmup"], simulated=document["simulated"]))
     say("compiles", document["run_time_compiles"] or None)
     if document["simulated_run"]:
-        out.print(escape(run_line(document["simulated_run"])), soft_wrap=True)
+        out.print(run_line(document["simulated_run"]))
     if document["phases"]:
         rows = [_phase_row(each, service.alive) for each in document["phases"]]
         out.print(table("", text("services.phase_columns").split("|"), rows, right=(1, 2)))
@@ -123,7 +122,7 @@ def _show_ray(ray: Mapping[str, Any]) -> None:
     """Print the state of the deployments in Ray Serve, or why it is unknown."""
     out = console()
     if ray["trouble"]:
-        out.print(text("services.no_ray", why=ray["trouble"]), markup=False, soft_wrap=True)
+        out.print(text("services.no_ray", why=ray["trouble"]))
         return
     rows = [
         (each["name"], each["status"], f"{each['running']}/{each['wanted']}", each["message"])
@@ -132,7 +131,7 @@ def _show_ray(ray: Mapping[str, Any]) -> None:
     title = f"{ray['application']}: {ray['status']}"
     out.print(table(title, text("services.ray_columns").split("|"), rows))
     if ray["message"]:
-        out.print(ray["message"], markup=False)
+        out.print(ray["message"])
 
 
 def _warmup_line(warmup: dict[str, Any], *, simulated: bool) -> str:
@@ -160,18 +159,18 @@ def show_history(points: Sequence[HistoryPoint], seconds: float) -> None:
     """Draw the history of this time, the newest at the right."""
     out = console()
     if not points:
-        out.print(text("services.no_history"), markup=False, soft_wrap=True)
+        out.print(text("services.no_history"))
         return
     end = max(time.time(), points[-1].at)
     width = max(10, min(_MOST_CHART, out.width - _CHART_LABEL - _CHART_VALUES))
     ascii = not can_show("▁▂█", out)
     began = time.strftime("%H:%M", time.localtime(end - seconds))
-    out.print(f"{text('services.history_since', time=began)}", markup=False)
+    out.print(text("services.history_since", time=began))
     for name, value, form, most in _CHARTS:
         spans = _spans([(point.at, value(point)) for point in points], end - seconds, end, width)
         line = sparkline(spans, width, most, ascii=ascii)
         label = set_cell_size(text(f"services.history_{name}"), _CHART_LABEL)
-        out.print(f"{label}{line} {_last_and_most(spans, form)}", markup=False, soft_wrap=True)
+        out.print(f"{label}{line} {_last_and_most(spans, form)}", soft_wrap=True)
 
 
 def _card_row(card: Mapping[str, Any]) -> tuple[str, ...]:

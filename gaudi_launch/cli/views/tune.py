@@ -86,15 +86,15 @@ def show(outcome: TuneOutcome, as_json: bool) -> None:
         said = text("tune.best_alone", **words)
     else:
         said = text("tune.best", gain=f"{outcome.gain:.2f}", **words)
-    out.print(said, markup=False, soft_wrap=True)
+    out.print(said)
     if outcome.simulated:
-        out.print(text("tune.simulated"), markup=False, soft_wrap=True)
+        out.print(text("tune.simulated"))
     if not outcome.in_time:
-        out.print(text("tune.short"), markup=False, soft_wrap=True)
+        out.print(text("tune.short"))
     files = _compared(outcome)
     if files:
-        out.print(text("tune.prove", files=" ".join(files)), markup=False, soft_wrap=True)
-    out.print(text("saved.written", path=str(outcome.file)), markup=False, soft_wrap=True)
+        out.print(text("tune.prove", files=" ".join(files)), soft_wrap=True)
+    out.print(text("saved.written", path=str(outcome.file)))
 
 
 def _row(outcome: TuneOutcome, start: TuneStart) -> list[str]:

@@ -189,7 +189,7 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
 
 
 def _say(out: Console, line: str) -> None:
-    out.print(line, markup=False, soft_wrap=True)
+    out.print(line)
 
 
 def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Buckets) -> None:
@@ -208,6 +208,6 @@ def _show_settings(out: Console, delivered: Delivered) -> None:
     """Print what has to be set to get the chosen strategy."""
     _say(out, text("warmup.prefill_seqs", count=delivered.max_prefill_seqs))
     for name, value in delivered.settings.items():
-        out.print(f"  {name}={value}", markup=False)
+        out.print(f"  {name}={value}")
     if delivered.file is not None:
         _say(out, text("warmup.bucket_file", lines=delivered.file.count("\n") - 1))

@@ -67,7 +67,7 @@ def show(explanation: Explanation) -> None:
     """Print the text of an explanation."""
     out = console()
     for line in lines_of(explanation):
-        out.print(line, markup=False, soft_wrap=True)
+        out.print(line)
 
 
 def _outcome(explanation: Explanation) -> str:

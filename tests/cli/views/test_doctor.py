@@ -21,10 +21,9 @@ from tests.support.views import for_programs, views
 BAD = ["doctor", "--machine", "simulated:hls2+bad-tuning"]
 
 
-@pytest.mark.parametrize(("columns", "language"), [(80, "en"), (80, "zh"), (40, "en"), (40, "zh")])
-def test_the_screen_of_a_machine_with_failures(columns: int, language: str, tmp_path: Path) -> None:
-    shown = screen([*BAD, "--lang", language], columns=columns, home=tmp_path)
-    golden(f"screen-doctor-{columns}-{language}.txt", shown)
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_screen_of_a_machine_with_failures(language: str, tmp_path: Path) -> None:
+    golden(f"screen-doctor-{language}.txt", screen([*BAD, "--lang", language], home=tmp_path))
 
 
 def test_a_good_machine_is_a_few_lines(tmp_path: Path) -> None:
