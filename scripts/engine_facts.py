@@ -4,9 +4,11 @@
     engine_facts.py read vllm-gaudi 0.26.0 --checkout DIR --commit HASH --date YYYY-MM-DD \
         --upstream DIR --upstream-version 0.26.0 --python PYTHON
     engine_facts.py index
+    engine_facts.py cpu --upstream DIR
 
 ``read`` writes ``profiles/engines/support/ENGINE-VERSION.json``, ``index`` joins all of them into
-``index.json``. The reading is that of `gaudi_launch.engines.facts`, as for an installed engine.
+``index.json``. ``cpu`` writes the lists of the CPU engine's vLLM. The reading is that of
+`gaudi_launch.engines.facts`, as for an installed engine.
 ``--upstream`` is a checkout of vLLM or an unpacked wheel, ``--python`` an interpreter with torch
 and the packages that vLLM imports, so that its parser is executed.
 """
@@ -21,9 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.engines.facts.reading import ReleaseSource, read, render, row_of
+from gaudi_launch.engines.facts.registry import REGISTRY, installed_lists
 from gaudi_launch.engines.facts.source import FactsError
+from gaudi_launch.engines.vllm_cpu.engine import PLATFORM, VERSION
 
 SUPPORT = Path(__file__).resolve().parent.parent / "profiles" / "engines" / "support"
+CPU = SUPPORT.parent / "cpu.json"
 
 
 def index(folder: Path = SUPPORT) -> dict[str, Any]:
@@ -53,6 +58,19 @@ def index(folder: Path = SUPPORT) -> dict[str, Any]:
                 made = layers.setdefault(architecture, {})
                 made.setdefault(" ".join(entry["layers"]), []).append(number)
     return {"schema": 1, "versions": versions, "models": models, "kinds": kinds, "layers": layers}
+
+
+def cpu_lists(upstream: str) -> dict[str, Any]:
+    """Return what `InstalledLists` has of the CPU engine, of its pinned version."""
+    found = installed_lists({"source": upstream}, PLATFORM)
+    if found is None:
+        raise SystemExit(f"{upstream}: no lists to be read")
+    return {
+        "classes": sorted(found.classes),
+        "methods": list(found.methods),
+        "configs": sorted(found.configs),
+        "evidence": f"vllm-project/vllm@v{VERSION}: {REGISTRY}",
+    }
 
 
 def mla_types_of(folder: Path = SUPPORT) -> dict[str, Any]:
@@ -98,9 +116,14 @@ def main() -> None:
     one.add_argument("--python", type=_absolute, default="")
     one.add_argument("--out", type=Path, default=SUPPORT)
     commands.add_parser("index")
+    commands.add_parser("cpu").add_argument("--upstream", required=True)
     logging.basicConfig(format="%(message)s")
     options = vars(parser.parse_args())
-    if options.pop("command") == "index":
+    command = options.pop("command")
+    if command == "cpu":
+        CPU.write_text(render({"schema": 1, "lists": cpu_lists(options["upstream"])}), "utf-8")
+        return
+    if command == "index":
         (SUPPORT / "index.json").write_text(render(index()), encoding="utf-8")
         (SUPPORT / "mla.json").write_text(render(mla_types_of()), encoding="utf-8")
         return

@@ -340,10 +340,8 @@ def releases_with(architecture: str, spec: str) -> tuple[str, ...]:
     They are for vLLM's Transformers backend.
     """
     known = _transformers()
-    numbers = known["classes"].get(architecture, ())
-    return tuple(
-        known["releases"][number] for number in numbers if _within(known["releases"][number], spec)
-    )
+    listed = (known["releases"][number] for number in known["classes"].get(architecture, ()))
+    return tuple(each for each in listed if _within(each, spec))
 
 
 def _has_own_class(model: Model, facts: Version) -> bool:
@@ -381,9 +379,8 @@ def _holds(release: str, operator: str, bound: str) -> bool:
     found, limit = version_numbers(release), version_numbers(bound)
     if bound.endswith(".*"):
         found = found[: len(limit)]
-    width = max(len(found), len(limit))
-    found += (0,) * (width - len(found))
-    limit += (0,) * (width - len(limit))
+    found += (0,) * (len(limit) - len(found))
+    limit += (0,) * (len(found) - len(limit))
     compare = _COMPARISONS.get(operator, _COMPARISONS["=="])
     return compare(found, limit)
 
@@ -472,9 +469,10 @@ def _in_force(
     if installed is None:
         return shipped or _NOTHING
     nearest = shipped or newest_or_none(engine) or replace(_NOTHING, engine=engine)
-    known = replace(nearest, complete=True, classes=installed.classes, read_from=installed.evidence)
-    if installed.methods:
-        known = replace(known, methods=installed.methods)
+    classes, configs = frozenset(installed.classes), frozenset(installed.configs)
+    methods = installed.methods or nearest.methods
+    known = replace(nearest, complete=True, classes=classes, configs=configs, methods=methods)
+    known = replace(known, read_from=installed.evidence)
     if installed.transformers:
         known = replace(known, transformers=f"=={installed.transformers}")
     if shipped is None:
@@ -505,7 +503,8 @@ def _by_class(model: Model, label: str, facts: Version, engine: str) -> ModelSup
         doubt = _no_operators(label, architecture)
         return replace(runs, status=SupportStatus.UNKNOWN, reasons=(doubt,))
     if not facts.complete:
-        reason = _no_data(label, architecture, engine)
+        known = newest(engine).label
+        reason = message("support.no_data", engine=label, architecture=architecture, known=known)
         return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
     fallback = _fallback(architecture, label, facts)
     if fallback is not None:
@@ -541,13 +540,6 @@ def _has_operators(architecture: str, facts: Version) -> bool:
         for since, classes in _STATE_CLASSES.items()
         if _is_branch(facts) or version_numbers(facts.version) >= version_numbers(since)
     )
-
-
-def _no_data(label: str, architecture: str, engine: str) -> Message:
-    known = newest_or_none(engine)
-    if known is None:
-        return message("support.not_installed", engine=label, architecture=architecture)
-    return message("support.no_data", engine=label, architecture=architecture, known=known.label)
 
 
 def _fallback(

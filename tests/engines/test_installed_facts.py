@@ -91,7 +91,8 @@ def test_a_release_without_facts_is_planned_by_its_own_code(tmp_path: Path) -> N
         assert plan.engine.version == release.version
         said = [each for each in plan.warnings if each.id.startswith("plan.facts_")]
         assert [(each.id, each.values) for each in said] == [
-            ("plan.facts_installed", {"version": release.version})
+            ("plan.facts_installed", {"version": release.version}),
+            ("plan.facts_only_read", {"version": release.version, "names": "state blocks"}),
         ]
         ids = {each.id for each in plan.warnings} & {OVER, "plan.engine_buckets"}
         assert ids == ({OVER} if release is PLAIN else set())
@@ -158,15 +159,8 @@ def test_the_shipped_facts_are_what_the_probe_keeps_and_plan_the_same(tmp_path: 
     (found,) = kept(tmp_path)
     words = ["read", "vllm-gaudi", "0.26.0", "--checkout", site, "--repository", "installed"]
     words += ["--commit", "", "--date", found["date"], "--upstream", site]
-    ran(
-        tmp_path,
-        facts,
-        *words,
-        "--upstream-version",
-        "0.26.0",
-        "--python",
-        os.path.relpath(python, tmp_path),
-    )
+    words += ["--upstream-version", "0.26.0", "--python", os.path.relpath(python, tmp_path)]
+    ran(tmp_path, facts, *words)
     assert json.loads(shipped.read_text(encoding="utf-8")) == found
     told = [plan(), own]
     ids = [{each["id"] for each in made["warnings"]} for made in told]
@@ -183,7 +177,9 @@ def test_what_the_installation_cannot_answer_is_named(tmp_path: Path) -> None:
         planned(python)
     assert refused.value.id == "plan.buckets_fail"
     found = read_installed(str(python), facts_of(python))
-    assert found == InstalledFacts("0.98.0", ("buckets",), newest.label, ("options",))
+    assert found == InstalledFacts(
+        "0.98.0", ("buckets",), newest.label, ("options", "state blocks")
+    )
 
 
 @pytest.mark.parametrize(

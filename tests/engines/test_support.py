@@ -248,8 +248,10 @@ def test_the_cpu_engine_answers_by_its_own_registry(tmp_path: Path) -> None:
     assert engine.support(LLAMA).status is SupportStatus.RUNS
     assert engine.support(replace(LLAMA, quantization="fp8")).status is SupportStatus.RUNS
     assert engine.support(UNKNOWN).refused
-    bare = registry.find("cpu").support(LLAMA)
-    assert (bare.status, ids(bare)) == (SupportStatus.UNKNOWN, ["support.not_installed"])
+    kimi = Model("m", "m", architecture="DeepseekV3ForCausalLM", model_type="kimi_k2")
+    bare = [registry.find("cpu").support(each) for each in (LLAMA, kimi, UNKNOWN)]
+    said = [(each.status.name, each.own_class) for each in bare]
+    assert said == [("RUNS", True), ("RUNS", True), ("NO", False)]
 
 
 @pytest.mark.parametrize(

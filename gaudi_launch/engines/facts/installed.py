@@ -89,13 +89,16 @@ def read_installed(python: str | None, facts: Mapping[str, str]) -> InstalledFac
         return InstalledFacts(version, ("options", "buckets", "models"), nearest.label)
     row = row_of(document)
     assumed = tuple(each for each in ("buckets", "options") if not document.get(each))
-    only_read = () if "options" in assumed or "parsers" in document else ("options",)
+    only_read = [] if "options" in assumed or "parsers" in document else ["options"]
+    if "state_blocks" in row["defaults"]:
+        # `state_blocks` in reading.py says why they are not executed
+        only_read.append("state blocks")
     if not row["buckets"]:
         row["buckets"] = dict(nearest.buckets)
     layers = {name: tuple(entry.get("layers", ())) for name, entry in document["models"].items()}
     found = version_row(row, document["models"], layers)
     installed_versions()[_PLUGIN, version] = replace(found, file=str(place))
-    return InstalledFacts(version, assumed, nearest.label, only_read)
+    return InstalledFacts(version, assumed, nearest.label, tuple(only_read))
 
 
 def _document(source: ReleaseSource, place: Path) -> dict[str, Any] | None:

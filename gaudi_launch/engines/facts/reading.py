@@ -28,6 +28,7 @@ from gaudi_launch.engines.facts.cache_kinds import allocation_of
 from gaudi_launch.engines.facts.model_classes import ModelClasses
 from gaudi_launch.engines.facts.registry import (
     REGISTRY,
+    config_types,
     registered,
     registry_of,
     supported_methods,
@@ -363,6 +364,10 @@ def state_blocks(plugin: Path) -> dict[str, Any]:
     whose buckets count such blocks: ``all``, one type, or ``decode`` where prompts do not.
     ``apart``: keys and states of a block have separate memory. ``chunked``: with prefix caching
     vLLM aligns the blocks of every Mamba hybrid to chunks before the plugin does to 128 tokens.
+
+    They are read, not executed: ``update_block_size_for_backend`` of vllm_gaudi/platform.py, which
+    imports torch and habana_frameworks at its top, takes the complete VllmConfig, and that imports
+    the model's class with vLLM's layers in another process (30 s on two cores, 0.26.0).
     """
     platform = (plugin / "platform.py").read_text(encoding="utf-8")
     runner, worker = (
@@ -416,17 +421,6 @@ def mla_types(vllm: Path) -> dict[str, Any]:
                 place = f"vllm/{path.relative_to(vllm).as_posix()}:{node.lineno}"
                 return {"model_types": sorted(types), "source": place}
     return {"model_types": [], "source": ""}
-
-
-def config_types(vllm: Path) -> list[str]:
-    """Return the model types whose configuration class is vLLM's."""
-    found = set()
-    for path in vllm.glob("transformers_utils/config.py"):
-        named = assigned(tree_of(path)).items()
-        for value in (each for name, each in named if name.startswith("_CONFIG_REGISTRY")):
-            found |= {each.arg for each in nodes(value, ast.keyword)}
-            found |= {text_of(key) for each in nodes(value, ast.Dict) for key in each.keys}
-    return sorted(filter(None, found))
 
 
 def sparse_as_dense(platform: Path) -> str:

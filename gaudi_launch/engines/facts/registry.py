@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,18 +132,31 @@ def supported_methods(platform: Path) -> tuple[list[str], int]:
     return [], 0
 
 
+def config_types(vllm: Path) -> list[str]:
+    """Return the model types whose configuration class is vLLM's."""
+    found = set()
+    for path in vllm.glob("transformers_utils/config.py"):
+        named = assigned(tree_of(path)).items()
+        for value in (each for name, each in named if name.startswith("_CONFIG_REGISTRY")):
+            found |= {each.arg for each in nodes(value, ast.keyword)}
+            found |= {text_of(key) for each in nodes(value, ast.Dict) for key in each.keys}
+    return sorted(filter(None, found))
+
+
 @dataclass(frozen=True)
 class InstalledLists:
     """The lists of an installed engine, which win over the shipped ones.
 
     ``methods`` is empty where the platform has no list. ``transformers`` is the installed
-    release, "" where it is not known. ``evidence`` is the file that was read.
+    release, "" where it is not known. ``evidence`` is the file that was read. ``configs`` are model
+    types with a configuration class of vLLM's own.
     """
 
-    classes: frozenset[str]
+    classes: Collection[str]
     methods: tuple[str, ...] = ()
     transformers: str = ""
     evidence: str = ""
+    configs: Collection[str] = ()
 
 
 def installed_lists(facts: Mapping[str, str], platform: str) -> InstalledLists | None:
@@ -154,15 +167,14 @@ def installed_lists(facts: Mapping[str, str], platform: str) -> InstalledLists |
     ``facts`` are those of `engines.detect`: ``source`` is the folder of vLLM, ``plugin_source``
     that of the plugin. ``platform`` is the platform's module below either folder.
     """
-    source, plugin = facts.get("source"), facts.get("plugin_source")
-    if not source:
-        return None
-    path, folder = Path(source) / REGISTRY, Path(plugin or source)
     try:
-        found = {*registry_of(path), *registered(folder / "vllm_gaudi")}
+        source = Path(facts["source"])
+        folder = Path(facts.get("plugin_source") or source)
+        found = {*registry_of(source / REGISTRY), *registered(folder / "vllm_gaudi")}
         methods = supported_methods(folder / platform)[0] if (folder / platform).is_file() else []
-    except (FactsError, OSError, SyntaxError) as error:
+        configs, path = frozenset(config_types(source / "vllm")), str(source / REGISTRY)
+    except (KeyError, FactsError, OSError, SyntaxError) as error:
         _log.debug("a source file of the engine is not read: %s", error)
         return None
     release = facts.get("transformers", "")
-    return InstalledLists(frozenset(found), tuple(methods), release, str(path))
+    return InstalledLists(frozenset(found), tuple(methods), release, path, configs)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ class RayServe(Engine):
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     spare: Engine | None = None
-    knows: frozenset[str] | None = None
+    knows: Collection[str] | None = None
     lacked: str = ""
 
     @property

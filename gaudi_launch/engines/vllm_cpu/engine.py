@@ -9,7 +9,7 @@ from typing import Literal
 
 from gaudi_launch.engines.base import given, sent_variables
 from gaudi_launch.engines.conditions import check_request
-from gaudi_launch.engines.facts.registry import installed_lists
+from gaudi_launch.engines.facts.registry import InstalledLists, installed_lists
 from gaudi_launch.engines.support import newest, support_of
 from gaudi_launch.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.engines.vllm_fork.scripts_shared import base_name
@@ -26,6 +26,7 @@ from gaudi_launch.planning.passthrough import sent_options
 from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.support_answer import ModelSupport
+from gaudi_launch.reader import shipped
 
 VERSION = "0.32.0"
 # `vllm serve` reads the metadata of a distribution called vllm; the module is also the forks' entry
@@ -52,7 +53,7 @@ WITHOUT = {
 
 
 # the module with the quantisation methods
-_PLATFORM = "vllm/platforms/cpu.py"
+PLATFORM = "vllm/platforms/cpu.py"
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,14 @@ class VllmCpu(Engine):
     ) -> ModelSupport:
         """Return the answer of the installed engine's own list.
 
-        Without one nothing is known.
+        Without one, of the list of the version that setup installs.
         """
+        shipped_lists = InstalledLists(**shipped("engines", "cpu.json")["lists"])
         return support_of(
             model,
             self.identity.name,
             self.identity.version,
-            installed=installed_lists(self.facts, _PLATFORM),
+            installed=installed_lists(self.facts, PLATFORM) or shipped_lists,
             quantization=args.last("--quantization") or "",
             variables=variables,
         )
