@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs all tests in an environment of their own. Arguments go to pytest: scripts/test.sh -m "not e2e"
-# For the edit loop: scripts/test.sh -m quick (no module of tests/support/slow.py, no real engine).
+# For the edit loop: scripts/test.sh -m quick (nothing slow by tests/data/durations.json, no real engine).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gaudi_launch import messages
-from tests.support.slow import LONG_TESTS, SLOW
+from tests.support import durations
 from tests.support.turns import alone
 from tests.support.users import own_folders, plain_english
 
@@ -43,6 +44,7 @@ TESTS = Path(__file__).parent
 # the folder of this run; its workers inherit the name
 _OWN_FOLDER = "GAUDI_LAUNCH_TEST_FOLDER"
 _MADE = pytest.StashKey[Path]()
+_TAKEN: defaultdict[str, float] = defaultdict(float)
 # what an engine with its workers may need
 _ENGINE_BYTES = 8 << 30
 _MOST_ENGINES = 2
@@ -110,12 +112,19 @@ def pytest_configure(config: pytest.Config) -> None:
     tempfile.tempdir = None
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count the seconds of a test, with those of its fixtures."""
+    _TAKEN[report.nodeid] += report.duration
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Remove what a run without failures has left; the folder of a failed one is kept.
 
     A worker, and a run inside of another as scripts/mutation.py has them, made none.
     """
+    if "WRITE_DURATIONS" in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
+        durations.write(_TAKEN)
     folder = session.config.stash.get(_MADE, None)
     if exitstatus == 0 and folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -126,7 +135,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "quick" or not collection_path.is_relative_to(TESTS):
         return None
     inside = collection_path.relative_to(TESTS).as_posix()
-    return True if inside in SLOW or inside == "e2e" else None
+    return True if inside in durations.SLOW_MODULES or inside == "e2e" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -136,11 +145,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs root"))
         if item.get_closest_marker("e2e") is not None:
             item.add_marker(pytest.mark.timeout(_ENGINE_SECONDS))
-        elif _module(item) in SLOW or item.get_closest_marker("slow") is not None:
+        elif _module(item) in durations.SLOW_MODULES or _is_slow(item):
             item.add_marker("slow")
-        elif f"{_module(item)}::{_function(item)}" in LONG_TESTS:
-            item.add_marker("slow")
-            item.add_marker("long")
         else:
             item.add_marker("quick")
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -162,7 +168,7 @@ def _shared_out(items: list[pytest.Item]) -> list[pytest.Item]:
     for name, tests in modules.items():
         if any(test.get_closest_marker("e2e") is not None for test in tests):
             with_engine.append(name)
-        elif name in SLOW:
+        elif name in durations.SLOW_MODULES:
             slow.append(name)
         else:
             quick.append(name)
@@ -178,8 +184,8 @@ def _module(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).as_posix()
 
 
-def _function(item: pytest.Item) -> str:
-    return item.name.partition("[")[0]
+def _is_slow(item: pytest.Item) -> bool:
+    return item.name.partition("[")[0] in durations.SECONDS.get(_module(item), {})
 
 
 @pytest.fixture(scope="module")

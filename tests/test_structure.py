@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import gaudi_launch
-from tests.support.slow import LONG_TESTS, SLOW
+from tests.support.durations import SECONDS
 
 PACKAGE = Path(gaudi_launch.__file__).parent
 TESTS = Path(__file__).parent
@@ -152,16 +152,14 @@ def test_every_test_is_at_the_path_of_what_it_tests() -> None:
     assert astray == set(ABOUT_SEVERAL)
 
 
-def test_every_slow_module_exists() -> None:
-    assert [path for path in sorted(SLOW) if not (TESTS / path).is_file()] == []
-
-
-def test_every_long_test_exists() -> None:
-    assert [name for name in sorted(LONG_TESTS) if not _defined(*name.split("::"))] == []
+def test_every_slow_test_exists() -> None:
+    named = [(module, name) for module, tests in SECONDS.items() for name in tests]
+    assert [each for each in named if not _defined(*each)] == []
 
 
 def _defined(module: str, function: str) -> bool:
-    return f"\ndef {function}(" in (TESTS / module).read_text()
+    path = TESTS / module
+    return path.is_file() and f"def {function.rpartition('::')[2]}(" in path.read_text()
 
 
 def test_helpers_are_in_support() -> None:
