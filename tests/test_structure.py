@@ -4,13 +4,14 @@ each name."""
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import gaudi_launch
-from tests.support.durations import SECONDS
+from tests.support import durations
 
 PACKAGE = Path(gaudi_launch.__file__).parent
 TESTS = Path(__file__).parent
@@ -153,8 +154,16 @@ def test_every_test_is_at_the_path_of_what_it_tests() -> None:
 
 
 def test_every_slow_test_exists() -> None:
-    named = [(module, name) for module, tests in SECONDS.items() for name in tests]
+    named = [(module, name) for module, tests in durations.SECONDS.items() for name in tests]
     assert [each for each in named if not _defined(*each)] == []
+
+
+def test_a_run_replaces_the_modules_that_it_ran(tmp_path: Path) -> None:
+    file = tmp_path / "durations.json"
+    file.write_text(json.dumps({"a.py": {"test_old": 1.0}, "b.py": {"test_it": 2.0}}))
+    taken = {"tests/a.py::test_new[1]": 0.2, "tests/a.py::test_new[2]": 0.24, "tests/c.py::x": 0.1}
+    durations.write(taken, file)
+    assert durations.read(file) == {"a.py": {"test_new": 0.4}, "b.py": {"test_it": 2.0}}
 
 
 def _defined(module: str, function: str) -> bool:

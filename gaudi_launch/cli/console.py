@@ -116,15 +116,15 @@ def size_text(count: int) -> str:
 def console(stderr: bool = False) -> Console:
     """Return a rich console that respects NO_COLOR, pipes and COLUMNS.
 
-    Text is shown as it is, without markup. A terminal gets it folded, and a line that people copy
-    whole (``soft_wrap=True``). Progress and logs use ``stderr=True``.
+    Text is shown as it is, without markup. A terminal gets it folded, except lines that people
+    copy (``soft_wrap=True``). Progress and logs use ``stderr=True``.
     """
     from rich.console import Console
     from rich.text import Text
 
     from gaudi_launch.cli.prose import Prose
 
-    # in a pipe rich would fold at 80 columns; programs grep whole lines
+    # in a pipe rich would fold at 80 columns; programs grep unbroken lines
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 200
 

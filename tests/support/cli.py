@@ -42,7 +42,10 @@ def reading(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 
 
 def golden(name: str, text: str, folder: Path = DATA / "golden") -> None:
-    """Compare a text with a file. UPDATE_GOLDEN=1 writes it again, and warns of the difference."""
+    """Compare a text with a file.
+
+    UPDATE_GOLDEN=1 writes it again, and warns of the difference.
+    """
     path = folder / name
     if os.environ.get("UPDATE_GOLDEN"):
         known = path.read_text(encoding="utf-8") if path.is_file() else ""

@@ -1,4 +1,4 @@
-"""How long each test takes: what the short selection leaves out, and who starts first.
+"""The seconds of each test, which decide the short selection and the order.
 
 WRITE_DURATIONS=1 writes the file with what a run took: it replaces the modules that ran.
 """
