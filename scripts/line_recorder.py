@@ -1,8 +1,8 @@
-"""Record the lines of the package that each test module executes.
+"""Record the lines of the package that each test function executes.
 
 Those of child processes count as well. `scripts/proof.py record` puts it into its environment:
 every interpreter there imports it, and pytest uses it as a plugin. A record is the file
-`FOLDER/MODULE/PID` with a line of text for each line of code, and is complete also where a process
+`FOLDER/TEST/PID` with a line of text for each line of code, and is complete also where a process
 is killed. sys.monitoring, which Python has from 3.12 on, reports a line once and then costs
 nothing.
 
@@ -19,8 +19,8 @@ from types import CodeType
 from typing import Any
 
 FOLDER = "LINE_RECORDER_FOLDER"
-# the test module that a process works for; its children inherit it
-MODULE = "LINE_RECORDER_MODULE"
+# the test function that a process works for; its children inherit it
+TEST = "LINE_RECORDER_TEST"
 _PACKAGE = "/gaudi_launch/"
 
 
@@ -29,8 +29,8 @@ def _write(line: str) -> None:
 
     The file is opened each time: a process may close every file it has.
     """
-    module = os.environ.get(MODULE, "none").replace("/", "+")
-    path = Path(os.environ[FOLDER], module, str(os.getpid()))
+    test = os.environ.get(TEST, "none").replace("/", "+")
+    path = Path(os.environ[FOLDER], test, str(os.getpid()))
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
         file = os.open(path, flags, 0o666)
@@ -62,8 +62,8 @@ def start() -> None:
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    """Start the record of a test module with its first test."""
-    module = nodeid.partition("::")[0]
-    if module != os.environ.get(MODULE) and sys.version_info >= (3, 12):
-        os.environ[MODULE] = module
+    """Start the record of a test function with its first case."""
+    test = nodeid.partition("[")[0]
+    if test != os.environ.get(TEST) and sys.version_info >= (3, 12):
+        os.environ[TEST] = test
         sys.monitoring.restart_events()

@@ -1,28 +1,30 @@
-"""Find the test modules that prove what black-box tests prove already.
+"""Find the tests that prove what black-box tests prove already.
 
     python scripts/proof.py record FOLDER [ARGUMENT OF PYTEST ...]
     python scripts/proof.py judge FOLDER
     python scripts/proof.py mutants FOLDER TESTS [ARGUMENT OF mutation.py ...]
 
 `record` runs the tests (Python 3.12 or later, in an environment with the extra `dev`) and records
-which lines of the package each test module executes, with the processes that it starts
-(scripts/line_recorder.py). `judge` lists the candidates: modules that are not in
-tests/data/frozen.txt, that patch, and of which frozen modules execute every line. The lines that
-only one module executes are counted for the others. `mutants` draws mutants on the lines that the
+which lines of the package each test function executes, with the processes that it starts
+(scripts/line_recorder.py). `judge` lists the candidates: test functions in modules that are not in
+tests/data/frozen.txt and that patch, of which frozen modules execute every line. The lines that no
+frozen module executes are counted for the others. `mutants` draws mutants on the lines that the
 candidates in a folder of tests execute, and judges them with the frozen modules that reach one.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import fnmatch
+import itertools
 import os
 import re
 import shutil
 import site
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +40,12 @@ _PATCH = re.compile(r"monkeypatch\.setattr|SimpleNamespace\(|\b[a-z]\w*\._[a-z]\
 
 @dataclass(frozen=True)
 class Judged:
-    """A test module with its code lines and patches.
+    """A test function with its code lines, and the patches of its module.
 
     ``executed`` lines of the package, ``alone`` those that no frozen module executes.
     """
 
-    module: str
+    test: str
     lines: int
     patches: int
     executed: int
@@ -51,13 +53,17 @@ class Judged:
 
     @property
     def is_candidate(self) -> bool:
-        """Return True where it patches, and proves no line by itself."""
+        """Return True where its module patches, and it proves no line by itself."""
         return self.patches > 0 and self.executed > 0 and self.alone == 0
 
 
-def frozen_modules(modules: Sequence[str], patterns: Sequence[str]) -> set[str]:
-    """Return the modules that a pattern of the frozen list names."""
-    return {each for each in modules if any(fnmatch.fnmatch(each, one) for one in patterns)}
+def frozen_tests(tests: Iterable[str], patterns: Sequence[str]) -> set[str]:
+    """Return the test functions of modules that a pattern of the frozen list names."""
+    return {
+        each
+        for each in tests
+        if any(fnmatch.fnmatch(each.partition("::")[0], one) for one in patterns)
+    }
 
 
 def patterns_of(text: str) -> list[str]:
@@ -66,7 +72,7 @@ def patterns_of(text: str) -> list[str]:
 
 
 def executed_lines(folder: Path) -> dict[str, set[str]]:
-    """Return the lines of the package that each test module executes, by its path."""
+    """Return the lines of the package that each test function executes."""
     found: dict[str, set[str]] = {}
     for each in folder.iterdir():
         lines = found.setdefault(each.name.replace("+", "/"), set())
@@ -77,18 +83,31 @@ def executed_lines(folder: Path) -> dict[str, set[str]]:
 
 
 def judged(executed: Mapping[str, set[str]], frozen: set[str]) -> list[Judged]:
-    """Return each module that is not frozen, candidates first, the largest first."""
+    """Return each test function that is not frozen, candidates first, by module."""
     proved = set[str]().union(*(executed.get(each, set()) for each in frozen))
     found = []
-    for module in executed.keys() - frozen:
+    for module, tests in itertools.groupby(
+        sorted(executed.keys() - frozen), lambda each: each.partition("::")[0]
+    ):
         path = TOP / module
         if path.is_file():
             source = path.read_text(encoding="utf-8")
             patches = len(_PATCH.findall(source))
-            mine = executed[module]
-            counts = (size_of(source).lines, patches, len(mine), len(mine - proved))
-            found.append(Judged(module, *counts))
-    return sorted(found, key=lambda each: (not each.is_candidate, -each.lines, each.module))
+            sizes = _sizes(source)
+            for test in tests:
+                mine = executed[test]
+                lines = sizes.get(test.rpartition("::")[2], 0)
+                found.append(Judged(test, lines, patches, len(mine), len(mine - proved)))
+    return sorted(found, key=lambda each: (not each.is_candidate, each.test))
+
+
+def _sizes(source: str) -> dict[str, int]:
+    """Return the code lines of each function, by name."""
+    return {
+        node.name: size_of(ast.get_source_segment(source, node) or "").lines
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+    }
 
 
 @contextmanager
@@ -121,10 +140,12 @@ def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
     Return the exit status of scripts/mutation.py.
     """
     executed, frozen = _read(folder)
-    here = [each.module for each in judged(executed, frozen) if each.is_candidate]
+    here = [each.test for each in judged(executed, frozen) if each.is_candidate]
     mine = [executed[each] for each in here if each.startswith(f"{tests}/")]
     lines = set[str]().union(*mine)
-    reaching = sorted(each for each in frozen if executed.get(each, set()) & lines)
+    reaching = sorted(
+        {each.partition("::")[0] for each in frozen if executed.get(each, set()) & lines}
+    )
     # its sandbox has an empty /tmp
     file = folder.resolve().with_name(f"{tests.replace('/', '.')}.lines")
     file.write_text("\n".join(lines), encoding="utf-8")
@@ -134,12 +155,12 @@ def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
 
 def _read(folder: Path) -> tuple[dict[str, set[str]], set[str]]:
     executed = executed_lines(folder)
-    return executed, frozen_modules([*executed], patterns_of(FROZEN.read_text(encoding="utf-8")))
+    return executed, frozen_tests(executed, patterns_of(FROZEN.read_text(encoding="utf-8")))
 
 
 def main() -> int:
     """Record, judge or draw mutants, as the arguments state."""
-    parser = argparse.ArgumentParser(description="Find test modules that prove a thing twice.")
+    parser = argparse.ArgumentParser(description="Find tests that prove a thing twice.")
     parser.add_argument("what", choices=("record", "judge", "mutants"))
     parser.add_argument("folder", type=Path)
     given, rest = parser.parse_known_args()
@@ -148,10 +169,10 @@ def main() -> int:
     if given.what == "mutants":
         return mutate(given.folder, rest[0], rest[1:])
     executed, frozen = _read(given.folder)
-    print("candidate\tlines\tpatches\texecuted\talone\tmodule")
+    print("candidate\tlines\tpatches\texecuted\talone\ttest")
     for each in judged(executed, frozen):
         word = "yes" if each.is_candidate else "no"
-        print(word, each.lines, each.patches, each.executed, each.alone, each.module, sep="\t")
+        print(word, each.lines, each.patches, each.executed, each.alone, each.test, sep="\t")
     return 0
 
 

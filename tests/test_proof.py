@@ -1,4 +1,4 @@
-"""Test modules that prove nothing by themselves are found from the record of executed lines."""
+"""Tests that prove nothing by themselves are found from the record of executed lines."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from tests.support.places import TOP
 
 
-def test_a_module_without_a_line_of_its_own_is_a_candidate(tmp_path: Path) -> None:
+def test_a_function_without_a_line_of_its_own_is_a_candidate(tmp_path: Path) -> None:
     executed = {
-        "cli/test_main.py": "a:1 a:2",
-        "app/test_stop.py": "a:2",
-        "app/test_serve.py": "b:3",
+        "cli/test_main.py::test_it": "a:1 a:2",
+        "app/test_serve.py::test_old": "a:2",
+        "app/test_serve.py::test_new": "a:2 b:3",
     }
-    for module, lines in executed.items():
-        record = tmp_path / f"tests+{module.replace('/', '+')}" / "17"
+    for test, lines in executed.items():
+        record = tmp_path / f"tests+{test.replace('/', '+')}" / "17"
         record.parent.mkdir()
         # a killed process leaves half a line
         record.write_text("".join(f"{line}\n" for line in lines.split()) + "gaudi_la")
@@ -24,6 +24,6 @@ def test_a_module_without_a_line_of_its_own_is_a_candidate(tmp_path: Path) -> No
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     rows = [line.split("\t") for line in shown.splitlines()[1:]]
     assert [(row[0], *row[3:]) for row in rows] == [
-        ("yes", "1", "0", "tests/app/test_stop.py"),
-        ("no", "1", "1", "tests/app/test_serve.py"),
+        ("yes", "1", "0", "tests/app/test_serve.py::test_old"),
+        ("no", "2", "1", "tests/app/test_serve.py::test_new"),
     ]
