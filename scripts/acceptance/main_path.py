@@ -485,20 +485,12 @@ class Asked:
         return taken.get("decode_block_size") not in (None, taken["block_size"])
 
     @property
-    def code(self) -> str:
-        """Return the folder of its bucket code.
-
-        The padding limit of 1.22's script is in vllm-hpu-extension pull 371 (head 54ef1ad).
-        """
-        return self.engine + "+371" * (self.question.algorithm == "linear-limit")
-
-    @property
     def key(self) -> str:
         """Return the question as a short text, without paths."""
         made = record_of("", self.question, {"prompt": [], "decode": []})
         env = {name: value for name, value in made["env"].items() if "BUCKET" in name}
         env.pop("VLLM_BUCKETING_FROM_FILE", None)
-        text = json.dumps([self.code, made["algorithm"], sorted(env.items()), made["args"]])
+        text = json.dumps([self.engine, made["algorithm"], sorted(env.items()), made["args"]])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -639,8 +631,8 @@ class Walk:
 def executed(source: Path, report: Report) -> dict[str, str]:
     """Return the digests of the lists that the engines' own code makes, by question."""
     found: dict[str, str] = {}
-    for code in sorted({each.code for each in report.asked}):
-        asked = [each for each in report.asked if each.code == code]
+    for engine in sorted({each.engine for each in report.asked}):
+        asked = [each for each in report.asked if each.engine == engine]
         cases = [
             {"env": dict(each.question.environment), "args": dict(each.question.arguments)}
             for each in asked
@@ -648,10 +640,10 @@ def executed(source: Path, report: Report) -> dict[str, str]:
         # one process for each: the engine keeps what it read
         package = asked[0].question.package
         replies = ask_buckets(
-            sys.executable, package, [*cases, cases[0]], search=[str(source / code)], seconds=600
+            sys.executable, package, [*cases, cases[0]], search=[str(source / engine)], seconds=600
         )
         if not replies.replies:
-            report.wrong.append(f"{code}: its code does not answer: {replies.last_line}")
+            report.wrong.append(f"{engine}: its code does not answer: {replies.last_line}")
         for each, reply in zip(asked, replies.replies, strict=False):
             found[each.key] = str(reply)
             if reply and "prompt" in reply:
@@ -822,9 +814,10 @@ def _stated_holes(plan: Mapping[str, Any]) -> int:
 def _question(drawn: Drawn, line: str) -> Asked | None:
     """Return a plan's question to its engine's bucket code; None if no warm-up."""
     scripted = drawn["--tuning"] == "reference"
-    if scripted and (drawn["-r"] or drawn.engine == "deepseek_r1"):
-        # 1.21 compiles a part of the list. deepseek_r1's script sets limits since vllm-fork pull
-        # 2029, for vllm-hpu-extension pull 379; the newest public state, 0bc6b42, is before that
+    if scripted and (drawn["-r"] or drawn.engine != "vllm-fork@1.21"):
+        # 1.21 compiles a part of the list. The scripts of 1.22 and deepseek_r1 set limits since
+        # vllm-fork pulls 1986 and 2029, for vllm-hpu-extension pulls 371 and 379; the branches at
+        # f5f9ecb and 0bc6b42 are older. tests/data/parity/buckets has lists of the later texts
         return None
     given: dict[str, Any] = {"extra": tuple(drawn["--"].split())}
     for each in fields(LaunchOptions):
