@@ -105,10 +105,7 @@ class Judge:
     def _belongs(self, item: pytest.Item) -> bool:
         if item.get_closest_marker("e2e") is not None:
             return False
-        starts_processes = (
-            item.get_closest_marker("slow") is not None and item.get_closest_marker("long") is None
-        )
-        return not starts_processes or item.path in self.own
+        return item.get_closest_marker("slow") is None or item.path in self.own
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:

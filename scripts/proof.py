@@ -9,7 +9,8 @@ which lines of the package each test function executes, with the processes that 
 (scripts/line_recorder.py). `judge` lists the candidates: test functions in modules that are not in
 tests/data/frozen.txt and that patch, of which frozen modules execute every line. The lines that no
 frozen module executes are counted for the others. `mutants` draws mutants on the lines that the
-candidates in a folder of tests execute, and judges them with the frozen modules that reach one.
+candidates in a folder of tests execute, and judges them with the cheapest frozen modules that reach
+one, and with the candidates.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ import argparse
 import ast
 import fnmatch
 import itertools
+import json
 import os
 import re
 import shutil
 import site
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import line_recorder
+from mutation_run import NOT_NOTICED
 from size import size_of
 
 TOP = Path(__file__).resolve().parents[1]
@@ -135,22 +139,56 @@ def record(folder: Path, arguments: Sequence[str]) -> int:
 
 
 def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
-    """Judge mutants of what a folder's candidates execute with the frozen modules.
+    """Judge mutants of what a folder's candidates execute, by frozen modules and by the candidates.
 
-    Return the exit status of scripts/mutation.py.
+    Print what only the candidates notice. Return the exit status of scripts/mutation.py.
     """
     executed, frozen = _read(folder)
     here = [each.test for each in judged(executed, frozen) if each.is_candidate]
-    mine = [executed[each] for each in here if each.startswith(f"{tests}/")]
-    lines = set[str]().union(*mine)
-    reaching = sorted(
-        {each.partition("::")[0] for each in frozen if executed.get(each, set()) & lines}
-    )
-    # its sandbox has an empty /tmp
-    file = folder.resolve().with_name(f"{tests.replace('/', '.')}.lines")
-    file.write_text("\n".join(lines), encoding="utf-8")
-    words = (sys.executable, "scripts/mutation.py", "--lines", str(file), *arguments)
-    return subprocess.run([*words, "--tests", *reaching], cwd=TOP, check=False).returncode
+    here = [each for each in here if each.startswith(f"{tests}/")]
+    lines = set[str]().union(*(executed[each] for each in here))
+    modules: dict[str, set[str]] = defaultdict(set)
+    for each in frozen:
+        modules[each.partition("::")[0]] |= executed[each] & lines
+    places = folder.resolve().with_name(f"{tests.replace('/', '.')}.lines")
+    places.write_text("\n".join(sorted(lines)), encoding="utf-8")
+    found: list[list[dict[str, str]]] = []
+    for name, paths in (
+        ("frozen", sorted(cheapest(modules, lines))),
+        ("candidates", sorted({each.partition("::")[0] for each in here})),
+    ):
+        results = places.with_suffix(f".{name}.json")
+        words = ("--lines", str(places), "--json", str(results), *arguments, "--tests", *paths)
+        done = subprocess.run((sys.executable, "scripts/mutation.py", *words), cwd=TOP, check=False)
+        if done.returncode:
+            return done.returncode
+        found.append(json.loads(results.read_text(encoding="utf-8"))["mutants"])
+    only = [
+        theirs["by"]
+        for ours, theirs in zip(*found, strict=True)
+        if ours["outcome"] in NOT_NOTICED and theirs["by"].partition("[")[0] in here
+    ]
+    print(f"{tests}: {len(here)} candidates, {len(only)} of {len(found[0])} mutants by them only")
+    print("\n".join(sorted(only)))
+    return 0
+
+
+def cheapest(modules: Mapping[str, set[str]], lines: set[str]) -> list[str]:
+    """Return modules that execute each line twice where that is possible, the cheapest first."""
+    left = dict.fromkeys(lines, 2)
+    chosen: list[str] = []
+    free = {name: executed for name, executed in modules.items() if executed}
+    slow = json.loads((TOP / "tests" / "data" / "durations.json").read_text(encoding="utf-8"))
+    seconds = {name: 1 + sum(slow.get(name.removeprefix("tests/"), {}).values()) for name in free}
+    while free:
+        gains = {name: sum(left[line] > 0 for line in executed) for name, executed in free.items()}
+        best = max(free, key=lambda name: (gains[name] / seconds[name], name))
+        if gains[best] == 0:
+            break
+        chosen.append(best)
+        for line in free.pop(best):
+            left[line] -= 1
+    return chosen
 
 
 def _read(folder: Path) -> tuple[dict[str, set[str]], set[str]]:
