@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.cli.console import console, emit_json, table
 from gaudi_launch.engines.support import ended
 from gaudi_launch.messages import catalogue, language, text
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
     from gaudi_launch.app.engines import EngineListing, EngineState
+    from gaudi_launch.engines.releases import PinTrial
     from gaudi_launch.engines.support import Version
 
 _COLUMNS = ("name", "title", "installed", "can", "lacks")
@@ -18,13 +20,12 @@ _COLUMNS = ("name", "title", "installed", "can", "lacks")
 def show(found: EngineListing, as_json: bool) -> None:
     """Print every engine: its environments, features and unsupported options."""
     if as_json:
-        rows = [_row(state) for state in found.engines]
         facts = [_facts(version) for version in found.versions]
         emit_json(
             {
                 "schema": 1,
                 "asked": found.python,
-                "engines": rows,
+                "engines": [_row(state) for state in found.engines],
                 "gateway": _gateway(found),
                 "facts": facts,
             }
@@ -58,10 +59,12 @@ def _show_facts(versions: tuple[Version, ...]) -> None:
     executed = {each.engine for each in versions if each.executed}
     for each in versions:
         id = "engines.facts_version"
+        if each.file:
+            id = "engines.facts_installed"
         if each.engine in executed and not each.executed:
             # no plan is made for it without an installation
             id = "engines.facts_only_read"
-        row = text(id, version=each.version, month=each.date[:7])
+        row = text(id, version=each.version, month=each.date[:7], date=each.date)
         by_engine.setdefault(each.engine, []).append(row)
     out = console()
     out.print(text("engines.facts_title"))
@@ -90,14 +93,11 @@ def _row(state: EngineState) -> dict[str, Any]:
         "needs_cards": state.engine.needs_cards,
         "facts_date": state.facts_date,
         "ended": state.ended,
-        "constraints": _trial(state),
+        "constraints": mapped(_trial, state.constraints),
     }
 
 
-def _trial(state: EngineState) -> dict[str, Any] | None:
-    trial = state.constraints
-    if trial is None:
-        return None
+def _trial(trial: PinTrial) -> dict[str, Any]:
     counts = {
         "installed": trial.installed,
         "imported": trial.imported,
