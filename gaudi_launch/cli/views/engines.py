@@ -20,14 +20,13 @@ _COLUMNS = ("name", "title", "installed", "can", "lacks")
 def show(found: EngineListing, as_json: bool) -> None:
     """Print every engine: its environments, features and unsupported options."""
     if as_json:
-        facts = [_facts(version) for version in found.versions]
         emit_json(
             {
                 "schema": 1,
                 "asked": found.python,
                 "engines": [_row(state) for state in found.engines],
                 "gateway": _gateway(found),
-                "facts": facts,
+                "facts": [_facts(version) for version in found.versions],
             }
         )
         return
@@ -69,7 +68,8 @@ def _show_facts(versions: tuple[Version, ...]) -> None:
     out = console()
     out.print(text("engines.facts_title"))
     for engine, rows in by_engine.items():
-        line = text("engines.facts_line", engine=engine, versions=text("common.between").join(rows))
+        known = text("common.between").join(rows)
+        line = text("common.pair", label=f"  {engine}", value=known)
         end = ended(engine)
         if end is not None:
             line = text("common.clauses").join((line, text("engines.ended", date=end)))
