@@ -139,7 +139,7 @@ def record(folder: Path, arguments: Sequence[str]) -> int:
 
 
 def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
-    """Judge mutants of what a folder's candidates execute, by frozen modules and by the candidates.
+    """Judge mutants by frozen modules, then by the candidates of a folder of tests.
 
     Print what only the candidates notice. Return the exit status of scripts/mutation.py.
     """
@@ -174,7 +174,7 @@ def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
 
 
 def cheapest(modules: Mapping[str, set[str]], lines: set[str]) -> list[str]:
-    """Return modules that execute each line twice where that is possible, the cheapest first."""
+    """Return cheap modules that execute each line twice where that is possible."""
     left = dict.fromkeys(lines, 2)
     chosen: list[str] = []
     free = {name: executed for name, executed in modules.items() if executed}
