@@ -24,6 +24,7 @@ _INTERFACES = {
     "SupportsPP": "pipeline",
     "SupportsLoRA": "lora",
 }
+_KEPT = {"hybrid": "state", "inner_state": "state"}
 _STATES = (
     *("MambaBase", "MambaMixer", "MambaMixer2", "ConstantSizeCache"),
     *("MambaCacheManager", "MinimaxCacheManager", "MiniMaxCacheManager"),
@@ -66,6 +67,8 @@ class ModelClasses:
     def layers(self, module: str, class_name: str) -> list[str]:
         """Return the kinds of layers with a cache that a class makes."""
         found = _gathered(_start(module, class_name), self._made)
+        # a class keeps states by itself, or in the model that it loads
+        found |= {_KEPT.get(each, "") for each in self.interfaces(module, class_name)}
         return [kind for kind in KINDS if kind in found]
 
     def _bases_of(self, module: str, name: str) -> tuple[set[str], list[Place]]:
@@ -150,9 +153,7 @@ def _gathered(start: Place, read: Callable[[str, str], tuple[set[str], list[Plac
 
 
 def _last(base: ast.expr) -> str:
-    if isinstance(base, ast.Subscript):
-        base = base.value
-    return base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+    return ast.unparse(base).partition("[")[0].rpartition(".")[2]
 
 
 def _is_read(source: str, name: str) -> bool:
