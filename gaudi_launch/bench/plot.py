@@ -146,7 +146,7 @@ def _course(made: Sheet, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
     from gaudi_launch.plotting import dress, label, plain_numbers
 
     axis = made.axes[1]
-    dress(axis, label("plot.course"), label("plot.time_s"), label("plot.tokens_per_s"))
+    dress(axis, label("plot.course"), label("plot.time_s"), label("measure.name_output_rate"))
     for (name, samples), color in zip(runs, _COLORS, strict=False):
         seconds, rates = over_time(samples, _BINS)
         if rates:

@@ -111,8 +111,7 @@ class StartCommand:
         known = {**self.known, **self.variables}
 
         def value(found: re.Match[str]) -> str:
-            name = found["braced"] or found["plain"]
-            return known.get(name) or found["default"] or found[0]
+            return known.get(found["braced"] or found["plain"]) or found["default"] or found[0]
 
         return _VARIABLE.sub(value, text)
 

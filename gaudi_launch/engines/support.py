@@ -167,8 +167,7 @@ class Version:
         """Return the file with every fact of this version."""
         if self.file:
             return Path(self.file)
-        folder = paths.profiles_dir() / "engines" / "support"
-        return folder / f"{self.engine}-{self.version}.json"
+        return paths.profiles_dir() / f"engines/support/{self.engine}-{self.version}.json"
 
     @property
     def label(self) -> str:
@@ -290,8 +289,8 @@ def divides_into_stages(engine: str, version: str, architecture: str) -> bool:
     facts = version_of(engine, version)
     if facts is None:
         return False
-    entry = read_json(facts.document)["models"].get(architecture, {})
-    return "pipeline" in entry.get("interfaces", ())
+    models = read_json(facts.document)["models"]
+    return "pipeline" in models.get(architecture, {}).get("interfaces", ())
 
 
 def releases(engine: str) -> tuple[Version, ...]:
@@ -381,8 +380,7 @@ def _holds(release: str, operator: str, bound: str) -> bool:
         found = found[: len(limit)]
     found += (0,) * (len(limit) - len(found))
     limit += (0,) * (len(found) - len(limit))
-    compare = _COMPARISONS.get(operator, _COMPARISONS["=="])
-    return compare(found, limit)
+    return _COMPARISONS.get(operator, _COMPARISONS["=="])(found, limit)
 
 
 def unknown_version(found: str) -> LaunchError:

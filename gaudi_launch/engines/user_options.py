@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,9 +11,10 @@ from functools import cache
 
 from gaudi_launch import paths
 from gaudi_launch.engines.support import Version, newest_or_none, version_of, versions
-from gaudi_launch.engines.version_facts import VersionNames, names_of, renames
+from gaudi_launch.engines.version_facts import NameFacts, VersionNames, names_of, renames
 from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import Message, message
+from gaudi_launch.optional import mapped, value_or
 from gaudi_launch.planning.engine_args import Argument, EngineArgs
 from gaudi_launch.planning.option_table import (
     UPSTREAM,
@@ -54,7 +56,7 @@ def option_faults(args: EngineArgs, identity: EngineIdentity) -> tuple[OptionFau
     facts = exact
     if exact is None or not names_of(exact).options:
         exact, facts = None, newest_or_none(identity.name)
-    names = names_of(facts) if facts is not None else VersionNames({}, {})
+    names = value_or(mapped(names_of, facts), VersionNames({}, {}))
     label = identity.exact if facts is None else facts.label
     table = option_table(identity.options)
     of_table = (identity.options, identity.version) == (UPSTREAM, UPSTREAM_VERSION)
@@ -104,6 +106,11 @@ def _wrong_values(
 ) -> Iterator[Message]:
     """Yield a sentence for each value that the release's code does not have."""
     label = "" if facts is None else facts.label
+    form = value_or(names.option(argument.name), NameFacts("", "")).form
+    wrong = [each for each in argument.values if form and not re.fullmatch(form[0], each)]
+    if form and not argument.key and (wrong or not argument.values):
+        given = " ".join((argument.name, *wrong))
+        yield message("options.form", given=given, engine=label, known=form[1])
     for key, value in _values(argument, args):
         shown = f"{argument.name}.{key}" if key else argument.name
         known = enumerated(label).get(shown, ())
@@ -121,8 +128,7 @@ def _of_parser(name: str, args: EngineArgs, names: VersionNames) -> tuple[str, .
     kind, plugin = _PARSERS.get(name, ("", ""))
     if kind:
         return () if args.has(plugin) else names.parsers.get(kind, ())
-    facts = names.option(name)
-    return () if facts is None else facts.values
+    return value_or(names.option(name), NameFacts("", "")).values
 
 
 def _values(argument: Argument, args: EngineArgs) -> Iterator[tuple[str, str]]:

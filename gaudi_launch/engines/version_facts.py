@@ -23,7 +23,9 @@ class NameFacts:
 
     ``default`` is source text, "" without one; ``places`` are the readers of a variable.
     ``unused``: it is defined, and no code reads what it defines. ``also`` are other spellings of an
-    option, ``values`` what the parser takes, none where it takes any.
+    option, ``values`` what the parser takes, none where it takes any. ``form``: the pattern of all
+    values that it converts, and one of them, by scripts/option_forms.py; none for an option that
+    can be without a value.
     """
 
     name: str
@@ -32,6 +34,7 @@ class NameFacts:
     unused: bool = False
     also: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
+    form: tuple[str, ...] = ()
 
     @property
     def literal(self) -> object:
@@ -83,6 +86,7 @@ def _names_in(path: Path) -> VersionNames:
             str(row["default"] or ""),
             also=tuple(row.get("also", ())),
             values=tuple(row.get("values", ())),
+            form=tuple(row.get("form", ())),
         )
         for name, row in document.get("options", {}).items()
     }

@@ -132,7 +132,7 @@ def test_the_picture_has_the_share_of_requests_and_the_rate(
     assert [step[0] for step in course] == [
         *("dress", "stairs", "stairs", "set_xlim", "set_ylim", "plain", "legend")
     ]
-    assert course[0] == ("dress", "plot.course", "plot.time_s", "plot.tokens_per_s")
+    assert course[0] == ("dress", "plot.course", "plot.time_s", "measure.name_output_rate")
     options = {"color": ORANGE, "label": "other", "linewidth": 1.5}
     edges = [0.025 * place for place in range(81)]
     assert course[2] == ("stairs", rates, edges, options)

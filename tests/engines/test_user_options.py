@@ -115,8 +115,11 @@ def test_each_listed_option_is_taken_and_each_changed_one_is_not(version: Versio
     names = names_of(version)
     values = enumerated(version.label)
     for name in chosen.sample(sorted(names.options), 40):
+        form = names.options[name].form
         if name not in values and not names.options[name].values and "parser" not in name:
-            assert sentences(version.label, name) == []
+            assert sentences(version.label, name, *form[1:]) == []
+            wrong = [()] * bool(form) + [("one-",)] * (form[1:] not in ((), ("text",)))
+            assert all(sentences(version.label, name, *each) for each in wrong)
         ((found, certain),) = sentences(version.label, f"{name}x", "1")
         assert (f"{name}x is not an option of {version.label}." in found, certain) == (True, True)
 

@@ -46,6 +46,7 @@ from gaudi_launch.engines.facts.source import (
 from gaudi_launch.engines.introspect import ask_buckets
 from gaudi_launch.engines.support import version_numbers
 from gaudi_launch.engines.version_facts import plain_option
+from gaudi_launch.optional import mapped
 
 _log = logging.getLogger(__name__)
 
@@ -276,7 +277,7 @@ def options_of(vllm: Path) -> dict[str, dict[str, Any]]:
             if isinstance(node, ast.ClassDef) and "FrontendArgs" in node.name:
                 for each in node.body:
                     if isinstance(each, ast.AnnAssign):
-                        default = ast.unparse(each.value) if each.value is not None else None
+                        default = mapped(ast.unparse, each.value)
                         name = plain_option(ast.unparse(each.target))
                         found.setdefault(name, {"default": default})
     return found
@@ -556,7 +557,7 @@ def _execute(document: dict[str, Any], source: ReleaseSource) -> None:
             seconds=min(_SECONDS, UNTIL.get() - time.monotonic()),
         )
         if found.parser is not None:
-            _add_options(document, found.parser)
+            add_options(document, found.parser)
         elif source.python:
             _log.warning("the parser is not executed: %s", found.last_line)
         return found.replies
@@ -568,7 +569,7 @@ def _execute(document: dict[str, Any], source: ReleaseSource) -> None:
         _log.warning("no known rules give the buckets of %s: %s", source.version, error)
 
 
-def _add_options(document: dict[str, Any], found: Mapping[str, Any]) -> None:
+def add_options(document: dict[str, Any], found: Mapping[str, Any]) -> None:
     """Replace the options by those of the executed parser, with spellings and values."""
     written = {plain_option(name): (name, row) for name, row in document["options"].items()}
     document["options"] = {}

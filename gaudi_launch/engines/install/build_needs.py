@@ -26,7 +26,8 @@ def build_requirements(texts: Mapping[str, str]) -> list[str]:
         if name == "pyproject.toml":
             found += _of_pyproject(text)
         else:
-            found += _of_requirements(text)
+            lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
+            found += [each for each in lines if each and not each.startswith(("#", "-", "torch"))]
     return found
 
 
@@ -48,8 +49,3 @@ def _of_pyproject(text: str) -> list[str]:
         return ["setuptools", "wheel"]
     lines = [line.partition("#")[0] for line in requires[1].splitlines()]
     return [double or single for double, single in _QUOTED.findall("\n".join(lines))]
-
-
-def _of_requirements(text: str) -> list[str]:
-    lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith(("#", "-", "torch"))]

@@ -274,7 +274,8 @@ def _check_room(folder: Path) -> None:
 
     pip and venv do not state a full disk; an unfinished environment is cleared first.
     """
-    free = shutil.disk_usage(folder.parent).free + _size_of(folder)
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    free = shutil.disk_usage(folder.parent).free + sum(path.stat().st_size for path in files)
     if free < _ROOM_GIB << 30:
         raise LaunchError(
             "serve.setup_room",
@@ -283,12 +284,6 @@ def _check_room(folder: Path) -> None:
             free=f"{free / (1 << 30):.1f}",
             needed=_ROOM_GIB,
         )
-
-
-def _size_of(folder: Path) -> int:
-    """Return the bytes of all files below a folder; 0 without it."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return sum(path.stat().st_size for path in files)
 
 
 @contextmanager

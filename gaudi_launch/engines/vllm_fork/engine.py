@@ -37,6 +37,7 @@ from gaudi_launch.messages import Message, message, text
 from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import MemoryRules
+from gaudi_launch.optional import mapped
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.engine import (
@@ -529,7 +530,7 @@ class VllmFork(Engine):
         Return None when warm-up needs no list.
         """
         asked = self.bucket_question(settings, context, num_blocks)
-        theirs = self.answer(asked) if self.answer is not None else None
+        theirs = mapped(lambda answer: answer(asked), self.answer)
         if theirs is not None:
             return theirs[0], self.warmed(theirs[1], settings, context)
         found = engine_buckets(asked.family, asked.algorithm, asked.environment, asked.arguments)

@@ -13,6 +13,7 @@ import posixpath
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from gaudi_launch.engines.start_command import ASSIGNMENT, ENDS_COMMAND
@@ -189,8 +190,10 @@ def _fields_1_22(given: Mapping[str, str]) -> dict[str, Any]:
         "max_prefill_seqs": prefill,
         "max_num_seqs": _optional(given, "-b", parse.number),
         "max_capture_len": _optional(given, "-g", parse.number),
-        "memory_utilization": _optional(given, "-u", _share),
-        "padding_limit": _optional(given, "-l", _limit),
+        "memory_utilization": _optional(given, "-u", partial(parse.fraction, least=0.01, most=1)),
+        "padding_limit": _optional(
+            given, "-l", partial(parse.fraction, least=0.0, most=0.5, strict=True)
+        ),
         "cache_dir": given.get("-c") or None,
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
@@ -225,14 +228,6 @@ def _optional(
 
 def _reduce(flag: str, text: str) -> tuple[int, int]:
     return parse.reduce(text, one_is_both=True, short=False)
-
-
-def _share(flag: str, text: str) -> str:
-    return parse.fraction(flag, text, 0.01, 1.0)
-
-
-def _limit(flag: str, text: str) -> str:
-    return parse.fraction(flag, text, 0.0, 0.5, strict=True)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.recurrent_state import page_of
 from gaudi_launch.models.sizing import KV_BYTES, MemoryRules
+from gaudi_launch.optional import mapped
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.planning.decisions import Decisions
 from gaudi_launch.planning.effects import unmodelled
@@ -124,8 +125,7 @@ class VllmGaudi(Engine):
         vllm_gaudi/extension/bucketing/unified.py), by rules that are not here.
         """
         name = gaudi_rules.UNIFIED
-        is_on = boolean(request.environment.get(name, ""))
-        return (name,) if is_on and self.reads(name) else ()
+        return (name,) * (boolean(request.environment.get(name, "")) and self.reads(name))
 
     def settled(self, context: Context, proposed: Sequence[Setting]) -> Proposal:
         return settled(self.identity, context, proposed)
@@ -446,7 +446,7 @@ class VllmGaudi(Engine):
         asked = self.bucket_question(settings, context, num_blocks)
         if asked.algorithm == "file" and asked.arguments["bucket_file"] is None:
             return None
-        found = self.answer(asked) if self.answer is not None else None
+        found = mapped(lambda answer: answer(asked), self.answer)
         if found is not None:
             return found
         return asked.algorithm, engine_buckets(
@@ -485,8 +485,7 @@ class VllmGaudi(Engine):
         """Return the coverage for the warm-up planner; None without a warm-up."""
         if not self._warms(context.request, task_of(context.model, context.request.args)):
             return None
-        context = gaudi_buckets.as_settled(context, settings)
-        return self._coverage(context, settings, num_blocks)
+        return self._coverage(gaudi_buckets.as_settled(context, settings), settings, num_blocks)
 
     def _coverage(
         self, context: Context, settings: Sequence[Setting], num_blocks: int | None

@@ -233,8 +233,7 @@ def main(words: list[str]) -> int:
     fcntl.flock(mark, fcntl.LOCK_EX)
     status = 1
     try:
-        status = run(config, int(asked.hpus), folder)
-        return status
+        return run(config, int(asked.hpus), folder)
     finally:
         if status:
             keep_logs(folder)

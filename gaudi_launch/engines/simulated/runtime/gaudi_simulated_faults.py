@@ -59,8 +59,7 @@ def restarts_in(folder: str | None) -> int:
     if not folder:
         return 0
     try:
-        state = json.loads((Path(folder) / "state.json").read_bytes())
-        return int(state.get("restarts") or 0)
+        return int(json.loads((Path(folder) / "state.json").read_bytes()).get("restarts") or 0)
     except (OSError, ValueError, AttributeError, TypeError):
         return 0
 
