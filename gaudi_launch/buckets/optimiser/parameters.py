@@ -301,7 +301,8 @@ def _reachable(rows: list[int], sizes: list[int]) -> bool:
     """
     below = 0
     for row in rows:
-        size = next((size for size in sizes if size >= below + 1), sizes[-1])
+        # more sequences than blocks never run
+        size = next((size for size in sizes if size > below), row)
         if size < row:
             return False
         below = row

@@ -78,35 +78,35 @@ def test_the_prompt_menu_has_the_graphs_of_the_engine(limited: bool) -> None:
     assert all(few.graphs < many.graphs for few, many in zip(plain, menu, strict=True))
 
 
-@given(st.integers(1, 40), st.integers(1, 40), st.booleans())
-@settings(max_examples=40, deadline=None)
-def test_few_and_short_sequences_have_a_menu(
-    sequences: int, blocks_each: int, limited: bool
+@given(st.integers(1, 300), st.integers(1, 40), st.booleans(), st.floats(0, 1))
+@settings(max_examples=80, deadline=None)
+def test_few_sequences_short_ones_and_a_small_cache_have_a_menu(
+    sequences: int, blocks_each: int, limited: bool, share: float
 ) -> None:
     """One request of 2048 tokens is 16 blocks: fewer than the usual smallest bucket."""
-    length = 128 * blocks_each
-    blocks = sequences * blocks_each
+    cache = max(blocks_each, int(share * sequences * blocks_each))
     bounds = limits(
         max_num_seqs=sequences,
-        num_blocks=blocks,
-        max_model_len=length,
-        input_max=max(1, length - 1),
+        num_blocks=max(cache, sequences),
+        cache_blocks=cache,
+        max_model_len=128 * blocks_each,
+        input_max=max(1, 128 * blocks_each - 1),
         output_max=1,
     )
-    size = np.arange(sequences, blocks + 1)
+    size = np.arange(sequences, bounds.num_blocks + 1)
     shapes = weighted(np.full(len(size), sequences), size, np.ones(len(size)))
-    assert _decodes(bounds, shapes, COST, limited)
+    assert _decodes(bounds, shapes, COST, limited, rounds_cache=cache >= 128)
 
 
 @pytest.mark.parametrize(("step", "kept"), [(128, 896), (384, 768), (512, 512), (1024, 0)])
 def test_a_cache_is_cut_to_whole_steps(step: int, kept: int) -> None:
-    bounds = replace(limits(max_num_seqs=256, num_blocks=930, max_model_len=2048), cache_blocks=930)
+    bounds = limits(max_num_seqs=256, num_blocks=930, max_model_len=2048, cache_blocks=930)
     assert usable_blocks(bounds, step) == kept
     assert usable_blocks(replace(bounds, cache_blocks=None), step) == 930
 
 
 def test_blocks_that_a_step_cuts_off_are_paid_for() -> None:
-    bounds = replace(limits(max_num_seqs=64, num_blocks=930, max_model_len=2048), cache_blocks=930)
+    bounds = limits(max_num_seqs=64, num_blocks=930, max_model_len=2048, cache_blocks=930)
     size = np.arange(64, 930)
     shapes = weighted(np.full(len(size), 64), size, np.ones(len(size)))
     # 418 of 930 blocks gone: 512 sequences' blocks do the work of 930, in 418 / 512 more steps
