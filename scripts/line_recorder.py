@@ -11,6 +11,7 @@ Code of modules and classes is left out: the first test that imports a module wo
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import sys
@@ -24,34 +25,34 @@ TEST = "LINE_RECORDER_TEST"
 _PACKAGE = "/gaudi_launch/"
 
 
-def _write(line: str) -> None:
+def _write(folder: str, line: str) -> None:
     """Append a line.
 
-    The file is opened each time: a process may close every file it has.
+    The file is opened each time: a process may close every file it has. What a test forbids, as a
+    file of this size, is not recorded.
     """
     test = os.environ.get(TEST, "none").replace("/", "+")
-    path = Path(os.environ[FOLDER], test, str(os.getpid()))
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    try:
-        file = os.open(path, flags, 0o666)
-    except FileNotFoundError:
+    path = Path(folder, test, str(os.getpid()))
+    with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, flags, 0o666)
-    try:
-        os.write(file, line.encode())
-    finally:
-        os.close(file)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            os.write(file, line.encode())
+        finally:
+            os.close(file)
 
 
 def start() -> None:
     """Record every line that this process executes for the first time from now on."""
     if sys.version_info >= (3, 12):
         monitoring = sys.monitoring
+        # a test may empty the environment
+        folder = os.environ[FOLDER]
 
         def line(code: CodeType, number: int) -> Any:
             place = code.co_filename.rfind(_PACKAGE)
             if place >= 0 and code.co_flags & inspect.CO_OPTIMIZED:
-                _write(f"{code.co_filename[place + 1 :]}:{number}\n")
+                _write(folder, f"{code.co_filename[place + 1 :]}:{number}\n")
             return monitoring.DISABLE
 
         if monitoring.get_tool(monitoring.COVERAGE_ID):

@@ -62,12 +62,17 @@ class Judged:
 
 
 def frozen_tests(tests: Iterable[str], patterns: Sequence[str]) -> set[str]:
-    """Return the test functions of modules that a pattern of the frozen list names."""
-    return {
-        each
-        for each in tests
-        if any(fnmatch.fnmatch(each.partition("::")[0], one) for one in patterns)
-    }
+    """Return the test functions of modules that the frozen list names.
+
+    The last pattern decides; one after "!" takes modules out.
+    """
+    found = set()
+    for test in tests:
+        module = test.partition("::")[0]
+        named = (each for each in reversed(patterns) if fnmatch.fnmatch(module, each.lstrip("!")))
+        if not next(named, "!").startswith("!"):
+            found.add(test)
+    return found
 
 
 def patterns_of(text: str) -> list[str]:

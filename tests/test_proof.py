@@ -13,7 +13,7 @@ def test_a_function_without_a_line_of_its_own_is_a_candidate(tmp_path: Path) -> 
     executed = {
         "cli/test_main.py::test_it": "a:1 a:2",
         "app/test_serve.py::test_old": "a:2",
-        "app/test_serve.py::test_new": "a:2 b:3",
+        "cli/commands/test_outcomes.py::test_it": "a:2 b:3",
     }
     for test, lines in executed.items():
         record = tmp_path / f"tests+{test.replace('/', '+')}" / "17"
@@ -25,5 +25,5 @@ def test_a_function_without_a_line_of_its_own_is_a_candidate(tmp_path: Path) -> 
     rows = [line.split("\t") for line in shown.splitlines()[1:]]
     assert [(row[0], *row[3:]) for row in rows] == [
         ("yes", "1", "0", "tests/app/test_serve.py::test_old"),
-        ("no", "2", "1", "tests/app/test_serve.py::test_new"),
+        ("no", "2", "1", "tests/cli/commands/test_outcomes.py::test_it"),
     ]
