@@ -21,6 +21,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import product_of
 from gaudi_launch.json_values import mapping
 from gaudi_launch.messages import Message, message
+from gaudi_launch.models.cached_layers import cached_layers
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Context, Proposal
 from gaudi_launch.planning.passthrough import with_user_args
@@ -186,7 +187,7 @@ class Launched:
             "type": (model.model_type or "",),
             "method": (model.quantization or "",),
             "card": (self.product,),
-            "has": (*model.multimodal, *(word for word, holds in true_of.items() if holds)),
+            "has": (*model.multimodal, *cached_layers(model), *filter(true_of.get, true_of)),
         }
 
 
@@ -216,7 +217,7 @@ def features_of(label: str) -> tuple[Condition, ...]:
 
 
 def check_request(
-    identity: EngineIdentity, request: Request, release: EngineIdentity | None = None
+    identity: EngineIdentity, request: Request, model: Model, release: EngineIdentity | None = None
 ) -> tuple[Message, ...]:
     """Return the warnings about the user's options, variables and features.
 
@@ -233,19 +234,16 @@ def check_request(
         warnings.append(fault.sentence)
     options = {each.name: args.last(each.name) or "" for each in args.every if args.has(each.name)}
     exported = {name: value for name, value in request.environment.items() if value}
-    by_option = Launched(Model("", ""), settings=options)
-    asked = Launched(Model("", ""), settings={**exported, **options})
-    for row in concerning(label, asked):
-        if not row.feature:
-            continue
-        sentence = row.answer(label)
-        (words,) = row.when
+    by_option = Launched(model, settings=options)
+    asked = Launched(model, settings={**exported, **options})
+    for row in [each for each in concerning(label, asked) if each.feature]:
+        why = row.answer(label)
+        words = row.when[0]
         if row.status == "no" and by_option.holds(words) and not forced:
             option = next(each for each in words.split("|") if by_option.holds(each))
             name = re.split("[.=]", option)[0]
-            why = sentence.render()
-            raise LaunchError("features.refused", ExitCode.USAGE, option=name, why=why)
-        warnings.append(sentence)
+            raise LaunchError("features.refused", ExitCode.USAGE, option=name, why=why.render())
+        warnings.append(why)
         exported.pop(words, None)
     return (*warnings, *unread_variables(exported, identity))
 

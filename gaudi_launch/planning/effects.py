@@ -18,6 +18,7 @@ from gaudi_launch.models import sizing
 from gaudi_launch.models.config import model_from_config
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.parameter_count import parameters_of
+from gaudi_launch.optional import mapped
 from gaudi_launch.planning.engine_args import EngineArgs
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model, read_document
@@ -55,14 +56,14 @@ class CardAdditions:
 
 
 @cache
-def marks() -> Mapping[str, Mapping[str, str]]:
+def marks() -> Mapping[str, Mapping[str, str | None]]:
     """Return the options by mark.
 
-    Each has the value that changes nothing, "" for none.
+    Each has the value that changes nothing, None for none.
     """
     document = read_document(paths.profiles_dir() / "engines" / "options" / "marks.yaml")
     return {
-        mark: {str(name): str(value or "") for name, value in mapping(document[mark]).items()}
+        mark: {str(name): mapped(str, value) for name, value in mapping(document[mark]).items()}
         for mark in ("modelled", "without_effect", "not_modelled", "apart")
     }
 
@@ -74,7 +75,7 @@ def not_modelled(args: EngineArgs) -> tuple[str, ...]:
     return tuple(
         name
         for name in given
-        if name in marked and (not marked[name] or args.last(name) != marked[name])
+        if name in marked and args.has(name) and args.last(name) != marked[name]
     )
 
 

@@ -301,7 +301,7 @@ class Engine(ABC):
         """
         return ModelSupport(self.identity.exact)
 
-    def check_features(self, request: Request) -> tuple[Message, ...]:
+    def check_features(self, request: Request, model: Model) -> tuple[Message, ...]:
         """Return warnings about requested features with limits in this version.
 
         Raises LaunchError (USAGE) for an option whose feature it lacks, unless forced.

@@ -247,10 +247,9 @@ def refuse_parts_apart(request: Request) -> None:
     alone = {**marks()["apart"], "--data-parallel-size-local": str(copies)}
     for argument in args.every:
         name, text = argument.name, argument.value
-        apart = name in alone and argument.on and text != (alone[name] or None)
+        apart = name in alone and argument.on and text != alone[name]
         if apart or (name, text) == _LAUNCHED:
-            found = f"{name} {text}".strip()
-            raise LaunchError("plan.more_cards", ExitCode.USAGE, found=found)
+            raise LaunchError("plan.more_cards", ExitCode.USAGE, found=f"{name} {text}".strip())
     for name, text in _VARIABLES_APART.items():
         exported = request.environment.get(name) or text
         if exported != text:

@@ -104,7 +104,7 @@ def _decide(
         raise LaunchError("plan.remote_code", ExitCode.MODEL, model=model.name)
     drawn = draft(request, host, model, engine, placement or place(request, host, engine))
     context, settings, memory = drawn.context, drawn.settings, drawn.memory
-    asked = engine.check_features(request)
+    asked = engine.check_features(request, model)
     placement = context.placement
     warnings = [*asked, *unsupported, *drawn.warnings]
     if engine.ended is not None:
@@ -168,7 +168,7 @@ def refuse_options(request: Request, host: Host, model: Model, engine: Engine) -
     engine.refuse(request, host, model)
     check_stored_type(request, model)
     request = with_options(request, engine.identity)
-    engine.check_features(request)
+    engine.check_features(request, model)
     if engine.needs_cards:
         _refuse_parts(request, model, engine)
 

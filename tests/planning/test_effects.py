@@ -37,7 +37,7 @@ def args(*words: str) -> EngineArgs:
 
 
 def plan(*extra: str, model: Model | None = None) -> Plan:
-    request = Request(LLAMA, extra=extra, cards=1)
+    request = Request(LLAMA, extra=extra, cards=1, force=True)
     model = with_overrides(model or known_model(LLAMA, False), args(*extra))
     return make_plan(request, simulated.make("hls2"), model, find(ENGINE))
 
@@ -68,6 +68,15 @@ def test_a_plan_prints_no_number_that_an_option_without_a_model_changes(name: st
     if neutral:
         unchanged = plan(name, neutral)
         assert (unchanged.memory, unchanged.num_blocks) == (plan().memory, plan().num_blocks)
+
+
+def test_a_flag_that_is_off_changes_no_number() -> None:
+    flags = [each for each in option_table("vllm-upstream").options if each.off]
+    names, unchanged = names_of(newest("vllm-gaudi")).options, plan()
+    for flag in flags:
+        if flag.name in names and flag.name in marks()["not_modelled"]:
+            made = plan(flag.name, flag.off[0])
+            assert (made.memory, made.warnings) == (unchanged.memory, unchanged.warnings)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_the_questions_to_an_engine_have_the_answers_of_one_without_abilities() 
     assert bare.suited(MODEL) is bare
     bare.refuse(REQUEST, host, MODEL)
     assert bare.support(MODEL) == ModelSupport("bare@1.0")
-    assert bare.check_features(REQUEST) == ()
+    assert bare.check_features(REQUEST, MODEL) == ()
     assert bare.needs_quant_file(REQUEST, MODEL) is False
     assert bare.runs_stages(MODEL) is False
     assert bare.script_differences(REQUEST, host, placement, command) == ()

@@ -115,6 +115,8 @@ def test_experts_are_divided_where_there_are_some(engine: str) -> None:
         code, sentence = answer(engine, DENSE, spelled)
         assert (code, "has no experts" in str(sentence)) == (ExitCode.USAGE, True)
         assert answer(engine, MOE, spelled) == answer(engine, MOE)
+    balanced = answer(engine, MOE, "--enable-eplb")
+    assert balanced[0] == ExitCode.USAGE, balanced
     off = plan(engine, MOE, "--no-enable-expert-parallel").command.argv
     assert "--enable-expert-parallel" not in off
     assert answer(engine, DENSE, "--no-enable-expert-parallel") == answer(engine, DENSE)

@@ -37,6 +37,7 @@ from gaudi_launch.models.calibration.rules import Calibration
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import KV_BYTES
 from gaudi_launch.optional import mapped
+from gaudi_launch.planning.effects import unmodelled
 from gaudi_launch.planning.engine import Context, OverHosts, Proposal
 from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.exported import skips_warmup
@@ -139,9 +140,6 @@ class Simulated(VllmGaudi):
         if found != VLLM:
             raise LaunchError("simulated.version", ExitCode.MACHINE, found=found, version=VLLM)
         super().refuse(request, host, model)
-        for option in _WITHOUT:
-            if request.args.has(option):
-                raise LaunchError("simulated.no_option", ExitCode.USAGE, option=option)
         for text in request.faults:
             read_fault(text)
         if task_of(model, request.args) != CHAT:
@@ -149,9 +147,13 @@ class Simulated(VllmGaudi):
         if not (model.layers and model.hidden_size):
             raise _no_sizes(model)
 
-    def check_features(self, request: Request) -> tuple[Message, ...]:
+    def check_features(self, request: Request, model: Model) -> tuple[Message, ...]:
         """Return the warnings; a feature that the planned release lacks is not simulated."""
-        return check_request(self.identity, request, super().identity)
+        warnings = check_request(self.identity, request, model, super().identity)
+        without = [*filter(request.args.has, _WITHOUT), *unmodelled(request, model)]
+        if without:
+            raise LaunchError("simulated.no_option", ExitCode.USAGE, option=without[0])
+        return warnings
 
     def propose(self, context: Context) -> Proposal:
         """Return the settings of vllm-gaudi, and what is simulated."""

@@ -85,8 +85,8 @@ class VllmCpu(Engine):
             variables=variables,
         )
 
-    def check_features(self, request: Request) -> tuple[Message, ...]:
-        return check_request(self.identity, request)
+    def check_features(self, request: Request, model: Model) -> tuple[Message, ...]:
+        return check_request(self.identity, request, model)
 
     @property
     def needs_cards(self) -> bool:

@@ -180,8 +180,8 @@ class VllmFork(Engine):
         known = (self.python, self.facts, word)
         return EngineIdentity("vllm-fork", self.version, *known, options=table, variables=table)
 
-    def check_features(self, request: Request) -> tuple[Message, ...]:
-        return check_request(self.identity, request)
+    def check_features(self, request: Request, model: Model) -> tuple[Message, ...]:
+        return check_request(self.identity, request, model)
 
     def settled(self, context: Context, proposed: Sequence[Setting]) -> Proposal:
         return settled(self.identity, context, proposed)

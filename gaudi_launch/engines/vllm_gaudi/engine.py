@@ -115,8 +115,8 @@ class VllmGaudi(Engine):
             facts_date=self.release.date,
         )
 
-    def check_features(self, request: Request) -> tuple[Message, ...]:
-        return check_request(self.identity, request)
+    def check_features(self, request: Request, model: Model) -> tuple[Message, ...]:
+        return check_request(self.identity, request, model)
 
     def unmodelled(self, request: Request) -> tuple[str, ...]:
         """Return the switch of unified attention where this release has it.

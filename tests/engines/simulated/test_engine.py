@@ -222,6 +222,7 @@ OPTIONS = (
     "--worker-cls",
     "--distributed-executor-backend",
     "--additional-config",
+    "--cpu-offload-gb",
 )
 
 
@@ -231,7 +232,7 @@ def test_every_option_without_simulated_times_is_named(option: str) -> None:
     table = engine.identity.options
     request = Request(model=LLAMA.path, extra=(option, "{}"), options=option_table(table))
     with pytest.raises(LaunchError) as caught:
-        engine.refuse(request, HLS2, LLAMA)
+        engine.check_features(replace(request, force=True), LLAMA)
     assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
         "simulated.no_option",
         ExitCode.USAGE,
