@@ -237,13 +237,13 @@ def check_request(
     by_option = Launched(model, settings=options)
     asked = Launched(model, settings={**exported, **options})
     for row in [each for each in concerning(label, asked) if each.feature]:
-        why = row.answer(label)
+        answer = row.answer(label)
         words = row.when[0]
         if row.status == "no" and by_option.holds(words) and not forced:
             option = next(each for each in words.split("|") if by_option.holds(each))
             name = re.split("[.=]", option)[0]
-            raise LaunchError("features.refused", ExitCode.USAGE, option=name, why=why.render())
-        warnings.append(why)
+            raise LaunchError("features.refused", ExitCode.USAGE, option=name, why=answer.render())
+        warnings.append(answer)
         exported.pop(words, None)
     return (*warnings, *unread_variables(exported, identity))
 

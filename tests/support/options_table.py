@@ -68,10 +68,9 @@ def _dashes(word: str) -> str:
 
 
 def _rows(version: str) -> list[dict[str, Any]]:
-    rows = json.loads(
-        gzip.decompress((DATA / f"{FILES.get(version, version)}.json.gz").read_bytes())
-    )
-    return [row for row in rows if row["flags"]]
+    packed = (DATA / f"{FILES.get(version, version)}.json.gz").read_bytes()
+    found: list[dict[str, Any]] = json.loads(gzip.decompress(packed))
+    return found
 
 
 def flags(version: str) -> set[str]:
@@ -89,7 +88,7 @@ def text_parser(version: str) -> argparse.ArgumentParser:
     It divides arguments as the engine does; None is for absent options.
     """
     made = _Parser(add_help=False)
-    for row in _rows(version):
+    for row in [each for each in _rows(version) if each["flags"]]:
         names = [flag.replace("_", "-") if flag.startswith("--") else flag for flag in row["flags"]]
         long = next(
             name for name in names if name.startswith("--") and not name.startswith("--no-")
