@@ -29,7 +29,7 @@ from gaudi_launch.planning.support_answer import ModelSupport
 class Limits:
     """The effective lengths, in tokens, after flags, defaults and rounding.
 
-    ``least_length``: the engine makes no bucket for a shorter ``max_model_len``.
+    ``least_length``: the engine makes no bucket for a shorter ``max_model_len`` or step.
     """
 
     input_min: int

@@ -269,14 +269,13 @@ def _memory(
     found = memory_in(context, settings, engine)
     if found.fits is False and found.message is not None:
         changes = text("common.between").join(each.render() for each in found.remedies)
-        would = for_modules(request, changes)
         if request.tuning == "auto" and not request.force:
             raise LaunchError(
                 "fit.plan_refused",
                 ExitCode.MACHINE,
                 cards=cards,
                 why=found.message.render(),
-                would=would,
+                would=for_modules(request, changes),
             )
         warnings.append(found.message)
     elif found.tight is not None:
@@ -322,14 +321,15 @@ def buckets_of(
         found = engine.buckets(settings, context, num_blocks)
     except BucketError as error:
         limits = context.limits
-        if limits.least_length > limits.max_model_len:
-            raise LaunchError(
-                "plan.length_below_block",
-                ExitCode.USAGE,
-                length=limits.max_model_len,
-                block=limits.least_length,
-                option=written(context.request.args, "-l"),
-            ) from None
+        for flag, tokens in (("-l", limits.max_model_len), ("-t", limits.max_num_batched_tokens)):
+            if tokens < limits.least_length:
+                raise LaunchError(
+                    "plan.length_below_block",
+                    ExitCode.USAGE,
+                    length=tokens,
+                    block=limits.least_length,
+                    option=written(context.request.args, flag),
+                ) from None
         exported = filter(lambda name: "_BUCKET_" in name, context.request.environment)
         names = ", ".join(sorted(exported))
         if context.request.tuning == "auto":

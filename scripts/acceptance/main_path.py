@@ -367,7 +367,9 @@ ALLOWED: Mapping[str, Callable[[Drawn], bool]] = {
     "plan.deepseek_machine": lambda d: d.engine == "deepseek_r1" and d.machine[0] < 8,
     "plan.deepseek_cards": lambda d: d.engine == "deepseek_r1" and d.cards != 8,
     # its blocks of states are longer than 128 tokens
-    "plan.length_below_block": lambda d: d.model.family == "hybrid" and d.number("-l") < 4096,
+    "plan.length_below_block": lambda d: (
+        d.model.family == "hybrid" and min(d.number("-l"), d.number("-t")) < 4096
+    ),
     "gaudi.tokens_of_chunks": lambda d: d.model.family == "hybrid" and d.number("-t") % 128 > 0,
     # V0 splits no prompt: vllm/config.py SchedulerConfig._verify_args; pooling models of V1 neither
     "gaudi.unchunked_tokens": lambda d: (

@@ -185,10 +185,12 @@ class VllmGaudi(Engine):
         """
         pooling = task_of(model, request.args) != CHAT
         whole = pooling or request.args.has("--no-enable-chunked-prefill")
+        chunk, block = gaudi_buckets.chunk_of(model, BLOCK), self._block(request, model)
+        least = round_up(block, max(chunk, 1))
         rules = LengthRules(
-            _LENGTH,
+            max(_LENGTH, least),
             _SEQS,
-            _BATCHED_TOKENS,
+            max(_BATCHED_TOKENS, least),
             whole=whole,
             splits=not whole,
             answers=not pooling,
@@ -196,20 +198,18 @@ class VllmGaudi(Engine):
             step_of=1,
         )
         limits = limits_within(rules, request, model)
-        chunk, tokens = gaudi_buckets.chunk_of(model, BLOCK), limits.max_num_batched_tokens
+        tokens = limits.max_num_batched_tokens
         if chunk and tokens % chunk and self.rules.chunks in ("stated", "checked"):
             # vllm_gaudi/extension/bucketing/common.py initialize, from v0.17.1 on
-            near = round_up(tokens, chunk)
             raise LaunchError(
                 "gaudi.tokens_of_chunks",
                 ExitCode.USAGE,
                 option=written(request.args, "-t"),
                 tokens=tokens,
                 chunk=chunk,
-                near=near,
+                near=round_up(tokens, chunk),
             )
-        block = self._block(request, model)
-        return replace(limits, block_size=block, least_length=round_up(block, max(chunk, 1)))
+        return replace(limits, block_size=block, least_length=least)
 
     def _block(self, request: Request, model: Model) -> int:
         """Return the tokens of a block: a state's, where buckets count such blocks."""
