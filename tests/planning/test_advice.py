@@ -216,7 +216,6 @@ def test_a_container_is_open_by_the_address_of_its_ports_and_has_no_key() -> Non
         ("16", {}, True),
         ("64", {"dtype": "bfloat16"}, True),
         ("128", {}, False),
-        ("256", {}, False),
         ("16", {"dtype": "float16"}, False),
     ],
 )
