@@ -20,7 +20,7 @@ FORK = newest("vllm-fork")
 
 def test_a_version_has_the_names_of_its_source() -> None:
     found = names_of(FORK)
-    assert found.options["--additional-config"] == NameFacts("--additional-config", "dict")
+    assert found.options["--additional-config"].default == "dict"
     assert found.options["--allow-credentials"].default == ""
     assert found.variables["CMAKE_BUILD_TYPE"] == NameFacts(
         "CMAKE_BUILD_TYPE", "", ("vllm/envs.py:221",)

@@ -219,11 +219,9 @@ def main(words: list[str]) -> int:
     # the sockets of a session have long names: a folder right below the temporary one
     temporary = short_folder()
     if temporary is None:
-        own = tempfile.gettempdir()
-        most = _LONGEST_SOCKET
         say(
-            f"FAILED: Ray's sockets below TMPDIR={own} would have an AF_UNIX path of more than "
-            f"{most} bytes"
+            f"FAILED: Ray's sockets below TMPDIR={tempfile.gettempdir()} would have an AF_UNIX "
+            f"path of more than {_LONGEST_SOCKET} bytes"
         )
         return 1
     sweep(temporary)
@@ -233,7 +231,8 @@ def main(words: list[str]) -> int:
     fcntl.flock(mark, fcntl.LOCK_EX)
     status = 1
     try:
-        return run(config, int(asked.hpus), folder)
+        status = run(config, int(asked.hpus), folder)
+        return status
     finally:
         if status:
             keep_logs(folder)
