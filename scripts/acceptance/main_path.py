@@ -348,7 +348,7 @@ REFUSALS: Mapping[str, Callable[[Drawn], bool]] = {
 # right where they are true, and accepted by some releases
 ALLOWED: Mapping[str, Callable[[Drawn], bool]] = {
     # less KV cache than one request (_capacity has the engines' places); a quarter is for graphs.
-    # A hybrid's block has room for a state beside its keys (test_release_plans.py, STATES)
+    # A hybrid's block has room for a state in addition to its keys (test_release_plans.py, STATES)
     "fit.plan_refused": lambda d: (
         (1 + (d.model.family == "hybrid"))
         * d.model.kv
