@@ -128,10 +128,10 @@ def test_a_host_that_is_not_there_and_versions_that_differ(wire: Wire, model: Pa
 
 def test_an_engine_that_dies_takes_all_down(wire: Wire, model: Path) -> None:
     # an engine on each host: quicker than one over both, and ended in the same way
-    wrong = ("--", "--swap-space", "many")
+    wrong = ("--", "--swap-space", "1000000")
     done = wire.launch("up", *words_for(wire, model), "--data-parallel", "2", *wrong)
     assert done.returncode == 4, done.stderr
-    assert "invalid float value: 'many'" in done.stderr
+    assert "invalid choice: '1000000'" in done.stderr
     assert (wire.pids("a"), wire.pids("b")) == ([], [])
 
 

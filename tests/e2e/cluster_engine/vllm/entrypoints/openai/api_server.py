@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--tensor-parallel-size", type=int)
     parser.add_argument("--distributed_executor_backend")
     parser.add_argument("--wait-for-ranks", type=float, default=60)
-    parser.add_argument("--swap-space", type=float, default=4)
+    parser.add_argument("--swap-space", choices=["4"])
     asked, _ = parser.parse_known_args()
     assert asked.distributed_executor_backend == "ray"
     ray.init(
