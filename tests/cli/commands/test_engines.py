@@ -27,9 +27,7 @@ PLAN = (
 MACHINE = ("--machine", "simulated:hls2")
 
 
-@pytest.fixture(autouse=True)
-def _wide(monkeypatch: pytest.MonkeyPatch, plain_english: None) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+pytestmark = pytest.mark.usefixtures("plain_english")
 
 
 def test_every_engine_says_what_it_serves_and_what_means_nothing_to_it(
