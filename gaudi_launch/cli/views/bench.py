@@ -112,22 +112,19 @@ def show(
         return
     out = console()
 
-    def say(line: str) -> None:
-        out.print(line)
-
-    say(_headline(run))
+    out.print(_headline(run))
     out.print(_figures(run))
-    say(_rates(run))
+    out.print(_rates(run))
     if predicted is not None:
-        say(text("estimate.predicted", what=summary(predicted)))
+        out.print(text("estimate.predicted", what=summary(predicted)))
     for note in _notes(run):
-        say(note)
+        out.print(note)
     for what, count, detail in failures[:5]:
-        say("  " + text("measure.error_line", count=count, what=what, detail=detail))
+        out.print("  " + text("measure.error_line", count=count, what=what, detail=detail))
     for line in _plot_lines(run):
-        say(line)
+        out.print(line)
     if path is not None:
-        say(text("measure.kept", path=path))
+        out.print(text("measure.kept", path=path))
 
 
 def _headline(run: BenchRun) -> str:

@@ -55,4 +55,4 @@ def show(found: Target, rows: Sequence[CheckRow], as_json: bool) -> None:
         end = text("measure.check_bad", count=failed, total=len(rows))
     else:
         end = text("measure.check_good")
-    out.print(end, soft_wrap=True)
+    out.print(end)

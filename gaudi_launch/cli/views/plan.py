@@ -51,17 +51,15 @@ def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Seque
     verdict = _verdict(checked)
     head = [Text(verdict.sentence, style=verdict.style), Text(), *_facts(checked, speed, out)]
     end = _end(checked, serve_command)
-    # a program reads complete lines
-    as_it_is = not out.is_terminal
     for line in head:
         # commands are to be copied: never broken by us
-        out.print(line, soft_wrap=as_it_is or line.plain.lstrip().startswith("$ "))
+        out.print(line, soft_wrap=line.plain.lstrip().startswith("$ ") or None)
     taken = _height(Group(*head), out) + _height(end, out) + 2
     warnings = _warnings(checked, out, _lines_of(out) - taken)
     if warnings:
         out.print()
         for line in warnings:
-            out.print(line, soft_wrap=as_it_is)
+            out.print(line)
     out.print()
     out.print(end, soft_wrap=True)
 

@@ -169,12 +169,12 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
     )
     assumed = [text("warmup.assumed", what=assumption.render()) for assumption in case.assumptions]
     for line in (title, *assumed, *(note.render() for note in result.notes)):
-        _say(out, line)
+        out.print(line)
     columns = [text(f"warmup.column_{name}") for name in COLUMNS]
     rows = [row(judged, judged is chosen, result) for judged in delivered.comparison]
     out.print(table(text("warmup.table"), columns, rows, right=range(1, len(columns))))
     id = "warmup.basis_own" if asked.own else "warmup.basis"
-    _say(out, text(id, basis=result.per_graph.basis.render(), floor=delivered.aim.floor))
+    out.print(text(id, basis=result.per_graph.basis.render(), floor=delivered.aim.floor))
     if chosen.buckets is not None:
         _show_maps(out, case, result, chosen.buckets)
     delivers = chosen is delivered.comparison[0]
@@ -183,13 +183,9 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
     if listing and chosen.buckets is not None:
         buckets = (*chosen.buckets.prompt, *chosen.buckets.decode)
         listed = "\n".join(str(tuple(bucket)) for bucket in buckets)
-        _say(out, _settings_json(result)["bucket_file"] or listed)
+        out.print(_settings_json(result)["bucket_file"] or listed)
     if plot is not None:
-        _say(out, text("plot.drawn", path=str(plot)))
-
-
-def _say(out: Console, line: str) -> None:
-    out.print(line)
+        out.print(text("plot.drawn", path=str(plot)))
 
 
 def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Buckets) -> None:
@@ -201,13 +197,13 @@ def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Bu
     shapes, cost = result.shapes, case.cost
     out.print(heatmap(text("warmup.map_prompt"), prompts, shapes.prompt, cost.prefill))
     out.print(heatmap(text("warmup.map_decode"), decodes, shapes.decode, cost.decode))
-    _say(out, text("warmup.map_legend"))
+    out.print(text("warmup.map_legend"))
 
 
 def _show_settings(out: Console, delivered: Delivered) -> None:
     """Print what has to be set to get the chosen strategy."""
-    _say(out, text("warmup.prefill_seqs", count=delivered.max_prefill_seqs))
+    out.print(text("warmup.prefill_seqs", count=delivered.max_prefill_seqs))
     for name, value in delivered.settings.items():
         out.print(f"  {name}={value}")
     if delivered.file is not None:
-        _say(out, text("warmup.bucket_file", lines=delivered.file.count("\n") - 1))
+        out.print(text("warmup.bucket_file", lines=delivered.file.count("\n") - 1))
