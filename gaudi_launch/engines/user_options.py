@@ -107,10 +107,11 @@ def _wrong_values(
     """Yield a sentence for each value that the release's code does not have."""
     label = "" if facts is None else facts.label
     form = value_or(names.option(argument.name), NameFacts("", "")).form
-    wrong = [each for each in argument.values if form and not re.fullmatch(form[0], each)]
-    if form and not argument.key and (wrong or not argument.values):
-        given = " ".join((argument.name, *wrong))
-        yield message("options.form", given=given, engine=label, known=form[1])
+    if form and not argument.key:
+        wrong = [each for each in argument.values if not re.fullmatch(form[0], each)]
+        if wrong or not argument.values:
+            given = " ".join((argument.name, *wrong))
+            yield message("options.form", given=given, engine=label, known=form[1])
     for key, value in _values(argument, args):
         shown = f"{argument.name}.{key}" if key else argument.name
         known = enumerated(label).get(shown, ())

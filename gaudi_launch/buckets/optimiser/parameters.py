@@ -74,6 +74,8 @@ def search(
     # no bucket may have more than the tokens of a step, and a prompt is padded to complete blocks
     tokens = limits.max_num_batched_tokens // limits.block_size * limits.block_size
     whole = replace(limits, max_num_batched_tokens=max(tokens, 1))
+    # the last part of a block above the tokens of a step: one shape that no list has
+    unreachable = int(whole.longest_query < limits.longest_query)
     prompts = _prompts(whole, shapes.prompt, cost, limited, deep)
     # no ladder of the menu gives a cache below one step: it is used unchanged
     rounds = rules.cuts_cache and (limits.cache_blocks or 0) >= limits.block_size
@@ -84,7 +86,7 @@ def search(
         if "exponential" in rules.models and not rules.linear_default:
             env[EXPONENTIAL_SWITCH] = "false"
         found = engine_buckets(family, algorithm, env, arguments_of(limits))
-        if uncovered(found, limits).shapes <= (whole.longest_query < limits.longest_query):
+        if uncovered(found, limits).shapes <= unreachable:
             return env, found
     raise LaunchError("warmup.no_parameters", ExitCode.USAGE)
 

@@ -125,7 +125,9 @@ class VllmGaudi(Engine):
         vllm_gaudi/extension/bucketing/unified.py), by rules that are not here.
         """
         name = gaudi_rules.UNIFIED
-        return (name,) * (boolean(request.environment.get(name, "")) and self.reads(name))
+        if boolean(request.environment.get(name, "")) and self.reads(name):
+            return (name,)
+        return ()
 
     def settled(self, context: Context, proposed: Sequence[Setting]) -> Proposal:
         return settled(self.identity, context, proposed)
