@@ -129,6 +129,8 @@ BY_OTHERS = {
     "test_it_is_drawn_typed_at_and_left_as_it_was_found",
     "gaudi-launch cluster down": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
     "gaudi-launch cluster status*": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
+    "gaudi-launch stop --orphans*": "cli/commands/test_services.py::"
+    "test_the_orphans_of_a_killed_launcher_are_found_and_only_they_are_ended",
     "gaudi-launch kube status*": "cli/commands/test_kube.py::"
     "test_a_kind_that_is_closed_to_the_user_is_no_failure",
     "gaudi-launch kube logs*": "cli/commands/test_kube.py::test_logs",

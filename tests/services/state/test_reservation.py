@@ -177,7 +177,8 @@ def test_launches_that_race_get_different_cards(
     for racer in racers:
         racer.join(GENEROUS)
     assert sorted(got) == [(0, 1), (2, 3), (4, 5), (6, 7)]
-    assert refused == ["placement.none_free"]
+    # it may have looked while the last pair was half taken
+    assert refused in (["placement.none_free"], ["placement.too_few"])
 
 
 def test_claim_gives_up_when_the_same_cards_stay_taken(
