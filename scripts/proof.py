@@ -3,6 +3,7 @@
     python scripts/proof.py record FOLDER [ARGUMENT OF PYTEST ...]
     python scripts/proof.py judge FOLDER
     python scripts/proof.py mutants FOLDER TESTS [ARGUMENT OF mutation.py ...]
+    python scripts/proof.py share FOLDER [ARGUMENT OF mutation.py ...]
 
 `record` runs the tests (Python 3.12 or later, in an environment with the extra `dev`) and records
 which lines of the package each test function executes, with the processes that it starts
@@ -10,7 +11,8 @@ which lines of the package each test function executes, with the processes that 
 tests/data/frozen.txt and that patch, of which frozen modules execute every line. The lines that no
 frozen module executes are counted for the others. `mutants` draws mutants on the lines that the
 candidates in a folder of tests execute, and judges them with the cheapest frozen modules that reach
-one, and with the candidates.
+one, and with the candidates. `share` draws 100 mutants over the complete package (`--seed N`), and
+judges them with the cheapest modules that reach one, of those that are here today.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import line_recorder
+from mutants import modules_of
+from mutation import drawn_on
 from mutation_run import NOT_NOTICED
 from size import size_of
 
@@ -178,9 +182,44 @@ def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def cheapest(modules: Mapping[str, set[str]], lines: set[str]) -> list[str]:
-    """Return cheap modules that execute each line twice where that is possible."""
-    left = dict.fromkeys(lines, 2)
+def share(folder: Path, arguments: Sequence[str]) -> int:
+    """Judge mutants of the complete package. Return the exit status of scripts/mutation.py."""
+    reader = argparse.ArgumentParser()
+    reader.add_argument("--seed", type=int, default=24)
+    reader.add_argument("--draw", type=int, default=100)
+    options, rest = reader.parse_known_args(arguments)
+    code = [
+        f"{path.relative_to(TOP).as_posix()}:{number}"
+        for path in modules_of(TOP / "gaudi_launch")
+        for number in range(1, 1 + len(path.read_text(encoding="utf-8").splitlines()))
+    ]
+    chosen = drawn_on(code, options)
+    executed = executed_lines(folder)
+    files: dict[str, set[str]] = defaultdict(set)
+    for line in set[str]().union(*executed.values()):
+        files[line.partition(":")[0]].add(line)
+    lines: set[str] = set()
+    for each in chosen:
+        name = each.path.relative_to(TOP).as_posix()
+        # the record has no code that runs at the import
+        lines |= {f"{name}:{line}" for line in each.lines} if each.function else files[name]
+    modules: dict[str, set[str]] = defaultdict(set)
+    for test, theirs in executed.items():
+        module = test.partition("::")[0]
+        if (TOP / module).is_file():
+            modules[module] |= theirs & lines
+    places = folder.resolve().with_name(f"share-{options.seed}.lines")
+    starts = [f"{each.path.relative_to(TOP).as_posix()}:{each.start[0]}" for each in chosen]
+    places.write_text("\n".join(starts), encoding="utf-8")
+    words = ("--lines", str(places), "--draw", str(options.draw), "--seed", str(options.seed))
+    words += ("--seconds", "60", *rest, "--tests", *sorted(cheapest(modules, lines, times=8)))
+    done = subprocess.run((sys.executable, "scripts/mutation.py", *words), cwd=TOP, check=False)
+    return done.returncode
+
+
+def cheapest(modules: Mapping[str, set[str]], lines: set[str], times: int = 2) -> list[str]:
+    """Return cheap modules that execute each line so many times where that is possible."""
+    left = dict.fromkeys(lines, times)
     chosen: list[str] = []
     free = {name: executed for name, executed in modules.items() if executed}
     slow = json.loads((TOP / "tests" / "data" / "durations.json").read_text(encoding="utf-8"))
@@ -204,13 +243,15 @@ def _read(folder: Path) -> tuple[dict[str, set[str]], set[str]]:
 def main() -> int:
     """Record, judge or draw mutants, as the arguments state."""
     parser = argparse.ArgumentParser(description="Find tests that prove a thing twice.")
-    parser.add_argument("what", choices=("record", "judge", "mutants"))
+    parser.add_argument("what", choices=("record", "judge", "mutants", "share"))
     parser.add_argument("folder", type=Path)
     given, rest = parser.parse_known_args()
     if given.what == "record":
         return record(given.folder, rest)
     if given.what == "mutants":
         return mutate(given.folder, rest[0], rest[1:])
+    if given.what == "share":
+        return share(given.folder, rest)
     executed, frozen = _read(given.folder)
     print("candidate\tlines\tpatches\texecuted\talone\ttest")
     for each in judged(executed, frozen):
