@@ -31,14 +31,6 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     golden("devices.txt", stripped(out))
 
 
-def test_the_table_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = output(
-        capsys, "devices", "--machine", "simulated:gaudi2e-4+busy=1", "--lang", "zh"
-    )
-    assert code == 0
-    golden("devices-zh.txt", stripped(out))
-
-
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, shown = document(capsys, "devices", "--machine", "simulated:gaudi2e-4+busy=1+no-sysfs")
     assert code == 0
