@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from gaudi_launch import messages
 from tests.support import durations
+from tests.support.every_case import EVERY_CASE
 from tests.support.turns import alone
 from tests.support.users import own_folders, plain_english
 
@@ -45,6 +46,7 @@ TESTS = Path(__file__).parent
 _OWN_FOLDER = "GAUDI_LAUNCH_TEST_FOLDER"
 _MADE = pytest.StashKey[Path]()
 _TAKEN: defaultdict[str, float] = defaultdict(float)
+_STANDS_FOR = "cases that this one stands for"
 # what an engine with its workers may need
 _ENGINE_BYTES = 8 << 30
 _MOST_ENGINES = 2
@@ -113,8 +115,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Count the seconds of a test, with those of its fixtures."""
-    _TAKEN[report.nodeid] += report.duration
+    """Count the seconds of a test, with those of its fixtures, and of the cases left out."""
+    _TAKEN[report.nodeid] += report.duration * dict(report.user_properties).get(_STANDS_FOR, 1.0)
 
 
 @pytest.hookimpl(trylast=True)
@@ -138,8 +140,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if inside in durations.SLOW_MODULES or inside == "e2e" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests as `quick` or `slow`; give those with real engines the time to install one."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests as `quick` or `slow`; give those with real engines the time to install one.
+
+    Leave out cases of long tables, but those of a module that the command names.
+    """
+    if not EVERY_CASE and not any(".py" in each for each in config.args):
+        _leave_out(config, items)
     for item in items:
         if os.geteuid() != 0 and item.get_closest_marker("root") is not None:
             item.add_marker(pytest.mark.skip(reason="needs root"))
@@ -151,6 +158,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("quick")
     if "PYTEST_XDIST_WORKER" in os.environ:
         items[:] = _shared_out(items)
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases of long tables."""
+    drawn = durations.drawn_cases(item.nodeid.removeprefix("tests/") for item in items)
+    kept, left = [], []
+    for item in items:
+        name = item.nodeid.removeprefix("tests/")
+        cases = drawn.get(name.partition("[")[0], {name: 1.0})
+        (kept if name in cases else left).append(item)
+        item.user_properties.append((_STANDS_FOR, cases.get(name, 0.0)))
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 def _shared_out(items: list[pytest.Item]) -> list[pytest.Item]:

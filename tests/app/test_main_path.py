@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.every_case import examples
 from tests.support.scripts import script
 
 # that of the record
-SEED, COUNT = 33, 40
+SEED, COUNT = 33, examples(12, 40)
 
 
 def test_drawn_combinations_are_planned_alike_by_every_command(tmp_path: Path) -> None:

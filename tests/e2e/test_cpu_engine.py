@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.real_engines import Serve
 
 pytestmark = pytest.mark.e2e
 
 
+@ONE_MORE_ENGINE
 def test_an_engine_that_cannot_load_the_model_is_exit_4_with_its_cause(
     engine: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:

@@ -178,6 +178,7 @@ def test_two_replicas_of_plain_generation_and_one_of_them_killed(
     assert serve.alive() == []
 
 
+@ONE_MORE_ENGINE
 def test_an_engine_that_cannot_start_is_exit_4_with_its_cause(
     ray: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:

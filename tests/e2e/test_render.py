@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from gaudi_launch.services.probe import probe
+from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.waiting import GENEROUS, until
 
 pytestmark = pytest.mark.e2e
@@ -60,6 +61,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait(GENEROUS)
 
 
+@ONE_MORE_ENGINE
 def test_the_real_engine_answers_by_the_script(
     engine: Path, tiny_model: Path, port: int, tmp_path: Path
 ) -> None:

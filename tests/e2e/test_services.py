@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.real_engines import ask
 from tests.support.waiting import until, unused_port
 
@@ -135,6 +136,7 @@ def test_the_demo_is_checked(user: User) -> None:
     assert phases == [{"service": "demo", "phase": "ready"}]
 
 
+@ONE_MORE_ENGINE
 def test_the_demo_is_measured_by_both_tools(user: User) -> None:
     trace = user.folder / "trace.csv"
     trace.write_text(
@@ -168,6 +170,7 @@ def test_the_demo_is_measured_by_both_tools(user: User) -> None:
     assert {"ttft", "tpot", "output_rate"} <= {row["name"] for row in compared["rows"]}
 
 
+@ONE_MORE_ENGINE
 def test_another_load_is_predicted_after_learning_from_two(user: User) -> None:
     files = [user.folder / f"learned-{number}.json" for number in range(len(LEARNED))]
     for load, file in zip(LEARNED, files, strict=True):
@@ -183,6 +186,7 @@ def test_another_load_is_predicted_after_learning_from_two(user: User) -> None:
     assert error <= LIMIT
 
 
+@ONE_MORE_ENGINE
 def test_a_killed_engine_is_started_again_and_a_lost_one_is_stopped(user: User) -> None:
     service = user.only()
     assert service["phase"] == "ready" and service["requests"] == {"running": 0, "waiting": 0}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.real_engines import Serve, ask
 from tests.support.waiting import until
 
@@ -32,6 +33,7 @@ def command(state: Path, *words: str) -> str:
     return done.stdout
 
 
+@ONE_MORE_ENGINE
 def test_a_lost_card_stays_lost(
     engine: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:

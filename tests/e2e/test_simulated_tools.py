@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gaudi_launch.engines.simulated.engine import RUNTIME
+from tests.support.every_case import ONE_MORE_ENGINE
 
 pytestmark = pytest.mark.e2e
 _CALL = re.compile(r'<tool_call>\s*\{"name": "tool", "arguments": (.*)\}\s*</tool_call>', re.DOTALL)
@@ -96,6 +97,7 @@ def answers(engine: Path, folder: Path, tools: list[dict[str, Any]]) -> list[dic
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+@ONE_MORE_ENGINE
 @settings(
     max_examples=2,
     deadline=None,

@@ -12,6 +12,7 @@ import pytest
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.prepare import CheckedPlan, checked_plan
 from gaudi_launch.errors import ExitCode, LaunchError
+from tests.support.every_case import examples
 from tests.support.shards import shard
 from tests.support.waiting import unused_port
 
@@ -103,7 +104,7 @@ def words(option: str, path: Path, form: int) -> tuple[str, ...]:
 def test_drawn_folders_of_options_are_compared_with_the_disk(tmp_path: Path) -> None:
     chance = random.Random(33)
     model = make(tmp_path / "model")
-    for number in range(80):
+    for number in range(examples(25, 80)):
         engine = chance.choice([*TAKEN])
         option = chance.choice(TAKEN[engine])
         folder = tmp_path / f"d{number}"

@@ -1,4 +1,4 @@
-"""The seconds of each test, which decide the short selection and the order.
+"""The seconds of each test: they decide the short selection, the order, and the cases of a run.
 
 WRITE_DURATIONS=1 writes the file with what a run took: it replaces the modules that ran.
 """
@@ -6,8 +6,9 @@ WRITE_DURATIONS=1 writes the file with what a run took: it replaces the modules 
 from __future__ import annotations
 
 import json
+import random
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tests.support.places import DATA
@@ -16,6 +17,8 @@ _FILE = DATA / "durations.json"
 # shorter tests are not written: they would change the file with each run
 _LEAST_SECONDS = 0.3
 _MOST_SECONDS_OF_A_MODULE = 5.0
+_MOST_SECONDS_OF_A_TABLE = 8.0
+_LEAST_CASES = 3
 
 
 def read(file: Path = _FILE) -> dict[str, dict[str, float]]:
@@ -42,3 +45,24 @@ def write(taken: Mapping[str, float], file: Path = _FILE) -> None:
         known[module] = dict(sorted(slow.items()))
     kept = {module: tests for module, tests in sorted(known.items()) if tests}
     file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def drawn_cases(ids: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Return the cases that a usual run takes of each long table, the same each time.
+
+    By test function; each case with the number of cases that it stands for. ``ids`` are pytest's,
+    below tests.
+    """
+    tables: dict[str, list[str]] = defaultdict(list)
+    for id in ids:
+        tables[id.partition("[")[0]].append(id)
+    found: dict[str, dict[str, float]] = {}
+    for function, cases in tables.items():
+        module, _, name = function.partition("::")
+        seconds = SECONDS.get(module, {}).get(name, 0.0)
+        count = int(len(cases) * _MOST_SECONDS_OF_A_TABLE / seconds) if seconds else len(cases)
+        count = max(count, _LEAST_CASES)
+        if count < len(cases):
+            chosen = random.Random(function).sample(cases, count)
+            found[function] = dict.fromkeys(chosen, len(cases) / count)
+    return found

@@ -13,9 +13,9 @@ from typing import TypeVar
 import pytest
 
 EVERY_CASE = bool(os.environ.get("EVERY_CASE"))
-# for a test with a real engine that proves little more than another one with it
+# for a long test that proves little more than another one does
 ONE_MORE_ENGINE = pytest.mark.skipif(
-    not EVERY_CASE, reason="EVERY_CASE=1 starts this real engine, too (half a minute)"
+    not EVERY_CASE, reason="EVERY_CASE=1 starts these real programs, too (half a minute)"
 )
 
 Case = TypeVar("Case")

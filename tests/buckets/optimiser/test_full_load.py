@@ -17,6 +17,7 @@ from gaudi_launch.engines.vllm_cpu.install import engine_is_ready
 from gaudi_launch.performance.limits import CoverageQuestion
 from gaudi_launch.performance.mixed_steps import MixedRun
 from gaudi_launch.performance.step_time import ONE_CARD_8B
+from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.scripts import short_form
 from tests.support.traces import limits
 
@@ -71,6 +72,7 @@ def test_the_printed_padding_is_the_engines_look_up_of_each_forward() -> None:
     assert len(found.full_load) == len(found.comparison)
 
 
+@ONE_MORE_ENGINE
 @pytest.mark.e2e
 @pytest.mark.skipif(
     not engine_is_ready(), reason="the CPU engine is not installed (gaudi-launch setup cpu)"
