@@ -86,6 +86,7 @@ def main() -> int:
     reader.add_argument("--draw", type=int, metavar="N", help="draw N mutants of all targets")
     reader.add_argument("--seed", type=int, default=24)
     reader.add_argument("--tests", type=Path, nargs="+", default=[], metavar="PATH")
+    reader.add_argument("--last", type=Path, metavar="FILE", help="functions that are asked last")
     reader.add_argument("-k", dest="only", default="", metavar="EXPRESSION", help="as pytest's")
     reader.add_argument(
         "--seconds", type=float, default=20.0, help="processor time of one mutant's tests"
@@ -185,7 +186,8 @@ def judge(mutants: Sequence[Mutant], options: argparse.Namespace) -> tuple[list[
     files += options.tests
     # a file that is named runs also when it is slow
     own = frozenset(path for path in files if path.is_file())
-    plugin = Judge(mutants, own, options.seconds, say)
+    last = options.last.read_text(encoding="utf-8").split() if options.last else ()
+    plugin = Judge(mutants, own, options.seconds, say, frozenset(last))
     os.chdir(TOP)
     words = [
         "-qq",

@@ -44,7 +44,7 @@ _MEMORY_BYTES = 8 << 30
 _TIMES_LONGER = 3
 _LEAST_SECONDS = 5.0
 _TIMES_WAITING = 20
-_BASELINE_SECONDS = 600.0
+_BASELINE_SECONDS = 1800.0
 NOT_NOTICED = ("survived", "untested")
 _OURS = ("gaudi_launch", "tests")
 
@@ -85,13 +85,15 @@ class Judge:
     """A pytest plugin: it runs no session of tests but one for each mutant.
 
     ``own`` are the test files of the mutated modules, which run first, also when they are slow.
-    ``most_seconds`` bounds the processor time of the tests of one mutant.
+    ``most_seconds`` bounds the processor time of the tests of one mutant. ``last`` are test
+    functions that are asked when the others notice nothing; they have as much time again.
     """
 
     mutants: Sequence[Mutant]
     own: frozenset[Path]
     most_seconds: float
     say: Callable[[str], None]
+    last: frozenset[str] = frozenset()
     judged: list[Judged] = field(default_factory=list)
     failing: list[str] = field(default_factory=list)
     executed: dict[str, Executed] = field(default_factory=dict)
@@ -175,7 +177,7 @@ class Judge:
         For code that runs at the import: all that execute anything of the module, or are its own.
         """
         path, lines = str(mutant.path), set(mutant.lines)
-        found: list[tuple[bool, float, int, pytest.Item]] = []
+        found: list[tuple[bool, bool, float, int, pytest.Item]] = []
         for item in items:
             executed = self.executed.get(item.nodeid)
             if executed is None:
@@ -183,13 +185,14 @@ class Judge:
             here = executed.lines.get(path, set())
             own = item.path in self.own
             if here & lines if mutant.function else (here or own):
-                found.append((not own, executed.seconds, len(found), item))
+                last = item.nodeid.partition("[")[0] in self.last
+                found.append((last, not own, executed.seconds, len(found), item))
         chosen: list[pytest.Item] = []
-        spent = 0.0
-        for _, seconds, _, item in sorted(found, key=lambda row: row[:3]):
-            spent += seconds
-            if not chosen or spent <= self.most_seconds:
+        spent: dict[bool, float] = {}
+        for last, _, seconds, _, item in sorted(found, key=lambda row: row[:4]):
+            if last not in spent or spent[last] + seconds <= self.most_seconds:
                 chosen.append(item)
+            spent[last] = spent.get(last, 0.0) + seconds
         return chosen
 
     def _try(self, mutant: Mutant, chosen: Sequence[pytest.Item]) -> dict[str, Any]:

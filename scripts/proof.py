@@ -8,10 +8,11 @@
 `record` runs the tests (Python 3.12 or later, in an environment with the extra `dev`) and records
 which lines of the package each test function executes, with the processes that it starts
 (scripts/line_recorder.py). `judge` lists the candidates: test functions in modules that are not in
-tests/data/frozen.txt and that patch, of which frozen modules execute every line. The lines that no
-frozen module executes are counted for the others. `mutants` draws mutants on the lines that the
-candidates in a folder of tests execute, and judges them with the cheapest frozen modules that reach
-one, and with the candidates. `share` draws 100 mutants over the complete package (`--seed N`), and
+tests/data/frozen.txt and that patch, without real programs and drawn inputs, of which the others
+execute every line: frozen ones, those that patch nothing, and the shortest ones that execute what
+is left. The lines that no frozen function executes are counted. `mutants` draws mutants on the
+lines that the candidates in folders of tests execute (separated by commas), and judges them with
+the cheapest of the others that reach one, then with the candidates. `share` draws 100 mutants over the complete package (`--seed N`), and
 judges them with the cheapest modules that reach one, of those that are here today.
 """
 
@@ -37,20 +38,22 @@ from pathlib import Path
 import line_recorder
 from mutants import modules_of
 from mutation import drawn_on
-from mutation_run import NOT_NOTICED
 from size import size_of
 
 TOP = Path(__file__).resolve().parents[1]
 FROZEN = TOP / "tests" / "data" / "frozen.txt"
 _NAME = "gaudi_launch_line_recorder"
 _PATCH = re.compile(r"monkeypatch\.setattr|SimpleNamespace\(|\b[a-z]\w*\._[a-z]\w*")
+# drawn inputs, real programs and clients
+_REAL = re.compile(r"@given\(|Popen\(|subprocess\.|short_form\(|\bHub\(")
 
 
 @dataclass(frozen=True)
 class Judged:
     """A test function with its code lines, and the patches of its module.
 
-    ``executed`` lines of the package, ``alone`` those that no frozen module executes.
+    ``executed`` lines of the package, ``alone`` those that no frozen function executes.
+    ``is_candidate``: the tests that stay execute all of them.
     """
 
     test: str
@@ -58,11 +61,7 @@ class Judged:
     patches: int
     executed: int
     alone: int
-
-    @property
-    def is_candidate(self) -> bool:
-        """Return True where its module patches, and it proves no line by itself."""
-        return self.patches > 0 and self.executed > 0 and self.alone == 0
+    is_candidate: bool
 
 
 def frozen_tests(tests: Iterable[str], patterns: Sequence[str]) -> set[str]:
@@ -97,30 +96,70 @@ def executed_lines(folder: Path) -> dict[str, set[str]]:
 
 def judged(executed: Mapping[str, set[str]], frozen: set[str]) -> list[Judged]:
     """Return each test function that is not frozen, candidates first, by module."""
-    proved = set[str]().union(*(executed.get(each, set()) for each in frozen))
-    found = []
-    for module, tests in itertools.groupby(
-        sorted(executed.keys() - frozen), lambda each: each.partition("::")[0]
-    ):
-        path = TOP / module
-        if path.is_file():
-            source = path.read_text(encoding="utf-8")
-            patches = len(_PATCH.findall(source))
-            sizes = _sizes(source)
-            for test in tests:
-                mine = executed[test]
-                lines = sizes.get(test.rpartition("::")[2], 0)
-                found.append(Judged(test, lines, patches, len(mine), len(mine - proved)))
+    lines, patches, real = _sources(executed.keys() - frozen)
+    stay = frozen | real | {test for test, count in patches.items() if not count}
+    left = {test: executed[test] for test in lines if test not in stay and executed[test]}
+    rest = left.keys() - _needed(left, lines, _united(executed, stay))
+    proved = _united(executed, frozen)
+    found = [
+        Judged(
+            test,
+            count,
+            patches[test],
+            len(executed[test]),
+            len(executed[test] - proved),
+            test in rest,
+        )
+        for test, count in lines.items()
+    ]
     return sorted(found, key=lambda each: (not each.is_candidate, each.test))
 
 
-def _sizes(source: str) -> dict[str, int]:
-    """Return the code lines of each function, by name."""
-    return {
-        node.name: size_of(ast.get_source_segment(source, node) or "").lines
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef)
-    }
+def _united(executed: Mapping[str, set[str]], tests: Iterable[str]) -> set[str]:
+    return set[str]().union(*(executed.get(each, set()) for each in tests))
+
+
+def _needed(left: Mapping[str, set[str]], lines: Mapping[str, int], proved: set[str]) -> set[str]:
+    """Return few functions with few lines that execute what only those of ``left`` execute."""
+    alone = {test: executed - proved for test, executed in left.items()}
+    missing = _united(alone, alone)
+    needed: set[str] = set()
+    while missing:
+        best = max(alone, key=lambda test: (len(alone[test] & missing) / lines[test], test))
+        missing -= alone.pop(best)
+        needed.add(best)
+    return needed
+
+
+def _sources(tests: Iterable[str]) -> tuple[dict[str, int], dict[str, int], set[str]]:
+    """Return the code lines of functions, the patches of their modules, and the real ones."""
+    lines: dict[str, int] = {}
+    patches: dict[str, int] = {}
+    real: set[str] = set()
+    for module, names in itertools.groupby(sorted(tests), lambda each: each.partition("::")[0]):
+        path = TOP / module
+        if not path.is_file():
+            continue
+        source = path.read_text(encoding="utf-8")
+        texts = _functions(source)
+        for test in names:
+            text = texts.get(test.rpartition("::")[2], "")
+            lines[test] = max(1, size_of(text).lines)
+            patches[test] = len(_PATCH.findall(source))
+            if _REAL.search(text):
+                real.add(test)
+    return lines, patches, real
+
+
+def _functions(source: str) -> dict[str, str]:
+    """Return the source of each function with its decorators, by name."""
+    rows = source.splitlines()
+    found = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            found[node.name] = "\n".join(rows[first - 1 : node.end_lineno])
+    return found
 
 
 @contextmanager
@@ -148,36 +187,32 @@ def record(folder: Path, arguments: Sequence[str]) -> int:
 
 
 def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
-    """Judge mutants by frozen modules, then by the candidates of a folder of tests.
+    """Judge mutants by the tests that stay, then by the candidates in folders of tests.
 
     Print what only the candidates notice. Return the exit status of scripts/mutation.py.
     """
     executed, frozen = _read(folder)
-    here = [each.test for each in judged(executed, frozen) if each.is_candidate]
-    here = [each for each in here if each.startswith(f"{tests}/")]
-    lines = set[str]().union(*(executed[each] for each in here))
+    candidates = {each.test for each in judged(executed, frozen) if each.is_candidate}
+    folders = tuple(f"{each}/" for each in tests.split(","))
+    here = {each for each in candidates if each.startswith(folders)}
+    lines = _united(executed, here)
     modules: dict[str, set[str]] = defaultdict(set)
-    for each in frozen:
-        modules[each.partition("::")[0]] |= executed[each] & lines
-    places = folder.resolve().with_name(f"{tests.replace('/', '.')}.lines")
+    for test in executed.keys() - candidates:
+        modules[test.partition("::")[0]] |= executed[test] & lines
+    modules = {name: mine for name, mine in modules.items() if (TOP / name).is_file()}
+    base = folder.resolve().with_name(tests.replace("/", ".").replace(",", "+"))
+    places, last, results = (base.with_suffix(each) for each in (".lines", ".last", ".json"))
     places.write_text("\n".join(sorted(lines)), encoding="utf-8")
-    found: list[list[dict[str, str]]] = []
-    for name, paths in (
-        ("frozen", sorted(cheapest(modules, lines))),
-        ("candidates", sorted({each.partition("::")[0] for each in here})),
-    ):
-        results = places.with_suffix(f".{name}.json")
-        words = ("--lines", str(places), "--json", str(results), *arguments, "--tests", *paths)
-        done = subprocess.run((sys.executable, "scripts/mutation.py", *words), cwd=TOP, check=False)
-        if done.returncode:
-            return done.returncode
-        found.append(json.loads(results.read_text(encoding="utf-8"))["mutants"])
-    only = [
-        theirs["by"]
-        for ours, theirs in zip(*found, strict=True)
-        if ours["outcome"] in NOT_NOTICED and theirs["by"].partition("[")[0] in here
-    ]
-    print(f"{tests}: {len(here)} candidates, {len(only)} of {len(found[0])} mutants by them only")
+    last.write_text("\n".join(sorted(candidates)), encoding="utf-8")
+    chosen = {*cheapest(modules, lines), *(each.partition("::")[0] for each in here)}
+    words = ("--lines", str(places), "--last", str(last), "--json", str(results), *arguments)
+    words = ("scripts/mutation.py", *words, "--tests", *sorted(chosen))
+    done = subprocess.run((sys.executable, *words), cwd=TOP, check=False)
+    if done.returncode:
+        return done.returncode
+    mutants = json.loads(results.read_text(encoding="utf-8"))["mutants"]
+    only = [each["by"] for each in mutants if each["by"].partition("[")[0] in candidates]
+    print(f"{tests}: {len(here)} candidates, {len(only)} of {len(mutants)} mutants by them only")
     print("\n".join(sorted(only)))
     return 0
 
@@ -211,9 +246,9 @@ def share(folder: Path, arguments: Sequence[str]) -> int:
     places = folder.resolve().with_name(f"share-{options.seed}.lines")
     starts = [f"{each.path.relative_to(TOP).as_posix()}:{each.start[0]}" for each in chosen]
     places.write_text("\n".join(starts), encoding="utf-8")
-    words = ("--lines", str(places), "--draw", str(options.draw), "--seed", str(options.seed))
-    words += ("--seconds", "60", *rest, "--tests", *sorted(cheapest(modules, lines, times=8)))
-    done = subprocess.run((sys.executable, "scripts/mutation.py", *words), cwd=TOP, check=False)
+    words = ["--lines", str(places), "--draw", str(options.draw), "--seed", str(options.seed)]
+    words += ["--seconds", "60", *rest, "--tests", *sorted(cheapest(modules, lines, times=8))]
+    done = subprocess.run([sys.executable, "scripts/mutation.py", *words], cwd=TOP, check=False)
     return done.returncode
 
 

@@ -116,7 +116,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Count the seconds of a test, with those of its fixtures, and of the cases left out."""
-    _TAKEN[report.nodeid] += report.duration * dict(report.user_properties).get(_STANDS_FOR, 1.0)
+    stands_for = dict(report.user_properties).get(_STANDS_FOR, 1.0)
+    assert isinstance(stands_for, float)
+    _TAKEN[report.nodeid] += report.duration * stands_for
 
 
 @pytest.hookimpl(trylast=True)
@@ -163,7 +165,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out cases of long tables."""
     drawn = durations.drawn_cases(item.nodeid.removeprefix("tests/") for item in items)
-    kept, left = [], []
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     for item in items:
         name = item.nodeid.removeprefix("tests/")
         cases = drawn.get(name.partition("[")[0], {name: 1.0})
