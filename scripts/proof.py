@@ -12,8 +12,9 @@ tests/data/frozen.txt and that patch, without real programs and drawn inputs, of
 execute every line: frozen ones, those that patch nothing, and the shortest ones that execute what
 is left. The lines that no frozen function executes are counted. `mutants` draws mutants on the
 lines that the candidates in folders of tests execute (separated by commas), and judges them with
-the cheapest of the others that reach one, then with the candidates. `share` draws 100 mutants over the complete package (`--seed N`), and
-judges them with the cheapest modules that reach one, of those that are here today.
+the cheapest of the others that reach one, then with the candidates. `share` draws 100 mutants over
+the complete package (`--seed N`), and judges them with the cheapest modules that reach one, of
+those that are here today.
 """
 
 from __future__ import annotations
