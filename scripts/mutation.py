@@ -86,7 +86,7 @@ def main() -> int:
     reader.add_argument("--draw", type=int, metavar="N", help="draw N mutants of all targets")
     reader.add_argument("--seed", type=int, default=24)
     reader.add_argument("--tests", type=Path, nargs="+", default=[], metavar="PATH")
-    reader.add_argument("--last", type=Path, metavar="FILE", help="functions that are asked last")
+    reader.add_argument("--last", type=Path, metavar="FILE", help="functions that run last")
     reader.add_argument("-k", dest="only", default="", metavar="EXPRESSION", help="as pytest's")
     reader.add_argument(
         "--seconds", type=float, default=20.0, help="processor time of one mutant's tests"

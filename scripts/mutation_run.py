@@ -86,7 +86,7 @@ class Judge:
 
     ``own`` are the test files of the mutated modules, which run first, also when they are slow.
     ``most_seconds`` bounds the processor time of the tests of one mutant. ``last`` are test
-    functions that are asked when the others notice nothing; they have as much time again.
+    functions that run when the others notice nothing; they have as much time again.
     """
 
     mutants: Sequence[Mutant]

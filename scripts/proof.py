@@ -121,7 +121,7 @@ def _united(executed: Mapping[str, set[str]], tests: Iterable[str]) -> set[str]:
 
 
 def _needed(left: Mapping[str, set[str]], lines: Mapping[str, int], proved: set[str]) -> set[str]:
-    """Return few functions with few lines that execute what only those of ``left`` execute."""
+    """Return few and short functions that execute what only these execute."""
     alone = {test: executed - proved for test, executed in left.items()}
     missing = _united(alone, alone)
     needed: set[str] = set()
@@ -133,7 +133,7 @@ def _needed(left: Mapping[str, set[str]], lines: Mapping[str, int], proved: set[
 
 
 def _sources(tests: Iterable[str]) -> tuple[dict[str, int], dict[str, int], set[str]]:
-    """Return the code lines of functions, the patches of their modules, and the real ones."""
+    """Return lines of functions, patches of their modules, and the real ones."""
     lines: dict[str, int] = {}
     patches: dict[str, int] = {}
     real: set[str] = set()
@@ -188,7 +188,7 @@ def record(folder: Path, arguments: Sequence[str]) -> int:
 
 
 def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
-    """Judge mutants by the tests that stay, then by the candidates in folders of tests.
+    """Judge mutants by the tests that stay, then by candidates in folders.
 
     Print what only the candidates notice. Return the exit status of scripts/mutation.py.
     """
@@ -219,7 +219,7 @@ def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
 
 
 def share(folder: Path, arguments: Sequence[str]) -> int:
-    """Judge mutants of the complete package. Return the exit status of scripts/mutation.py."""
+    """Judge mutants of the complete package; return the exit status."""
     reader = argparse.ArgumentParser()
     reader.add_argument("--seed", type=int, default=24)
     reader.add_argument("--draw", type=int, default=100)
@@ -254,7 +254,7 @@ def share(folder: Path, arguments: Sequence[str]) -> int:
 
 
 def cheapest(modules: Mapping[str, set[str]], lines: set[str], times: int = 2) -> list[str]:
-    """Return cheap modules that execute each line so many times where that is possible."""
+    """Return cheap modules that execute each line so often, if possible."""
     left = dict.fromkeys(lines, times)
     chosen: list[str] = []
     free = {name: executed for name, executed in modules.items() if executed}

@@ -1,4 +1,4 @@
-"""The seconds of each test: they decide the short selection, the order, and the cases of a run.
+"""The seconds of each test: they decide selection, order and cases.
 
 WRITE_DURATIONS=1 writes the file with what a run took: it replaces the modules that ran.
 """
