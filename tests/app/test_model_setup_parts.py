@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,20 +9,19 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import model_needs, model_setup
+from gaudi_launch.app import model_setup
 from gaudi_launch.app.model_needs import Provision
-from gaudi_launch.app.model_setup import Wanted, bring, convert, fetch
+from gaudi_launch.app.model_setup import Wanted, convert, fetch
 from gaudi_launch.app.report import Silent
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message, text
+from gaudi_launch.messages import text
 from gaudi_launch.models.fp8 import convert as converter
 from gaudi_launch.models.fp8 import measurements
 from gaudi_launch.models.fp8.measurements import Published
 from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.hub import download
 from gaudi_launch.models.hub.local import folder_for
-from gaudi_launch.models.setup_steps import SetupFacts, SetupStep
-from gaudi_launch.planning.request import Request
+from gaudi_launch.models.setup_steps import SetupFacts
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -84,16 +82,6 @@ def how(reporter: Any, **changes: Any) -> dict[str, Any]:
     return {**base, **changes, "report": reporter.downloading}
 
 
-def test_a_repository_is_found_and_fetched_into_its_folder(hub: list[Any]) -> None:
-    reporter = Events()
-    done = fetch(Wanted(REPO), reporter)
-    folder = folder_for(REPO)
-    assert done.folder == folder
-    assert hub == [("find", REPO, "", "model"), ("pull", "hf", folder, how(reporter))]
-    begun = text("pull.begin", repo=REPO, source="hf", folder=str(folder))
-    assert reporter.events == [("say", begun), ("downloaded",)]
-
-
 def test_source_revision_and_kind_are_passed_on(hub: list[Any], tmp_path: Path) -> None:
     reporter = Events()
     wanted = Wanted(REPO, "ms", None, "v2", "dataset", everything=True, code=True, verify=True)
@@ -109,13 +97,6 @@ def test_source_revision_and_kind_are_passed_on(hub: list[Any], tmp_path: Path) 
     fetch(replace(wanted, to=old, verify=False), reporter)
     assert hub[-1] == ("pull", "ms", old, full)
     assert reporter.events[-1] == ("say", text("pull.cleared", count=2))
-
-
-def test_the_display_ends_with_a_failed_download(hub: list[Any], tmp_path: Path) -> None:
-    reporter = Events()
-    with refused("services.drain", ExitCode.FAILED, found=1):
-        fetch(Wanted(REPO, to=tmp_path / "full"), reporter)
-    assert reporter.events[-1] == ("downloaded",)
 
 
 # --- convert -------------------------------------------------------------------------------------
@@ -149,54 +130,7 @@ def test_a_conversion_reports_its_shards_and_names_the_file_that_fails(
     assert calls[-1][3] is False
 
 
-@pytest.mark.parametrize(("processors", "used"), [(64, 8), (2, 2), (None, 1)])
-def test_as_many_shards_are_converted_at_once_as_there_are_processors(
-    processors: int | None, used: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr(os, "cpu_count", lambda: processors)
-    monkeypatch.setattr(model_setup, "convert", lambda *words: calls.append(words[:3]))
-    facts = SetupFacts("m", target=tmp_path / "t", converted_target=tmp_path / "c")
-    model_setup._convert(facts, Silent())
-    model_setup._convert(replace(facts, folder=tmp_path / "f"), Silent())
-    assert calls == [
-        (tmp_path / "t", tmp_path / "c", used),
-        (tmp_path / "f", tmp_path / "c", used),
-    ]
-
-
 # --- all steps -----------------------------------------------------------------------------------
-
-
-def step(name: Any, *, done: bool = False) -> SetupStep:
-    return SetupStep(name, done, message("services.drain", found=name))
-
-
-def test_only_what_is_left_is_done_in_its_order(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr(model_needs, "check_disk", lambda facts: calls.append("disk"))
-    monkeypatch.setattr(model_setup, "fetch", lambda wanted, reporter: calls.append(wanted))
-    monkeypatch.setattr(model_setup, "_convert", lambda facts, reporter: calls.append("convert"))
-    monkeypatch.setattr(
-        model_setup, "_measurements", lambda provision, reporter: calls.append("measure")
-    )
-    facts = SetupFacts(REPO, repo=REPO, target=tmp_path / "t")
-    steps = (step("disk"), step("pull"), step("convert"), step("measurements"))
-    reporter = Events()
-    request = Request(REPO, trust_remote_code=True)
-    bring(request, Provision(facts, (*steps, step("engine", done=True))), reporter)
-    fetched = Wanted(REPO, to=tmp_path / "t", code=True)
-    assert calls == ["disk", fetched, "convert", "measure"]
-    said = [
-        text("prepare.step", number=number, count=3, what=each.what.render())
-        for number, each in enumerate(steps[1:], 1)
-    ]
-    assert reporter.events == [("say", line) for line in said]
-    calls.clear()
-    bring(Request(REPO), Provision(facts, (step("pull"), step("convert", done=True))), reporter)
-    assert calls == ["disk", replace(fetched, code=False)]
 
 
 def test_published_measurements_are_fetched_and_written_for_the_cards(

@@ -142,19 +142,6 @@ def test_a_model_with_measurements_and_recipes_comes_to_another_host(
     )
 
 
-def test_a_damaged_pack_changes_nothing(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packed = offline_pack.pack(options(tmp_path), Silent())
-    (packed.path / "model/model.safetensors").write_bytes(b"weightz")
-    as_host(monkeypatch, tmp_path / "host")
-    wheels = engine_installed(monkeypatch)
-    with pytest.raises(LaunchError) as caught:
-        offline.install(InstallOptions(packed.path, sys.executable), Silent())
-    assert (caught.value.id, wheels) == ("offline.damaged", [])
-    assert not (tmp_path / "host").exists()
-
-
 def test_another_model_in_the_folder_is_kept(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -15,23 +14,21 @@ from typing import Any
 import pytest
 
 from gaudi_launch import interrupt
-from gaudi_launch.app import model_setup, offline_pack
-from gaudi_launch.app.offline_pack import PackOptions, model_files, place_measurements
+from gaudi_launch.app import offline_pack
+from gaudi_launch.app.offline_pack import PackOptions
 from gaudi_launch.app.report import Silent
 from gaudi_launch.engines.install import pack_steps
 from gaudi_launch.engines.install.pack_steps import CollectOrder
 from gaudi_launch.engines.registry import setup_name
-from gaudi_launch.engines.releases import known, needed_release
+from gaudi_launch.engines.releases import needed_release
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.mirrors import read
 from gaudi_launch.models.hub.download import PullProgress
-from gaudi_launch.models.hub.file_choice import Fetched, write_record
-from gaudi_launch.models.hub.local import folder_for
 from gaudi_launch.offline import launcher_wheel
 from gaudi_launch.offline.pack_manifest import PackEngine, PackModel, PackTarget
 from gaudi_launch.recipe_cache import cache_root
-from tests.support.recipes import PARTS, fill
+from tests.support.recipes import fill
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -97,115 +94,6 @@ class Docker:
 # --- the request ---------------------------------------------------------------------------------
 
 
-def test_a_request_for_the_demo_is_complete(tmp_path: Path) -> None:
-    found = offline_pack._checked(options(tmp_path))
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert found == offline_pack._Order(
-        options(tmp_path),
-        CPU,
-        None,
-        PackModel("demo", "models/demo", demo=True),
-        None,
-        PackTarget(version, platform.machine()),
-        sys.executable,
-        (),
-    )
-    assert (found.stage, found.is_archive) == (tmp_path / "pack.part", False)
-    assert replace(found, options=options(tmp_path, output=tmp_path / "a.tar")).is_archive
-    assert not (tmp_path / "pack.part").exists()
-
-
-def test_a_pack_needs_a_new_name_in_a_folder(tmp_path: Path) -> None:
-    with refused("offline.exists", ExitCode.USAGE, path=str(tmp_path)):
-        offline_pack._checked(options(tmp_path, output=tmp_path))
-    gone = tmp_path / "gone"
-    with refused("offline.no_parent", ExitCode.USAGE, path=str(gone)):
-        offline_pack._checked(options(tmp_path, output=gone / "pack"))
-    with refused("offline.demo", ExitCode.USAGE, engine="vllm-gaudi"):
-        offline_pack._checked(options(tmp_path, engine="vllm-gaudi"))
-
-
-def test_a_request_names_model_recipes_and_platform(tmp_path: Path, small: Path) -> None:
-    cache = tmp_path / "recipes"
-    fill(cache, replace(PARTS, model="Small"))
-    fill(cache, replace(PARTS, model="Other"))
-    wanted = options(
-        tmp_path,
-        model=str(small),
-        with_cache=True,
-        cache=cache,
-        platform="manylinux_2_28_aarch64",
-    )
-    found = offline_pack._checked(wanted)
-    key = replace(PARTS, model="Small").key
-    assert (found.model, found.source) == (PackModel("Small", "models/Small"), small)
-    assert (found.target.machine, found.target.platform) == ("aarch64", "manylinux_2_28_aarch64")
-    assert [entry.key for entry in found.recipes] == [key]
-    assert found.request == {
-        "engine": {
-            "name": "cpu",
-            "version": cpu_install.VLLM,
-            "kind": "anywhere",
-            "wheels": True,
-            "image": "",
-            "image_file": "",
-        },
-        "model": {
-            "name": "Small",
-            "folder": "models/Small",
-            "repo": "",
-            "revision": "",
-            "demo": False,
-        },
-        "target": {
-            "python": found.target.python,
-            "machine": "aarch64",
-            "platform": "manylinux_2_28_aarch64",
-        },
-        "cache": [key],
-    }
-
-
-def test_a_model_of_a_hub_is_named_with_its_revision_where_it_is_here(own_folders: Path) -> None:
-    repo = "Qwen/Qwen3-8B"
-    base = PackOptions("cpu", repo, Path("/x"))
-    assert offline_pack._model(base, CPU) == (
-        PackModel("Qwen3-8B", f"models/{repo}", repo, ""),
-        None,
-    )
-    folder = folder_for(repo)
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(b"w")
-    write_record(folder, Fetched(repo, "hf", "c0ffee", True, {}))
-    assert offline_pack._model(base, CPU) == (
-        PackModel("Qwen3-8B", f"models/{repo}", repo, "c0ffee"),
-        folder,
-    )
-
-
-def test_the_interpreter_is_the_given_one_else_that_of_the_engine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cpu_install, "base_python", lambda: "/base/python")
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    given = PackOptions("x", "m", Path("/x"))
-    gaudi = replace(CPU, kind="gaudi")
-    assert offline_pack._python(replace(given, python="/my/python"), gaudi) == "/my/python"
-    assert offline_pack._python(given, CPU) == "/base/python"
-    assert offline_pack._python(given, gaudi) == "/bin/python3"
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert offline_pack._python(given, gaudi) == sys.executable
-
-
-def test_an_interpreter_that_does_not_answer_is_named() -> None:
-    with refused("offline.python", ExitCode.MACHINE, python="/bin/false", why="exit status 1"):
-        offline_pack._version_of("/bin/false")
-    why = os.strerror(2)
-    with refused("offline.python", ExitCode.MACHINE, python="/not/there", why=why):
-        offline_pack._version_of("/not/there")
-
-
 # --- engines and images --------------------------------------------------------------------------
 
 
@@ -241,16 +129,6 @@ def test_an_engine_that_is_an_image_needs_it_here(monkeypatch: pytest.MonkeyPatc
     engine, found = offline_pack._engine(wanted)
     assert found == release
     assert (engine.wheels, engine.image, engine.image_file) == (False, image, "image/image.tar")
-
-
-def test_ray_is_refused_with_the_engines_that_can_be_packed() -> None:
-    with pytest.raises(LaunchError) as raised:
-        offline_pack._engine(PackOptions("ray", "m", Path("/x")))
-    values = raised.value.text.values
-    assert (raised.value.exit_code, values["found"]) == (ExitCode.USAGE, "ray")
-    names = str(values["known"]).split(", ")
-    assert "cpu" in names and set(known()) <= set(names)
-    assert not any(name.startswith("ray") for name in names)
 
 
 def test_an_image_is_saved_complete_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,25 +196,6 @@ def test_the_disk_has_room_for_all_parts(
 # --- files ---------------------------------------------------------------------------------------
 
 
-def test_records_and_parts_of_downloads_are_no_files_of_a_model(small: Path) -> None:
-    from gaudi_launch.models.folder_lock import NAME as LOCK
-    from gaudi_launch.models.hub.file_choice import PARTS as DOWNLOADING
-    from gaudi_launch.models.hub.file_choice import RECORD
-
-    for name in (RECORD, LOCK):
-        (small / name).write_text("")
-    for name in (DOWNLOADING, ".cache", ".git", "sub"):
-        (small / name).mkdir()
-        (small / name / "x").write_text("x")
-    (small / "link").symlink_to(small / "weights")
-    assert model_files(small) == [
-        (small / name, name) for name in ("config.json", "link", "sub/x", "weights")
-    ]
-    offline_pack._drop_records(small)
-    left = {path.name for path in small.iterdir()}
-    assert left == {"config.json", "link", "sub", "weights", ".git"}
-
-
 class Downloads(Silent):
     def __init__(self) -> None:
         self.seen: list[PullProgress | None] = []
@@ -376,34 +235,6 @@ def test_a_copy_reports_its_progress_and_copies_what_changed(small: Path, tmp_pa
     assert sorted(path.name for path in target.iterdir()) == ["config.json", "sub", "weights"]
 
 
-def test_a_model_is_fetched_where_it_is_not_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: Path
-) -> None:
-    asked: list[Any] = []
-
-    def fetch(wanted: model_setup.Wanted, reporter: object) -> None:
-        asked.append(wanted)
-        assert wanted.to is not None
-        wanted.to.mkdir()
-        (wanted.to / ".cache").mkdir()
-
-    monkeypatch.setattr(model_setup, "fetch", fetch)
-    one = order(tmp_path, model=PackModel("m", "models/org/m", "org/m"))
-    offline_pack._collect_model(one, Silent())
-    assert asked == [model_setup.Wanted("org/m", to=one.stage / "model")]
-    assert list((one.stage / "model").iterdir()) == []
-    offline_pack._collect_model(replace(one, source=small), Silent())
-    assert (one.stage / "model/weights").read_bytes() == b"weights"
-    assert len(asked) == 1
-
-
-def test_a_measurement_file_names_the_folder_of_each_machine(tmp_path: Path) -> None:
-    file = tmp_path / "quant.json"
-    file.write_text(f'{{"a": "{offline_pack.MEASUREMENTS_PLACE}/x", "b": "/other"}}')
-    place_measurements(file, tmp_path / "here")
-    assert file.read_text() == f'{{"a": "{tmp_path}/here/x", "b": "/other"}}'
-
-
 def test_each_part_is_made_once_and_only_what_the_pack_has(tmp_path: Path, small: Path) -> None:
     one = order(tmp_path)
 
@@ -434,13 +265,6 @@ def test_each_part_is_made_once_and_only_what_the_pack_has(tmp_path: Path, small
         output=str(tmp_path / "pack"),
     ):
         offline_pack._check_stage(other)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{"])
-def test_a_damaged_record_of_a_stage_is_none(content: str, tmp_path: Path) -> None:
-    one = order(tmp_path)
-    (one.stage / offline_pack._RECORD).write_text(content)
-    assert offline_pack._record(one.stage) is None
 
 
 def test_a_stage_with_only_a_lock_is_new(tmp_path: Path) -> None:

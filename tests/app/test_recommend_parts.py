@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +21,6 @@ from gaudi_launch.app.recommend import (
     solve,
 )
 from gaudi_launch.app.saved_plan import SavedTraffic
-from gaudi_launch.app.traffic_options import Demand, TypedLengths
-from gaudi_launch.capacity.search import Targets
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -34,7 +31,7 @@ from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.request import Request
 from gaudi_launch.recommend import finder
-from gaudi_launch.recommend.goal import GOALS, Goal
+from gaudi_launch.recommend.goal import Goal
 from gaudi_launch.recommend.space import Candidate, CardPool
 from tests.support.recommend import NO_TARGETS
 from tests.support.refusals import failing, refused
@@ -50,18 +47,6 @@ BALANCED = Goal("balanced", NO_TARGETS)
 
 
 # --- commands ------------------------------------------------------------------------------------
-
-
-def test_the_command_has_every_option_but_the_machine() -> None:
-    launch = replace(LAUNCH, extra=("--seed", "1"), dtype="fp8")
-    words = serve_command(launch)
-    assert words[:3] == ("gaudi-launch", "serve", "org/m")
-    assert words[-3:] == ("--", "--seed", "1")
-    pairs = dict(pairwise(words))
-    assert (pairs["-n"], pairs["-p"], pairs["-d"]) == ("2", "8000", "fp8")
-    # a switch has no value
-    assert "--force" in words and "True" not in words
-    assert not {"--machine", "simulated:hls2", "-w"} & set(words)
 
 
 def test_a_cluster_has_hosts_to_be_named() -> None:
@@ -147,72 +132,8 @@ def test_given_cards_are_a_number_or_modules() -> None:
 # --- goal and load -------------------------------------------------------------------------------
 
 
-def test_a_goal_is_named_or_follows() -> None:
-    for name in GOALS:
-        assert recommend._goal_name(replace(GIVEN, goal=name)) == name
-    assert recommend._goal_name(GIVEN) is None
-    with refused("recommend.goal", ExitCode.USAGE, found="x", known=", ".join(GOALS)):
-        recommend._goal_name(replace(GIVEN, goal="x"))
-
-    def goal(name: Any, targets: Targets, demand: Demand, start: str = "") -> Goal:
-        load: Any = SimpleNamespace(demand=demand)
-        return recommend._goal(name, targets, replace(GIVEN, max_start=start), load)
-
-    nothing, targets = Demand(), Targets(1.0, None)
-    assert goal(None, NO_TARGETS, nothing) == BALANCED
-    assert goal(None, targets, nothing, "5m") == Goal("throughput", targets, most_start=300.0)
-    assert goal(None, targets, Demand(rate=2.0)) == Goal("cost", targets, rate=2.0)
-    assert goal(None, NO_TARGETS, Demand(clients=3)) == Goal("cost", NO_TARGETS, clients=3)
-    assert goal("latency", targets, Demand(rate=2.0)) == Goal("latency", targets, rate=2.0)
-
-
 def traffic(*lengths: tuple[int, int]) -> Traffic:
     return Traffic(tuple((float(at), *both) for at, both in enumerate(lengths)))
-
-
-def test_lengths_that_are_not_given_are_assumed() -> None:
-    notes: list[Any] = []
-    given = replace(LAUNCH, input_range="1,2", output_range="3")
-    assert recommend._ranges(given, notes) == TypedLengths("1,2", "3")
-    assert notes == []
-    assert recommend._ranges(replace(given, output_range=None), notes) == TypedLengths("1,2", "256")
-    assert recommend._ranges(LAUNCH, notes) == TypedLengths("1024", "256")
-    assert notes == [
-        message("recommend.assumed_lengths", input="1,2", output="256"),
-        message("recommend.assumed_lengths", input="1024", output="256"),
-    ]
-
-
-def test_prompts_that_are_too_long_are_counted() -> None:
-    found = traffic((10, 1), (20, 1), (30, 1), (40, 1))
-    assert recommend._refused(found, 41) == []
-    half = message("capacity.refused", percent="50.0", length=30)
-    assert recommend._refused(found, 30) == [half]
-    with refused("recommend.all_too_long", ExitCode.MODEL, length=10, shortest=10):
-        recommend._refused(found, 10)
-    assert recommend._allowed_length(LAUNCH, MODEL) == 2000
-    assert recommend._allowed_length(replace(LAUNCH, max_model_len="512"), MODEL) == 512
-    assert recommend._allowed_length(LAUNCH, Model("m", "m")) == 0
-
-
-def test_a_load_has_the_longest_lengths(tmp_path: Path) -> None:
-    notes: list[Any] = []
-    drawn = recommend._load(LAUNCH, GIVEN, MODEL, notes)
-    assert (drawn.lengths, drawn.longest, drawn.demand) == ((1024, 256), 0, Demand())
-    file = tmp_path / "trace.csv"
-    file.write_text(
-        "timestamp,input_tokens,output_tokens\n0,100,10\n1,1500,300\n2,1999,20\n3,50,5\n"
-    )
-    past = recommend._load(LAUNCH, replace(GIVEN, trace=str(file)), MODEL, notes)
-    # input and output of one request are 2019 tokens, of which the model has 2000
-    assert (past.lengths, past.longest) == ((1999, 300), 2000)
-    assert past.demand.rate > 0 and past.demand.clients == 0
-    named = replace(GIVEN, trace=str(file), goal="latency")
-    assert recommend._load(LAUNCH, named, MODEL, notes).demand == Demand()
-    rated = replace(GIVEN, trace=str(file), rate="3/s")
-    assert recommend._load(LAUNCH, rated, MODEL, notes).demand.rate == 3.0
-    long = recommend._load(LAUNCH, replace(GIVEN, trace=str(file)), Model("m", "m"), notes)
-    assert long.longest == 2019
 
 
 # --- inputs of plans -----------------------------------------------------------------------------
@@ -244,23 +165,6 @@ def test_plans_are_prepared_with_the_fewest_cards(monkeypatch: pytest.MonkeyPatc
     with failing("fit.engine", ExitCode.USAGE) as raised:
         recommend._prepared(LAUNCH, None)
     assert raised.value.text.values["found"] == "cpu"
-
-
-def test_numbers_of_cards_that_an_engine_refuses_are_left_out() -> None:
-    def refuse(request: Request, host: Any, model: Any) -> None:
-        assert request.modules is None
-        if request.cards in (2, 4):
-            raise LaunchError("services.drain", ExitCode.MACHINE, found=1)
-
-    engine: Any = SimpleNamespace(
-        refuse=refuse,
-        identity=SimpleNamespace(exact="x"),
-        support=lambda model, variables: SimpleNamespace(expanded_to=""),
-    )
-    request = Request("m", modules=(0,), dtype="fp8")
-    prepared: Any = SimpleNamespace(request=request, host=None)
-    found = recommend._searched(engine, prepared, MODEL, (1, 2, 4, 8))
-    assert (found.refused, found.dtypes, found.request) == (frozenset({2, 4}), ("fp8",), request)
 
 
 # --- the answer ----------------------------------------------------------------------------------

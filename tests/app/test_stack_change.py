@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 from gaudi_launch.app import gateway as gateway_cases
-from gaudi_launch.app import prepare, serve, stack_change, stop, waiting
+from gaudi_launch.app import serve, stack_change, stop, waiting
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.report import Silent
 from gaudi_launch.app.serve import ServeMode
-from gaudi_launch.app.stack_change import ChangedStack, ChangeOptions, carry_out
+from gaudi_launch.app.stack_change import ChangeOptions, carry_out
 from gaudi_launch.app.stack_plan import StackChanges, StackPlan, StackService
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.gateway import gateway_job, program
 from gaudi_launch.gateway import running as running_gateway
-from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica
-from gaudi_launch.messages import text
+from gaudi_launch.gateway.gateway_settings import Backend
 from gaudi_launch.services import preflight
 from gaudi_launch.services.state import registry, reservation
 from gaudi_launch.services.state.registry import ServiceRecord
@@ -43,7 +42,6 @@ models:
 - {name: a, model: org/a, aliases: [x, y], balance: prefix, restart: "no"}
 - {name: b, model: org/b}
 """
-ONE = "schema: 1\nname: s\ngateway: {port: 9000}\nmodels:\n- {name: a, model: org/a}\n"
 PORTS = {"s-a": 1001, "s-b": 1002, "s-a.v2": 1003}
 
 
@@ -153,46 +151,6 @@ def two(stack: StackFile) -> StackChanges:
     return changes(stack, services, steps)
 
 
-BOTH = ("record", (GATEWAY, "s-a", "s-b"), ("", "a", "b"))
-ALL_ROUTES = {"a": ("s-a",), "x": ("s-a",), "y": ("s-a",), "b": ("s-b",)}
-
-
-def test_a_first_start_records_routes_and_waits_group_by_group(site: Site) -> None:
-    done = carry_out(two(stack_of(TWO)), site, ChangeOptions(no_doctor=True))
-    assert done == ChangedStack(("s-b", "s-a"), (), "started")
-    assert site.events == [
-        BOTH,
-        ("gateway", GATEWAY, 9000, ALL_ROUTES),
-        ("wait", GATEWAY),
-        ("start", "s-b", "1002"),
-        ("wait", "s-b"),
-        ("start", "s-a", "1001"),
-        ("wait", "s-a"),
-        BOTH,
-    ]
-    assert site.modes["s-a"] == ServeMode(
-        name="s-a", no_doctor=True, quiet=True, restart="no", detach=True
-    )
-    assert site.modes["s-b"].restart == "on-failure"
-    assert site.lines == [
-        text("stack.gateway_ready", url="http://127.0.0.1:9000"),
-        "s-b begins",
-        text("stack.started", name="s-b", cards="-"),
-        text("stack.ready", name="s-b", model="s-b model"),
-        "s-a begins",
-        text("stack.started", name="s-a", cards="2,3"),
-        text("stack.ready", name="s-a", model="s-a model"),
-    ]
-
-
-def test_without_wait_only_the_last_group_is_not_waited_for(site: Site) -> None:
-    carry_out(two(stack_of(TWO)), site, ChangeOptions(wait=False))
-    assert [event for event in site.events if event[0] == "wait"] == [
-        ("wait", GATEWAY),
-        ("wait", "s-b"),
-    ]
-
-
 def test_an_engine_that_cannot_start_is_named_with_its_line_and_the_record_stays(
     site: Site,
 ) -> None:
@@ -208,143 +166,7 @@ def test_an_engine_that_cannot_start_is_named_with_its_line_and_the_record_stays
     assert site.events[-1] == ("wait", "s-b")
 
 
-def replaced(stack: StackFile) -> tuple[StackRecord, tuple[str, ...]]:
-    record = StackRecord(
-        "s", "/stacks/s.yaml", {GATEWAY: "old", "s-a": "old"}, {GATEWAY: "", "s-a": "a"}
-    )
-    return record, (GATEWAY, "s-a")
-
-
-def test_a_new_version_is_routed_to_when_it_answers_and_then_the_old_one_ends(site: Site) -> None:
-    stack = stack_of(TWO)
-    before, alive = replaced(stack)
-    services = (service(stack, "s-a.v2", "a"), service(stack, "s-b", "b"))
-    steps = (
-        ChangeStep(("a",), starts=("s-a.v2",), ends_after=("s-a",)),
-        ChangeStep(("b",), starts=("s-b",)),
-    )
-    case = changes(stack, services, steps, before=before, alive=alive)
-    done = carry_out(case, site, ChangeOptions(drain=7))
-    assert done == ChangedStack(("s-a.v2", "s-b"), ("s-a",), "renewed")
-    # until the end the record has the gateway that was there before
-    new = stack_record.gateway_hash(stack)
-    assert site.hashes == ["old", "old", new]
-    models = ("", "a", "b")
-    # the new version's own alias is routed when the old one has ended
-    assert site.events == [
-        ("record", (GATEWAY, "s-a.v2", "s-b", "s-a"), (*models, "a")),
-        ("renew", GATEWAY, 9000, {"a": ("s-a",), "x": ("s-a",), "b": ("s-b",)}),
-        ("start", "s-a.v2", "1003"),
-        ("wait", "s-a.v2"),
-        (
-            "renew",
-            GATEWAY,
-            9000,
-            {"a": ("s-a", "s-a.v2"), "x": ("s-a", "s-a.v2"), "b": ("s-b",)},
-        ),
-        (
-            "renew",
-            GATEWAY,
-            9000,
-            {"a": ("s-a.v2",), "x": ("s-a.v2",), "y": ("s-a.v2",), "b": ("s-b",)},
-        ),
-        ("end", 7, "s-a"),
-        ("record", (GATEWAY, "s-a.v2", "s-b"), models),
-        ("start", "s-b", "1002"),
-        ("wait", "s-b"),
-        ("record", (GATEWAY, "s-a.v2", "s-b"), models),
-    ]
-
-
-def test_an_old_engine_ends_first_where_the_new_one_needs_its_cards(site: Site) -> None:
-    stack = stack_of(ONE)
-    before, alive = replaced(stack)
-    step = ChangeStep(("a",), ends_first=("s-a",), starts=("s-a.v2",))
-    case = changes(stack, (service(stack, "s-a.v2", "a"),), (step,), before=before, alive=alive)
-    carry_out(case, site, ChangeOptions())
-    assert site.events[1:-1] == [
-        ("renew", GATEWAY, 9000, {"a": ("s-a",)}),
-        ("renew", GATEWAY, 9000, {"a": ("s-a.v2",)}),
-        ("end", 30.0, "s-a"),
-        ("record", (GATEWAY, "s-a.v2"), ("", "a")),
-        ("start", "s-a.v2", "1003"),
-        ("wait", "s-a.v2"),
-    ]
-
-
-def test_an_old_replica_is_routed_to_by_the_address_that_it_has(site: Site) -> None:
-    stack = stack_of(ONE)
-    before, alive = replaced(stack)
-    case = changes(stack, (service(stack, "s-a.v2", "a"),), (), before=before, alive=alive)
-    change = stack_change._Change(case, Silent(), ChangeOptions())
-    assert change._backends() == (
-        Backend("a", (GatewayReplica("http://127.0.0.1:1001", "s-a"),), (), "least-load"),
-    )
-
-
-def test_a_gateway_that_moves_is_started_again_and_engines_stay(site: Site) -> None:
-    stack = stack_of(ONE.replace("9000", "9001"))
-    before = StackRecord("s", "", {GATEWAY: "old", "s-a": "h"}, {GATEWAY: "", "s-a": "a"})
-    case = changes(
-        stack,
-        (service(stack, "s-a", "a", runs=True),),
-        (),
-        before=before,
-        alive=(GATEWAY, "s-a"),
-    )
-    assert case.moved_from == "http://127.0.0.1:9000"
-    assert case.interrupts
-    done = carry_out(case, site, ChangeOptions())
-    assert done == ChangedStack((GATEWAY,), (GATEWAY,), "moved")
-    assert site.events == [
-        ("record", (GATEWAY, "s-a"), ("", "a")),
-        ("end", 30.0, GATEWAY),
-        ("gateway", GATEWAY, 9001, {"a": ("s-a",)}),
-        ("wait", GATEWAY),
-        ("record", (GATEWAY, "s-a"), ("", "a")),
-    ]
-
-
-def test_what_a_file_dropped_and_does_not_run_is_forgotten(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(registry, "read", running)
-    monkeypatch.setattr(
-        stop,
-        "end",
-        lambda found, drain, reporter, *, forget: ended.append((found.name, drain, forget)),
-    )
-    before = StackRecord("s", "", {GATEWAY: "", "s-a": "", "gone": "", "old": ""}, {})
-    final = StackRecord("s", "", {GATEWAY: "", "s-a": ""}, {})
-    stack_change._forget_dropped(before, final, ["old"])
-    assert ended == [("gone", 0, True)]
-
-
 # --- waiting and ending --------------------------------------------------------------------------
-
-
-def test_all_are_waited_for_before_a_failure_is_raised(site: Site) -> None:
-    site.failing = {
-        "s-a": LaunchError("services.failed", ExitCode.FAILED, name="s-a", why="first"),
-        "s-b": LaunchError("services.failed", ExitCode.FAILED, name="s-b", why="second"),
-    }
-    with refused("services.failed", ExitCode.FAILED, name="s-a", why="first"):
-        stack_change.wait_for(("s-a", "s-b", "c"), site)
-    assert site.events == [("wait", "s-a"), ("wait", "s-b"), ("wait", "c")]
-    assert site.lines == [
-        text("stack.failed", name="s-a"),
-        text("stack.failed", name="s-b"),
-        text("stack.ready", name="c", model="c model"),
-    ]
-
-
-def test_a_service_without_a_model_is_ready_without_a_line(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waiting, "until_ready", lambda name: running(name))
-    stack_change.wait_for((GATEWAY,), site)
-    assert site.lines == []
 
 
 def test_services_end_with_their_folders_and_the_first_error_is_raised(
@@ -383,24 +205,6 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         lambda one, *, no_doctor: found.append(("engine", one.name, no_doctor)),
     )
     return found
-
-
-def test_program_port_and_one_engine_of_each_new_model_are_checked(
-    checked: list[tuple[Any, ...]],
-) -> None:
-    stack = stack_of(TWO.replace("balance: prefix", "replicas: 2"))
-    services = (
-        service(stack, "s-a", "a"),
-        service(stack, "s-a.v2", "a"),
-        service(stack, "s-b", "b", runs=True),
-    )
-    stack_change.check_startable(changes(stack, services, ()), no_doctor=True)
-    assert checked == [("program",), ("port", "http://127.0.0.1:9000"), ("engine", "s-a", True)]
-    checked.clear()
-    # a gateway that stays has its port
-    stays = changes(stack, services, (), alive=(GATEWAY,))
-    stack_change.check_startable(stays, no_doctor=False)
-    assert checked == [("program",), ("engine", "s-a", False)]
 
 
 def test_each_check_names_its_line(
@@ -442,28 +246,3 @@ def test_an_error_of_access_names_the_entry(
     path = "/stacks/s.yaml"
     with refused("stack.at_line", ExitCode.USAGE, path=path, line=line, why=str(error)):
         stack_change.check_access(stack_of(content))
-
-
-@pytest.mark.parametrize("no_doctor", [False, True])
-def test_a_service_starts_where_its_plan_is_not_refused(
-    no_doctor: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[tuple[Any, ...]] = []
-
-    def made(options: LaunchOptions, *, secret_file: bool = False) -> Any:
-        done.append(("prepare", options.port, secret_file))
-        return "prepared"
-
-    def checked(*words: Any) -> Any:
-        done.append(words)
-        return SimpleNamespace(refuse=lambda **how: done.append(("refuse", how)))
-
-    monkeypatch.setattr(prepare, "prepare", made)
-    monkeypatch.setattr(prepare, "checked", checked)
-    one = service(stack_of(ONE), "s-a", "a")
-    stack_change._check_engine(one, no_doctor=no_doctor)
-    assert done == [
-        ("prepare", "1001", True),
-        ("prepared", one.plan),
-        ("refuse", {"no_doctor": no_doctor}),
-    ]

@@ -8,12 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from gaudi_launch.app import stack_init
-from gaudi_launch.app.stack_init import InitOptions, init, schema_document
+from gaudi_launch.app.stack_init import InitOptions, init
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.profiles_check import schema
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -49,33 +47,6 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_the_file_has_the_cards_of_the_plan_and_is_written_once(
-    planned: list[Any], tmp_path: Path
-) -> None:
-    path = tmp_path / "site.yaml"
-    options = InitOptions(path, port="9000", machine="simulated:hls2", engine="vllm-gaudi")
-    init(["org/a", "org/b"], options)
-    [(stack, machine)] = planned
-    assert (stack.path, stack.gateway.port, machine) == (path, 9000, "simulated:hls2")
-    content = path.read_text(encoding="utf-8")
-    first, second = content.splitlines()[:2]
-    assert first.startswith("# yaml-language-server: $schema=/") and first.endswith("stack.json")
-    assert second == "# gaudi-launch stack up site.yaml"
-    assert yaml.safe_load(content) == {
-        "schema": 1,
-        "gateway": {"host": "127.0.0.1", "port": 9000},
-        "models": [
-            {"name": "a", "model": "org/a", "options": {"engine": "vllm-gaudi", "cards": 2}},
-            {"name": "b", "model": "org/b", "options": {"engine": "vllm-gaudi"}},
-        ],
-    }
-    with refused("stack.exists", ExitCode.USAGE, path=str(path)):
-        init(["org/a"], options)
-    usual = tmp_path / "usual.yaml"
-    init(["org/a", "org/b"], InitOptions(usual))
-    assert yaml.safe_load(usual.read_text())["gateway"]["port"] == 8000
-
-
 def test_nothing_is_written_without_models_a_port_or_a_folder(
     planned: list[Any], tmp_path: Path
 ) -> None:
@@ -88,7 +59,3 @@ def test_nothing_is_written_without_models_a_port_or_a_folder(
         init(["org/a"], InitOptions(tmp_path / "a.yaml", port="70000"))
     assert raised.value.exit_code is ExitCode.USAGE
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_schema_is_that_of_the_files() -> None:
-    assert schema_document() == schema("stack")

@@ -15,11 +15,8 @@ from gaudi_launch.app.report import Silent
 from gaudi_launch.app.stack import (
     AppliedStack,
     EndedStack,
-    StackTarget,
-    StartedStack,
     apply,
     down,
-    ps,
     restart,
     target,
     up,
@@ -153,37 +150,6 @@ def started(path: Path, site: Site, *, alive: Sequence[str] = NAMES) -> StackRec
 # --- up ------------------------------------------------------------------------------------------
 
 
-def test_a_stack_that_runs_is_waited_for(site: Site, path: Path) -> None:
-    started(path, site)
-    reporter: Any = site
-    stack = parse_stack(CONTENT, path)
-    assert up(path, reporter) == StartedStack(stack, ())
-    assert up(path, reporter, wait=False) == StartedStack(stack, ())
-    assert site.done == [("wait", *NAMES)]
-
-
-def test_what_does_not_run_is_checked_and_started(site: Site, path: Path) -> None:
-    started(path, site, alive=("s-gateway", "s-b"))
-    found = up(path, Silent(), no_doctor=True, wait=False)
-    assert found.started == ("s-a", "s-a-2")
-    assert site.done == [
-        ("check", True),
-        ("carry out", ChangeOptions(no_doctor=True, wait=False)),
-    ]
-
-
-def test_something_else_that_runs_is_never_changed_by_up(site: Site, path: Path) -> None:
-    started(path, site)
-    path.write_text(CONTENT.replace("org/b", "org/c"), encoding="utf-8")
-    with refused("stack.changed", ExitCode.USAGE, path=str(path), name="s", services="s-b"):
-        up(path, Silent())
-    assert site.done == []
-    # one that ended may be started with other settings
-    site.alive["s-b"] = False
-    up(path, Silent())
-    assert [row[0] for row in site.done] == ["check", "carry out"]
-
-
 def test_a_name_of_another_service_and_a_key_of_engines_are_refused(
     site: Site, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,14 +195,6 @@ def test_a_first_launch_that_fails_leaves_no_record(
 # --- apply ---------------------------------------------------------------------------------------
 
 
-def test_a_file_that_did_not_change_changes_nothing(site: Site, path: Path) -> None:
-    started(path, site)
-    stack = parse_stack(CONTENT, path)
-    found = apply(path, Silent(), ChangeOptions(), lambda changes: pytest.fail("a question"))
-    assert found == AppliedStack(stack, ChangedStack())
-    assert site.done == [("wait", *NAMES)]
-
-
 def test_an_interruption_needs_consent(site: Site, path: Path) -> None:
     started(path, site, alive=("s-gateway",))
     stack = parse_stack(CONTENT, path)
@@ -258,19 +216,6 @@ def test_an_interruption_needs_consent(site: Site, path: Path) -> None:
 # --- down and ps ---------------------------------------------------------------------------------
 
 
-def test_the_gateway_ends_before_the_engines_and_the_record_goes(site: Site, path: Path) -> None:
-    started(path, site)
-    del site.alive["s-a-2"]
-    assert down("s", Silent(), 4) == EndedStack("s", ("s-gateway", "s-a", "s-b"))  # type: ignore[arg-type]
-    assert site.done[0] == ("routed", "s-gateway", ("s-a", "s-b"), False)
-    assert [(row[0], *row[2:]) for row in site.done[1:]] == [
-        ("end", "s-gateway"),
-        ("end", "s-a", "s-b"),
-    ]
-    assert all(3.5 < row[1] <= 4 for row in site.done[1:])
-    assert (read_record("s"), ps()) == (None, ())
-
-
 def test_a_file_of_no_started_stack_has_nothing_to_end(site: Site, path: Path) -> None:
     assert down(str(path), Silent()) == EndedStack("s", ())
     with refused("stack.unknown", ExitCode.USAGE, found="other", known="-"):
@@ -280,57 +225,7 @@ def test_a_file_of_no_started_stack_has_nothing_to_end(site: Site, path: Path) -
     assert site.done == []
 
 
-def test_a_stack_is_found_by_its_name_or_its_file(
-    site: Site, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = started(path, site, alive=("s-a",))
-    del site.alive["s-b"]
-    [state] = ps()
-    assert (state.record, [each.name for each in state.services]) == (
-        record,
-        ["s-gateway", "s-a", "s-a-2"],
-    )
-    monkeypatch.chdir(path.parent)
-    assert ps("s") == ps(str(path)) == ps("s.yaml") == ps()
-    # also where it was changed since
-    path.write_text("no stack")
-    assert ps("./s.yaml") == ps()
-    path.unlink()
-    assert ps(str(path)) == ps()
-    with refused("stack.unknown", ExitCode.USAGE, found="t", known="s"):
-        ps("t")
-
-
 # --- one model -----------------------------------------------------------------------------------
-
-
-def test_a_target_is_a_model_an_alias_a_service_or_the_gateway(site: Site, path: Path) -> None:
-    record = started(path, site)
-    everything = target()
-    assert everything == StackTarget(record, "s-gateway", ("s-a", "s-a-2", "s-b"))
-    assert everything.names == NAMES
-    assert target("", "s") == target("", str(path)) == everything
-    gateway = StackTarget(record, "s-gateway", ())
-    assert target("gateway") == target("s-gateway") == gateway
-    assert gateway.names == ("s-gateway",)
-    model = StackTarget(record, "", ("s-a", "s-a-2"))
-    assert target("a") == target("x") == model
-    assert model.names == ("s-a", "s-a-2")
-    assert target("s-b") == target("b") == StackTarget(record, "", ("s-b",))
-    with refused("stack.unknown_model", ExitCode.USAGE, found="z", name="s", known="a, b"):
-        target("z")
-
-
-def test_several_stacks_need_a_name(site: Site, path: Path) -> None:
-    with refused("stack.none_started", ExitCode.USAGE):
-        target("a")
-    started(path, site)
-    with held("t"):
-        write_record(StackRecord("t", "/t.yaml", {"t-gateway": ""}, {"t-gateway": ""}))
-    with refused("stack.which", ExitCode.USAGE, known="s, t"):
-        target("a")
-    assert target("a", "s").engines == ("s-a", "s-a-2")
-    assert target("", "t").gateway == "t-gateway"
 
 
 def test_engines_restart_one_by_one_without_new_requests(site: Site, path: Path) -> None:
@@ -355,20 +250,6 @@ def test_engines_restart_one_by_one_without_new_requests(site: Site, path: Path)
         restart(target("b"), -1, reporter)
 
 
-def test_an_engine_that_does_not_come_back_gets_requests_again(
-    site: Site, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started(path, site)
-
-    def fail(names: Sequence[str], reporter: Any) -> None:
-        raise LaunchError("services.drain", ExitCode.FAILED, found=1)
-
-    monkeypatch.setattr(cases, "wait_for", fail)
-    with refused("services.drain", ExitCode.FAILED, found=1):
-        restart(target("b"), 5, Silent())
-    assert site.done[-1] == ("routed", "s-gateway", ("s-b",), True)
-
-
 def test_requests_of_an_engine_are_waited_for_and_those_that_are_cut_are_reported(
     site: Site, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,16 +263,3 @@ def test_requests_of_an_engine_are_waited_for_and_those_that_are_cut_are_reporte
     site.requests = [3]
     restart(target("s-a"), 0, reporter)
     assert site.lines == [text("stack.cut", names="s-a", count=3)]
-
-
-def test_a_gateway_that_serves_something_else_is_given_what_was_applied(
-    site: Site, path: Path
-) -> None:
-    started(path, site)
-    site.current = False
-    stack = parse_stack(CONTENT, path)
-    assert up(path, Silent()) == StartedStack(stack, (), "renewed")
-    apply(path, Silent(), ChangeOptions(), lambda changes: pytest.fail("a question"))
-    assert [row[0] for row in site.done] == ["check", "carry out"] * 2
-    [state] = ps()
-    assert (state.current, state.routed) == (False, {"s-a": RoutedEngine("UP", 0)})

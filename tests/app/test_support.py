@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,15 +20,12 @@ from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus
-from gaudi_launch.profiles import known_model
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 GAUDI2 = accelerators()["gaudi2"]
 RUNS = ModelSupport("x", SupportStatus.RUNS)
-SMALL = known_model("meta-llama/Llama-3.1-8B-Instruct", must_exist=False)
-LARGE = known_model("meta-llama/Llama-3.1-70B-Instruct", must_exist=False)
 
 
 @pytest.fixture(autouse=True)
@@ -93,22 +89,6 @@ def engine(answer: ModelSupport = RUNS, **more: Any) -> Any:
     return SimpleNamespace(**{**base, "needs_gaudi2_range": True, **more})
 
 
-def test_an_engine_may_serve_one_generation_only() -> None:
-    asked: list[Any] = []
-    error = LaunchError("services.drain", ExitCode.MACHINE, found=1)
-
-    def refuse(request: Any, host: Any, model: Any) -> None:
-        asked.append((request.model, request.trust_remote_code, host.product, len(host.cards)))
-        raise error
-
-    found = cases._on(GAUDI2, engine(refuse=refuse), SMALL)
-    assert found == replace(RUNS, status=SupportStatus.NO, reasons=(error.text,))
-    assert asked == [(SMALL.path, True, "gaudi2", 1)]
-    no = replace(RUNS, status=SupportStatus.NO)
-    assert cases._on(GAUDI2, engine(no, refuse=refuse), SMALL) == no
-    assert len(asked) == 1
-
-
 def test_fp8_weights_need_conversion_on_gaudi2_only() -> None:
     fp8 = Model("m", "m", quantization="fp8")
     converted = message("support.converted")
@@ -128,69 +108,4 @@ def test_fp8_weights_need_conversion_on_gaudi2_only() -> None:
 # --- cards ---------------------------------------------------------------------------------------
 
 
-def test_the_fewest_cards_are_counted_once_for_versions_that_are_alike(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cards = cases._FewestCards(LARGE, GAUDI2)
-    # 140 GB of weights leave no room on one card
-    assert cards._large_enough(GAUDI2.usable_bytes, "bfloat16") == [2, 4, 8]
-    assert cards._large_enough(GAUDI2.usable_bytes, "fp8") == [1, 2, 4, 8]
-    plugin = find("vllm-gaudi")
-    assert cards.of(plugin, RUNS) == 2
-    assert cards.of(plugin, replace(RUNS, expanded_to="fp8")) == 1
-    monkeypatch.setattr(cards, "_count", lambda engine, answer: 7)
-    assert cards.of(plugin, RUNS) == 2
-    assert cards.of(find("vllm-fork@1.21"), RUNS) == 7
-    nothing = cases._FewestCards(Model("m", "m"), GAUDI2)
-    assert nothing.of(plugin, RUNS) is None
-    assert cases._FewestCards(SMALL, GAUDI2).of(plugin, RUNS) == 1
-
-
 # --- names ---------------------------------------------------------------------------------------
-
-
-def test_a_model_is_a_class_a_folder_or_a_name(tmp_path: Path) -> None:
-    model = cases._model("LlamaForCausalLM")
-    assert (model.name, model.architecture) == ("LlamaForCausalLM", "LlamaForCausalLM")
-    assert cases._model(SMALL.path) == SMALL
-    # a config.json without a class is an answer: unknown
-    for content in ('{"model_type": "x"}', "{}"):
-        (tmp_path / "config.json").write_text(content)
-        assert cases._model(str(tmp_path)).architecture is None
-
-
-def test_an_unknown_model_is_named_with_its_nearest() -> None:
-    with pytest.raises(LaunchError) as raised:
-        cases._model("Kwen/Kwen3-32B")
-    found = raised.value
-    assert (found.id, found.exit_code) == ("support.unknown_model", ExitCode.MODEL)
-    assert "HF_HUB_OFFLINE" in (found.detail or "")
-    with pytest.raises(LaunchError) as raised:
-        cases._model("LlamaForCausaLM")
-    near = str(raised.value.text.values["near"]).split(", ")
-    assert (raised.value.id, near[0], len(near)) == (
-        "support.unknown_class",
-        "LlamaForCausalLM",
-        3,
-    )
-    assert raised.value.detail is None
-    for path in ("/gone/m", "./gone", "../gone", "~/gone"):
-        with refused("models.no_folder", ExitCode.MODEL, path=path):
-            cases._model(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "is_class"),
-    [("NewForCausalLM", True), ("llamaforcausallm", True), ("forest", False), ("Qwen3-8B", False)],
-)
-def test_a_class_is_told_by_its_form(name: str, is_class: bool) -> None:
-    assert cases._looks_like_class(name, ["LlamaForCausalLM"]) is is_class
-
-
-def test_names_are_near_without_their_owner() -> None:
-    known = ["a/One-7B", "b/One-70B", "c/Two", "d/One-8B", "e/one-9b"]
-    assert set(cases._nearest("x/one-7b", known)) <= set(known)
-    assert cases._nearest("x/one-7b", known)[0] == "a/One-7B"
-    assert len(cases._nearest("x/one-7b", known)) == 3
-    # nothing is near: one name shows the form
-    assert cases._nearest("qqqq", known) == ["a/One-7B"]

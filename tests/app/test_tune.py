@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.saved_plan import SavedTraffic
 from gaudi_launch.app.serve import ServeMode
 from gaudi_launch.app.tune import TuneTrial
-from gaudi_launch.app.tune_candidates import TuneCandidate, candidates, without_searched
+from gaudi_launch.app.tune_candidates import TuneCandidate
 from gaudi_launch.app.tune_state import TuneFigure, TuneStart, TuneState
 from gaudi_launch.bench.run_file import BenchRun
 from gaudi_launch.errors import ExitCode, LaunchError
@@ -28,10 +26,10 @@ from gaudi_launch.messages import message
 from gaudi_launch.performance.balance import balanced
 from tests.support.capacity import few_requests
 from tests.support.processes import timed_python
-from tests.support.refusals import failing, refused
+from tests.support.refusals import refused
 from tests.support.reporters import Lines
 from tests.support.serve import machine, write_model
-from tests.support.waiting import GENEROUS, until
+from tests.support.waiting import GENEROUS
 
 __all__ = ["few_requests", "machine", "timed_python"]
 
@@ -82,26 +80,6 @@ def state(folder: Path, count: int = len(SPEEDS)) -> TuneState:
     return TuneState(folder, "throughput", SavedTraffic("256", "64", concurrency="8"), 16, made)
 
 
-def test_the_better_half_is_measured_with_twice_the_requests(tmp_path: Path) -> None:
-    bench = Bench(SPEEDS)
-    done = tune.search(state(tmp_path), bench.measure, 1e6, bench.clock)
-    first = [(number, 0, 16, 1, False) for number in range(5)]
-    second = [(number, 1, 32, 1, False) for number in (4, 1, 3)]
-    assert bench.trials == [*first, *second, (0, 2, 64, 3, True), (4, 2, 64, 3, True)]
-    best, given, noise = tune.decide(done.state)
-    assert (best.candidate, given and given.candidate, noise) == (4, 0, 0.03)
-    assert done.in_time
-
-
-@pytest.mark.parametrize(("other", "winner"), [(10.25, 0), (10.35, 1), (9.0, 0)])
-def test_the_given_plan_stays_unless_another_is_better_beyond_the_noise(
-    other: float, winner: int, tmp_path: Path
-) -> None:
-    bench = Bench([10.0, other])
-    done = tune.search(state(tmp_path, 2), bench.measure, 1e6, bench.clock)
-    assert tune.decide(done.state)[0].candidate == winner
-
-
 def test_noise_is_the_scatter_of_repeats(tmp_path: Path) -> None:
     bench = Bench([10.0, 11.0], scatter=0.2)
     done = tune.search(state(tmp_path, 2), bench.measure, 1e6, bench.clock)
@@ -133,20 +111,6 @@ def test_short_time_measures_other_candidates_rather_than_the_last_round(tmp_pat
     assert tune.decide(done.state)[0].candidate == 1
 
 
-@pytest.mark.usefixtures("few_requests")
-def test_candidates_start_with_the_given_plan_and_differ() -> None:
-    found = candidates(
-        LaunchOptions(
-            model="Qwen/Qwen3-8B", machine="simulated:hls2", extra=("--max-num-seqs", "1")
-        ),
-        clients=16,
-        most=6,
-    )
-    assert [one.name for one in found[:3]] == ["given", "default", "-n 2"]
-    assert len({one.hash for one in found}) == len(found) == 6
-    assert found[0].options.extra == ("--max-num-seqs", "1") and found[1].options.extra == ()
-
-
 def test_another_machine_is_refused_unless_its_cards_are_simulated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,19 +124,6 @@ def test_another_machine_is_refused_unless_its_cards_are_simulated(
     state = tune.begin(simulated, tune.TuneOptions(candidates="2"))
     assert state.candidates[0].options.machine == "simulated:hls2"
     assert tune.is_simulated(simulated)
-
-
-@pytest.mark.usefixtures("few_requests")
-def test_options_before_the_dashes_stay() -> None:
-    options = LaunchOptions(
-        model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="2", max_num_seqs="8"
-    )
-    found = candidates(options, clients=16, most=6)
-    assert {(one.options.cards, one.options.max_num_seqs) for one in found} == {("2", "8")}
-    assert without_searched(replace(options, extra=("--max-num-seqs=4", "--seed", "1"))).extra == (
-        "--seed",
-        "1",
-    )
 
 
 class Stage:
@@ -221,41 +172,6 @@ def begun(tmp_path: Path) -> TuneState:
     folder = tmp_path / "my-question" / "2026"
     folder.mkdir(parents=True)
     return state(folder, 2)
-
-
-def case_of(requests: int, file: Path | None) -> Any:
-    load = bench.BenchOptions(concurrency="8", requests=str(requests), input="256", output="64")
-    return (NAME,), replace(load, tool="builtin", save=str(file) if file is not None else None)
-
-
-def test_a_trial_is_served_warmed_measured_learned_from_and_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage, said, search = Stage(monkeypatch), Lines(), begun(tmp_path)
-    tools = tune.TuneTools(said, said, no_doctor=True)  # type: ignore[arg-type]
-    found = tune.start_and_measure(search, SMALL_STEP, 50.0, tools)
-    files = [search.folder / "1-last-1-1.json", search.folder / "1-last-1-2.json"]
-    how = ServeMode(name=NAME, no_doctor=True, quiet=True, detach=True)
-    measured = [
-        event
-        for file in files
-        for event in (("measure", case_of(8, file)), ("kept", case_of(8, file)))
-    ]
-    assert stage.events == [
-        ("launch", "4321", how),
-        ("wait", 50.0),
-        ("measure", case_of(16, None)),
-        *measured,
-        ("learn", [str(file) for file in files]),
-        ("stop", NAME),
-    ]
-    figures = tuple(TuneFigure(file.name, 40.0, 0.5, 0.02, 2.0, 40.0) for file in files)
-    assert replace(found, start_seconds=0, seconds=0) == TuneStart(1, 0, True, 0, 0, 16, figures)
-    assert 0 < found.start_seconds <= found.seconds
-    assert said.lines == [
-        message("tune.starts", round=1, name="1").render(),
-        message("tune.measured", name="1", tokens="40", ttft="500", tpot="20").render(),
-    ]
 
 
 def test_a_trial_that_fails_is_stopped_and_says_why(
@@ -317,28 +233,6 @@ def test_a_run_has_a_score_by_the_goal(goal: str, score: float | None) -> None:
         tune.figure_of(nothing, "a.json", goal, 2)
 
 
-def test_the_answer_is_saved_with_the_load_and_its_gain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[Any] = []
-    monkeypatch.setattr(
-        "gaudi_launch.app.prepare.plan", lambda options: (f"plan of {options.max_num_seqs}", None)
-    )
-    monkeypatch.setattr(
-        "gaudi_launch.app.saved_plan.write",
-        lambda file, options, made, *, goal, traffic: written.append((file, options, made, goal)),
-    )
-    bench_of = Bench([10.0, 20.0])
-    done = tune.search(state(tmp_path, 2), bench_of.measure, 1e6, bench_of.clock)
-    found = tune.finish(done, None)
-    winner = done.state.candidates[1]
-    best = tmp_path / "best.yaml"
-    assert written == [(best, winner.options, "plan of 2", "throughput")]
-    assert (found.gain, found.noise, found.file, found.in_time) == (2.0, 0.03, best, True)
-    assert (found.is_given, found.simulated, found.winner) == (False, False, winner)
-    assert tune.finish(done, tmp_path / "own.yaml").file == tmp_path / "own.yaml"
-
-
 @pytest.mark.parametrize(
     ("options", "given", "id", "values"),
     [
@@ -353,50 +247,6 @@ def test_a_search_that_cannot_be_is_refused(
 ) -> None:
     with refused(id, ExitCode.USAGE, **values):
         tune.begin(LaunchOptions(model="m", **options), tune.TuneOptions(**given))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("given", "traffic", "requests", "clients"),
-    [
-        ({}, SavedTraffic("256", "64", concurrency="32"), 64, 32),
-        ({"concurrency": "4"}, SavedTraffic("256", "64", concurrency="4"), 16, 4),
-        ({"rate": "2"}, SavedTraffic("256", "64", rate="2"), 64, 32),
-        ({"trace": "t"}, SavedTraffic("256", "64", trace="t"), 64, 32),
-        ({"requests": "5"}, SavedTraffic("256", "64", concurrency="32"), 5, 32),
-    ],
-)
-def test_a_search_begins_with_a_load_that_the_engine_serves(
-    given: dict[str, str],
-    traffic: SavedTraffic,
-    requests: int,
-    clients: int,
-    monkeypatch: pytest.MonkeyPatch,
-    own_folders: Path,
-) -> None:
-    asked: list[Any] = []
-    one = TuneCandidate("given", LaunchOptions(model="m"), 1, "")
-
-    def found(options: LaunchOptions, *, clients: int, most: int) -> tuple[TuneCandidate, ...]:
-        asked.append((clients, most))
-        return (one,)
-
-    engine = SimpleNamespace(limits=lambda *words: SimpleNamespace(max_num_seqs=100))
-    prepared = SimpleNamespace(engine=engine, request=None, host=None, model=None)
-    monkeypatch.setattr("gaudi_launch.app.prepare.prepare", lambda options: prepared)
-    monkeypatch.setattr("gaudi_launch.app.tune_candidates.candidates", found)
-    options = LaunchOptions(model="m")
-    made = tune.begin(options, tune.TuneOptions(candidates="3", **given))  # type: ignore[arg-type]
-    assert asked == [(clients, 3)]
-    assert made == TuneState(made.folder, "balanced", traffic, requests, (one,))
-
-
-def test_minutes_are_counted_in_seconds() -> None:
-    assert tune.seconds_of(tune.TuneOptions()) == 1800.0
-    assert tune.seconds_of(tune.TuneOptions(minutes="2")) == 120.0
-    for wrong in ("0", "10081", "x"):
-        with pytest.raises(LaunchError) as raised:
-            tune.seconds_of(tune.TuneOptions(minutes=wrong))
-        assert raised.value.exit_code is ExitCode.USAGE
 
 
 class User:
@@ -459,25 +309,3 @@ def test_a_bad_plan_is_replaced_and_the_comparison_proves_it(user: User, tmp_pat
         assert start["runs"] and all(Path(run["file"]).is_file() for run in start["runs"])
     planned = user.json("plan", "--plan", str(best), "--python", str(user.words[3]), "--json")
     assert "--max-num-seqs" in planned["argv"]
-
-
-def test_ctrl_c_leaves_nothing_running(user: User) -> None:
-    process = user.start(*user.words, "--minutes", "20", "--", "--max-num-seqs", "1")
-    until(lambda: len(user.alive()) > 0, "an engine that runs")
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=GENEROUS)
-    assert process.returncode == 130, out + err
-    assert user.alive() == []
-    assert user.json("ps", "--json")["services"] == []
-
-
-def test_what_serve_needs_first_is_said_before_the_first_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    options = LaunchOptions(model=str(write_model(tmp_path / "m")), engine="cpu")
-    search = replace(begun(tmp_path), candidates=(TuneCandidate("given", options, 1, ""),))
-    said = Lines()
-    with failing("serve.to_do", ExitCode.MACHINE):
-        tune.tune(search, 60.0, None, tune.TuneTools(said, said))  # type: ignore[arg-type]
-    assert said.lines == []

@@ -13,8 +13,6 @@ import pytest
 from gaudi_launch.app import tune_state
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.saved_plan import SavedTraffic
-from gaudi_launch.app.tune_candidates import TuneCandidate
-from gaudi_launch.app.tune_state import TuneFigure, TuneStart, TuneState
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import state_dir
 
@@ -22,32 +20,6 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 LOAD = SavedTraffic("256", "64", concurrency="8")
 OPTIONS = LaunchOptions(model="org/Small.Model", cards="2", extra=("--seed", "1"))
-
-
-def figure(score: float) -> TuneFigure:
-    return TuneFigure("1.json", tokens=score, ttft=0.1, tpot=0.01, latency=1.0, score=score)
-
-
-def start(candidate: int, number: int = 0, *scores: float, last: bool = False) -> TuneStart:
-    return TuneStart(candidate, number, last, 1.0, 2.0, 16, tuple(figure(s) for s in scores))
-
-
-def state(folder: Path, *starts: TuneStart) -> TuneState:
-    candidate = TuneCandidate("given", OPTIONS, 2, "sha256:1")
-    return TuneState(folder, "latency", LOAD, 16, (candidate,), starts)
-
-
-def test_the_score_of_a_start_is_the_middle_one() -> None:
-    assert start(0).score == 0.0
-    assert start(0, 0, 5.0, 1.0, 3.0).score == 3.0
-    assert start(0, 0, 1.0, 2.0).score == 2.0
-
-
-def test_the_measured_start_of_a_candidate_is_its_last(tmp_path: Path) -> None:
-    starts = (start(0, 0, 1.0), start(1, 0), start(0, 1, 2.0))
-    found = state(tmp_path, *starts)
-    # one that failed has no measurement
-    assert (found.best_start(0), found.best_start(1)) == (starts[2], None)
 
 
 def test_each_search_has_a_folder_of_its_own_below_its_question(
