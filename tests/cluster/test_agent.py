@@ -112,15 +112,6 @@ def record(folder: Path, name: str, **values: object) -> None:
     (folder / f"{name}.json").write_text(json.dumps(values))
 
 
-def test_the_folder_of_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert agent.home("c/a") == Path("/state/gaudi-launch/cluster/c/a")
-    monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setenv("XDG_STATE_HOME", "")
-    assert agent.home("c/a") == Path("/home/me/.local/state/gaudi-launch/cluster/c/a")
-    assert agent.home("/elsewhere") == Path("/elsewhere")
-
-
 def test_a_process_as_the_kernel_shows_it(processes: Processes) -> None:
     processes.add(7, 3, 5, 900)
     processes.add(8, 3, 5, 900, "Z", 1)
@@ -135,11 +126,6 @@ def test_a_process_as_the_kernel_shows_it(processes: Processes) -> None:
         None,
         None,
     ]
-
-
-def test_this_process() -> None:
-    found = agent.stat(os.getpid())
-    assert found is not None and found[:2] == (os.getppid(), os.getsid(0))
 
 
 def test_only_the_process_that_was_started_counts(processes: Processes, tmp_path: Path) -> None:
@@ -202,24 +188,6 @@ def test_a_host_tells_versions_folders_and_tools(
         "check": False,
     }
     assert asked == [([sys.executable, "-c", "print(1)"], options)]
-
-
-def test_files_are_written_in_private_folders_only(tmp_path: Path) -> None:
-    path = tmp_path / "far" / "new" / "file"
-    agent.write(path, "one")
-    agent.write(path, "two")
-    assert (path.read_text(), path.parent.stat().st_mode & 0o777) == ("two", 0o700)
-    assert [each.name for each in path.parent.iterdir()] == ["file"]
-    (tmp_path / "link").symlink_to(path.parent)
-    open_to_all = tmp_path / "open"
-    open_to_all.mkdir()
-    for mode in (0o720, 0o702):
-        open_to_all.chmod(mode)
-        with pytest.raises(PermissionError, match=f"{open_to_all} belongs to another user"):
-            agent.write(open_to_all / "file", "x")
-    with pytest.raises(PermissionError):
-        agent.write(tmp_path / "link" / "file", "x")
-    assert (path.read_text(), [*open_to_all.iterdir()]) == ("two", [])
 
 
 def test_a_folder_of_another_user_is_refused(
@@ -378,41 +346,6 @@ def test_a_guard_ends_what_has_lost_its_launcher(
     assert processes.seconds == 103.5
 
 
-def test_a_lease_that_is_renewed_lasts(
-    processes: Processes, forked: list[tuple[object, ...]], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    processes.add(7, 1, 7, 900)
-    record(tmp_path, "service", pid=7, started=900)
-    lease = tmp_path / agent.LEASE
-    lease.touch()
-
-    def sleep(seconds: float) -> None:
-        processes.sleep(seconds)
-        if processes.seconds <= 110.0:
-            os.utime(lease, ns=(0, int(processes.seconds * 1e9)))
-
-    monkeypatch.setattr("gaudi_launch.cluster.agent.time.sleep", sleep)
-    with pytest.raises(LeftError):
-        agent.guard(tmp_path, "service", 3.0)
-    assert processes.seconds == 113.5
-
-
-def test_a_guard_leaves_with_its_process_and_with_the_lease(
-    processes: Processes, forked: list[tuple[object, ...]], tmp_path: Path
-) -> None:
-    with pytest.raises(LeftError):
-        agent.guard(tmp_path, "service", 3.0)
-    assert forked == [*DETACHED, ("exit", 0)]
-    forked.clear()
-    # released: there is no file
-    processes.add(7, 1, 7, 900)
-    record(tmp_path, "service", pid=7, started=900)
-    with pytest.raises(LeftError):
-        agent.guard(tmp_path, "service", 3.0)
-    assert (forked, processes.seconds) == ([*DETACHED, ("exit", 0)], 100.0)
-
-
 def test_the_launching_process_gets_the_pid_of_the_guard(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -461,29 +394,6 @@ def test_a_release_removes_the_lease(state: Path) -> None:
     assert [*state.iterdir()] == []
 
 
-def test_the_state_of_processes_and_the_rest_of_a_log(state: Path, processes: Processes) -> None:
-    processes.add(7, 1, 7, 900)
-    record(state, "service", pid=7, started=900)
-    (state / "service.log").write_bytes("0123é".encode() + b"\xff")
-    lease = state / agent.LEASE
-    lease.touch()
-    os.utime(lease, (5, 5))
-    asked = {"folder": "c/a", "names": ["service", "ray"], "log": "service"}
-    alive = {"service": 7, "ray": None}
-    assert agent.status(asked) == {
-        "alive": alive, "log": "0123é\N{REPLACEMENT CHARACTER}", "offset": 7,
-    }  # fmt: skip
-    assert lease.stat().st_mtime > 5
-    assert agent.status({**asked, "offset": 4}) == {
-        "alive": alive, "log": "é\N{REPLACEMENT CHARACTER}", "offset": 7,
-    }  # fmt: skip
-    none = {"alive": {}, "log": "", "offset": 0}
-    assert agent.status({"folder": "c/a", "names": []}) == none
-    assert agent.status({"folder": "c/a", "names": [], "log": "ray"}) == none
-    assert agent.status({"folder": "c/none", "names": [], "offset": 3}) == {**none, "offset": 3}
-    assert not (state.parent / "none").exists()
-
-
 def test_a_long_log_comes_in_parts(state: Path) -> None:
     (state / "service.log").write_bytes(b"x" * ((1 << 20) + 5))
     found = agent.status({"folder": "c/a", "names": [], "log": "service"})
@@ -526,14 +436,6 @@ def three(processes: Processes, leave: Mapping[tuple[int, int], float]) -> None:
     processes.leave = dict(leave)
 
 
-def test_the_first_process_ends_its_workers_itself(processes: Processes) -> None:
-    three(processes, {(10, TERM): 1.0})
-    processes.ends = {11: 100.5, 12: 100.9}
-    assert agent.end(10, 30.0) == "ended"
-    assert processes.signals == [(10, TERM)]
-    assert processes.seconds == pytest.approx(101.0, abs=0.11)
-
-
 def test_what_remains_gets_sigterm_and_then_sigkill(processes: Processes) -> None:
     three(processes, {(10, TERM): 0.0, (11, TERM): 1.0, (12, KILL): 0.0})
     assert agent.end(10, 30.0) == "killed"
@@ -546,30 +448,6 @@ def test_what_ends_with_the_second_sigterm_is_not_killed(processes: Processes) -
     three(processes, {(10, TERM): 0.0, (11, TERM): 1.0, (12, TERM): 2.0})
     assert agent.end(10, 30.0) == "ended"
     assert processes.seconds == pytest.approx(102.0, abs=0.11)
-
-
-def test_a_process_that_is_stuck_in_the_kernel(processes: Processes) -> None:
-    three(processes, {})
-    assert agent.end(10, 2.0) == "stuck"
-    assert processes.signals == [
-        (10, TERM), *((pid, TERM) for pid in (10, 11, 12)), *((pid, KILL) for pid in (10, 11, 12)),
-    ]  # fmt: skip
-    # two seconds, two more for the rest, five after SIGKILL
-    assert processes.seconds == pytest.approx(109.0, abs=0.31)
-
-
-def test_a_pid_that_was_given_to_another_process_is_not_signalled(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    three(processes, {(10, TERM): 0.5, (12, TERM): 0.0})
-
-    def sleep(seconds: float) -> None:
-        Processes.sleep(processes, seconds)
-        processes.add(11, 1, 11, 999)
-
-    monkeypatch.setattr("gaudi_launch.cluster.agent.time.sleep", sleep)
-    assert agent.end(10, 30.0) == "ended"
-    assert processes.signals == [(10, TERM), (12, TERM)]
 
 
 def test_a_command_runs_to_its_end(caller: int) -> None:

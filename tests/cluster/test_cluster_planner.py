@@ -41,18 +41,6 @@ def planned(
     return plan_cluster(request, hosts, LayoutOptions(), "c", ray_port, None)
 
 
-def test_two_hosts_run_one_engine() -> None:
-    found = planned(replace(REQUEST, port=9000), ray_port=7000)
-    assert (found.layout.tensor, found.ray_port, found.recipes) == (16, 7000, None)
-    assert found.engines[0].url == "http://10.0.0.1:9000"
-    assert "PT_HPU_RECIPE_CACHE_CONFIG" not in found.engines[0].command.env
-    names = [setting.name for setting in found.settings]
-    assert "PT_HPU_RECIPE_CACHE_CONFIG" not in names
-    assert found.plan.memory and found.plan.num_blocks
-    # the facts are those of the whole model, not of a stage
-    assert found.plan.model["layers"] == 80
-
-
 def test_a_cache_that_the_user_named_is_used() -> None:
     found = planned(replace(REQUEST, cache_dir="/shared/recipes"))
     value = found.engines[0].command.env["PT_HPU_RECIPE_CACHE_CONFIG"]
