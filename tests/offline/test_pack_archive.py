@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,29 +27,6 @@ def archive(folder: Path, tmp_path: Path) -> Path:
     target = tmp_path / "pack.tar"
     pack_archive.write(folder, target, pack_manifest.read_folder(folder), silent)
     return target
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
-def test_a_file_has_the_same_content_as_its_folder(
-    folder: Path, archive: Path, tmp_path: Path
-) -> None:
-    manifest = pack_manifest.read_folder(folder)
-    assert pack_archive.read_manifest(archive) == manifest
-    assert pack_archive.verify(archive, silent) == manifest
-    pack_archive.unpack(archive, tmp_path / "out", silent)
-    wanted = {name: data for name, data in contents(folder).items() if name != "manifest.json"}
-    assert contents(tmp_path / "out") == wanted
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "out", "pack.tar"]
-
-
-def test_a_file_names_no_user_of_this_machine(archive: Path) -> None:
-    with tarfile.open(archive) as tar:
-        owners = {(each.uname, each.gname, each.uid, each.gid) for each in tar}
-    assert owners == {("", "", 0, 0)}
 
 
 def rewritten(archive: Path, change: str) -> None:
@@ -111,55 +87,6 @@ def test_another_file_is_not_a_pack(tmp_path: Path, content: bytes) -> None:
         error = caught.value
         found = (error.id, error.exit_code, error.text.values)
         assert found == ("offline.not_a_pack", ExitCode.USAGE, {"path": str(file)})
-
-
-def test_an_archive_with_another_first_file_is_not_a_pack(archive: Path, tmp_path: Path) -> None:
-    folder = tarfile.TarInfo("manifest.json")
-    folder.type = tarfile.DIRTYPE
-    for first in (tarfile.TarInfo("other.json"), folder):
-        file = tmp_path / "other.tar"
-        with tarfile.open(file, "w") as tar:
-            tar.addfile(first, io.BytesIO(b""))
-        with pytest.raises(LaunchError) as caught:
-            pack_archive.read_manifest(file)
-        error = caught.value
-        found = (error.id, error.exit_code, error.text.values)
-        assert found == ("offline.not_a_pack", ExitCode.USAGE, {"path": str(file)})
-
-
-def test_a_damaged_list_in_an_archive_names_it(tmp_path: Path) -> None:
-    file = tmp_path / "pack.tar"
-    content = b'{"kind": "gaudi-launch offline pack", "schema": 1}'
-    info = tarfile.TarInfo("manifest.json")
-    info.size = len(content)
-    with tarfile.open(file, "w") as tar:
-        tar.addfile(info, io.BytesIO(content))
-    works: list[Callable[[Path], object]] = [
-        pack_archive.read_manifest,
-        lambda path: pack_archive.verify(path, silent),
-        lambda path: pack_archive.unpack(path, tmp_path / "out", silent),
-    ]
-    for work in works:
-        with pytest.raises(LaunchError) as caught:
-            work(file)
-        values = {"path": str(file), "name": "manifest.json"}
-        assert (caught.value.id, caught.value.text.values) == ("offline.damaged", values)
-
-
-def test_what_is_read_and_written_is_counted(folder: Path, tmp_path: Path) -> None:
-    target, counts = tmp_path / "pack.tar", list[int]()
-    manifest = pack_manifest.read_folder(folder)
-    pack_archive.write(folder, target, manifest, counts.append)
-    assert counts == [(folder / "manifest.json").stat().st_size, 3, 9, 5]
-    counts.clear()
-    pack_archive.verify(target, counts.append)
-    assert counts == [3, 9, 5]
-    counts.clear()
-    pack_archive.unpack(target, tmp_path / "out", counts.append)
-    assert counts == [3, 9, 5]
-    assert (pack_archive.is_archive(target), pack_archive.is_archive(folder)) == (True, False)
-    with tarfile.open(target) as tar:
-        assert {each.mode for each in tar} == {0o644}
 
 
 def test_a_list_of_the_largest_size_is_read(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:

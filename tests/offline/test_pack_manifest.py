@@ -33,14 +33,6 @@ def refused(work: Callable[[], object]) -> tuple[str, int]:
     return caught.value.id, int(caught.value.exit_code)
 
 
-def test_a_list_is_read_as_it_was_written(pack: Path) -> None:
-    manifest = pack_manifest.read_folder(pack)
-    assert manifest.to_json() == json.loads((pack / "manifest.json").read_text())
-    assert manifest.parts() == {"model": (2, 12), "wheels": (1, 5)}
-    assert manifest.size == 17
-    pack_manifest.verify(pack, manifest)
-
-
 def damage(pack: Path) -> None:
     (pack / "model/weights").write_bytes(b"1234567_9")
 
@@ -104,12 +96,6 @@ def test_another_file_is_not_a_list(pack: Path, content: bytes, id: str) -> None
     assert refused(lambda: pack_manifest.read_folder(pack))[0] == id
 
 
-def test_a_changed_list_is_damaged(pack: Path) -> None:
-    text = (pack / "manifest.json").read_text()
-    (pack / "manifest.json").write_text(text.replace('"size": 9', '"size": 8'))
-    assert refused(lambda: pack_manifest.read_folder(pack))[0] == "offline.damaged"
-
-
 def with_path(manifest: Manifest, path: str) -> bytes:
     """Return a list with a valid digest that has this path."""
     first, *others = manifest.files
@@ -140,17 +126,6 @@ FULL = Manifest(
     ("recipes/a.tar",),
     (PackFile("a", 1, "00"), PackFile("b/c", 2, "11")),
 )
-
-
-def test_every_field_of_a_list_is_read_again() -> None:
-    content = json.dumps(FULL.to_json()).encode()
-    assert pack_manifest.read(content, "pack") == FULL
-    # its digest does not depend on the order of its entries
-    reordered = dict(reversed([*FULL.to_json().items()]))
-    assert pack_manifest.read(json.dumps(reordered).encode(), "pack") == FULL
-    # packs of earlier versions are read
-    digest = "b3d2aa5146fb39109df6d3bcf22749f66362c137a1d320c60956cb02e2a2e250"
-    assert FULL.to_json()["digest"] == digest
 
 
 def rewritten(**entries: object) -> bytes:
@@ -186,43 +161,3 @@ def test_a_list_that_was_made_to_mislead(entries: dict[str, object], name: str) 
     error = caught.value
     found = (error.id, error.exit_code, error.text.values)
     assert found == ("offline.damaged", ExitCode.FAILED, {"path": "pack", "name": name})
-
-
-def failure(work: Callable[[], object]) -> tuple[str, ExitCode, object]:
-    with pytest.raises(LaunchError) as caught:
-        work()
-    return caught.value.id, caught.value.exit_code, caught.value.text.values
-
-
-def test_the_errors_name_the_pack_and_what_differs(pack: Path) -> None:
-    usage, failed = ExitCode.USAGE, ExitCode.FAILED
-    for content in (b"[", b'{"kind": "other"}'):
-        not_a_pack = ("offline.not_a_pack", usage, {"path": "p"})
-        assert failure(lambda: pack_manifest.read(content, "p")) == not_a_pack  # noqa: B023
-    other = json.dumps({"kind": pack_manifest.KIND, "schema": 2}).encode()
-    schema = ("offline.schema", usage, {"path": "p", "found": "2"})
-    assert failure(lambda: pack_manifest.read(other, "p")) == schema
-    manifest = pack_manifest.read_folder(pack)
-    (pack / "model/weights").write_bytes(b"1234567_9")
-    path = str(pack)
-    damaged = ("offline.damaged", failed, {"path": path, "name": "model/weights"})
-    assert failure(lambda: pack_manifest.verify(pack, manifest)) == damaged
-    (pack / "x").touch()
-    (pack / "w").touch()
-    additional = ("offline.additional", failed, {"path": path, "count": 2, "first": "w"})
-    assert failure(lambda: pack_manifest.verify(pack, manifest)) == additional
-    for name in ("model/weights", "model/config"):
-        (pack / name).unlink()
-    missing = ("offline.missing", failed, {"path": path, "count": 2, "first": "model/config"})
-    assert failure(lambda: pack_manifest.verify(pack, manifest)) == missing
-
-
-def test_what_is_read_is_counted(pack: Path) -> None:
-    read: list[int] = []
-    found = pack_manifest.listed(pack, read.append)
-    assert sorted(read) == [3, 5, 9]
-    assert [file.path for file in found] == ["model/config", "model/weights", "wheels/a.whl"]
-    read.clear()
-    manifest = pack_manifest.read_folder(pack)
-    pack_manifest.verify(pack, replace(manifest, files=found), read.append)
-    assert read == [3, 9, 5]

@@ -12,28 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from zlib import crc32
 
 import pytest
 
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.models.fp8 import convert
-from gaudi_launch.models.fp8.arithmetic import conversion_table, convert_scale
-from gaudi_launch.models.fp8.conversion_record import RECORD, is_recorded, read_record
+from gaudi_launch.models.fp8.conversion_record import RECORD
 from gaudi_launch.models.fp8.convert import (
-    Conversion,
     convert_folder,
     convert_shard,
-    is_converted,
     wants_conversion,
 )
 from tests.support.scripted_hosts import failed
-from tests.support.shards import read_shard
 
 UP = "layers.0.up_proj.weight"
 CODES = bytes(range(256))
 ONE_BF16, ONE_F16 = b"\x80\x3f", b"\x00\x3c"
-SCALE = struct.pack("<f", 448.0 / 240.0)
 Tensors = Mapping[str, tuple[str, bytes]]
 WHOLE: Tensors = {
     UP: ("F8_E4M3", CODES),
@@ -86,67 +80,6 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-CONVERTED = {
-    UP: ("F8_E4M3", conversion_table().tobytes()),
-    f"{UP}_scale_inv": ("F32", SCALE),
-    "layers.0.norm": ("BF16", b"\x12\x34"),
-    "layers.0.q_proj.weight": ("BF16", b"\x56\x78"),
-}
-
-
-def test_a_checkpoint_is_converted(source: Path, tmp_path: Path) -> None:
-    out, seen = tmp_path / "out", list[str]()
-    before = contents(source)
-    found = convert_folder(source, out, progress=seen.append)
-    both = ("a.safetensors", "deep/b.safetensors")
-    assert found == Conversion(both, (), ("layers.0.q_proj.weight",))
-    assert tuple(sorted(seen)) == both
-    assert tensors_of(out / "a.safetensors") == CONVERTED
-    kept = {name for name in contents(out) if not name.startswith(".")}
-    assert kept == {"a.safetensors", "deep/b.safetensors", "config.json", "deep/notes.txt"}
-    assert contents(source) == before
-    record = read_record(out)
-    assert record.pop("shards") == {
-        name: {
-            "size": (source / name).stat().st_size,
-            "mtime_ns": (source / name).stat().st_mtime_ns,
-            "crc32": crc32((out / name).read_bytes()),
-            "out_size": (out / name).stat().st_size,
-        }
-        for name in both
-    }
-    assert record == {"schema": 1, "kind": "fp8-gaudi2", "complete": True}
-    assert is_converted(out) and not wants_conversion(out)
-    (out / "a.safetensors").unlink()
-    (out / "model.safetensors.index.json").write_text('{"weight_map": {"x": "a.safetensors"}}')
-    assert not is_converted(out)
-
-
-def header_of(path: Path) -> dict[str, Any]:
-    data = path.read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    # the tensors begin at a multiple of eight bytes
-    assert length % 8 == 0
-    return dict(json.loads(data[8 : 8 + length]))
-
-
-def tensors_of(path: Path) -> dict[str, tuple[str, bytes]]:
-    """Return the tensors of a shard with the metadata of the first one."""
-    header = header_of(path)
-    assert header.pop("__metadata__") == {"format": "pt"}
-    start = path.stat().st_size - max(each["data_offsets"][1] for each in header.values())
-    body = path.read_bytes()[start:]
-    return {name: (e["dtype"], body[slice(*e["data_offsets"])]) for name, e in header.items()}
-
-
 def test_a_second_run_converts_only_what_changed(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     convert_folder(source, out)
@@ -173,21 +106,6 @@ def test_a_second_run_converts_only_what_changed(source: Path, tmp_path: Path) -
     assert not part.exists()
     (out / RECORD).write_text('{"shards": {"a.safetensors": 1}}')
     assert again() == ((a, b), ())
-
-
-def test_a_run_that_ends_early_is_not_complete(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-
-    def stop(shard: str) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        convert_folder(source, out, progress=stop)
-    record = read_record(out)
-    assert (record["complete"], len(record["shards"])) == (False, 1)
-    assert not is_converted(out)
 
 
 def test_folders_that_cannot_be_converted(source: Path, tmp_path: Path) -> None:
@@ -220,31 +138,6 @@ def test_folders_that_cannot_be_converted(source: Path, tmp_path: Path) -> None:
     convert_folder(source, out)
     again = {"path": str(out)}
     assert refusal(out, tmp_path / "more") == ("fp8.nothing_to_convert", model, again, None)
-
-
-@pytest.mark.parametrize(
-    ("tensors", "name", "dtype", "weight"),
-    [
-        ({UP: ("F8_E4M3", CODES), f"{UP}_scale": ("I8", b"1")}, f"{UP}_scale", "I8", "F8_E4M3"),
-        ({UP: ("BF16", b"12"), f"{UP}_scale": ("F32", b"1234")}, f"{UP}_scale", "F32", "BF16"),
-        ({f"{UP}_scale": ("I8", b"1")}, f"{UP}_scale", "I8", "-"),
-    ],
-)
-def test_scales_that_do_not_belong_to_weights(
-    tmp_path: Path, tensors: Tensors, name: str, dtype: str, weight: str
-) -> None:
-    write(tmp_path / "m" / "a.safetensors", tensors)
-    values = {"path": str(tmp_path / "m"), "name": name, "dtype": dtype, "weight": weight}
-    assert failed(lambda: convert_folder(tmp_path / "m", tmp_path / "out")) == (
-        "fp8.scale", ExitCode.MODEL, values, None,
-    )  # fmt: skip
-
-
-def test_a_scale_whose_weight_is_in_another_shard(tmp_path: Path) -> None:
-    write(tmp_path / "m" / "a.safetensors", {UP: ("F8_E4M3", CODES)})
-    write(tmp_path / "m" / "b.safetensors", {f"{UP}_scale": ("F16", ONE_F16)})
-    convert_folder(tmp_path / "m", tmp_path / "out")
-    assert read_shard(tmp_path / "out" / "b.safetensors") == {f"{UP}_scale": ("F32", SCALE)}
 
 
 @pytest.mark.parametrize(
@@ -296,47 +189,6 @@ def test_the_room_on_the_disk(
     )  # fmt: skip
 
 
-def test_a_shard_that_differs_is_converted_once_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = write(tmp_path / "a.safetensors", WHOLE)
-    target = tmp_path / "far" / "new" / "a.safetensors"
-    compared: list[tuple[Path, Path]] = []
-
-    def first_wrong(one: Path, other: Path) -> str:
-        compared.append((one, other))
-        return UP if len(compared) < fine else ""
-
-    monkeypatch.setattr(convert, "first_wrong", first_wrong)
-    part = target.with_name(f"a.safetensors.{os.getpid()}.part")
-    fine = 3
-    values = {"path": str(target), "name": UP}
-    assert failed(lambda: convert_shard(source, target)) == (
-        "fp8.mismatch", ExitCode.FAILED, values, None,
-    )  # fmt: skip
-    assert compared == [(source, part)] * 2
-    assert [*target.parent.iterdir()] == []
-    compared.clear()
-    fine = 2
-    entry = convert_shard(source, target)
-    assert entry["out_size"] == target.stat().st_size
-    assert [*target.parent.iterdir()] == [target]
-
-
-def test_large_tensors_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convert, "_CHUNK", 100)
-    weights = CODES * 3
-    scales = ONE_BF16 * 130
-    # not in the order of their places
-    tensors = {"z_proj.weight": ("F8_E4M3", weights), "a_proj.weight_scale": ("BF16", scales)}
-    source = write(tmp_path / "a.safetensors", tensors)
-    convert_shard(source, tmp_path / "b.safetensors")
-    assert read_shard(tmp_path / "b.safetensors") == {
-        "z_proj.weight": ("F8_E4M3", conversion_table().tobytes() * 3),
-        "a_proj.weight_scale": ("F32", convert_scale(scales, "BF16")),
-    }
-
-
 def test_weights_beyond_the_range_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,26 +214,3 @@ def test_eight_tensors_are_enough(tmp_path: Path) -> None:
     assert not wants_conversion(tmp_path)
     write(tmp_path / "b.safetensors", {**dict([*more.items()][1:]), **beyond})
     assert wants_conversion(tmp_path)
-
-
-def test_a_checkpoint_without_tensors(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.safetensors", {})
-    assert not wants_conversion(tmp_path)
-    assert convert_shard(path, tmp_path / "b.safetensors")["size"] == path.stat().st_size
-
-
-@pytest.mark.parametrize(
-    ("text", "found", "complete"),
-    [
-        ('{"complete": true, "shards": {"é": 1}}', {"complete": True, "shards": {"é": 1}}, True),
-        ('{"complete": 1}', {"complete": 1}, False),
-        ('{"shards": {}}', {"shards": {}}, False),
-        ("[]", {}, False),
-        ("[", {}, False),
-        (None, {}, False),
-    ],
-)
-def test_records(tmp_path: Path, text: str | None, found: object, complete: bool) -> None:
-    if text is not None:
-        (tmp_path / ".gaudi-launch.json").write_text(text, encoding="utf-8")
-    assert (read_record(tmp_path), is_recorded(tmp_path)) == (found, complete)

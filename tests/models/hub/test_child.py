@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import socket
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,18 +23,6 @@ CONTENT = b"content"
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 
-@dataclass
-class Source:
-    """A hub whose transfers write these contents, one after another, into a part."""
-
-    contents: list[bytes]
-    asked: list[tuple[str, int]] = field(default_factory=list)
-
-    def __call__(self, request: dict[str, Any], path: str, size: int, part: Path) -> None:
-        self.asked.append((path, size))
-        part.write_bytes(self.contents.pop(0))
-
-
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
@@ -44,69 +30,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return found
 
 
-def fetched(
-    monkeypatch: pytest.MonkeyPatch, target: Path, files: list[dict[str, Any]], *contents: bytes
-) -> list[tuple[str, int]]:
-    source = Source([*contents])
-    monkeypatch.setitem(child._FETCH, "hf", source)
-    fetch({"source": "hf", "target": str(target), "files": files})
-    return source.asked
-
-
 def entry(path: str = "deep/x", size: int = len(CONTENT), digest: str = DIGEST) -> dict[str, Any]:
     return {"path": path, "size": size, "digest": digest}
-
-
-def done(target: Path, path: str = "deep/x", **more: Any) -> dict[str, Any]:
-    status = (target / path).stat()
-    return {"done": path, "size": status.st_size, "mtime": status.st_mtime_ns, **more}
-
-
-def test_files_are_fetched_the_smallest_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]]
-) -> None:
-    files = [entry(), entry("empty", 0, ""), entry("unknown", 3, "")]
-    assert fetched(monkeypatch, tmp_path, files, b"abc", CONTENT) == [("unknown", 3), ("deep/x", 7)]
-    assert answers == [
-        done(tmp_path, "empty", digest=""),
-        done(tmp_path, "unknown", digest=""),
-        done(tmp_path, digest=DIGEST),
-    ]
-    assert (tmp_path / "deep" / "x").read_bytes() == CONTENT
-    assert [path for path in (tmp_path / PARTS).rglob("*") if path.is_file()] == []
-
-
-def test_a_file_that_is_verified_is_not_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]]
-) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "x").write_bytes(CONTENT)
-    assert fetched(monkeypatch, tmp_path, [entry()]) == []
-    assert answers == [done(tmp_path, digest=DIGEST, in_place=True)]
-
-
-@pytest.mark.parametrize("there", [b"cut", b"other!!"])
-def test_a_file_that_differs_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]], there: bytes
-) -> None:
-    (tmp_path / "x").write_bytes(there)
-    assert fetched(monkeypatch, tmp_path, [entry("x")], CONTENT) == [("x", 7)]
-    assert (tmp_path / "x").read_bytes() == CONTENT
-    # without a digest a file is never taken as it is
-    assert fetched(monkeypatch, tmp_path, [entry("x", 7, "")], b"another") == [("x", 7)]
-    assert (tmp_path / "x").read_bytes() == b"another"
-
-
-@pytest.mark.parametrize("first", [b"other!!", b"cut"])
-def test_what_differs_from_the_list_is_fetched_again_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]], first: bytes
-) -> None:
-    assert fetched(monkeypatch, tmp_path, [entry("x")], first, CONTENT) == [("x", 7)] * 2
-    assert answers == [done(tmp_path, "x", digest=DIGEST)]
-    with pytest.raises(HubError) as error:
-        fetched(monkeypatch, tmp_path, [entry("y")], first, first, CONTENT)
-    assert (error.value.kind, error.value.detail, str(error.value)) == ("changed", "y", "y")
-    assert not (tmp_path / "y").exists() and not (tmp_path / PARTS / "y.part").exists()
 
 
 def test_a_part_that_is_too_long_is_not_resumed(
@@ -264,39 +189,6 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Process:
     return Process(monkeypatch)
 
 
-def test_a_list_is_one_line(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    def listed(request: dict[str, Any]) -> dict[str, Any]:
-        print("a bar of the library")
-        return {"revision": request["revision"], "files": []}
-
-    monkeypatch.setitem(child._LIST, "hf", listed)
-    found = process({"do": "list", "source": "hf", "revision": "v1"})
-    assert found == ([{"revision": "v1", "files": []}], "a bar of the library\n", 0)
-    assert [os.environ[f"HF_HUB_DISABLE_{name}"] for name in ("TELEMETRY", "XET")] == ["1", "1"]
-    # the user's values stay
-    monkeypatch.setenv("HF_HUB_DISABLE_XET", "0")
-    process({"do": "list", "source": "hf", "revision": "v1"})
-    assert os.environ["HF_HUB_DISABLE_XET"] == "0"
-
-
-def test_an_error_is_an_answer(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(request: dict[str, Any]) -> Any:
-        raise HubError("busy", "x" * 3000)
-
-    monkeypatch.setitem(child._LIST, "hf", fail)
-    found = process({"do": "list", "source": "hf"})
-    assert found == ([{"error": "busy", "detail": "x" * 2000}], "", 1)
-
-
-def test_a_fetch_answers_for_each_file(
-    process: Process, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(child._FETCH, "hf", Source([CONTENT]))
-    request = {"do": "fetch", "source": "hf", "target": str(tmp_path), "files": [entry("x")]}
-    found, notes, status = process(request)
-    assert (found, notes, status) == ([done(tmp_path, "x", digest=DIGEST)], "", 0)
-
-
 def test_a_long_hash_is_told(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
@@ -347,38 +239,6 @@ def test_a_list_of_hugging_face(monkeypatch: pytest.MonkeyPatch) -> None:
     assert HfApi.asked[2][1]["revision"] == "v1"
 
 
-def test_a_transfer_of_hugging_face_resumes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    asked: list[tuple[object, ...]] = []
-
-    def url(*words: Any, **options: Any) -> str:
-        asked.append((words, options))
-        return "http://x"
-
-    def get(*words: Any, **options: Any) -> None:
-        words[1].write(b"def")
-        asked.append((words[0], options))
-
-    module(monkeypatch, "huggingface_hub", hf_hub_url=url)
-    module(monkeypatch, "huggingface_hub.file_download", http_get=get)
-    module(monkeypatch, "huggingface_hub.utils", build_hf_headers=lambda: {"a": "b"})
-    part = tmp_path / "x.part"
-    part.write_bytes(b"abc")
-    request = {"repo": "me/m", "repo_type": "model", "revision": "v1"}
-    child._FETCH["hf"](request, "x", 6, part)
-    assert part.read_bytes() == b"abcdef"
-    assert asked == [
-        (("me/m", "x"), {"repo_type": "model", "revision": "v1"}),
-        ("http://x", {"resume_size": 3, "headers": {"a": "b"}, "expected_size": 6}),
-    ]
-    part.unlink()
-    (tmp_path / "other").touch()
-    part.symlink_to(tmp_path / "other")
-    with pytest.raises(OSError, match="symbolic links"):
-        child._FETCH["hf"](request, "x", 6, part)
-
-
 Rows = Callable[..., list[Any]]
 
 
@@ -412,89 +272,6 @@ def test_a_list_of_modelscope(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
     assert child._LIST["modelscope"](request) == {"revision": "master", "files": files}
     assert asked == [("me/m", {"revision": "master", "recursive": True})]
-
-
-def test_a_list_of_a_newer_modelscope(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[object, ...]] = []
-
-    def listed(*words: Any, **options: Any) -> list[Any]:
-        asked.append((*words, options))
-        return [
-            SimpleNamespace(type="tree", path="deep"),
-            SimpleNamespace(type="blob", path="a", size=1, sha256="aa"),
-            SimpleNamespace(path="b", size=2),
-        ]
-
-    modelscope(monkeypatch, lambda *_, **__: [], SimpleNamespace(list_repo_files=listed))
-    kinds = SimpleNamespace(DATASET="dataset!", MODEL="model!")
-    module(monkeypatch, "modelscope_hub")
-    module(monkeypatch, "modelscope_hub.constants", RepoType=kinds)
-    files = [
-        {"path": "a", "size": 1, "digest": "sha256:aa"}, {"path": "b", "size": 2, "digest": ""},
-    ]  # fmt: skip
-    for kind in ("model", "dataset"):
-        request = {"repo": "me/m", "repo_type": kind, "revision": "v1"}
-        assert child._LIST["modelscope"](request) == {"revision": "v1", "files": files}
-    options = {"revision": "v1", "recursive": True}
-    assert asked == [("me/m", "model!", options), ("me/m", "dataset!", options)]
-
-
-def test_a_transfer_of_modelscope(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[tuple[object, ...]] = []
-
-    def download(name: str) -> Callable[..., str]:
-        def take(*words: Any, **options: Any) -> str:
-            asked.append((name, *words, options))
-            (tmp_path / "got").write_bytes(name.encode())
-            return str(tmp_path / "got")
-
-        return take
-
-    for name in ("modelscope", "modelscope.hub"):
-        module(monkeypatch, name)
-    module(
-        monkeypatch,
-        "modelscope.hub.file_download",
-        model_file_download=download("model"),
-        dataset_file_download=download("dataset"),
-    )
-    part = tmp_path / "x.part"
-    for kind in ("model", "dataset"):
-        request = {"repo": "me/m", "repo_type": kind, "revision": "v1"}
-        child._FETCH["modelscope"](request, "x", 5, part)
-        assert part.read_bytes() == kind.encode()
-    options = {"revision": "v1", "local_dir": str(tmp_path)}
-    assert asked == [("model", "me/m", "x", options), ("dataset", "me/m", "x", options)]
-
-
-class PoolError(Exception):
-    def __init__(self, reason: BaseException) -> None:
-        super().__init__("HTTPConnectionPool(host='h', port=9): Max retries exceeded")
-        self.reason = reason
-
-
-class ReadTimeout(OSError):
-    pass
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
-        (
-            OSError(PoolError(ConnectionRefusedError(111, "Connection refused"))),
-            "Connection refused",
-        ),
-        (
-            OSError(PoolError(socket.gaierror(-2, "Name or service not known"))),
-            "Name or service not known",
-        ),
-        (OSError(PoolError(ReadTimeout("read timed out"))), "timed out"),
-        (ValueError("text of a library"), "ValueError"),
-    ],
-)
-def test_reason(error: BaseException, words: str) -> None:
-    assert reason_of(error) == words
 
 
 def test_a_ring_of_causes_ends() -> None:
