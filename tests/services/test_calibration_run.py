@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ OPTIONS = {2: ("--auto-process-dataset",), 3: (), 4: (), 5: (), 6: ()}
 SCRIPTS = Scripts("/scripts", "step-3.py", OPTIONS, whole_experts=True)
 REQUEST = CalibrationRequest("/m", "Model", 2, "g2", "/data.pkl", experts=True)
 TOOLS = CalibrationTools(SCRIPTS, CALIBRATION, "/e/python", {"HABANA_VISIBLE_MODULES": "0,1"}, 60.4)
-PHASES = ["dataset", "measure", "postprocess", "unify", "expand", "quantise"]
 
 
 @dataclass
@@ -93,62 +91,6 @@ def steps(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
     made = Steps(calibrated_folder("Model", "g2", 2, "vllm-gaudi"))
     monkeypatch.setattr(calibration_run, "run_step", made.run)
     return made
-
-
-def test_all_phases_run_and_leave_what_fp8_reads(steps: Steps) -> None:
-    watcher, out = Watcher(), steps.out
-    found = calibrate(REQUEST, TOOLS, watcher)
-    assert steps.ran == PHASES
-    assert watcher.steps == [StepProgress(name, 1, 2) for name in PHASES]
-    assert watcher.seen == [
-        (name, state, number, 6)
-        for number, name in enumerate(PHASES, 1)
-        for state in ("begin", "done")
-    ]
-    assert (found.path, found.origin, found.missing) == (
-        str(out / "maxabs_quant_g2.json"),
-        "calibrated",
-        (),
-    )
-    configs = {
-        name: json.loads((out / f"maxabs_{name}_g2.json").read_text())
-        for name in ("measure", "quant")
-    }
-    rules = CALIBRATION.rules_for("Model")
-    stem = str(out / "g2" / "inc_output")
-    assert configs == {
-        "measure": rules.measure_config(stem),
-        "quant": rules.quant_config(stem),
-    }
-    assert not (out / "work").exists()
-    # the expanded measurements are in place of those of step 3
-    assert {path.read_text() for path in (out / "g2").iterdir()} == {"expand"}
-    python, env, cwd, log, quiet = steps.calls[1]
-    assert (python, cwd, log, quiet) == (
-        "/e/python",
-        out / "work",
-        out / "logs" / "measure.log",
-        60.4,
-    )
-    assert env["HABANA_VISIBLE_MODULES"] == "0,1"
-    assert env["QUANT_CONFIG"] == str(out / "work" / "maxabs_measure_g2.json")
-    assert steps.calls[-1][1]["QUANT_CONFIG"] == str(out / "work" / "maxabs_quant_g2.json")
-
-
-def test_a_complete_calibration_is_not_repeated_unless_wanted(steps: Steps) -> None:
-    first = calibrate(REQUEST, TOOLS, Watcher())
-    steps.ran.clear()
-    assert calibrate(REQUEST, TOOLS, Watcher()) == first
-    assert steps.ran == []
-    old = steps.out / "g2" / "old"
-    old.touch()
-    calibrate(REQUEST, TOOLS, Watcher(), again=True)
-    assert steps.ran == PHASES
-    assert not old.exists()
-    steps.ran.clear()
-    # with other settings, too
-    calibrate(replace(REQUEST, samples=9), TOOLS, Watcher())
-    assert steps.ran == PHASES
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,60 +16,13 @@ from gaudi_launch import interrupt
 from gaudi_launch.engines.docker_command import PODMAN_RUNTIME
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.services import containers
 from gaudi_launch.services.containers import (
     check_program,
     has_image,
     image_of,
     make_ready,
-    program_of,
     remover,
-    settable_limits,
 )
-
-
-def test_podman_gets_no_more_than_this_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {
-        resource.RLIMIT_NPROC: (500, 1000),
-        resource.RLIMIT_MEMLOCK: (64, 8192),
-        resource.RLIMIT_NOFILE: (1024, 100_000),
-    }
-    monkeypatch.setattr(containers, "_may_raise_limits", lambda: False)
-    monkeypatch.setattr(resource, "getrlimit", own.__getitem__)
-    assert settable_limits("podman") == {
-        "nproc": (500, 1000),
-        "memlock": (8192, 8192),
-        "nofile": (65535, 65535),
-    }
-    # its daemon sets them
-    assert settable_limits("docker") is None
-
-
-def test_an_unlimited_process_gives_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    monkeypatch.setattr(containers, "_may_raise_limits", lambda: False)
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: unlimited)
-    limits = settable_limits("podman")
-    most = int(Path("/proc/sys/kernel/pid_max").read_text())
-    assert limits == {"nproc": (most, most), "memlock": (-1, -1), "nofile": (65535, 65535)}
-
-
-def test_a_process_that_may_raise_limits_changes_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "_may_raise_limits", lambda: True)
-    assert settable_limits("podman") is None
-
-
-@pytest.mark.parametrize(
-    ("argv", "program"),
-    [
-        (("podman", "--runtime=x", "run"), "podman"),
-        (("/usr/bin/podman", "run"), "podman"),
-        (("docker", "run"), "docker"),
-        ((), "docker"),
-    ],
-)
-def test_the_program_of_a_command(argv: tuple[str, ...], program: str) -> None:
-    assert program_of(argv) == program
 
 
 class Programs:
@@ -180,16 +131,6 @@ def test_a_program_that_is_silent_or_does_not_start_is_named(
     assert refused(has_image, "i") == ("docker.no_answer", MACHINE, {"why": "Permission denied"})
 
 
-def test_an_image_is_looked_for_where_its_program_is(programs: Programs) -> None:
-    assert has_image("i:1", "podman")
-    assert programs.argvs == ["podman image inspect i:1"]
-    programs.answers["docker image inspect"] = (1, "", "")
-    assert not has_image("i:1")
-    programs.there, programs.calls = set(), []
-    assert not has_image("i:1", "podman")
-    assert programs.calls == []
-
-
 def test_the_image_of_an_engine_is_found_or_not(
     programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,14 +147,6 @@ def test_the_image_of_an_engine_is_found_or_not(
 
     monkeypatch.setattr(interrupt, "run", slow)
     assert image_of(engine) is None
-
-
-def test_a_container_is_removed_unless_it_never_ran(programs: Programs) -> None:
-    remove = remover("box", ("docker", "run"))
-    for status in (125, 0, None):
-        remove(status)
-    remover("box", ("podman", "run"))(1)
-    assert programs.argvs == ["docker rm --force box"] * 2 + ["podman rm --force --time=0 box"]
 
 
 def test_a_container_that_cannot_be_removed_costs_nothing(
@@ -237,29 +170,6 @@ def ready(programs: Programs, container: Container) -> list[str]:
     programs.answers.setdefault("docker info", (0, '{"habana": {}}', ""))
     make_ready(container, said.append)
     return said
-
-
-def test_everything_that_a_container_needs_is_made_first(
-    programs: Programs, tmp_path: Path
-) -> None:
-    fill = tmp_path / "cache" / "deep"
-    container = made(tmp_path, mounts=(Mount(str(fill), "/c", fill=True),), modules=(0,))
-    assert ready(programs, container) == []
-    assert fill.is_dir()
-    assert programs.argvs[1:] == ["docker container inspect box", "docker image inspect i:1"]
-    programs.answers["docker image inspect"] = (1, "", "")
-    (line,) = ready(programs, container)
-    assert "i:1" in line
-    argv, words = programs.calls[-1]
-    assert argv == ["docker", "pull", "i:1"]
-    assert words == {"streams": interrupt.Streams(output=sys.stderr, errors=None)}
-    programs.answers["docker pull"] = (18, "", "")
-    programs.answers["docker container inspect"] = (1, "", "")
-    assert refused(make_ready, container, print) == (
-        "docker.fetch_failed",
-        MACHINE,
-        {"image": "i:1", "status": 18},
-    )
 
 
 def test_a_name_that_is_taken_is_refused(programs: Programs, tmp_path: Path) -> None:
@@ -308,25 +218,6 @@ def test_folders_and_files_that_a_container_lacks_are_named(
     ready(programs, container)
     elsewhere = made(tmp_path, mounts=container.mounts, env={"QUANT_CONFIG": "/image/q.json"})
     ready(programs, elsewhere)
-
-
-def test_a_link_out_of_a_model_is_refused(programs: Programs, tmp_path: Path) -> None:
-    model, blobs = tmp_path / "model", tmp_path / "blobs"
-    for folder in (model, blobs):
-        folder.mkdir()
-    (blobs / "w").touch()
-    (model / "inside").touch()
-    (model / "alias").symlink_to("inside")
-    mount = Mount(str(model), "/m", read_only=True)
-    ready(programs, made(tmp_path, mounts=(mount,)))
-    (model / "weights").symlink_to(blobs / "w")
-    assert wrong(programs, made(tmp_path, mounts=(mount,))) == (
-        "docker.link",
-        ExitCode.USAGE,
-        {"path": f"{model}/weights", "target": f"{blobs}/w", "folder": str(model)},
-    )
-    # one that the container may write is not a model
-    ready(programs, made(tmp_path, mounts=(Mount(str(model), "/m"),)))
 
 
 def test_a_confined_container_must_be_able_to_read_the_model(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import subprocess
@@ -11,15 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from gaudi_launch.planning.plan import Command
-from gaudi_launch.services import stop
-from gaudi_launch.services.log.follow import LaunchProgress
-from gaudi_launch.services.process.detach import _Lines
-from gaudi_launch.services.process.supervise import EngineOutcome
-from gaudi_launch.services.state import registry, store
-from gaudi_launch.services.state.job import ServiceJob
-from gaudi_launch.services.state.recorder import Recorder
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 
@@ -57,28 +47,3 @@ def test_the_end_is_written_on_a_disk_without_room(tmp_path: Path) -> None:
     words = ("unshare", "-m", "sh", "-c", program, str(tmp_path), sys.executable, FULL)
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_stopped_service_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = store.make_dir("a")
-    job = ServiceJob(
-        "a", "m", "/m", "vllm-cpu@1", "http://127.0.0.1:1", Command((sys.executable,), {})
-    )
-    (folder / "lock").touch()
-
-    recorder = Recorder(_Lines(), folder, job, folder / "engine.log")
-    monkeypatch.setattr("tempfile.mkstemp", full)
-    recorder.ended(EngineOutcome("stopped", 0, LaunchProgress()))
-    service = registry.read("a")
-    assert service is not None
-    assert service.phase == "stopped"
-
-
-def test_one_whose_launcher_had_to_be_killed_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = store.make_dir("a")
-    (folder / "lock").touch()
-    (folder / "state.json").write_text(json.dumps({"name": "a", "phase": "ready"}))
-    service = registry.find("a")
-    monkeypatch.setattr("tempfile.mkstemp", full)
-    stop._note_end(service)
-    assert registry.find("a").phase == "stopped"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,15 +19,12 @@ from gaudi_launch.services.listener import holder
 from gaudi_launch.services.probe import (
     ProbeResult,
     Readiness,
-    ask,
-    not_served,
-    pooled_question,
     port_free,
     probe,
     probe_health,
     true_status,
 )
-from tests.support.waiting import GENEROUS, unused_port
+from tests.support.waiting import unused_port
 
 Page = tuple[int, object]
 Answer = Callable[[str, dict[str, str]], Page]
@@ -84,13 +79,6 @@ TGI: dict[str, Page] = {
 }
 URL, KEY = "http://a:1", "hunter2"
 NO_INFO: tuple[Page, ...] = ((404, {}), (200, []), (500, {}))
-COMPLETION = {"model": "m", "prompt": "1", "max_tokens": 1, "temperature": 0}
-CHAT = {
-    "model": "m",
-    "messages": [{"role": "user", "content": "1"}],
-    "max_tokens": 1,
-    "temperature": 0,
-}
 GENERATE = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
 
 
@@ -278,41 +266,6 @@ def test_tgi_is_asked_in_its_own_words() -> None:
         assert probe(url, complete=False) == Readiness(True, "ready", "", "m")
 
 
-def test_a_key_is_sent_and_never_shown() -> None:
-    def answer(path: str, headers: dict[str, str]) -> tuple[int, object]:
-        return (
-            GOOD.get(path, (404, {}))
-            if headers.get("Authorization") == "Bearer s3cret"
-            else (401, {})
-        )
-
-    with server(answer) as url:
-        assert probe(url, api_key="s3cret").ready
-        refused = probe(url, api_key="wrong-s3cret")
-    assert not refused.ready and "s3cret" not in repr(refused)
-
-
-def test_proxies_are_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with server(table()) as url:
-        assert probe(url).ready
-
-
-def test_a_server_that_hangs_is_given_up() -> None:
-    given_up = threading.Event()
-
-    def answer(path: str, headers: dict[str, str]) -> tuple[int, object]:
-        if path == "/v1/completions":
-            given_up.wait(GENEROUS)
-        return GOOD[path]
-
-    with server(answer) as url:
-        found = probe(url, timeout=2.0)
-        assert (found.ready, found.stage, given_up.is_set()) == (False, "completion", False)
-        given_up.set()
-
-
 def test_nobody_there_and_nobody_who_speaks_http() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -381,32 +334,6 @@ def test_where_no_server_can_listen(host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "beginning",
-    [b"", b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"],
-    ids=["status", "headers", "body"],
-)
-def test_a_server_that_drips_holds_no_probe(beginning: bytes) -> None:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-
-        def drip() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(beginning)
-                with contextlib.suppress(OSError):
-                    while True:
-                        connection.sendall(b"x")
-                        time.sleep(0.1)
-
-        threading.Thread(target=drip, daemon=True).start()
-        # the drips go on until the one who asked is gone
-        answer = ask(f"http://127.0.0.1:{listening.getsockname()[1]}/health", 0.5)
-        assert answer == ProbeResult(0, b"", "timed out")
-
-
-@pytest.mark.parametrize(
     ("chat", "said"),
     [
         ((400, {"message": "could not locate think tokens"}), "400 could not locate think tokens"),
@@ -458,22 +385,6 @@ def answered(
     return probe(URL, **options), server.asked
 
 
-def test_vllm_is_asked_for_its_health_its_models_a_completion_and_a_chat(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found, asked = answered(monkeypatch, GOOD, timeout=90.0, api_key=KEY)
-    assert found == Readiness(True, "ready", "", "m", "/v1/completions", "")
-    # a first completion and chat may compile a graph
-    assert asked == [
-        ("/health", 5.0, KEY, None),
-        ("/v1/models", 10.0, KEY, None),
-        ("/v1/completions", 90.0, KEY, COMPLETION),
-        ("/v1/chat/completions", 60.0, KEY, CHAT),
-    ]
-    _, short = answered(monkeypatch, GOOD, timeout=2.0)
-    assert [each[1:3] for each in short] == [(2.0, None)] * 4
-
-
 def test_tgi_is_asked_for_its_model_and_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     found, asked = answered(monkeypatch, TGI, timeout=90.0, api_key=KEY, tgi=True)
     assert found == Readiness(True, "ready", "", "me/Small", "/generate", "")
@@ -485,35 +396,6 @@ def test_tgi_is_asked_for_its_model_and_a_text(monkeypatch: pytest.MonkeyPatch) 
     # a server without /v1/models is asked in the same way
     again, more = answered(monkeypatch, TGI, timeout=90.0, api_key=KEY)
     assert (again, more[2:]) == (found, asked[1:])
-
-
-def test_the_request_of_each_task_names_model_and_texts() -> None:
-    both = {"model": "m", "input": ["a", "b"]}
-    assert pooled_question("embed", "m", ("a", "b")) == both
-    assert pooled_question("pool", "m", ("a", "b")) == both
-    assert pooled_question("rerank", "m", ("a", "b", "c")) == {
-        "model": "m",
-        "query": "a",
-        "documents": ["b", "c"],
-    }
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "refused"),
-    [
-        (404, b"", True),
-        (405, b"", True),
-        (501, b"", True),
-        (400, b"The model does not support Completions", True),
-        (400, b"bad request", False),
-        (500, b"does not support", False),
-        (200, b"does not support", False),
-    ],
-)
-def test_a_request_that_the_model_does_not_support_is_known(
-    status: int, body: bytes, refused: bool
-) -> None:
-    assert not_served(status, body) is refused
 
 
 def error(code: object, kind: str = "error") -> bytes:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gaudi_launch.services.log.kernel_log import full_disks, killed_since, no_hugepages, note
+from gaudi_launch.services.log.kernel_log import full_disks, no_hugepages, note
 
 KILLED = "Out of memory: Killed process 4242 ({name}) total-vm:1kB"
 
@@ -24,28 +24,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def records(root: Path, *lines: str) -> None:
     (root / "dev/kmsg").write_text("".join(f"{line}\n" for line in lines))
-
-
-def test_engine_processes_killed_for_memory_since_the_start_are_found(root: Path) -> None:
-    ours = KILLED.format(name="python3")
-    records(
-        root,
-        f"3,1,4999999,-;{KILLED.format(name='ray::old')}",
-        f"3,2,5000000,-;{ours}",
-        f"3,3,9000000,-;{KILLED.format(name='firefox')}",
-        f"3,4;{KILLED.format(name='vllm')}",
-        f"3,5,x,-;{KILLED.format(name='vllm')}",
-        "3,6,9000000,-;habanalabs hl0: all is well",
-        f"3,7,9000000,-;Memory cgroup out of memory: Killed process 1 (VLLM::Worker){'x' * 400}",
-    )
-    found = killed_since(5.0)
-    assert found[0] == ours
-    assert [line[:46] for line in found[1:]] == ["Memory cgroup out of memory: Killed process 1 "]
-    assert len(found[1]) == 300
-
-
-def test_a_log_that_may_not_be_read_has_nothing(root: Path) -> None:
-    assert killed_since(0.0) == []
 
 
 def test_no_free_huge_page_is_stated_with_their_number(root: Path) -> None:

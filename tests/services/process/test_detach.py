@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,11 @@ import pytest
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
 from gaudi_launch.planning.plan import Command
-from gaudi_launch.services.log.follow import LaunchProgress
-from gaudi_launch.services.probe import Readiness
 from gaudi_launch.services.process import detach
-from gaudi_launch.services.process.detach import missing_secrets, spawn
+from gaudi_launch.services.process.detach import spawn
 from gaudi_launch.services.process.signals import HANDLED
-from gaudi_launch.services.process.supervise import EngineOutcome, Watcher
-from gaudi_launch.services.state import reservation, store
+from gaudi_launch.services.process.supervise import EngineOutcome
+from gaudi_launch.services.state import store
 from gaudi_launch.services.state.job import ServiceJob
 from tests.support.refusals import refused
 
@@ -123,26 +120,6 @@ def launch(
     return int(str(caught.value.code)), dict(store.read(folder, "state.json") or {})
 
 
-def test_the_exit_status_is_that_of_the_engines_end(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found: list[tuple[Any, ...]] = []
-    signed: list[tuple[int, str]] = []
-    monkeypatch.setattr(reservation, "sign", lambda handle, name: signed.append((handle, name)))
-
-    def run(job: ServiceJob, watcher: Watcher, environment: object, say: object) -> EngineOutcome:
-        found.append((job, environment is os.environ, say is detach._say))
-        return EngineOutcome("stopped", 0, LaunchProgress())
-
-    assert launch(folder, monkeypatch, run, "7,8,9")[0] == 0
-    assert found == [(JOB, True, True)]
-    # the first one is the name's
-    assert signed == [(8, "chat"), (9, "chat")]
-    died = EngineOutcome("died", 3, LaunchProgress())
-    assert launch(folder, monkeypatch, lambda *words: died)[0] == ExitCode.ENGINE
-    assert "3" in capsys.readouterr().out.splitlines()[-1]
-
-
 @pytest.mark.parametrize(
     ("error", "status", "phase", "written"),
     [
@@ -180,40 +157,9 @@ def test_an_end_without_an_engine_is_recorded(
     assert (kept["began"], kept["url"]) == (5.0, "u")
 
 
-def test_events_are_lines_of_the_launchers_log(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = detach._Lines()
-    lines.started(9)
-    for phase in ("load", "load", "warmup_prompt"):
-        lines.progress(replace(LaunchProgress(), phase=phase))
-    lines.output("engine's own")
-    lines.ready(Readiness(True, "ready", model="m"))
-    lines.ready(Readiness(True, "ready"))
-    lines.ending(15)
-    shown = capsys.readouterr().out.splitlines()
-    expected = [
-        text("services.engine_started", pid=9),
-        text("serve.phase_load"),
-        text("serve.phase_warmup_prompt"),
-        text("services.answers", model="m"),
-        text("services.answers", model="-"),
-        text("serve.phase_stopping"),
-    ]
-    assert [line[20:] for line in shown] == expected
-    for line in shown:
-        time.strptime(line[:19], "%Y-%m-%d %H:%M:%S")
-
-
 def test_a_full_disk_loses_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*words: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("builtins.print", full)
     detach._say("a line")
-
-
-def test_secrets_that_the_job_had_and_the_environment_lacks_are_named() -> None:
-    job = replace(JOB, secrets=("HF_TOKEN", "VLLM_API_KEY"))
-    assert missing_secrets(job, {"HF_TOKEN": "x", "VLLM_API_KEY": ""}) == ["VLLM_API_KEY"]
-    assert missing_secrets(JOB, {}) == []

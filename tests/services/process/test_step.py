@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.services.process import step
 from gaudi_launch.services.process.step import StepProgress, read_progress, run_step
 
 
@@ -52,12 +51,3 @@ def test_status_log_and_silence(tmp_path: Path) -> None:
     assert (tmp_path / "l" / "log").read_text() == "Batch finished: 1/2\n"
     sleep = (sys.executable, "-c", "import time; time.sleep(60)")
     assert run_step(sleep, {}, tmp_path, tmp_path / "log", quiet_seconds=0.5) is None
-
-
-def test_of_a_long_log_the_end_of_this_step_is_read(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_bytes(b"a" * 100 + b"\xff" + b"b" * 8191)
-    assert step._tail(log, 0) == "\ufffd" + "b" * 8191
-    assert step._tail(log, 8291) == "b"
-    log.write_bytes(b"short")
-    assert (step._tail(log, 0), step._tail(log, 3)) == ("short", "rt")

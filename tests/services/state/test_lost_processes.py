@@ -14,34 +14,12 @@ from gaudi_launch.messages import message
 from gaudi_launch.services.process.lineage import Above
 from gaudi_launch.services.state import identity, orphans
 from gaudi_launch.services.state.identity import Identity
-from gaudi_launch.services.state.orphans import Orphan, doubt, end, look
+from gaudi_launch.services.state.orphans import Orphan, end, look
 from gaudi_launch.services.state.registry import Held, LockAnswer
 
 HELD, FREE = LockAnswer(Held.HELD), LockAnswer(Held.FREE)
 UNKNOWN = LockAnswer(Held.UNKNOWN, "Permission denied")
 SERVICE = "/s/services/chat"
-
-
-@pytest.mark.parametrize(
-    ("answer", "ancestors", "elsewhere", "why"),
-    [
-        (FREE, Above.NO_LAUNCHER, False, None),
-        (FREE, Above.NO_LAUNCHER, True, None),
-        (FREE, Above.HIDDEN, False, None),
-        (FREE, Above.HIDDEN, True, message("services.doubt_hidden")),
-        (FREE, Above.LAUNCHER, False, message("services.doubt_launcher")),
-        (
-            UNKNOWN,
-            Above.NO_LAUNCHER,
-            False,
-            message("services.doubt_lock", path=SERVICE, why="Permission denied"),
-        ),
-    ],
-)
-def test_the_reason_of_a_doubt(
-    answer: LockAnswer, ancestors: Above, elsewhere: bool, why: object
-) -> None:
-    assert doubt(SERVICE, answer, ancestors, elsewhere=elsewhere) == why
 
 
 def test_only_processes_without_a_running_launcher_are_found_in_order_of_their_pids(

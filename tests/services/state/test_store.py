@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -16,35 +15,6 @@ from gaudi_launch.services.state import store
 from tests.support.users import own_folders
 
 __all__ = ["own_folders"]
-
-
-@pytest.mark.parametrize(
-    ("name", "valid"),
-    [
-        ("a", True),
-        ("9._-Z", True),
-        ("a" * 64, True),
-        ("a" * 65, False),
-        ("", False),
-        (".a", False),
-        ("-a", False),
-        ("_a", False),
-        ("a/b", False),
-        ("a\n", False),
-        ("é", False),
-    ],
-)
-def test_a_name_is_one_of_a_folder(own_folders: Path, name: str, valid: bool) -> None:
-    assert store.is_name(name) is valid
-    if valid:
-        assert store.service_dir(name) == store.services_dir() / name
-        return
-    with pytest.raises(LaunchError) as caught:
-        store.service_dir(name)
-    assert (caught.value.exit_code, caught.value.text) == (
-        ExitCode.USAGE,
-        message("serve.bad_name", found=name),
-    )
 
 
 @pytest.mark.parametrize(
@@ -63,22 +33,6 @@ def test_the_name_of_a_service_is_made_of_its_model_and_port(model: str, name: s
     assert store.is_name(name)
 
 
-def test_what_is_written_is_read_with_the_number_of_its_schema(own_folders: Path) -> None:
-    folder = store.make_dir("a")
-    assert store.write(folder, "x.json", {"name": "图", "list": [1]}) is True
-    assert store.read(folder, "x.json") == {"schema": 1, "name": "图", "list": [1]}
-    text = (folder / "x.json").read_text(encoding="utf-8")
-    assert text == '{\n "schema": 1,\n "name": "图",\n "list": [\n  1\n ]\n}'
-    assert [path.name for path in folder.iterdir()] == ["x.json"]
-    assert (folder / "x.json").stat().st_mode & 0o777 == 0o600
-    odd = os.fsdecode(b"/m/\xff")
-    store.write(folder, "x.json", {"path": odd})
-    assert json.loads((folder / "x.json").read_bytes()) == {"schema": 1, "path": odd}
-    assert store.read(folder, "missing.json") is None
-    (folder / "x.json").write_bytes(b"\xff")
-    assert store.read(folder, "x.json") is None
-
-
 @pytest.fixture
 def full(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a service with a record, on a disk that is full from then on."""
@@ -90,23 +44,6 @@ def full(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
     return folder
-
-
-def test_a_full_disk_keeps_the_old_record_and_takes_the_end_into_it(full: Path) -> None:
-    path = full / "state.json"
-    before = path.read_bytes()
-    assert store.write(full, "state.json", {"phase": "load"}) is False
-    assert path.read_bytes() == before
-    assert store.write(full, "state.json", {"phase": "x"}, last=True) is True
-    assert path.read_bytes() == b'{\n "schema": 1,\n "phase": "x"\n}'
-    longer = {"phase": "failed", "error": "e" * 1000}
-    assert store.write(full, "state.json", longer, last=True) is True
-    assert store.read(full, "state.json") == {"schema": 1, **longer}
-    # more than its blocks
-    kept = path.read_bytes()
-    assert store.write(full, "state.json", {"error": "e" * (1 << 20)}, last=True) is False
-    assert path.read_bytes() == kept
-    assert store.write(full, "none.json", {}, last=True) is False
 
 
 @pytest.mark.parametrize("broken", ["short", "error"])
