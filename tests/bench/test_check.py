@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import time
 from typing import Any
 
 import pytest
@@ -17,13 +15,12 @@ from gaudi_launch.bench.client import Client, ServerError
 from gaudi_launch.bench.server import ServerFacts
 from gaudi_launch.cli.main import run
 from gaudi_launch.messages import Message, message
-from gaudi_launch.services.endpoint import Target, target
+from gaudi_launch.services.endpoint import Target
 from tests.support.scripted_client import ScriptedClient
 from tests.support.service_record import service
-from tests.support.stand_in_server import FIXED, KEY, serving
+from tests.support.stand_in_server import FIXED, serving
 
 CLIENT = Client("http://a:1")
-OK = message("measure.check_health")
 
 
 def ask(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
@@ -37,45 +34,11 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
     return {row["name"]: row["verdict"] for row in found["checks"]}
 
 
-def test_a_good_server(capsys: pytest.CaptureFixture[str]) -> None:
-    begin = time.perf_counter()
-    with serving(gap=0.005) as (url, manner):
-        code, found = ask(capsys, url, "--long", "300")
-    took = time.perf_counter() - begin
-    assert (code, found["ok"], found["url"], found["service"]) == (0, True, url, None)
-    assert verdicts(found) == {**dict.fromkeys(NAMES, "ok"), "generate": "skip"}
-    values = {row["name"]: row["values"] for row in found["checks"]}
-    assert values["models"] == {"models": ["stand-in"], "longest": 4096, "tgi": False}
-    assert values["long"]["input"] == 300
-    # 64 words at 5 ms each or, on a busy machine, as many as all of it took
-    assert (
-        values["speed"]["output"] == 64 and 64 / took < values["speed"]["tokens_per_second"] < 205
-    )
-    assert manner.questions[-1]["ignore_eos"] is True
-
-
 def test_tgi_is_asked_in_its_own_form_too(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(form="tgi", gap=0.001) as (url, _):
         code, found = ask(capsys, url)
     assert (code, verdicts(found)) == (0, dict.fromkeys(NAMES, "ok"))
     assert {row["name"]: row["values"] for row in found["checks"]}["long"]["input"] == 1024
-
-
-def test_old_tgi_has_its_own_form_only(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(form="old-tgi", gap=0.001) as (url, manner):
-        code, found = ask(capsys, url)
-    assert (code, verdicts(found)) == (0, dict.fromkeys(NAMES, "ok"))
-    assert found["checks"][2]["values"]["form"] == "generate"
-    assert manner.questions[-1] == {
-        "inputs": "What is the capital of France? Answer in one word.",
-        "parameters": {"max_new_tokens": 16, "details": True},
-    }
-
-
-def test_a_model_without_chat_template(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(form="base", gap=0.001) as (url, _):
-        code, found = ask(capsys, url, "--long", "100")
-    assert (code, found["checks"][2]["values"]["form"]) == (0, "completions")
 
 
 def test_a_chat_that_is_refused_is_never_ok(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,59 +88,10 @@ def test_servers_that_are_not_well(
     assert sorted(verdicts(found)) == sorted(NAMES)
 
 
-def test_an_answer_in_no_time_tells_nothing_of_streaming(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gaudi_launch.bench.check._NO_TIME", 60)
-    with serving(streams=False) as (url, _):
-        code, found = ask(capsys, url, "--long", "100")
-    assert (code, verdicts(found)["stream"]) == (0, "ok")
-
-
-@pytest.mark.parametrize(
-    ("pieces", "tokens", "verdict", "rate"),
-    [
-        ((0.5, 1.0, 1.5), 3, "ok", 2.0),
-        # read at once, by a busy machine or behind what gathers: no slower than this
-        ((0.5, 0.5, 0.5), 3, "ok", 6.0),
-        ((0.5,), 1, "skip", None),
-        ((), 0, "skip", None),
-    ],
-)
-def test_the_speed(
-    pieces: tuple[float, ...],
-    tokens: int,
-    verdict: str,
-    rate: float | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def stream(*_: object) -> protocols.ModelAnswer:
-        return protocols.ModelAnswer("x", 1, tokens, True, "length", pieces, 2.0)
-
-    monkeypatch.setattr(protocols, "stream", stream)
-    row = asyncio.run(check._speed(Client("http://a:1"), ServerFacts("m", ("m",)), check._Facts()))
-    assert (row.verdict, row.values.get("tokens_per_second")) == (verdict, rate)
-
-
 def test_a_silent_server_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(bad="silent") as (url, _):
         code, found = ask(capsys, url, "--long", "100", "--patience", "2")
     assert code == 4 and "No answer within 2 s" in found["checks"][3]["message"]
-
-
-def test_nobody_there_is_our_way_not_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        code, found = ask(capsys, f"127.0.0.1:{trial.getsockname()[1]}")
-    assert (code, verdicts(found)["health"], verdicts(found)["chat"]) == (1, "fail", "skip")
-
-
-def test_the_key_opens(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_API_KEY", KEY)
-    with serving(key=True) as (url, _):
-        assert run(["check", url, "--long", "50"]) == 0
-    out, err = capsys.readouterr()
-    assert KEY not in out + err and "All checks passed." in out
 
 
 def test_a_service_by_name_goes_to_its_bucket_edge(capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,60 +110,6 @@ def test_another_model_than_the_plan_says(capsys: pytest.CaptureFixture[str]) ->
     with serving() as (url, _), service("mine", url, argv=["python", "--served-model-name=other"]):
         code, found = ask(capsys, "mine")
     assert code == 1 and "stand-in, not other" in found["checks"][1]["message"]
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        (["nobody"], 2, "starting, dead"),
-        (["starting"], 1, "phase 'load'"),
-        # its launcher ended without a word
-        (["dead"], 1, "phase 'lost'"),
-        (["../etc"], 2, "../etc"),
-        (["http://"], 2, "not a valid server address"),
-        (["ftp://127.0.0.1"], 2, "not a valid server address"),
-        (["http://user:pass@127.0.0.1:1"], 2, "not a valid server address"),
-        (["127.0.0.1:99999"], 2, "not a valid server address"),
-        (["127.0.0.1:1", "--long", "many"], 2, "--long"),
-        (["127.0.0.1:1", "--patience", "0"], 2, "--patience"),
-        ([], 2, "Missing argument"),
-    ],
-)
-def test_bad_words(
-    capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str
-) -> None:
-    with service("dead", "http://127.0.0.1:9"):
-        pass
-    with service("starting", "http://127.0.0.1:9", phase="load"):
-        assert run(["check", *words]) == code
-    out, err = capsys.readouterr()
-    assert says in err and "Traceback" not in out + err
-
-
-def test_the_table_in_both_languages(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(form="old-tgi", gap=0.001) as (url, _):
-        assert run(["check", url, "--lang", "zh"]) == 0
-        chinese = capsys.readouterr().out
-        assert run(["check", url]) == 0
-        english = capsys.readouterr().out
-    assert "所有检查项均通过" in chinese and "All checks passed." in english
-    assert chinese.count("正常") == english.count(" ok ") == 7
-
-
-@pytest.mark.parametrize(
-    ("text", "url"),
-    [
-        ("http://localhost:8000/v1", "http://localhost:8000"),
-        ("http://localhost:8000/v1/", "http://localhost:8000"),
-        ("localhost:8000", "http://localhost:8000"),
-        ("https://host/proxy/llm", "https://host/proxy/llm"),
-        ("http://0.0.0.0:1", "http://127.0.0.1:1"),
-        ("http://[::]:1", "http://[::1]:1"),
-        ("http://[fe80::1]:1", "http://[fe80::1]:1"),
-    ],
-)
-def test_addresses(text: str, url: str) -> None:
-    assert target(text).url == url
 
 
 def test_the_edge() -> None:
@@ -278,20 +138,6 @@ def test_the_edge() -> None:
 SERVED = ServerFacts("m", ("m", "n"), longest=100, vllm=True)
 
 
-@pytest.mark.parametrize(
-    ("rows", "code"),
-    [
-        ([], 0),
-        ([CheckRow("a", "ok", OK), CheckRow("b", "skip", OK)], 0),
-        ([CheckRow("a", "fail", OK, fault="way")], 1),
-        ([CheckRow("a", "fail", OK, fault="way"), CheckRow("b", "fail", OK, fault="engine")], 4),
-        ([CheckRow("a", "ok", OK, fault="engine")], 0),
-    ],
-)
-def test_a_wrong_answer_is_the_engines_exit_code(rows: list[CheckRow], code: int) -> None:
-    assert check.exit_code(rows) == code
-
-
 def test_a_server_without_health_is_no_failure() -> None:
     def row(status: int) -> CheckRow:
         client = ScriptedClient(lambda *_: (status, {"detail": "x"}))
@@ -304,49 +150,6 @@ def test_a_server_without_health_is_no_failure() -> None:
     with pytest.raises(ServerError) as caught:
         row(503)
     assert (caught.value.status, caught.value.detail) == (503, "x")
-
-
-@pytest.mark.parametrize(
-    ("served", "verdict", "sentence", "fault"),
-    [
-        (
-            SERVED,
-            "ok",
-            message("measure.check_models_longest", names="m, n", tokens=100),
-            "",
-        ),
-        (ServerFacts("n", ("m", "n")), "ok", message("measure.check_models", names="m, n"), ""),
-        (
-            ServerFacts("x", ("m", "n"), tgi=True),
-            "ok",
-            message("measure.check_models", names="m, n"),
-            "",
-        ),
-        (
-            ServerFacts("x", ("m", "n"), longest=100),
-            "fail",
-            message("measure.check_other_model", found="m, n", wanted="x"),
-            "way",
-        ),
-    ],
-)
-def test_the_models_of_a_server(
-    served: ServerFacts,
-    verdict: Any,
-    sentence: Message,
-    fault: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def look(*words: object) -> ServerFacts:
-        assert words == (CLIENT, "wanted")
-        return served
-
-    monkeypatch.setattr(server, "look", look)
-    facts = check._Facts()
-    row = asyncio.run(check._models(CLIENT, facts, "wanted"))
-    values = {"models": ["m", "n"], "longest": served.longest, "tgi": served.tgi}
-    assert row == CheckRow("models", verdict, sentence, values=values, fault=fault)
-    assert facts.served == (served if verdict == "ok" else None)
 
 
 CAPITAL = protocols.ask_one("What is the capital of France? Answer in one word.", 32)
@@ -379,71 +182,6 @@ def answer(
         seconds,
         more.get("thought", ""),
     )
-
-
-@pytest.mark.parametrize(
-    ("found", "given", "verdict", "sentence", "more"),
-    [
-        (
-            server.Answering("chat"),
-            answer("Paris  is\nit", (), 3, input=9),
-            "ok",
-            message("measure.check_chat", text="Paris is it", form="chat"),
-            {},
-        ),
-        (
-            server.Answering("completions", ServerError("status", "no chat template", 400)),
-            answer("p" * 61, (), 3, input=9),
-            "ok",
-            message("measure.check_chat_other", text="p" * 57 + "...", form="completions"),
-            {"refused": {"status": 400, "detail": "no chat template"}},
-        ),
-        (
-            server.Answering("completions", ServerError("status", "no parser", 400)),
-            answer("Paris", (), 3, input=9),
-            "fail",
-            message("measure.check_chat_broken", status=400, why="no parser", form="completions"),
-            {"refused": {"status": 400, "detail": "no parser"}},
-        ),
-        (
-            server.Answering("chat"),
-            answer(" ", (), 0, input=9),
-            "fail",
-            message("measure.check_empty"),
-            {},
-        ),
-        # one that only thinks has answered
-        (
-            server.Answering("chat"),
-            answer("", (), 0, input=9, thought="hm"),
-            "ok",
-            message("measure.check_chat", text="hm", form="chat"),
-            {},
-        ),
-    ],
-)
-def test_the_first_answer(
-    found: server.Answering,
-    given: protocols.ModelAnswer,
-    verdict: Any,
-    sentence: Message,
-    more: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def find_form(*_: object) -> server.Answering:
-        return found
-
-    monkeypatch.setattr(server, "find_form", find_form)
-    asked = replying(given, monkeypatch, "whole")
-    facts = check._Facts()
-    row = asyncio.run(check._chat(CLIENT, SERVED, facts))
-    values = {"form": found.form, "text": given.text, "input": 9, "output": given.tokens, **more}
-    fault: Any = "engine" if verdict == "fail" else ""
-    assert row == CheckRow("chat", verdict, sentence, 2.0, values, fault)
-    assert asked == [(CLIENT, found.form, CAPITAL, "m")]
-    broken = sentence.id == "measure.check_chat_broken"
-    expected = check._Facts(None, found.form, broken, "", given.text or given.thought)
-    assert facts == expected
 
 
 @pytest.mark.parametrize(
@@ -496,15 +234,6 @@ def test_a_stream_arrives_in_pieces(
     fault: Any = "engine" if verdict == "fail" else ""
     assert row == CheckRow("stream", verdict, sentence, seconds, values, fault)
     assert asked == [(CLIENT, "generate", CAPITAL, "m")]
-
-
-def test_a_model_that_said_nothing_at_first_may_stream_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    replying(answer("", (), 1), monkeypatch)
-    row = asyncio.run(check._stream(CLIENT, SERVED, check._Facts()))
-    sentence = message("measure.check_stream", pieces=0, first=2000)
-    assert (row.verdict, row.sentence) == ("ok", sentence)
 
 
 @pytest.mark.parametrize(
@@ -597,62 +326,9 @@ def test_tgis_own_form_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (row.verdict, row.sentence.id, row.fault) == ("fail", "measure.check_empty", "engine")
 
 
-@pytest.mark.parametrize(
-    ("facts", "names"),
-    [
-        (check._Facts(), ["chat", "stream", "long", "speed", "generate"]),
-        (check._Facts(SERVED), ["chat", "stream", "long", "speed", "generate"]),
-        (check._Facts(SERVED, task="embed"), ["embed", "long", "speed"]),
-    ],
-)
-def test_what_was_not_run_has_a_row_with_its_reason(facts: check._Facts, names: list[str]) -> None:
-    unasked = message("measure.check_not_asked")
-    reasons = dict.fromkeys(names, unasked)
-    if facts.served and "generate" in names:
-        reasons["generate"] = message("measure.check_no_tgi")
-    expected = [CheckRow(name, "skip", reasons[name]) for name in names]
-    assert check._skipped(facts, {"health", "models"}) == expected
-    assert check._skipped(facts, set(NAMES) | {"embed"}) == []
-
-
 def bucket(top: int) -> Message:
     return message("measure.edge_bucket", bucket=top)
 
 
 def limit(tokens: int) -> Message:
     return message("measure.edge_limit", limit=tokens)
-
-
-UNKNOWN = message("measure.edge_unknown", tokens=4096)
-BUCKETS = {
-    "buckets": {"prompt": [[1, 512, 0], [1, 2048, 0], [1, 9000, 128], [1, 9000], [1, "x", 0]]}
-}
-
-
-@pytest.mark.parametrize(
-    ("plan", "served", "found"),
-    [
-        (BUCKETS, {}, (2048, bucket(2048))),
-        (BUCKETS, {"longest": 1000}, (992, bucket(2048))),
-        (BUCKETS, {"longest": 4000, "longest_input": 700}, (700, bucket(2048))),
-        (BUCKETS, {"longest": 4}, (1, bucket(2048))),
-        ({**BUCKETS, "argv": ["--max-model-len", "600"]}, {}, (592, bucket(2048))),
-        # the server's own limit counts, not its plan's
-        ({"argv": ["--max-model-len", "600"]}, {"longest": 300}, (292, limit(300))),
-        ({"argv": ["--max-model-len", "9000"]}, {}, (8992, limit(9000))),
-        ({"argv": ["--max-model-len", "auto"]}, {}, (4096, UNKNOWN)),
-        ({}, {}, (4096, UNKNOWN)),
-        ({}, {"longest": 4105}, (4096, UNKNOWN)),
-        ({}, {"longest": 4104}, (4096, limit(4104))),
-        ({}, {"longest": 2048, "longest_input": 1024}, (1024, limit(1024))),
-        ({}, {"longest": 8}, (1, limit(8))),
-    ],
-)
-def test_the_long_prompt_is_as_long_as_the_plan_and_the_server_allow(
-    plan: dict[str, Any], served: dict[str, Any], found: tuple[int, Message]
-) -> None:
-    assert edge(Target("http://a:1", plan=plan), ServerFacts("m", ("m",), **served)) == found
-
-
-def test_a_prompt_without_an_answer_may_fill_the_limit() -> None:
-    assert edge(Target("http://a:1"), ServerFacts("m", ("m",), 4096), 0) == (4096, limit(4096))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -51,47 +50,6 @@ def test_vectors_that_are_near_where_the_texts_are(monkeypatch: pytest.MonkeyPat
         message("measure.check_embed", size=2, near="1.00", far="0.00"),
         0.5,
         {"input": 21, "numbers": [2, 2, 2], "fitting": 1.0, "other": 0.0},
-    )
-
-
-@pytest.mark.parametrize(
-    ("task", "numbers", "sentence"),
-    [
-        ("embed", ((1.0,), (), (1.0,)), message("measure.check_no_numbers")),
-        ("pool", ((math.nan,), (1.0,), (1.0,)), message("measure.check_no_numbers")),
-        ("embed", ((1.0,), (1.0, 2.0), (1.0,)), message("measure.check_sizes", sizes="1, 2")),
-        ("embed", ((1.0, 2.0),) * 3, message("measure.check_same_vectors")),
-        ("embed", ((1.0, 2.0), (0.0, 0.0), (2.0, 1.0)), message("measure.check_same_vectors")),
-    ],
-)
-def test_an_answer_without_meaning_is_the_engines_fault(
-    task: str,
-    numbers: tuple[tuple[float, ...], ...],
-    sentence: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    values = {"input": 21, "numbers": [len(each) for each in numbers]}
-    expected = CheckRow(task, "fail", sentence, 0.5, values, "engine")
-    assert row(task, numbers, monkeypatch) == expected
-
-
-@pytest.mark.parametrize(
-    ("near", "far", "id"),
-    [
-        (0.9, 0.1, "measure.check_rerank"),
-        (0.1, 0.9, "measure.check_rerank_order"),
-        (0.5, 0.5, "measure.check_rerank_order"),
-    ],
-)
-def test_a_reranker_has_two_scores(
-    near: float, far: float, id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert row("rerank", ((near,), (far,)), monkeypatch) == CheckRow(
-        "rerank",
-        "ok",
-        message(id, near=f"{near}", far=f"{far}"),
-        0.5,
-        {"input": 21, "numbers": [1, 1], "fitting": near, "other": far},
     )
 
 
@@ -197,10 +155,3 @@ def test_texts_of_the_speed_are_an_eighth_of_the_longest(
     served = server.ServerFacts("m", ("m",), longest)
     asyncio.run(pooled_rows.speed(Asking(None, served, "embed")))  # type: ignore[arg-type]
     assert [len(text.split()) for text in sent[0][1]] == [words] * 32
-
-
-def test_texts_of_the_speed_are_new_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = put(monkeypatch, lambda _: Pooled(((1.0,),), 2048, 0.5))
-    monkeypatch.setattr(server, "new_seed", lambda: 7)
-    asyncio.run(pooled_rows.speed(asking("embed")))
-    assert sent[0][1] == tuple(server.text(64, 7 + number) for number in range(32))
