@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.host import card_locks, simulated
+from gaudi_launch.host import simulated
 from gaudi_launch.host.files import Files
 from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.shared_hl_smi import TimedOutput
@@ -18,7 +18,7 @@ from gaudi_launch.messages import set_language, text
 from gaudi_launch.watch import card_sampler
 from gaudi_launch.watch.card_sampler import CardSampler, SimulatedSource
 from gaudi_launch.watch.sample import CardSample
-from tests.support.machines import calls, use, write_stub
+from tests.support.machines import use, write_stub
 from tests.support.waiting import GENEROUS
 
 
@@ -77,46 +77,6 @@ def after(seconds: int, sampler: CardSampler, clock: Clock) -> dict[int | None, 
     return {card.module: card for card in cards}
 
 
-def test_each_second_has_one_call_and_most_are_the_table(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sampler, source = sampler_of("hls2+no-sysfs", clock, monkeypatch)
-    for second in range(1, 121):
-        sampler.sample()
-        assert len(source.calls) == second
-        clock.now += 1
-    assert source.calls.count("") >= 80
-    # -Q, -L and topo are wanted once where sysfs lacks the modules; links once per minute and card
-    assert sum(call.startswith("-Q index,module_id") for call in source.calls) == 1
-    assert sum(call.startswith("-n link") for call in source.calls) == 16
-
-
-def test_a_machine_of_hl_smi_alone_gets_its_modules(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sampler, _ = sampler_of("hls2+no-sysfs", clock, monkeypatch)
-    cards = after(10, sampler, clock)
-    assert sorted(module for module in cards if module is not None) == list(range(8))
-    assert {cards[0].numa_node, cards[7].numa_node} == {0, 1}
-
-
-def test_what_is_not_given_is_unknown_and_never_zero(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sampler, _ = sampler_of(
-        "hls2", clock, monkeypatch, without=r"\d+W / +\d+W|\d+C |\d+%|\d+MiB / +\d+MiB"
-    )
-    card = after(3, sampler, clock)[0]
-    assert (card.power_w, card.power_cap_w, card.temperature_c) == (None, None, None)
-    assert (card.utilization_percent, card.memory_used_mib, card.memory_total_mib) == (
-        None,
-        None,
-        None,
-    )
-    # neither counters nor links were read twice yet
-    assert (card.throttled, card.ports_down) == (None, None)
-
-
 def test_a_card_that_disappears_is_shown_as_absent(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,17 +90,6 @@ def test_a_card_that_disappears_is_shown_as_absent(
         None,
     )
     assert after(300, sampler, clock)[5].present is True
-
-
-def test_a_hot_card_is_throttled_while_its_counter_grows(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sampler, _ = sampler_of("hls2+hot=2", clock, monkeypatch)
-    states = [after(1, sampler, clock)[2] for _ in range(120)]
-    assert states[0].throttled is None
-    assert {state.throttled for state in states[20:]} == {False, True}
-    assert {state.throttled_by for state in states if state.throttled} == {("thermal",)}
-    assert after(1, sampler, clock)[3].throttled is False
 
 
 def test_the_reasons_whose_counters_grew_are_named(
@@ -173,34 +122,6 @@ def test_a_table_that_is_too_old_says_how_old_it_is(
     assert {card.power_w for card in cards} == {None}
 
 
-def test_a_link_that_is_down_is_named(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler, _ = sampler_of("hls2+link-down=4", clock, monkeypatch)
-    seen = {after(1, sampler, clock)[4].ports_down for _ in range(400)}
-    assert seen == {None, (), (0,)}
-
-
-def test_hl_smi_that_fails_leaves_no_old_values(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sampler, source = sampler_of("hls2", clock, monkeypatch)
-    assert after(3, sampler, clock)[1].temperature_c == 27
-    source.fails = True
-    after(2, sampler, clock)
-    cards, problem = sampler.sample()
-    assert problem == "'hl-smi' gave no answer within 5 s"
-    assert [(card.module, card.present, card.temperature_c) for card in cards[:1]] == [
-        (3, True, None)
-    ]
-
-
-def test_a_machine_without_hl_smi_and_one_without_cards(clock: Clock) -> None:
-    cards, problem = CardSampler("simulated:hls2+no-hl-smi", clock).sample()
-    assert (len(cards), problem) == (8, "hl-smi is not on PATH")
-    assert {card.power_w for card in cards} == {None}
-    cards, problem = CardSampler("simulated:hls2+no-driver", clock).sample()
-    assert cards == ()
-
-
 def test_a_snapshot_has_the_values_of_its_moment(clock: Clock, tmp_path: Path) -> None:
     import json
 
@@ -210,37 +131,6 @@ def test_a_snapshot_has_the_values_of_its_moment(clock: Clock, tmp_path: Path) -
     busy = next(card for card in cards if card.module == 1)
     assert (problem, busy.power_w, busy.utilization_percent, busy.group) == (None, 420, 80, 0)
     assert "api_server" in str(busy.owner)
-
-
-def test_a_card_that_comes_into_use_gets_its_owner(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sampler, source = sampler_of("hls2", clock, monkeypatch)
-    assert after(2, sampler, clock)[1].owner is None
-    source.inner = SimulatedSource("hls2+busy=1", clock)
-    card = after(3, sampler, clock)[1]
-    assert card.busy is True and "api_server" in str(card.owner)
-
-
-def test_cards_of_a_live_machine_may_be_reserved(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    use(monkeypatch, tmp_path / "root")
-    roots: list[Path] = []
-
-    def read_reserved(root: Path) -> None:
-        roots.append(root)
-
-    monkeypatch.setattr(card_locks, "read_reserved", read_reserved)
-    sampler = CardSampler(None, clock)
-    cards, problem = sampler.sample()
-    assert (cards, problem, sampler.has_answer) == ((), "hl-smi is not on PATH", True)
-    assert roots == [tmp_path / "root"]
-    assert sampler.host is not None
-    assert sampler.host.root == str(tmp_path / "root")
-    # a simulated machine has no reservations
-    CardSampler("simulated:gaudi2e-4", clock).sample()
-    assert len(roots) == 1
 
 
 def test_an_hl_smi_that_takes_long_delays_no_sample(
@@ -262,19 +152,3 @@ def test_an_hl_smi_that_takes_long_delays_no_sample(
         time.sleep(0.1)
         cards, problem = sampler.sample()
     assert (len(cards), cards[0].power_w) == (8, 88)
-
-
-def test_calls_of_a_live_machine_are_one_per_second(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    simulated.write_tree("hls2", tmp_path / "root")
-    write_stub(tmp_path / "bin", {"": simulated.build("hls2").ask([]).text})
-    use(monkeypatch, tmp_path / "root", tmp_path / "bin")
-    samplers = [CardSampler(), CardSampler()]
-    began = time.monotonic()
-    while time.monotonic() - began < 2.5:
-        for sampler in samplers:
-            sampler.sample()
-    passed = time.monotonic() - began
-    assert 2 <= len(calls(tmp_path / "bin")) <= passed + 1

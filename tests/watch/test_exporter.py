@@ -9,10 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +25,6 @@ from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.state import store
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.watch import exporter
-from gaudi_launch.watch.exporter import EnergyCount
 from gaudi_launch.watch.exporter_server import with_health
 from gaudi_launch.watch.sample import CardSample, DiskSample, HostSample, NodeSample, ServiceSample
 from tests.support.cli import golden
@@ -246,18 +242,6 @@ def test_every_metric_of_one_scrape(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert reader.describe() == []
 
 
-def test_energy_is_counted_between_two_scrapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = exporter.Reader()
-    monkeypatch.setattr(reader._records, "services", list)
-    sampler = FixedSampler(HOST)
-    reader._sampler = sampler  # type: ignore[assignment]
-    page_of(reader)
-    sampler.host = replace(HOST, at=12.0, problem=None)
-    values = parse(page_of(reader))
-    assert of(values, "service_energy_joules_total", service="mine") == 620.0
-    assert of(values, "hl_smi_answers") == 1
-
-
 def test_a_sampler_in_the_background_is_read_without_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -311,25 +295,6 @@ def test_a_sampler_that_fails_is_seen_and_recovers(
         reader.stop()
 
 
-def test_a_log_is_read_from_where_it_ended(tmp_path: Path) -> None:
-    path = tmp_path / "engine.log"
-    log = exporter._Log()
-    assert log.read(path) == 0
-    path.write_bytes(LINE.encode() + b"\xff " + LINE.encode() + LINE[:40].encode())
-    assert log.read(path) == 2
-    assert log.offset == 2 * len(LINE) + 2
-    assert log.read(path) == 2
-    with path.open("a") as file:
-        file.write(LINE[40:] + "INFO x\n")
-    assert log.read(path) == 3
-    # another file of the same name, and one that was cut
-    path.rename(tmp_path / "old")
-    path.write_text(LINE * 5)
-    assert log.read(path) == 8
-    path.write_text(LINE)
-    assert log.read(path) == 9
-
-
 @pytest.fixture
 def free_port() -> int:
     return unused_port()
@@ -359,77 +324,6 @@ def test_once(
     assert found["schema"] == 1 and len(cards) == 8 and cards[0]["labels"]["module"] == "0"
 
 
-def test_state_files_of_any_content(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
-    documents: list[dict[str, Any]] = [
-        {},
-        {"phase": 3, "phases": 5, "facts": [], "restarts": "many", "modules": "all", "began": True},
-        {
-            "model": 'a "quoted"\nname',
-            "engine": None,
-            "phases": [{"begin": 5, "end": 1, "name": None}],
-        },
-    ]
-    for number, document in enumerate(documents):
-        store.write(store.make_dir(f"s{number}"), "state.json", document)
-    values = parse(once(capsys))
-    assert of(values, "service_restarts_total", service="s1") == 0
-    assert (
-        of(values, "service_info", service="s2", model='a "quoted"\nname', engine="", url="") == 1
-    )
-    assert of(values, "service_phase_seconds", service="s2", phase="None") is None
-
-
-def test_two_scrapes_at_once_count_no_line_twice(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
-    reading, go = threading.Event(), threading.Event()
-    read: list[int] = []
-
-    def slow() -> list[Any]:
-        read.append(threading.get_ident())
-        reading.set()
-        assert go.wait(GENEROUS)
-        return []
-
-    reader = exporter.Reader()
-    monkeypatch.setattr(reader._records, "services", slow)
-    scrapes = [threading.Thread(target=lambda: list(reader.collect())) for _ in range(2)]
-    for thread in scrapes:
-        thread.start()
-    assert reading.wait(GENEROUS)
-    # time for the second to come in, were it let in
-    scrapes[1].join(0.2)
-    assert len(read) == 1
-    go.set()
-    for thread in scrapes:
-        thread.join(GENEROUS)
-    assert len(read) == 2
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        (["-p", "0"], 2, "-p"),
-        (["-p", "http"], 2, "-p"),
-        (["--json"], 2, "--once"),
-        (["--machine", "simulated:nothing"], 2, "nothing"),
-        (["-u", "203.0.113.1"], 3, "Cannot listen on"),
-        (["-u", "no such host"], 3, "Cannot listen on"),
-        (["-u", "a..b"], 3, "Cannot listen on"),
-    ],
-)
-def test_bad_words(
-    capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str
-) -> None:
-    assert run(["exporter", *words]) == code
-    out, err = capsys.readouterr()
-    assert says in out + err and "Traceback" not in out + err
-
-
 def test_without_the_package(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,62 +342,6 @@ def test_a_taken_port(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Cannot listen on" in capsys.readouterr().err
 
 
-def test_a_page_of_a_thousand_services_takes_less_than_a_second(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    for number in range(1000):
-        folder = store.make_dir(f"s{number}")
-        store.write(folder, "state.json", {**STATE, "name": f"s{number}"})
-        (folder / "engine.log").write_text("INFO x\n" * 50 + LINE)
-    reader = exporter.Reader("simulated:hls2")
-    reader.keep_fresh()
-    registry = CollectorRegistry()
-    registry.register(reader)
-    # the first scrape reads every file
-    generate_latest(registry)
-    began = time.thread_time()
-    page = generate_latest(registry).decode()
-    passed = time.thread_time() - began
-    reader.stop()
-    assert passed < 1.0
-    assert page.count("gaudi_launch_service_info{") == 1000
-
-
-class Engine(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(
-            b'vllm:num_requests_running{engine="0"} 3\nvllm:kv_cache_usage_perc{engine="0"} 0.5\n'
-            b'vllm:num_requests_waiting{engine="0"} NaN\n'
-            b'vllm:num_preemptions_total{engine="0"} +Inf\n'
-            b'vllm:time_to_first_token_seconds_sum{engine="0"} 12.5\n'
-            b'vllm:time_to_first_token_seconds_count{engine="0"} 10\n'
-        )
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-def test_an_engine_s_counters_have_the_service_s_name(capsys: pytest.CaptureFixture[str]) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as engine:
-        threading.Thread(
-            target=engine.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
-        url = f"http://127.0.0.1:{engine.server_address[1]}"
-        with service("mine", url):
-            values = parse(once(capsys, "--machine", "simulated:hls2"))
-        engine.shutdown()
-    assert of(values, "service_requests_running", service="mine") == 3
-    assert of(values, "service_kv_use_ratio", service="mine") == 0.5
-    assert of(values, "service_ttft_seconds_sum", service="mine") == 12.5
-    assert of(values, "service_ttft_seconds_count", service="mine") == 10
-    # what this engine does not export has no sample
-    assert of(values, "service_preemptions_total", service="mine") is None
-    assert of(values, "service_requests_waiting", service="mine") is None
-
-
 def test_the_faults_of_cards_are_exported(capsys: pytest.CaptureFixture[str]) -> None:
     values = parse(once(capsys, "--machine", "simulated:hls2+failed=2"))
     assert of(values, "card_operational", module="2") == 0
@@ -518,23 +356,3 @@ def host(at: float, **watts: float | None) -> HostSample:
         ServiceSample(name, "ready", True, power_w=power) for name, power in watts.items()
     )
     return HostSample("h", at, services=services)
-
-
-def test_the_mean_of_two_readings_counts_for_the_time_between() -> None:
-    count = EnergyCount()
-    for sample in (host(0, a=100.0), host(10, a=300.0, b=5.0), host(12, a=300.0, b=5.0)):
-        count.add(sample)
-    assert count.joules == {"a": 2600.0, "b": 10.0}
-
-
-def test_a_gap_an_unknown_power_and_a_clock_that_goes_back_add_nothing() -> None:
-    count = EnergyCount()
-    for sample in (
-        host(0, a=100.0),
-        host(60, a=100.0),
-        host(61, a=None),
-        host(62, a=100.0),
-        host(50, a=100.0),
-    ):
-        count.add(sample)
-    assert count.joules == {}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,13 +13,12 @@ from typing import Any
 import pytest
 
 from gaudi_launch import interrupt
-from gaudi_launch.cluster import ssh
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message, text
+from gaudi_launch.messages import text
 from gaudi_launch.watch import watched_hosts as module
 from gaudi_launch.watch.sample import HostSample
-from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all, watching
+from gaudi_launch.watch.watched_hosts import WatchedHost, watching
 from tests.support.waiting import until
 from tests.support.watched import HOST
 
@@ -29,9 +26,6 @@ DOCUMENT = json.dumps({"schema": 1, "hosts": [HOST.to_json()]})
 REMOTE = Member(
     "gaudi-9", "user@gaudi-9", enter=("docker", "exec", "engine"), launcher=("uvx", "gaudi-launch")
 )
-# the host runs the program outside of its container, where its cards are
-BARE = replace(REMOTE, enter=())
-TOP = ["uvx", "gaudi-launch", "top", "--json"]
 
 
 @pytest.fixture(autouse=True)
@@ -57,23 +51,6 @@ def silent(problem: str) -> HostSample:
     return HostSample("gaudi-9", 1.5e9, answers=False, problem=problem)
 
 
-def test_a_sample_is_shown_until_the_next_two_are_missing(stopped_clock: list[float]) -> None:
-    host = watched()
-    # nothing yet
-    assert host.now() is None
-    stopped_clock[0] = 105.0
-    assert host.now() is None
-    stopped_clock[0] = 105.6
-    assert host.now() == silent(text("watch.host_silent", seconds="6"))
-    host._take(DOCUMENT)
-    named = replace(HOST, host="gaudi-9")
-    assert host.now() == named
-    stopped_clock[0] = 105.6 + 7.0
-    assert host.now() == named
-    stopped_clock[0] = 105.6 + 7.1
-    assert host.now() == silent(text("watch.host_silent", seconds="7"))
-
-
 def test_the_reason_of_a_failure_is_shown_when_the_sample_is_old(
     stopped_clock: list[float],
 ) -> None:
@@ -90,71 +67,6 @@ def test_the_reason_of_a_failure_is_shown_when_the_sample_is_old(
     assert host.now() == silent(text("watch.host_silent", seconds="10"))
     host._take("hello")
     assert host.now() == silent(text("watch.host_old", host="gaudi-9"))
-
-
-def test_this_machine_keeps_its_own_name() -> None:
-    host = watched(None, "simulated:gaudi3-pcie")
-    host._take(DOCUMENT)
-    assert host.now() == HOST
-    local = Member("here", "local", snapshot="simulated:gaudi3-pcie")
-    assert (watched(local).name, watched(local).once().host) == ("here", "here")
-
-
-def test_once_asks_the_host_for_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Any, ...]] = []
-
-    def words(*question: Any) -> str:
-        asked.append(question)
-        return DOCUMENT
-
-    monkeypatch.setattr(ssh, "words", words)
-    assert watched().once() == replace(HOST, host="gaudi-9")
-    assert asked == [(BARE, [*TOP, "--once"], 5.0)]
-
-
-def test_once_has_the_reason_of_a_host_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    why = message("cluster.host_slow", host="gaudi-9", seconds="5")
-
-    def slow(*question: Any) -> str:
-        raise ssh.RemoteError(why)
-
-    monkeypatch.setattr(ssh, "words", slow)
-    assert watched().once() == silent(why.render())
-    monkeypatch.setattr(ssh, "words", lambda *question: '{"hosts": []}')
-    assert watched().once() == silent(text("watch.host_old", host="gaudi-9"))
-
-
-@pytest.mark.parametrize(
-    ("member", "words"),
-    [
-        (REMOTE, TOP),
-        (Member("a", "a"), ["gaudi-launch", "top", "--json"]),
-        # this program itself
-        (Member("a", "local"), [sys.executable, "-m", "gaudi_launch", "top", "--json"]),
-        (Member("a", "local", launcher=("uvx", "gaudi-launch")), TOP),
-    ],
-)
-def test_the_program_of_a_host(member: Member, words: list[str]) -> None:
-    assert module._command(member) == words
-
-
-def test_only_a_host_that_is_not_simulated_is_reached_by_ssh(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(module, "Sampler", lambda *given, **more: made.append((*given, more)))
-    for member in (
-        None,
-        Member("sim", "sim", snapshot="simulated:hls2"),
-        Member("file", "file", snapshot="host.json"),
-        REMOTE,
-    ):
-        watched(member, "the machine" if member is None else None)
-    # this machine shows its cards when hl-smi answers fast; a simulated host has no services
-    assert made == [
-        ("the machine", {"wait_seconds": 0.3}),
-        ("simulated:hls2", {"found": list}),
-    ]
 
 
 def test_a_host_is_watched_through_any_error() -> None:
@@ -239,20 +151,6 @@ def test_the_last_line_of_errors_is_short() -> None:
     lines: list[str] = []
     module._keep_last(io.StringIO("first\n" + "x" * 400 + "\n \n"), lines)
     assert lines == ["x" * 300]
-
-
-def test_all_hosts_are_sampled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    # each waits until all others are asked
-    all_asked = threading.Barrier(3)
-
-    def once(self: WatchedHost) -> HostSample:
-        all_asked.wait(20)
-        return replace(HOST, host=self.name)
-
-    monkeypatch.setattr(WatchedHost, "once", once)
-    hosts = [watched(replace(REMOTE, name=name)) for name in ("b", "c", "a")]
-    assert [found.host for found in sample_all(hosts)] == ["b", "c", "a"]
-    assert sample_all([]) == []
 
 
 def test_a_first_sample_waits_for_hl_smi(

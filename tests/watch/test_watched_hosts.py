@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 import sys
 import time
@@ -14,7 +13,7 @@ import pytest
 
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.watch.sample import HostSample
-from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all, watching
+from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all
 from tests.support.waiting import GENEROUS
 from tests.support.watched import HOST
 
@@ -95,57 +94,8 @@ def test_a_host_that_hangs_delays_no_other_and_is_named(good: Member, hanging: M
             host.stop()
 
 
-def test_a_host_that_goes_silent_loses_its_values(good: Member) -> None:
-    host = watch(good)
-    host.start()
-    try:
-        assert until_known(host).answers
-        deadline = time.monotonic() + GENEROUS
-        while (found := until_known(host)).answers:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert (found.cards, found.host) == ((), "good")
-    finally:
-        host.stop()
-
-
-def test_the_reason_of_a_failure_is_the_last_line_of_its_errors(failing: Member) -> None:
-    host = watch(failing, 30.0)
-    host.start()
-    try:
-        assert until_known(host).problem == "no route to host"
-    finally:
-        host.stop()
-
-
 @pytest.mark.parametrize("output", ["", "[]", "{}", '{"hosts": []}', '{"hosts": [3]}', "hello"])
 def test_another_version_is_named_as_such(tmp_path: Path, output: str) -> None:
     member = launcher(tmp_path, "old", f"print({output!r})")
     found = watch(member, 20.0).once()
     assert found.answers is False and "no 'top --json'" in str(found.problem)
-
-
-def test_a_simulated_host_is_sampled_here_without_services() -> None:
-    member = Member(name="sim", ssh="sim", snapshot="simulated:gaudi3-pcie+busy=1")
-    found = watch(member).once()
-    assert (found.host, len(found.cards), found.services) == ("sim", 8, ())
-
-
-def test_what_was_started_ends_with_the_view(hanging: Member) -> None:
-    host = watch(hanging)
-    host.start()
-    until_known(host)
-    process = host._process
-    assert process is not None and process.poll() is None
-    host.stop()
-    assert process.wait(GENEROUS) != 0
-
-
-def test_what_was_started_ends_with_a_program_that_is_asked_to_end(hanging: Member) -> None:
-    host = watch(hanging)
-    with pytest.raises(KeyboardInterrupt), watching([host]):
-        until_known(host)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(GENEROUS)
-    assert host._process is not None
-    assert host._process.wait(GENEROUS) != 0
