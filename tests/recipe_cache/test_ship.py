@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import zstandard
@@ -19,8 +17,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.recipe_cache import cache_root, ship
 from gaudi_launch.recipe_cache.key import KeyParts
 from gaudi_launch.recipe_cache.key_locks import held
-from gaudi_launch.recipe_cache.manifest import Findings
-from tests.support.recipes import BUCKETS, PARTS, fill
+from tests.support.recipes import PARTS, fill
 from tests.support.refusals import failing
 
 HERE = KeyParts(product="gaudi2", stepping="GAUDI2", driver="1.21")
@@ -39,28 +36,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()
     }
-
-
-def test_round_trip_is_byte_for_byte(root: Path, tmp_path: Path) -> None:
-    file = exported(root, tmp_path)
-    other = tmp_path / "other"
-    ledger = ship.import_(other, file, HERE)
-    assert contents(other / PARTS.key) == contents(root / PARTS.key)
-    assert ledger == replace(cache_root.find(root, PARTS.key).ledger or ledger, folder=PARTS.key)
-    assert cache_root.look_up(other, PARTS, BUCKETS, 900).state == "hit"
-    assert cache_root.check(other, cache_root.find(other, PARTS.key), quick=False) == Findings()
-
-
-def test_another_machine_is_refused_with_what_differs(root: Path, tmp_path: Path) -> None:
-    file = exported(root, tmp_path)
-    with pytest.raises(LaunchError) as refused:
-        ship.import_(tmp_path / "other", file, replace(HERE, product="gaudi3"))
-    assert (refused.value.id, refused.value.text.values["differences"]) == (
-        "cache.import_differs",
-        "product gaudi2 -> gaudi3",
-    )
-    assert not (tmp_path / "other" / PARTS.key).exists()
-    ship.import_(tmp_path / "other", file, replace(HERE, product="gaudi3"), force=True)
 
 
 def test_a_key_that_is_there_is_replaced_only_by_force(root: Path, tmp_path: Path) -> None:
@@ -98,38 +73,6 @@ def crafted(root: Path, tmp_path: Path, evil: tarfile.TarInfo, content: bytes = 
     file = tmp_path / "evil.tar.zst"
     file.write_bytes(zstandard.ZstdCompressor().compress(out.getvalue()))
     return file
-
-
-@pytest.mark.parametrize(
-    "name", ["../evil", "/tmp/evil", "recipes/../../evil", "recipes", "elsewhere/evil"]
-)
-def test_names_that_lead_outside_are_refused(root: Path, tmp_path: Path, name: str) -> None:
-    file = crafted(root, tmp_path, tarfile.TarInfo(name))
-    with pytest.raises(LaunchError) as refused:
-        ship.import_(tmp_path / "deep" / "other", file, HERE)
-    assert refused.value.id == "cache.import_unsafe"
-    assert not list(tmp_path.rglob("evil"))
-
-
-@pytest.mark.parametrize(
-    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE]
-)
-def test_links_and_devices_are_refused(root: Path, tmp_path: Path, kind: bytes) -> None:
-    member = tarfile.TarInfo("recipes/evil")
-    member.type, member.linkname = kind, "/etc/passwd"
-    with pytest.raises(LaunchError) as refused:
-        ship.import_(tmp_path / "other", crafted(root, tmp_path, member), HERE)
-    assert refused.value.id == "cache.import_unsafe"
-
-
-def test_a_file_that_is_no_export_is_a_sentence(tmp_path: Path) -> None:
-    file = tmp_path / "plain"
-    for content in (b"", b"hello", zstandard.ZstdCompressor().compress(b"hello" * 1000)):
-        file.write_bytes(content)
-        with pytest.raises(LaunchError):
-            ship.import_(tmp_path / "other", file, HERE)
-    with pytest.raises(LaunchError):
-        ship.import_(tmp_path / "other", tmp_path / "missing", HERE)
 
 
 def test_sync_prints_one_rsync_and_refuses_options(root: Path) -> None:
@@ -197,20 +140,6 @@ def test_what_the_list_does_not_name_is_never_written(
     assert counts == []
 
 
-def test_a_member_larger_than_listed_is_never_written(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed = b"bomb\t10\tdigest\t0\n"
-    bomb = (tarfile.TarInfo("recipes/bomb"), bytes(64 << 20))
-    counts = written(monkeypatch)
-    with pytest.raises(LaunchError) as refused:
-        ship.import_(
-            tmp_path / "other", squeezed(tmp_path, [*head(root, tmp_path, listed), bomb]), HERE
-        )
-    assert refused.value.id == "cache.import_damaged"
-    assert counts == []
-
-
 def test_more_than_the_disk_has_is_refused_first(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,30 +182,6 @@ def refusal(do: Callable[[], object]) -> tuple[str, int, Mapping[str, object]]:
     with pytest.raises(LaunchError) as caught:
         do()
     return caught.value.id, int(caught.value.exit_code), caught.value.text.values
-
-
-def test_an_archive_has_the_ledger_the_list_and_the_recipes(root: Path, tmp_path: Path) -> None:
-    folder = fill(root)
-    os.utime(folder / "recipe_0.recipe", ns=(5, 1_234_567_890_000_000_005))
-    file = tmp_path / "key.tar.zst"
-    entry = cache_root.find(root, PARTS.key)
-    assert ship.export(root, entry, file) == (4, 1000)
-    raw = zstandard.ZstdDecompressor().stream_reader(file.open("rb")).read()
-    with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
-        members = tar.getmembers()
-        head = tar.extractfile("ledger.json")
-        assert head is not None and entry.ledger is not None
-        assert json.loads(head.read()) == entry.ledger.to_json()
-    names = ["ledger.json", "files", *(f"recipes/recipe_{n}.recipe" for n in range(4))]
-    assert [(each.name, each.mode) for each in members] == [(name, 0o644) for name in names]
-    assert members[2].pax_headers["mtime"] == "1234567890.000000005"
-
-
-def test_a_cache_is_exported_while_an_engine_uses_it(root: Path, tmp_path: Path) -> None:
-    fill(root)
-    entry = cache_root.find(root, PARTS.key)
-    with held(root, PARTS.key, exclusive=False):
-        assert ship.export(root, entry, tmp_path / "x") == (4, 1000)
 
 
 def test_exports_that_fail_leave_no_file(root: Path, tmp_path: Path) -> None:
@@ -350,51 +255,3 @@ def test_a_ledger_that_is_too_long_is_not_read(
     monkeypatch.setattr(ship, "_MOST_LEDGER_BYTES", longest - 1)
     id, _, _ = refusal(lambda: ship.import_(tmp_path / "other", file, HERE))
     assert id == "cache.import_not_ours"
-
-
-def test_content_that_differs_from_the_list_is_named(root: Path, tmp_path: Path) -> None:
-    fill(root)
-    cache_root.find(root, PARTS.key)
-    first, second = head(root, tmp_path)
-    listed = b"a\t1\tdigest\t0\nb\t1\tdigest\t0\n"
-    members = [first, (second[0], listed)]
-    for name in ("a", "b"):
-        members.append((tarfile.TarInfo(f"recipes/{name}"), b"x"))
-    file = squeezed(tmp_path, members)
-    values = {"path": str(file), "why": "a"}
-    failed = refusal(lambda: ship.import_(tmp_path / "other", file, HERE))
-    assert failed == ("cache.import_damaged", 1, values)
-
-
-def test_the_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = ship._Listed(b"a\t1048576\tdigest\t0\nbad\t-1\td\t0\nb\t1048576\td\t0\n")
-    assert (listed.total, sorted(listed.files)) == (2 << 20, ["a", "b"])
-    usage = SimpleNamespace(free=18 << 20)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    ship._check_room(tmp_path, listed, Path("/source"))
-    usage.free -= 1
-    values = {"path": "/source", "root": str(tmp_path), "needed": "18", "free": "18"}
-    assert refusal(lambda: ship._check_room(tmp_path, listed, Path("/source"))) == (
-        "cache.import_no_room", 3, values,
-    )  # fmt: skip
-
-
-def test_a_copy_to_another_host(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(root)
-    entry = cache_root.find(root, PARTS.key)
-    sources = [f"{root}/{PARTS.key}{end}" for end in (".json", ".files", "")]
-    words = ["rsync", "-a", "--partial", "--mkpath", *sources]
-    for target, written in {
-        "me@host": f"me@host:{root}/",
-        "host:": f"host:{root}/",
-        "host:/far/X//": "host:/far/X/",
-        "host:near": "host:near/",
-    }.items():
-        assert ship.sync_command(root, entry, target) == [*words, written]
-    monkeypatch.chdir(root.parent)
-    near = Path(root.name)
-    relative = ship.sync_command(near, replace(entry, folder=near / PARTS.key), "host")
-    assert relative == [*words, f"host:{root}/"]
-    for target in ("", ":/x", "-e sh", "-x", "a b:/x"):
-        failed = refusal(lambda: ship.sync_command(root, entry, target))  # noqa: B023
-        assert failed == ("cache.bad_target", 2, {"found": target})
