@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,19 +11,10 @@ from gaudi_launch.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.capacity import planned_replica as module
 from gaudi_launch.capacity.planned_replica import (
     ReplicaSetup,
-    evidence_of,
     planned_replica,
-    request_delay,
 )
-from gaudi_launch.capacity.replica import Replica, ReplicaQuestion
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.performance.constants import values
-from gaudi_launch.performance.evidence import Query
-from gaudi_launch.performance.published import figures
-from gaudi_launch.performance.scaling import Speed
-from gaudi_launch.performance.shape import Shape
-from gaudi_launch.performance.step_model import Setup
 from gaudi_launch.performance.step_time import StepTime
 from gaudi_launch.planning.request import Request
 from tests.support.traces import limits
@@ -100,30 +90,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return seen
 
 
-def test_a_plan_becomes_a_question(drawn: list[tuple[Any, ...]]) -> None:
-    asked = setup(ToyEngine(chooses=True))
-    found: Any = planned_replica(asked, TRAFFIC)
-    assert drawn == [(asked.request, asked.accelerator, ("model", 3), 2, "fp8")]
-    assert isinstance(found, ReplicaQuestion)
-    assert found.adjust(COST) == COST.with_constants({"decode_fixed": "9"})
-    assert found.buckets(99) == BUCKETS
-    plain = {**vars(found), "adjust": None, "buckets": None}
-    assert plain == {
-        "model": "model",
-        "cards": 2,
-        "dtype": "fp8",
-        "accelerator": asked.accelerator,
-        "demand": "demand",
-        "rules": "rules",
-        "traffic": TRAFFIC,
-        "adjust": None,
-        "scheduling": "v1",
-        "prompts": 4,
-        "buckets": None,
-        "stages": 3,
-    }
-
-
 @pytest.mark.parametrize("warms", [None, BucketError("hang: x")])
 def test_an_engine_without_a_warm_up_has_no_buckets(
     warms: Any, drawn: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
@@ -140,45 +106,3 @@ def test_without_a_question_a_step_has_one_prompt(
     found: Any = planned_replica(setup(ToyEngine(chooses=True), traced=True), TRAFFIC)
     assert found.prompts == 1
     assert [each[0].max_prefill_seqs for each in drawn] == [None, 1]
-
-
-def test_past_requests_choose_the_prompts_of_a_step(
-    drawn: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-
-    def choose(question: Any, goal: Any, cost: StepTime, *, workload: Any) -> Any:
-        asked.append((question, cost, workload))
-        return SimpleNamespace(prompts=8)
-
-    monkeypatch.setattr(module, "choose_prompts", choose)
-    monkeypatch.setattr(module, "_TRACED", 1)
-    engine = ToyEngine(chooses=True)
-    planned_replica(setup(engine, traced=True), TRAFFIC)
-    assert asked == [
-        (engine.question_of, COST.with_constants({"decode_fixed": "9"}), TRAFFIC.requests[:1])
-    ]
-    assert [each[0].max_prefill_seqs for each in drawn] == [None, 8]
-    planned_replica(setup(ToyEngine(chooses=False), traced=True), TRAFFIC)
-    planned_replica(setup(engine), TRAFFIC)
-    assert len(asked) == 1
-
-
-def test_the_evidence_of_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(module, "evidence_for", lambda *query: asked.append(query))
-    shape = Shape(1, 1, 1, 1, 1, 1, 1, 1, 1)
-    one = Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v0")
-    found = Replica(1, limits(), COST, 0.0, Speed(COST, one, shape), ())
-    far = replace(found, speed=replace(found.speed, measured=False))
-    evidence_of(found, TRAFFIC, 7.5, measured=True)
-    evidence_of(found, TRAFFIC, 0.5, measured=False)
-    evidence_of(far, TRAFFIC, 7.5, measured=True)
-    assert asked == [
-        (Query(one, shape, 200.0, 20.0, batch, measured), figures(), values())
-        for batch, measured in ((7.5, True), (1.0, False), (7.5, False))
-    ]
-
-
-def test_the_delay_of_a_request_is_a_constant() -> None:
-    assert request_delay() == values()["api.request"]

@@ -9,7 +9,6 @@ import pytest
 
 from gaudi_launch.capacity.replica import Replica
 from gaudi_launch.capacity.traffic import Traffic
-from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.prediction import StepModel
 from gaudi_launch.performance.scaling import Speed
 from gaudi_launch.performance.shape import Shape
@@ -17,7 +16,7 @@ from gaudi_launch.performance.step_model import Parts, Setup
 from gaudi_launch.performance.step_time import StepTime
 from gaudi_launch.recommend import limit as module
 from gaudi_launch.recommend.goal import Served
-from gaudi_launch.recommend.limit import Limit, inside_of, limit_of
+from gaudi_launch.recommend.limit import inside_of, limit_of
 from gaudi_launch.recommend.space import Candidate, SearchCase
 from gaudi_launch.recommend.trial import Trial
 from tests.support.recommend import table_case
@@ -83,26 +82,6 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
     monkeypatch.setattr(module, "steps", steps)
     return asked
-
-
-def test_the_largest_part_of_the_time_is_the_limit(parts: list[tuple[Any, ...]]) -> None:
-    # four prompts of 2 s, then nine steps of 3 s
-    shares = {
-        "weights": near(18 / 35),
-        "kv": near(4.5 / 35),
-        "arithmetic": near(6 / 35),
-        "links": near(2 / 35),
-        "host": near(4.5 / 35),
-    }
-    assert limit_of(case(), TRIAL, []) == Limit("weights", shares)
-    assert parts == [(SETUP, SHAPE, values()), ("prefill", 1.0, 200), ("decode", 4.0, 205)]
-
-
-def test_an_answer_of_one_token_is_counted_as_two(parts: list[tuple[Any, ...]]) -> None:
-    found = limit_of(case(answer=1), replace(TRIAL, served=replace(SERVED, tokens=4.0)), [])
-    # four prompts of 2 s and one step of 3 s
-    assert found is not None
-    assert (found.name, found.shares["arithmetic"]) == ("arithmetic", near(6 / 11))
 
 
 @pytest.mark.usefixtures("parts")

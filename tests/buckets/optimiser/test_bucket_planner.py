@@ -8,19 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaudi_launch.buckets import ladders
-from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.buckets.optimiser import bucket_planner as module
-from gaudi_launch.buckets.optimiser import contexts
 from gaudi_launch.buckets.optimiser.bucket_planner import (
     Aim,
-    BucketGoal,
-    padded_grid,
-    script_grid,
-    solve,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.performance.limits import EngineLimits
 from gaudi_launch.performance.simulator import Continued, Shapes, Weighted
 from gaudi_launch.performance.step_time import ONE_CARD_8B
 from tests.support.records import near
@@ -43,115 +35,6 @@ SHAPES = Shapes(
 def aim(*, traced: bool, floor: int = 5) -> Aim:
     expectation: Any = SimpleNamespace(distance=0.1 if traced else None)
     return Aim(expectation, SHAPES, floor)
-
-
-@pytest.mark.parametrize(
-    ("goal", "traced", "price"),
-    [
-        (BucketGoal(), True, 5e-4),
-        (BucketGoal(), False, 2e-4),
-        (BucketGoal(price=0.1), True, 0.1),
-        (BucketGoal(price=0.1), False, 0.1),
-    ],
-)
-def test_the_price_of_a_graph(goal: BucketGoal, traced: bool, price: float) -> None:
-    assert aim(traced=traced).price(goal) == price
-
-
-def test_the_grid_of_the_start_script_is_counted() -> None:
-    bounds = limits(
-        max_num_seqs=32,
-        max_num_prefill_seqs=2,
-        max_num_batched_tokens=1024,
-        input_min=100,
-        input_max=300,
-        num_blocks=300,
-    )
-    # 128 to 512 tokens for one and for two prompts; 1, 2, 4 .. 32 sequences with three sizes
-    assert script_grid(bounds) == 4 + 4 + 17 * 3
-    # two prompts of 512 do not fit, and of 128 eight at most
-    narrow = limits(
-        max_num_seqs=500,
-        max_num_prefill_seqs=16,
-        max_num_batched_tokens=700,
-        max_model_len=700,
-        input_min=100,
-        input_max=300,
-        output_max=100,
-        num_blocks=129,
-    )
-    assert script_grid(narrow) == (4 + 2 + 1 + 1 + 1 + 0 + 0) + (4 + 32) * 2
-
-
-def test_the_grid_of_the_padding_aware_strategy_is_counted() -> None:
-    bounds = limits(max_num_seqs=10, max_num_batched_tokens=1000, max_model_len=900, num_blocks=500)
-
-    def size(low: int, step: int, high: int, most: int) -> int:
-        return len(ladders.padded(low, step, high, most, 25))
-
-    prompts, batches = size(128, 128, 1000, 250), size(1, 2, 10, 3)
-    assert padded_grid(bounds) == prompts + batches * size(128, 128, 500, 125)
-    larger = limits(
-        max_num_seqs=10, max_num_batched_tokens=1000, max_model_len=900, cache_blocks=5000
-    )
-    assert padded_grid(larger) == prompts + batches * size(128, 128, 5000, 1250)
-
-
-@pytest.mark.parametrize(
-    ("goal", "traced", "bounds", "asked"),
-    [
-        (BucketGoal(graphs=9, overhead=0.1, price=0.1), True, {}, ("graphs", 9, 1e-7)),
-        (BucketGoal(overhead=0.1, price=0.1), True, {}, ("overhead", 0.1)),
-        (BucketGoal(price=0.1), True, {}, ("price", 0.1, True)),
-        (BucketGoal(), False, {}, ("price", 2e-4, True)),
-        (BucketGoal(), True, {"mixed_steps": True}, ("price", 5e-4, True)),
-        # a third of one grid, three tenths of the other
-        (BucketGoal(), True, {}, ("graphs", 33, 1e-5)),
-        (BucketGoal(), True, {"max_num_prefill_seqs": 2}, ("graphs", 60, 1e-5)),
-        (BucketGoal(), True, {"num_blocks": 1}, ("graphs", 5, 1e-5)),
-    ],
-)
-def test_what_a_goal_asks_of_the_planner(
-    goal: BucketGoal,
-    traced: bool,
-    bounds: dict[str, Any],
-    asked: tuple[Any, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[tuple[Any, ...]] = []
-    searched, priced = Buckets([[1, 1, 0]], []), Buckets([], [[1, 1, 1]])
-
-    class Solver:
-        def __init__(self, *given: Any) -> None:
-            self.made = {0.5: searched}
-            seen.append(given)
-
-        def for_graphs(self, most: int, finest: float = 1e-7) -> float:
-            seen.append(("graphs", most, finest))
-            return 0.5
-
-        def for_overhead(self, share: float) -> float:
-            seen.append(("overhead", share))
-            return 0.5
-
-        def at(self, price: float, thorough: bool = False) -> Buckets:
-            seen.append(("price", price, thorough))
-            return priced
-
-    made = limits(**bounds)
-    one = aim(traced=traced)
-    few = made.num_blocks == 1
-    monkeypatch.setattr(module, "_Solver", Solver)
-    monkeypatch.setattr(module, "padded_grid", lambda bounds: 1 if few else 100)
-    monkeypatch.setattr(module, "script_grid", lambda bounds: 200)
-    monkeypatch.setattr(module, "prove", lambda *given: seen.append(("prove", *given)))
-    monkeypatch.setattr(module, "score", lambda *given: given)
-    found = solve(made, one, goal, ONE_CARD_8B)
-    buckets, price = (priced, asked[1]) if asked[0] == "price" else (searched, 0.5)
-    assert seen == [(made, one, ONE_CARD_8B), asked, ("prove", buckets, made)]
-    assert (found.buckets, found.price, found.aim) == (buckets, price, one)
-    scored: Any = found.score
-    assert scored == (buckets, SHAPES, ONE_CARD_8B)
 
 
 @pytest.fixture
@@ -186,53 +69,6 @@ def test_the_finest_plan_with_so_many_graphs(solver: module._Solver) -> None:
     with failing("warmup.too_few_graphs", ExitCode.USAGE) as error:
         solver.for_graphs(4)
     assert error.value.text.values == {"found": 4, "floor": 5}
-
-
-def test_the_fewest_graphs_within_an_overhead(solver: module._Solver) -> None:
-    price = solver.for_overhead(0.0101)
-    assert 99 < solver.made[price].graphs < 111
-    with failing("warmup.overhead_too_low", ExitCode.USAGE) as error:
-        solver.for_overhead(0.0005)
-    assert error.value.text.values == {"found": "0.05", "best": "0.10"}
-
-
-def test_prompts_of_several_and_behind_contexts_are_planned_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[Any] = []
-
-    def plan_phase(shapes: Weighted, phase: Any, pay: float, thorough: bool) -> list[Any]:
-        asked.append((shapes, pay, thorough))
-        return [(2, 256)] if shapes is SHAPES.prompt else [(1, 1)]
-
-    def behind(*given: Any, thorough: bool) -> set[Any]:
-        asked.append((*given, thorough))
-        return {(1, 512, 4), (1, 512, 0)}
-
-    monkeypatch.setattr(module, "plan_phase", plan_phase)
-    monkeypatch.setattr(contexts, "plan", behind)
-
-    def made(**changes: Any) -> tuple[EngineLimits, Buckets]:
-        asked.clear()
-        bounds = limits(mixed_steps=True, **changes)
-        solved = module._Solver(bounds, aim(traced=True), ONE_CARD_8B)
-        solved.total = 100.0
-        return bounds, solved.at(0.01, thorough=True)
-
-    bounds, single = made()
-    assert single == Buckets([[1, 512, 0], [1, 512, 4]], [[1, 1, 1]])
-    assert asked == [(SHAPES, bounds, ONE_CARD_8B, 1.0, True), (SHAPES.decode, 1.0, True)]
-    bounds, several = made(max_num_prefill_seqs=2)
-    assert several == Buckets([[1, 512, 0], [1, 512, 4], [2, 256, 0]], [[1, 1, 1]])
-    assert asked[1] == (SHAPES.prompt, 1.0, True)
-
-
-def test_the_last_row_reaches_the_complete_cache() -> None:
-    solved = module._Solver(limits(max_num_seqs=8), aim(traced=True), ONE_CARD_8B)
-    # 64 blocks of each sequence; 2000 in the cache
-    assert [solved.decode.top(batch) for batch in (1, 7, 8)] == [64, 448, 2000]
-    few = module._Solver(limits(max_num_seqs=8, num_blocks=3), aim(traced=True), ONE_CARD_8B)
-    assert few.decode.top(8) == 8
 
 
 def test_shapes_outside_of_the_hot_part_count_little() -> None:
