@@ -85,7 +85,7 @@ def main() -> int:
     reader.add_argument("--lines", type=Path, metavar="FILE", help="draw on these lines")
     reader.add_argument("--draw", type=int, metavar="N", help="draw N mutants of all targets")
     reader.add_argument("--seed", type=int, default=24)
-    reader.add_argument("--tests", type=Path, nargs="+", default=[], metavar="PATH")
+    reader.add_argument("--tests", nargs="+", default=[], metavar="PATH[::FUNCTION]")
     reader.add_argument("--last", type=Path, metavar="FILE", help="functions that run last")
     reader.add_argument("-k", dest="only", default="", metavar="EXPRESSION", help="as pytest's")
     reader.add_argument(
@@ -95,7 +95,7 @@ def main() -> int:
     reader.add_argument("--json", type=Path, metavar="FILE")
     reader.add_argument("--no-sandbox", action="store_true")
     options = reader.parse_args()
-    options.tests = [path.resolve() for path in options.tests]
+    options.tests = [str(TOP / each) for each in options.tests]
     if bool(options.target) == (options.lines is not None):
         reader.error("give MODULE, or --lines FILE")
     name = "+".join(each.name.replace("/", ".") for each in options.target) or options.lines.stem
@@ -116,7 +116,7 @@ def main() -> int:
         "draw": options.draw,
         "seed": options.seed,
         "score": score,
-        "tests": [path.relative_to(TOP).as_posix() for path in options.tests],
+        "tests": [each.removeprefix(f"{TOP}/") for each in options.tests],
         "notes": notes,
         "mutants": [_row(each) for each in judged],
     }
@@ -182,10 +182,10 @@ def judge(mutants: Sequence[Mutant], options: argparse.Namespace) -> tuple[list[
         suppress_health_check=[HealthCheck.too_slow],
     )
     os.environ["HYPOTHESIS_PROFILE"] = "mutation"
-    files = [path for each in options.target for path in each.tests]
-    files += options.tests
+    files = [str(path) for each in options.target for path in each.tests] + options.tests
     # a file that is named runs also when it is slow
-    own = frozenset(path for path in files if path.is_file())
+    named = [Path(each.partition("::")[0]) for each in files]
+    own = frozenset(path for path in named if path.is_file())
     last = options.last.read_text(encoding="utf-8").split() if options.last else ()
     plugin = Judge(mutants, own, options.seconds, say, frozenset(last))
     os.chdir(TOP)
@@ -200,7 +200,7 @@ def judge(mutants: Sequence[Mutant], options: argparse.Namespace) -> tuple[list[
         "-p",
         "no:logging",
     ]
-    status = pytest.main([*words, "-k", options.only, *map(str, files)], plugins=[plugin])
+    status = pytest.main([*words, "-k", options.only, *files], plugins=[plugin])
     if len(plugin.judged) < len(mutants):
         raise SystemExit(f"pytest ended with {status}: not all mutants are judged")
     notes += [f"fails without a mutant: {name}" for name in plugin.failing]

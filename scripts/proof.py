@@ -145,7 +145,9 @@ def _sources(tests: Iterable[str]) -> tuple[dict[str, int], dict[str, int], set[
         texts = _functions(source)
         for test in names:
             text = texts.get(test.rpartition("::")[2], "")
-            lines[test] = max(1, size_of(text).lines)
+            if not text:
+                continue
+            lines[test] = size_of(text).lines
             patches[test] = len(_PATCH.findall(source))
             if _REAL.search(text):
                 real.add(test)
@@ -197,15 +199,14 @@ def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
     folders = tuple(f"{each}/" for each in tests.split(","))
     here = {each for each in candidates if each.startswith(folders)}
     lines = _united(executed, here)
-    modules: dict[str, set[str]] = defaultdict(set)
-    for test in executed.keys() - candidates:
-        modules[test.partition("::")[0]] |= executed[test] & lines
-    modules = {name: mine for name, mine in modules.items() if (TOP / name).is_file()}
-    base = folder.resolve().with_name(tests.replace("/", ".").replace(",", "+"))
-    places, last, results = (base.with_suffix(each) for each in (".lines", ".last", ".json"))
+    others = {test: executed[test] & lines for test in executed.keys() - candidates}
+    base = tests.replace("/", ".").replace(",", "+")
+    places, last, results = (
+        folder.resolve().with_name(f"{base}.{each}") for each in ("lines", "last", "json")
+    )
     places.write_text("\n".join(sorted(lines)), encoding="utf-8")
     last.write_text("\n".join(sorted(candidates)), encoding="utf-8")
-    chosen = {*cheapest(modules, lines), *(each.partition("::")[0] for each in here)}
+    chosen = {*cheapest(others, lines, times=3), *here}
     words = ("--lines", str(places), "--last", str(last), "--json", str(results), *arguments)
     words = ("scripts/mutation.py", *words, "--tests", *sorted(chosen))
     done = subprocess.run((sys.executable, *words), cwd=TOP, check=False)
@@ -239,35 +240,34 @@ def share(folder: Path, arguments: Sequence[str]) -> int:
         name = each.path.relative_to(TOP).as_posix()
         # the record has no code that runs at the import
         lines |= {f"{name}:{line}" for line in each.lines} if each.function else files[name]
-    modules: dict[str, set[str]] = defaultdict(set)
-    for test, theirs in executed.items():
-        module = test.partition("::")[0]
-        if (TOP / module).is_file():
-            modules[module] |= theirs & lines
+    tests = {test: theirs & lines for test, theirs in executed.items()}
     places = folder.resolve().with_name(f"share-{options.seed}.lines")
     starts = [f"{each.path.relative_to(TOP).as_posix()}:{each.start[0]}" for each in chosen]
     places.write_text("\n".join(starts), encoding="utf-8")
     words = ["--lines", str(places), "--draw", str(options.draw), "--seed", str(options.seed)]
-    words += ["--seconds", "60", *rest, "--tests", *sorted(cheapest(modules, lines, times=8))]
+    words += ["--seconds", "60", *rest, "--tests", *sorted(cheapest(tests, lines, times=20))]
     done = subprocess.run([sys.executable, "scripts/mutation.py", *words], cwd=TOP, check=False)
     return done.returncode
 
 
-def cheapest(modules: Mapping[str, set[str]], lines: set[str], times: int = 2) -> list[str]:
-    """Return cheap modules that execute each line so often, if possible."""
+def cheapest(tests: Mapping[str, set[str]], lines: set[str], times: int) -> list[str]:
+    """Return cheap test functions that execute each line so often, if possible.
+
+    Those that are not here any more are left out.
+    """
     left = dict.fromkeys(lines, times)
-    chosen: list[str] = []
-    free = {name: executed for name, executed in modules.items() if executed}
     slow = json.loads((TOP / "tests" / "data" / "durations.json").read_text(encoding="utf-8"))
-    seconds = {name: 1 + sum(slow.get(name.removeprefix("tests/"), {}).values()) for name in free}
-    while free:
-        gains = {name: sum(left[line] > 0 for line in executed) for name, executed in free.items()}
-        best = max(free, key=lambda name: (gains[name] / seconds[name], name))
-        if gains[best] == 0:
-            break
-        chosen.append(best)
-        for line in free.pop(best):
-            left[line] -= 1
+    here = _sources(each for each, executed in tests.items() if executed)[0]
+    seconds = {}
+    for each in here:
+        module, _, name = each.removeprefix("tests/").partition("::")
+        seconds[each] = 0.05 + slow.get(module, {}).get(name, 0.0)
+    chosen: list[str] = []
+    for each in sorted(here, key=lambda test: (seconds[test], test)):
+        if any(left[line] > 0 for line in tests[each]):
+            chosen.append(each)
+            for line in tests[each]:
+                left[line] -= 1
     return chosen
 
 
