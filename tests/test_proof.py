@@ -9,14 +9,17 @@ from pathlib import Path
 from tests.support.places import TOP
 
 
+FROZEN = "tests/cli/test_main.py::test_a_closed_output_is_no_bug"
+TWICE = "tests/app/test_serve.py::test_options_that_exclude_a_container_are_refused"
+ALONE = (
+    "tests/cli/commands/test_outcomes.py::test_stop_goes_on_after_a_service_that_cannot_be_stopped"
+)
+
+
 def test_a_function_without_a_line_of_its_own_is_a_candidate(tmp_path: Path) -> None:
-    executed = {
-        "cli/test_main.py::test_it": "a:1 a:2",
-        "app/test_serve.py::test_old": "a:2",
-        "cli/commands/test_outcomes.py::test_it": "a:2 b:3",
-    }
+    executed = {FROZEN: "a:1 a:2", TWICE: "a:2", ALONE: "a:2 b:3", "tests/gone.py::test_it": "b:3"}
     for test, lines in executed.items():
-        record = tmp_path / f"tests+{test.replace('/', '+')}" / "17"
+        record = tmp_path / test.replace("/", "+") / "17"
         record.parent.mkdir()
         # a killed process leaves half a line
         record.write_text("".join(f"{line}\n" for line in lines.split()) + "gaudi_la")
@@ -24,6 +27,6 @@ def test_a_function_without_a_line_of_its_own_is_a_candidate(tmp_path: Path) -> 
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     rows = [line.split("\t") for line in shown.splitlines()[1:]]
     assert [(row[0], *row[3:]) for row in rows] == [
-        ("yes", "1", "0", "tests/app/test_serve.py::test_old"),
-        ("no", "2", "1", "tests/cli/commands/test_outcomes.py::test_it"),
+        ("yes", "1", "0", TWICE),
+        ("no", "2", "1", ALONE),
     ]
