@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tests.support.places import TOP
 
-
 FROZEN = "tests/cli/test_main.py::test_a_closed_output_is_no_bug"
 TWICE = "tests/app/test_serve.py::test_options_that_exclude_a_container_are_refused"
 ALONE = (
