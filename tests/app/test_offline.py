@@ -1,6 +1,6 @@
-"""Packs with all their parts, installed on a host without a network.
+"""Packs with all their parts, made on one host and installed on another without a network.
 
-The wheels are stand-ins.
+The wheels are stand-ins, and so is docker.
 """
 
 from __future__ import annotations
@@ -13,41 +13,44 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gaudi_launch import interrupt
 from gaudi_launch.app import offline, offline_pack
 from gaudi_launch.app.offline import InstallOptions
 from gaudi_launch.app.offline_pack import PackOptions
 from gaudi_launch.app.report import Silent
+from gaudi_launch.engines.install.environment import folder_of
 from gaudi_launch.engines.releases import needed_release
-from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import text
-from gaudi_launch.mirrors import Mirrors
+from gaudi_launch.models.folder_lock import NAME as LOCK
 from gaudi_launch.models.fp8 import measurements
+from gaudi_launch.models.hub.download import PullProgress
 from gaudi_launch.models.hub.file_choice import Fetched, write_record
 from gaudi_launch.models.hub.local import find_local, folder_for
-from gaudi_launch.offline import pack_manifest
-from gaudi_launch.offline.pack_manifest import (
-    Manifest,
-    PackEngine,
-    PackFile,
-    PackModel,
-    PackTarget,
-)
+from gaudi_launch.offline import launcher_wheel, pack_archive, pack_manifest
+from gaudi_launch.offline.pack_manifest import Manifest, PackEngine, PackModel, PackTarget
 from gaudi_launch.recipe_cache import cache_root
-from tests.support.packs import stand_in_index
+from tests.support.packs import made, stand_in_index
 from tests.support.recipes import PARTS, fill
-from tests.support.refusals import refused
-from tests.support.reporters import Lines
+from tests.support.refusals import failing, refused
+
+pytestmark = pytest.mark.usefixtures("plain_english")
 
 CONFIG = json.dumps({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"})
 REPO = "Qwen/Qwen2-72B-Instruct"
 TOKEN = "hf_" + "a" * 30
+HERE = f"manylinux_2_28_{platform.machine()}"
+# writes its arguments, fails with the command DOCKER_FAILS, and has every image, of 5 GB
+DOCKER = """\
+#!/bin/sh
+echo "$@" >> "$DOCKER_LOG"
+[ "$1" = "$DOCKER_FAILS" ] && exit 1
+[ "$1" = image ] && echo 5000000000
+[ "$1" = save ] && echo image > "$3"
+exit 0
+"""
 
 
 def as_host(monkeypatch: pytest.MonkeyPatch, home: Path) -> Path:
@@ -58,24 +61,23 @@ def as_host(monkeypatch: pytest.MonkeyPatch, home: Path) -> Path:
     return home / "data/gaudi-launch"
 
 
-@pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of data of the packing host, which has one small wheel."""
-
-    def collect(order: offline_pack._Order, reporter: object) -> None:
-        (order.stage / "wheels").mkdir(exist_ok=True)
-        (order.stage / "wheels/a.whl").write_bytes(b"wheel")
-
-    monkeypatch.setattr(offline_pack, "_collect_engine", collect)
-    monkeypatch.setattr(offline_pack, "_collect_launcher", lambda order, reporter: None)
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@index.site/simple")
-    return as_host(monkeypatch, tmp_path / "packing")
+@pytest.fixture(autouse=True)
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let docker be a stand-in; return the file of what it was called with."""
+    program = tmp_path / "bin/docker"
+    program.parent.mkdir()
+    program.write_text(DOCKER)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("DOCKER_LOG", str(tmp_path / "docker.log"))
+    monkeypatch.setenv("DOCKER_FAILS", "")
+    return tmp_path / "docker.log"
 
 
 @pytest.fixture
-def model(data: Path) -> Path:
-    """Return the folder of a model that was downloaded by its ID."""
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a model that the packing host downloaded by its ID."""
+    as_host(monkeypatch, tmp_path / "packing")
     folder = folder_for(REPO)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(CONFIG)
@@ -89,120 +91,86 @@ def options(tmp_path: Path, name: str = "pack", **more: Any) -> PackOptions:
     return replace(base, **more)
 
 
-def engine_installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the wheels that the engine would be installed from."""
-    found: list[str] = []
+def install_launcher(site: Path) -> None:
+    """Write what an installer writes of a small gaudi-launch."""
+    info = site / "gaudi_launch-9.9.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: gaudi-launch\nVersion: 9.9\nRequires-Dist: typer\n"
+    )
+    (info / "WHEEL").write_text("Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    (info / "RECORD").write_text("".join(f"{info.name}/{p.name},,\n" for p in info.iterdir()))
 
-    def setup(say: object, *, demo: bool, mirrors: object) -> None:
-        found.append(str(getattr(mirrors, "wheels", "")))
 
-    monkeypatch.setattr(cpu_install, "setup", setup)
-    return found
-
-
-@pytest.mark.parametrize("name", ["pack", "pack.tar"])
-def test_a_model_with_measurements_and_recipes_comes_to_another_host(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, name: str
+def test_an_image_with_model_measurements_and_recipes_comes_to_another_host(
+    tmp_path: Path, model: Path, docker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stand_in_index(tmp_path / "index")
+    install_launcher(tmp_path / "site")
+    # an installed program has no sources
+    monkeypatch.setattr(launcher_wheel, "checkout", lambda: None)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "index").as_uri())
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_PROXY", "http://me:hunter2@proxy.site")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
     fill(tmp_path / "packing/cache/gaudi-launch/recipes")
     here = measurements.calibrated_folder(model.name, "g2", 2) / "maxabs_quant_g2.json"
     here.parent.mkdir(parents=True)
     here.write_text(json.dumps({"dump_stats_path": str(here.parent / "inc")}))
-    packed = offline_pack.pack(options(tmp_path, name, with_cache=True), Silent())
-    assert sorted(packed.manifest.parts()) == ["measurements", "model", "recipes", "wheels"]
-    assert [path.name for path in tmp_path.iterdir()].count(f"{name}.part") == 0
-    if name == "pack":
-        content = b"".join(p.read_bytes() for p in packed.path.rglob("*") if p.is_file())
-    else:
-        content = packed.path.read_bytes()
-    for secret in (TOKEN, "hunter2", "index.site", str(tmp_path)):
+    wanted = options(tmp_path, "pack.tar", engine="tgi", with_cache=True, platform=HERE)
+    image = needed_release("tgi").image or ""
+
+    # a part that fails ends it, and what is complete stays
+    monkeypatch.setenv("DOCKER_FAILS", "save")
+    with refused("offline.save", ExitCode.FAILED, image=image):
+        offline_pack.pack(wanted, Silent())
+    launcher = tmp_path / "pack.tar.part/launcher"
+    names = {path.name for path in launcher.iterdir()}
+    assert names == {"gaudi_launch-9.9-py3-none-any.whl", "typer-1.5-py3-none-any.whl"}
+    paths = {"path": str(tmp_path / "pack.tar.part"), "output": str(wanted.output)}
+    with refused("offline.other_part", ExitCode.USAGE, **paths):
+        offline_pack.pack(replace(wanted, with_cache=False), Silent())
+    # what was complete is not collected again
+    (launcher / "typer-1.5-py3-none-any.whl").unlink()
+    monkeypatch.setenv("DOCKER_FAILS", "")
+    packed = offline_pack.pack(wanted, Silent())
+    assert {name: count for name, (count, _) in packed.manifest.parts().items()} == {
+        "image": 1,
+        "launcher": 1,
+        "measurements": 1,
+        "model": 2,
+        "recipes": 1,
+    }
+    assert [path.name for path in tmp_path.glob("pack.*")] == ["pack.tar"]
+    content = packed.path.read_bytes()
+    for secret in (TOKEN, "hunter2", "proxy.site", str(tmp_path)):
         assert secret.encode() not in content
 
     host = as_host(monkeypatch, tmp_path / "host")
-    wheels = engine_installed(monkeypatch)
     done = offline.install(InstallOptions(packed.path, sys.executable), Silent())
-    assert (done.model, done.recipes, done.skipped) == (host / "models" / REPO, (PARTS.key,), ())
-    assert (done.model / "model.safetensors").read_bytes() == b"weights"
+    folder = host / "models" / REPO
+    assert done == offline.InstalledPack(
+        packed.manifest, None, image, folder, (PARTS.key,), (), measurements=1
+    )
+    load = str(host / ".offline/copies/pack/image/image.tar")
+    assert docker.read_text().splitlines()[-1] == f"load --input {load}"
+    assert (folder / "model.safetensors").read_bytes() == b"weights"
     # the model's ID names the folder, as after a download
-    assert find_local(REPO) == done.model
+    assert find_local(REPO) == folder
     there = measurements.calibrated_folder(model.name, "g2", 2) / "maxabs_quant_g2.json"
     assert json.loads(there.read_text()) == {"dump_stats_path": str(there.parent / "inc")}
     assert str(there).startswith(str(host))
     root = tmp_path / "host/cache/gaudi-launch/recipes"
     assert cache_root.find(root, PARTS.key).ledger is not None
-    assert len(wheels) == 1 and wheels[0].endswith("/wheels")
-    assert done.command == f"gaudi-launch serve {REPO} --engine cpu"
 
     # again: what is there stays
     again = offline.install(InstallOptions(packed.path, sys.executable), Silent())
-    assert (again.model, again.recipes, [key for key, _ in again.skipped]) == (
-        done.model,
-        (),
-        [PARTS.key],
-    )
-
-
-def test_another_model_in_the_folder_is_kept(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packed = offline_pack.pack(options(tmp_path), Silent())
-    host = as_host(monkeypatch, tmp_path / "host")
-    wheels = engine_installed(monkeypatch)
-    (host / "models" / REPO).mkdir(parents=True)
-    (host / "models" / REPO / "model.safetensors").write_bytes(b"other!!")
-    with pytest.raises(LaunchError) as caught:
+    assert [key for key, _ in again.skipped] == [PARTS.key]
+    assert again == replace(done, recipes=(), skipped=again.skipped, measurements=0)
+    (folder / "model.safetensors").write_bytes(b"other!!")
+    with refused("offline.model_other", ExitCode.FAILED, path=str(folder)):
         offline.install(InstallOptions(packed.path, sys.executable), Silent())
-    assert (caught.value.id, wheels) == ("offline.model_other", [])
-    assert (host / "models" / REPO / "model.safetensors").read_bytes() == b"other!!"
-
-
-@pytest.mark.parametrize(
-    ("target", "id"),
-    [({"python": "3.1"}, "offline.python_other"), ({"machine": "riscv64"}, "offline.machine")],
-)
-def test_a_pack_for_another_host_is_refused(
-    tmp_path: Path,
-    model: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    target: dict[str, str],
-    id: str,
-) -> None:
-    packed = offline_pack.pack(options(tmp_path), Silent())
-    other = replace(packed.manifest, target=replace(packed.manifest.target, **target))
-    pack_manifest.write(packed.path, other)
-    as_host(monkeypatch, tmp_path / "host")
-    with pytest.raises(LaunchError) as caught:
-        offline.install(InstallOptions(packed.path, sys.executable), Silent())
-    assert (caught.value.id, int(caught.value.exit_code)) == (id, ExitCode.MACHINE)
-    assert not (tmp_path / "host").exists()
-
-
-def test_an_interrupted_pack_continues_and_another_one_does_not(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    collected: list[str] = []
-    ours = offline_pack._collect_engine
-
-    def collect(order: offline_pack._Order, reporter: Silent) -> None:
-        collected.append(order.model.name)
-        ours(order, reporter)
-
-    def stop(source: Path, target: Path, reporter: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(offline_pack, "_collect_engine", collect)
-    with monkeypatch.context() as interrupted:
-        interrupted.setattr(offline_pack, "copy", stop)
-        with pytest.raises(KeyboardInterrupt):
-            offline_pack.pack(options(tmp_path), Silent())
-    assert not (tmp_path / "pack").exists()
-    fill(tmp_path / "packing/cache/gaudi-launch/recipes")
-    with pytest.raises(LaunchError) as caught:
-        offline_pack.pack(options(tmp_path, with_cache=True), Silent())
-    assert caught.value.id == "offline.other_part"
-    packed = offline_pack.pack(options(tmp_path), Silent())
-    assert collected == [model.name]
-    pack_manifest.verify(packed.path, packed.manifest)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +178,7 @@ def test_an_interrupted_pack_continues_and_another_one_does_not(
     [
         ({"engine": "ray"}, "offline.engine"),
         ({"engine": "nothing"}, "serve.setup_unknown"),
+        ({"engine": "tgi"}, "offline.no_image"),
         ({"model": "/not/there"}, "models.no_folder"),
         ({"engine": "vllm-gaudi", "model": "demo"}, "offline.demo"),
         ({"platform": "linux"}, "offline.platform"),
@@ -221,202 +190,258 @@ def test_an_interrupted_pack_continues_and_another_one_does_not(
     ],
 )
 def test_bad_options_write_nothing(
-    tmp_path: Path, model: Path, change: dict[str, Any], id: str
+    tmp_path: Path, model: Path, change: dict[str, Any], id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = sorted(tmp_path.iterdir())
+    monkeypatch.setenv("DOCKER_FAILS", "image")
+    before = {*tmp_path.iterdir()} | {tmp_path / "docker.log"}
     with pytest.raises(LaunchError) as caught:
         offline_pack.pack(options(tmp_path, **change), Silent())
     assert caught.value.id == id
-    assert sorted(tmp_path.iterdir()) == before
+    assert {*tmp_path.iterdir()} <= before
 
 
+@pytest.mark.parametrize(
+    ("change", "more"),
+    [
+        ({}, 2 << 30),
+        ({"engine": "vllm-gaudi"}, 6 << 30),
+        ({"engine": "vllm-gaudi", "image": True}, (6 << 30) + 5_000_000_000),
+        ({"engine": "tgi"}, 5_000_000_000),
+    ],
+)
+@pytest.mark.parametrize(("name", "times"), [("pack", 1), ("pack.tar", 2)])
 def test_a_full_disk_is_found_before_anything_is_written(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, Any], more: int, name: str, times: int, tmp_path: Path, model: Path
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 1))
-    with pytest.raises(LaunchError) as caught:
+    # a sparse file as large as all that is free
+    size = shutil.disk_usage(tmp_path).free
+    os.truncate(model / "model.safetensors", size)
+    with failing("offline.room", ExitCode.MACHINE) as raised:
+        offline_pack.pack(options(tmp_path, name, **change), Silent())
+    needed = (size + len(CONFIG) + more + (1 << 28)) * times
+    assert raised.value.text.values["needed"] == f"{needed / 1e9:.1f}"
+    assert not list(tmp_path.glob("pack*.part"))
+
+
+def test_a_stage_with_only_a_lock_is_new(tmp_path: Path, model: Path) -> None:
+    stage = tmp_path / "pack.part"
+    stage.mkdir()
+    (stage / LOCK).touch()
+    # what is refused next
+    os.truncate(model / "model.safetensors", shutil.disk_usage(tmp_path).free)
+    with failing("offline.room", ExitCode.MACHINE):
         offline_pack.pack(options(tmp_path), Silent())
-    assert (caught.value.id, (tmp_path / "pack.part").exists()) == ("offline.room", False)
+    (stage / "x").touch()
+    paths = {"path": str(stage), "output": str(tmp_path / "pack")}
+    with refused("offline.other_part", ExitCode.USAGE, **paths):
+        offline_pack.pack(options(tmp_path), Silent())
 
 
-# --- parts of an installation --------------------------------------------------------------------
+class Downloads(Silent):
+    def __init__(self) -> None:
+        self.seen: list[PullProgress | None] = []
+
+    def downloading(self, progress: PullProgress) -> None:
+        self.seen.append(progress)
+
+    def downloaded(self) -> None:
+        self.seen.append(None)
+
+
+def test_a_copy_reports_its_progress_and_copies_what_changed(tmp_path: Path) -> None:
+    source = tmp_path / "Small"
+    for name, content in (("a", b"12345"), ("sub/x", b"xyz"), ("weights", b"weights")):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(content)
+    target, reporter = tmp_path / "copied", Downloads()
+    offline_pack.copy(source, target, reporter)
+    assert reporter.seen == [
+        PullProgress(0, 15, 0, 3, "a", 0, 5),
+        PullProgress(5, 15, 1, 3, "sub/x", 0, 3),
+        PullProgress(8, 15, 2, 3, "weights", 0, 7),
+        None,
+    ]
+    assert (target / "weights").stat().st_mtime_ns == (source / "weights").stat().st_mtime_ns
+    # an equal size and time is the same file
+    os.utime(target / "weights", ns=(1, 1))
+    (target / "sub/x").write_bytes(b"abc")
+    status = (source / "sub/x").stat()
+    os.utime(target / "sub/x", ns=(status.st_atime_ns, status.st_mtime_ns))
+    (target / "weights").write_bytes(b"WEIGHTS")
+    offline_pack.copy(source, target, Silent())
+    assert {
+        path.relative_to(target).as_posix(): path.read_bytes()
+        for path in target.rglob("*")
+        if path.is_file()
+    } == {"a": b"12345", "sub/x": b"abc", "weights": b"weights"}
+
+
+# --- an installation -----------------------------------------------------------------------------
 
 
 GAUDI = PackEngine("vllm-gaudi", "1", "gaudi", wheels=False)
-SMALL = Manifest(
-    launcher="0",
-    created="2026-01-02T03:04:05Z",
-    engine=PackEngine("cpu", "1", "anywhere"),
-    model=PackModel("small", "models/small"),
-    target=PackTarget("3.11", platform.machine()),
-)
+CPU = PackEngine("cpu", "1", "anywhere")
+MODEL = PackModel("small", "models/small")
+
+
+def pack_of(folder: Path, *, files: dict[str, str] | None = None, **changes: Any) -> Path:
+    """Write a pack for this host's architecture with other entries, and with more files."""
+    manifest = pack_manifest.read_folder(made(folder))
+    for name, content in (files or {}).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    more = {"files": pack_manifest.listed(folder), **changes}
+    base = {"target": PackTarget("3.11", platform.machine())}
+    (folder / pack_manifest.NAME).unlink()
+    pack_manifest.write(folder, replace(manifest, **{**base, **more}))
+    return folder
 
 
 @pytest.mark.parametrize(
     ("engine", "model", "python", "command"),
     [
-        (SMALL.engine, PackModel("demo", "d", demo=True), "/p", "demo"),
-        (SMALL.engine, PackModel("x", "d", "org/x"), "/p", "org/x --engine cpu"),
-        (SMALL.engine, SMALL.model, "/p", "/here/small --engine cpu"),
-        (GAUDI, SMALL.model, "/p", "/here/small --python /p"),
-        (GAUDI, SMALL.model, None, "/here/small --engine vllm-gaudi --in docker"),
+        (CPU, PackModel("demo", "d", demo=True), "/p", "demo"),
+        (CPU, PackModel("x", "d", "org/x"), "/p", "org/x --engine cpu"),
+        (CPU, MODEL, "/p", "/here/small --engine cpu"),
+        (GAUDI, MODEL, "/p", "/here/small --python /p"),
+        (GAUDI, MODEL, None, "/here/small --engine vllm-gaudi --in docker"),
     ],
 )
 def test_the_command_serves_what_was_installed(
     engine: PackEngine, model: PackModel, python: str | None, command: str
 ) -> None:
-    manifest = replace(SMALL, engine=engine, model=model)
+    manifest = Manifest("0", "2026-01-02T03:04:05Z", engine, model, PackTarget("3.11", "x"))
     done = offline.InstalledPack(manifest, python, None, Path("/here/small"), (), (), 0)
     assert done.command == f"gaudi-launch serve {command}"
 
 
-def test_a_missing_pack_and_a_missing_docker_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with refused("offline.no_pack", ExitCode.USAGE, path="/gone"):
-        offline.show(Path("/gone"))
-    asked: list[tuple[str, str]] = []
-    monkeypatch.setattr(offline, "_check_python", lambda *words: asked.append(words))
-    monkeypatch.setattr(cpu_install, "base_python", lambda: "/base")
-    found: dict[str, str] = {"python3": "/bin/python3"}
-    monkeypatch.setattr(shutil, "which", found.get)
-    pack = InstallOptions(Path("/pack"))
-    imaged = replace(GAUDI, image="org/i", image_file="image/image.tar")
-    assert offline._check_host(SMALL, pack) == "/base"
-    assert offline._check_host(SMALL, replace(pack, python="/mine")) == "/mine"
-    assert offline._check_host(replace(SMALL, engine=GAUDI), pack) == "/bin/python3"
-    assert asked == [("/base", "3.11"), ("/mine", "3.11")]
-    with refused("offline.no_docker", ExitCode.MACHINE, image="org/i"):
-        offline._check_host(replace(SMALL, engine=imaged), pack)
-    found["docker"] = "/bin/docker"
-    del found["python3"]
-    assert offline._check_host(replace(SMALL, engine=imaged), pack) == "python3"
+SAVED = replace(GAUDI, image="org/i", image_file="image/image.tar")
+THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 @pytest.mark.parametrize(
-    ("python", "found"), [("/bin/false", "exit status 1"), ("/gone", os.strerror(2))]
+    ("change", "python", "id", "code", "values"),
+    [
+        (
+            {"target": PackTarget("3.11", "riscv64")},
+            None,
+            "offline.machine",
+            ExitCode.MACHINE,
+            {"found": platform.machine(), "wanted": "riscv64"},
+        ),
+        (
+            {"target": PackTarget("3.1", platform.machine())},
+            sys.executable,
+            "offline.python_other",
+            ExitCode.MACHINE,
+            {"python": sys.executable, "found": THIS, "wanted": "3.1"},
+        ),
+        (
+            {},
+            "/bin/false",
+            "offline.python_other",
+            ExitCode.MACHINE,
+            {"python": "/bin/false", "found": "exit status 1", "wanted": "3.11"},
+        ),
+        (
+            {},
+            "/gone",
+            "offline.python_other",
+            ExitCode.MACHINE,
+            {"python": "/gone", "found": os.strerror(2), "wanted": "3.11"},
+        ),
+        (
+            {"engine": SAVED, "files": {"image/image.tar": "image"}},
+            None,
+            "offline.load",
+            ExitCode.FAILED,
+            {"image": "org/i"},
+        ),
+    ],
 )
-def test_an_interpreter_of_another_version_is_named(python: str, found: str) -> None:
-    values = {"python": python, "found": found, "wanted": "3.11"}
-    with refused("offline.python_other", ExitCode.MACHINE, **values):
-        offline._check_python(python, "3.11")
+def test_a_pack_for_another_host_is_refused(
+    change: dict[str, Any],
+    python: str | None,
+    id: str,
+    code: ExitCode,
+    values: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    as_host(monkeypatch, tmp_path / "host")
+    monkeypatch.setenv("DOCKER_FAILS", "load")
+    pack = pack_of(tmp_path / "pack", **change)
+    with refused(id, code, **values):
+        offline.install(InstallOptions(pack, python), Silent())
+    assert (tmp_path / "host").exists() is (id == "offline.load")
 
 
+def test_a_missing_pack_and_a_missing_docker_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with refused("offline.no_pack", ExitCode.USAGE, path="/gone"):
+        offline.show(Path("/gone"))
+    pack = pack_of(tmp_path / "pack", engine=SAVED)
+    monkeypatch.setenv("PATH", "/gone")
+    with refused("offline.no_docker", ExitCode.MACHINE, image="org/i"):
+        offline.install(InstallOptions(pack), Silent())
+
+
+@pytest.mark.parametrize("archive", [False, True])
 def test_the_disk_has_room_for_the_environment_and_the_copy(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+    archive: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = (
-        PackFile("wheels/a", 1000, ""),
-        PackFile("model/b", 300, ""),
-        PackFile("launcher/c", 20, ""),
-    )
-    manifest = replace(SMALL, files=files)
-    free = {"bytes": 0}
-
-    def usage(path: Path) -> object:
-        # the folder of data does not exist yet
-        assert path == tmp_path
-        return shutil._ntuple_diskusage(0, 0, free["bytes"])
-
-    monkeypatch.setattr(shutil, "disk_usage", usage)
-    for name, needed in (("pack", 8300), ("pack.tar", 9320)):
-        (tmp_path / name).mkdir() if name == "pack" else (tmp_path / name).touch()
-        pack = InstallOptions(tmp_path / name)
-        total = needed + (1 << 28)
-        free["bytes"] = total
-        offline._check_room(manifest, pack)
-        free["bytes"] -= 1
-        values = {"needed": f"{total / 1e9:.1f}", "free": f"{(total - 1) / 1e9:.1f}"}
-        with refused("offline.room", ExitCode.MACHINE, path=str(tmp_path), **values):
-            offline._check_room(manifest, pack)
+    as_host(monkeypatch, tmp_path)
+    pack = pack_of(tmp_path / "pack", engine=GAUDI)
+    # an engine's environment is eight times as large as its wheels (5 bytes), the model has 12
+    needed = 8 * 5 + 12 + (1 << 28)
+    if archive:
+        manifest = pack_manifest.read_folder(pack)
+        pack_archive.write(pack, tmp_path / "pack.tar", manifest, lambda count: None)
+        pack, needed = tmp_path / "pack.tar", needed + 5
+    free = [needed - 1]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(0, 0, free[0]))
+    with failing("offline.room", ExitCode.MACHINE):
+        offline.install(InstallOptions(pack), Silent())
+    free[0] = needed
+    assert offline.install(InstallOptions(pack), Silent()).model.is_dir()
 
 
-def test_an_image_is_loaded_or_its_file_placed(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_file_for_an_image_is_where_setup_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gaudi_launch.engines.install.environment import folder_of
-
-    ran: list[Any] = []
-    status = {"code": 0}
-
-    def run(words: list[str]) -> subprocess.CompletedProcess[str]:
-        ran.append(words)
-        return subprocess.CompletedProcess(words, status["code"], "", " no space \n")
-
-    monkeypatch.setattr(interrupt, "run", run)
-    said = Lines()
-    load = offline._load_image
-    assert load(SMALL, tmp_path, said) is None
-    saved = replace(SMALL, engine=replace(GAUDI, image="org/i", image_file="image/image.tar"))
-    assert load(saved, tmp_path, said) == "org/i"
-    words = ["docker", "load", "--input", str(tmp_path / "image/image.tar")]
-    assert (ran, said.lines) == ([words], [text("offline.loading", image="org/i")])
-    status["code"] = 1
-    with refused("offline.load", ExitCode.FAILED, image="org/i"):
-        load(saved, tmp_path, said)
-    (tmp_path / "image").mkdir()
-    (tmp_path / "image/Dockerfile").write_text("FROM x")
-    said.lines.clear()
-    file = replace(SMALL, engine=replace(GAUDI, image="org/i", image_file="image/Dockerfile"))
-    assert load(file, tmp_path, said) is None
+    as_host(monkeypatch, tmp_path / "host")
+    engine = replace(GAUDI, image="org/i", image_file="image/Dockerfile")
+    pack = pack_of(tmp_path / "pack", engine=engine, files={"image/Dockerfile": "FROM x"})
+    assert offline.install(InstallOptions(pack), Silent()).image is None
     target = folder_of(needed_release("vllm-gaudi")) / "docker" / "Dockerfile"
     assert target.read_text() == "FROM x"
-    assert said.lines == [text("offline.context", path=str(target))]
-    assert len(ran) == 2
+
+
+def test_damaged_recipes_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_host(monkeypatch, tmp_path / "host")
+    files = {"recipes/k.tar.zst": "nothing"}
+    pack = pack_of(tmp_path / "pack", engine=GAUDI, recipes=("k",), files=files)
+    with failing("cache.import_damaged", ExitCode.FAILED):
+        offline.install(InstallOptions(pack), Silent())
 
 
 def test_an_engine_for_cards_is_installed_as_setup_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gaudi_launch.engines.install import environment
-
-    as_host(monkeypatch, tmp_path / "host")
-    done: list[Any] = []
-    (tmp_path / "git/a.git").mkdir(parents=True)
-
-    def install(recipe: object, say: object, mirrors: Mirrors) -> Any:
-        git = Path(str(mirrors.git).removeprefix("file://"))
-        done.append((recipe, mirrors.wheels, [path.name for path in git.iterdir()]))
-        assert git != tmp_path / "git"
-        return SimpleNamespace(python="/engine/python")
-
-    monkeypatch.setattr(environment, "in_venv", lambda release, python, extras: (release, python))
-    monkeypatch.setattr(environment, "check", lambda made, python, _: done.append((made, python)))
-    monkeypatch.setattr("gaudi_launch.app.setup.install", install)
-    manifest = replace(SMALL, engine=replace(GAUDI, wheels=True))
-    found = offline._install_engine(manifest, tmp_path, "/base", Silent())
-    recipe = (needed_release("vllm-gaudi"), "/base")
-    assert found == "/engine/python"
-    assert done == [(recipe, "/base"), (recipe, str(tmp_path / "wheels"), ["a.git"])]
-
-
-def test_recipes_of_another_machine_are_skipped_and_damaged_ones_are_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gaudi_launch.app import cache
-    from gaudi_launch.recipe_cache import ship
-
-    asked: list[Any] = []
-    ids = {"b": "cache.import_differs", "c": "cache.import_exists", "d": "cache.no_ledger"}
-
-    def import_(root: Path, source: Path, parts: object, *, force: bool) -> None:
-        asked.append((root, source, parts, force))
-        key = source.name.partition(".")[0]
-        if key in ids:
-            raise LaunchError(
-                ids[key], ExitCode.FAILED, key=key, why="w", differences="d", root="r"
-            )
-
-    monkeypatch.setattr(cache, "parts_here", lambda machine: "parts")
-    monkeypatch.setattr(ship, "import_", import_)
-    pack = InstallOptions(Path("/pack"), cache=tmp_path / "root", force=True)
-    imported, skipped = offline._import_recipes(
-        replace(SMALL, recipes=("a", "b", "c")), tmp_path, pack
+    host = as_host(monkeypatch, tmp_path / "host")
+    engine = replace(GAUDI, wheels=True)
+    target = PackTarget(THIS, platform.machine())
+    pack = pack_of(tmp_path / "pack", engine=engine, target=target, files={"git/x.git": ""})
+    # an interpreter that has PyTorch for Gaudi
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\ncase "$*" in *habana*) exit 0;; esac\nexec {sys.executable} "$@"\n'
     )
-    assert (imported, [key for key, _ in skipped]) == (("a",), ["b", "c"])
-    source = tmp_path / "recipes" / "a.tar.zst"
-    assert asked[0] == (tmp_path / "root", source, "parts", True)
-    with pytest.raises(LaunchError) as caught:
-        offline._import_recipes(replace(SMALL, recipes=("d",)), tmp_path, pack)
-    assert caught.value.id == "cache.no_ledger"
+    python.chmod(0o755)
+    with failing("serve.setup_failed", ExitCode.FAILED) as raised:
+        offline.install(InstallOptions(pack, str(python)), Silent())
+    assert str(host / ".offline/copies/git/vllm-project") in raised.value.detail
 
 
 def _namespace() -> tuple[str, ...]:
