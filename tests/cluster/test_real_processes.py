@@ -77,10 +77,12 @@ def living(name: str) -> int | None:
 
 
 def test_a_host_tells_of_itself(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "deep").mkdir(parents=True)
     (tmp_path / "model" / "x").write_bytes(b"12345")
+    (tmp_path / "model" / "deep" / "y").write_bytes(b"12")
+    (tmp_path / "model" / "dead").symlink_to(tmp_path / "nowhere")
     seen = ssh.look(member("noisy"), [str(tmp_path / "model"), "/no/such"], 60)
-    assert seen.folders == {str(tmp_path / "model"): FolderFacts(1, 5), "/no/such": FolderFacts()}
+    assert seen.folders == {str(tmp_path / "model"): FolderFacts(2, 7), "/no/such": FolderFacts()}
     assert seen.clock is not None and abs(seen.clock) < 5 and 0 < seen.clock_within < 60
     assert seen.installed is not None and seen.python is not None and seen.python.startswith("3.")
 
@@ -125,7 +127,7 @@ def test_started_once_seen_and_ended_with_all_it_started(tmp_path: Path) -> None
     assert error.value.why.id == "cluster.runs_already"
     log = tmp_path / "a" / "gaudi-launch" / "cluster" / "c" / "a" / "service.log"
     assert log.read_text() == "it's $HOME s3cret\n"
-    assert log.stat().st_mode & 0o777 == 0o600
+    assert [path.stat().st_mode & 0o777 for path in (log.parent, log)] == [0o700, 0o600]
     numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     family = [pid for pid in numbers if _session(pid) == answer["pid"]]
     assert len(family) >= 3
@@ -145,7 +147,12 @@ def test_files_lie_there_before_it_starts(tmp_path: Path) -> None:
     # a folder that others may write into is no place for what an engine reads
     path.parent.chmod(0o777)
     (tmp_path / "link").symlink_to(tmp_path)
-    for trap in (path, tmp_path / "link" / "x"):
+    foreign = Path("/usr")
+    if os.geteuid() == 0:
+        foreign = tmp_path / "foreign"
+        foreign.mkdir()
+        os.chown(foreign, 65534, 65534)
+    for trap in (path, tmp_path / "link" / "x", foreign / "x"):
         with pytest.raises(RemoteError) as error:
             ssh.begin(step("a", "true", files={str(trap): "x"}), "c/a", {})
         assert "belongs to another user" in error.value.why.render()
@@ -246,6 +253,22 @@ time.sleep(300)
         {"do": "ready", "url": "http://x", "seconds": 300, "source": held}, mark
     )
     wait_until(lambda: _session(pid) is None)
+
+
+def test_a_service_is_tested_by_the_source_of_the_request() -> None:
+    source = """
+import os, sys, types
+def probe(url, timeout, api_key):
+    os.write(1, b"a library prints this")
+    assert sys.modules["gaudi_launch_ready"].probe is probe
+    return types.SimpleNamespace(ready=False, stage="model", detail=f"{url} {timeout} {api_key}",
+                                 model="m")
+"""
+    asked = {"do": "ready", "source": source, "url": "http://x", "seconds": 5.0}
+    found = {"ready": False, "stage": "model", "model": "m"}
+    for key, shown in (("", "None"), ("k", "k")):
+        answer = ssh.ask(member("a"), {**asked, "key": key}, 20)
+        assert answer == {**found, "detail": f"http://x 5.0 {shown}"}
 
 
 def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
@@ -412,7 +435,8 @@ def test_a_host_that_lost_the_launcher_ends_what_it_began(tmp_path: Path) -> Non
 def test_what_is_released_or_stopped_has_no_guard(tmp_path: Path) -> None:
     answer = ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1, lease=1.0)
     (guard,) = guards(tmp_path / "a")
-    ssh.ask(member("a"), {"do": "release", "folder": "c/a"}, 20)
+    for _ in range(2):
+        ssh.ask(member("a"), {"do": "release", "folder": "c/a"}, 20)
     wait_until(lambda: _session(guard) is None)
     assert living("a") == answer["pid"]
     ssh.begin(step("b", "sleep", "300"), "c/b", {}, settle=0.1, lease=60.0)
