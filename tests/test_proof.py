@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.places import TOP
 
 FROZEN = "tests/cli/test_main.py::test_a_closed_output_is_no_bug"
-TWICE = "tests/app/test_serve.py::test_options_that_exclude_a_container_are_refused"
+TWICE = "tests/app/test_calibrate.py::test_code_of_a_model_needs_consent"
 ALONE = (
     "tests/cli/commands/test_outcomes.py::test_stop_goes_on_after_a_service_that_cannot_be_stopped"
 )

@@ -31,7 +31,6 @@ ABOUT_SEVERAL = {
     "app/test_serve_cache.py": "serve with the recipe cache",
     "app/test_model_setup_parts.py": "the steps of app/model_setup.py without a hub",
     "app/test_recommend_parts.py": "the parts of app/recommend.py without a search",
-    "app/test_stack_services.py": "the use cases of app/stack.py without a process",
     "app/test_trusted.py": "every use case that runs a model's own code",
     "bench/test_bench.py": "the command with client, workload and records",
     "bench/test_chat.py": "the command with a streaming server",

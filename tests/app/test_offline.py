@@ -441,7 +441,7 @@ def test_an_engine_for_cards_is_installed_as_setup_does(
     python.chmod(0o755)
     with failing("serve.setup_failed", ExitCode.FAILED) as raised:
         offline.install(InstallOptions(pack, str(python)), Silent())
-    assert str(host / ".offline/copies/git/vllm-project") in raised.value.detail
+    assert str(host / ".offline/copies/git/vllm-project") in str(raised.value.detail)
 
 
 def _namespace() -> tuple[str, ...]:

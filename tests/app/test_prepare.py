@@ -1,132 +1,125 @@
-"""The inputs of a plan: demo, secrets, files of options, interpreters, notes and checks."""
+"""The inputs of a plan: interpreters, libraries and the demo model, on a machine in a folder."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_launch.app import machine
 from gaudi_launch.app import prepare as cases
-from gaudi_launch.app.model_needs import Provision
 from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.prepare import (
-    Prepared,
-    prepare,
-    refuse_simulated,
-    set_up_demo,
-)
-from gaudi_launch.app.report import Silent
-from gaudi_launch.engines import detect as detection
-from gaudi_launch.engines.detect import Installed
+from gaudi_launch.app.prepare import prepare, set_up_demo
 from gaudi_launch.engines.install.environment import name_of, versions_of
+from gaudi_launch.engines.install.install_steps import LIBFABRIC_ROOT
 from gaudi_launch.engines.ray_serve import install as ray_install
-from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.simulated import make, write_tree
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.setup_steps import SetupFacts, SetupStep
+from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.messages import text
 from gaudi_launch.paths import engines_dir
 from gaudi_launch.planning.request import Request
-from tests.support.refusals import refused
+from tests.support.refusals import failing
+from tests.support.reporters import Lines
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 FORK = "vllm-fork@1.21"
-HLS2 = make("hls2")
-MODEL = Model("/m/x", "x")
-REQUEST = Request(model="/m/x", cards=2, engine=FORK, max_num_seqs=8, max_model_len=4096)
+# the packages and facts by which an engine is known
+ANSWERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "deepseek_r1": ({"vllm-hpu-extension": "1"}, {"extension_kind": "deepseek_r1"}),
+    FORK: ({"vllm-hpu-extension": "1.21.0"}, {"extension_kind": "1.21"}),
+    "vllm-fork@1.22": ({"vllm-hpu-extension": "1.22.0"}, {"extension_kind": "1.22"}),
+    "vllm-gaudi": ({"vllm-gaudi": "0.26.0"}, {}),
+    "cpu": ({"vllm-cpu": cpu_install.VLLM}, {}),
+}
 
 
-def prepared(**changes: Any) -> Prepared:
-    return replace(Prepared(REQUEST, HLS2, MODEL, find(FORK), None), **changes)
+def write_python(path: Path, engine: str) -> Path:
+    """Write an interpreter that has an engine, and fails at anything but the question for it."""
+    packages, facts = ANSWERS[engine]
+    answer = json.dumps({"packages": packages, "facts": facts})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        f"#!/bin/sh\n[ \"$1\" = -c ] && echo 'gaudi-launch-answer:{answer}' && exit\nexit 9\n"
+    )
+    path.chmod(0o755)
+    return path
 
 
 @pytest.fixture(autouse=True)
-def _no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "detect", lambda python=None: None)
+def machine(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Use a machine with eight cards, without an engine."""
+    folder = own_folders / "tree"
+    write_tree("hls2", folder)
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(folder))
+    monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(own_folders / "engines"))
+    return folder
 
 
-# --- the plan with its notes ---------------------------------------------------------------------
+def install_embedded(*, ray: bool = False, demo: bool = False) -> None:
+    """Write the environments that setup makes for the engine without cards."""
+    write_python(engines_dir() / "cpu/bin/python", "cpu")
+    cpu_install.mark(engines_dir() / "cpu", {"vllm": cpu_install.VLLM})
+    if ray:
+        write_python(engines_dir() / "ray/bin/python", "cpu")
+        beside = str(engines_dir() / "cpu")
+        words = {"ray": ray_install.RAY, "vllm": cpu_install.VLLM, "beside": beside}
+        cpu_install.mark(engines_dir() / "ray", words)
+    if demo:
+        cpu_install.demo_dir().mkdir(parents=True)
+        cpu_install.mark(cpu_install.demo_dir(), {"model": cpu_install.DEMO_PACKAGE})
 
 
-def test_steps_are_those_of_the_model() -> None:
-    step = SetupStep("pull", False, message("prepare.pull", model="x", path="/", size="1"))
-    assert prepared().steps == ()
-    assert prepared(provision=Provision(SetupFacts("x"), (step,))).steps == (step,)
-
-
-def test_simulated_cards_run_here_only() -> None:
-    refuse_simulated(prepared())
-    with refused("simulated.here_only", ExitCode.USAGE):
-        refuse_simulated(prepared(engine=find("simulated")))
-
-
-# --- what is read --------------------------------------------------------------------------------
-
-
-OPTIONS = LaunchOptions(model="Qwen/Qwen3-8B", engine=FORK, cards="1", machine="simulated:hls2")
-
-
-def test_libfabric_is_that_of_setup_on_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gaudi_launch.engines.install.install_steps import LIBFABRIC_ROOT
-
-    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
-    assert cases._libfabric_root() == ""
-    library = tmp_path / LIBFABRIC_ROOT.lstrip("/") / "lib" / "libfabric.so"
+def test_libfabric_is_that_of_setup_on_this_machine(machine: Path) -> None:
+    options = LaunchOptions(model="Qwen/Qwen3-8B", engine=FORK, cards="1")
+    assert prepare(options).request.libfabric_root == ""
+    library = machine / LIBFABRIC_ROOT.lstrip("/") / "lib" / "libfabric.so"
     library.parent.mkdir(parents=True)
-    library.write_text("")
-    assert cases._libfabric_root() == LIBFABRIC_ROOT
-    monkeypatch.setattr(machine, "load", lambda name=None: HLS2)
-    assert prepare(replace(OPTIONS, machine=None)).request.libfabric_root == LIBFABRIC_ROOT
+    library.touch()
+    assert prepare(options).request.libfabric_root == LIBFABRIC_ROOT
 
 
 # --- interpreters --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("request_", "here", "found"),
+    [
+        ({"engine": "tgi"}, True, None),
+        ({"engine": FORK}, True, "path/python3"),
+        ({"engine": FORK}, False, None),
+        ({"engine": "auto"}, False, "path/python3"),
+        ({"engine": FORK, "python": "./mine"}, False, "mine"),
+        ({"engine": "cpu"}, True, "engines/cpu/bin/python"),
+        ({"engine": "cpu", "python": "./mine"}, True, "mine"),
+        ({"engine": "ray-serve"}, False, None),
+        # Ray is added to the engine for cards
+        ({"engine": "ray-serve"}, True, "path/python3"),
+        ({"engine": "ray-serve:vllm-cpu"}, True, "engines/ray/bin/python"),
+    ],
+)
 def test_the_interpreter_is_queried_where_its_answer_counts(
+    request_: dict[str, Any],
+    here: bool,
+    found: str | None,
+    own_folders: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[str | None] = []
+    install_embedded(ray=True)
+    write_python(own_folders / "path/python3", FORK)
+    write_python(own_folders / "mine", FORK)
+    monkeypatch.setenv("PATH", f"{own_folders / 'path'}:{os.environ['PATH']}")
+    monkeypatch.chdir(own_folders)
+    installed = cases.installed_for(Request(model="m", **request_), lambda: FORK, here=here)
+    shown = installed and os.path.relpath(installed.python, own_folders)
+    assert shown == found
 
-    def detect(python: str | None = None) -> Installed:
-        asked.append(python)
-        return Installed(str(python), FORK)
 
-    monkeypatch.setattr(detection, "detect", detect)
-    monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: True)
-    monkeypatch.setattr(cpu_install, "python_path", lambda: Path("/cpu/python"))
-    monkeypatch.setattr(ray_install, "detect", detect)
-    monkeypatch.setattr(ray_install, "is_ready", lambda: True)
-    monkeypatch.setattr(ray_install, "python_path", lambda: Path("/ray/python"))
-    hosts = [replace(HLS2, cards=())]
-    monkeypatch.setattr(ray_install, "read_host", lambda root: hosts[0])
-
-    def found(here: bool = True, **words: Any) -> object:
-        return cases.installed_for(Request(**{"model": "m", **words}), lambda: FORK, here=here)
-
-    assert found(engine="tgi") is None
-    assert found(engine=FORK) == Installed("None", FORK)
-    assert found(engine=FORK, here=False) is None
-    assert found(engine="auto", here=False) == Installed("None", FORK)
-    assert found(engine=FORK, python="/my") == Installed("/my", FORK)
-    assert found(engine="cpu") == Installed("/cpu/python", FORK)
-    assert found(engine="cpu", python="/my") == Installed("/my", FORK)
-    assert found(engine="ray-serve", here=False) is None
-    assert asked == [None, None, "/my", "/cpu/python", "/my"]
-    # the embedded engine with Ray uses no card
-    assert found(engine="ray-serve") == Installed("/ray/python", FORK)
-    hosts[0] = HLS2
-    assert found(engine="ray-serve") == Installed("None", FORK)
-    assert found(engine="ray-serve:vllm-cpu") == Installed("/ray/python", FORK)
-    monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: False)
-    assert found(engine="cpu") is None
+def test_an_engine_that_is_not_installed_has_no_interpreter() -> None:
+    assert cases.installed_for(Request(model="m", engine="cpu"), lambda: FORK, here=True) is None
 
 
 @pytest.mark.parametrize(
@@ -141,22 +134,11 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     ],
 )
 def test_of_several_environments_the_one_for_the_model_is_taken(
-    words: dict[str, Any], engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    words: dict[str, Any], engine: str
 ) -> None:
-    made = ("deepseek_r1", FORK, "vllm-fork@1.22", "vllm-gaudi")
-    for name in made:
-        python = engines_dir() / f"{name_of(name)}.1/venv/bin/python"
-        python.parent.mkdir(parents=True)
-        python.touch()
+    for name in ANSWERS.keys() - {"cpu"}:
+        write_python(engines_dir() / f"{name_of(name)}.1/venv/bin/python", name)
         versions_of(name).link.symlink_to(f"{name_of(name)}.1")
-
-    def detect(python: str | None = None) -> Installed | None:
-        found = [each for each in made if f"/{name_of(each)}." in str(python)]
-        return Installed(str(python), found[0]) if found else None
-
-    monkeypatch.setattr(detection, "detect", detect)
-    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "tree"))
-    write_tree("hls2", tmp_path / "tree")
     options = {"model": "Qwen/Qwen3-8B", "trust_remote_code": True, **words}
     found = prepare(LaunchOptions(**options)).installed
     assert found is not None
@@ -166,29 +148,26 @@ def test_of_several_environments_the_one_for_the_model_is_taken(
 # --- the demo model ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record what is installed for the demo model, of which nothing is there."""
-    done: list[str] = []
-    monkeypatch.setattr(cpu_install, "demo_dir", lambda: tmp_path / "demo")
-    monkeypatch.setattr(cpu_install, "demo_is_ready", lambda: "cpu" in done)
-    monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: False)
-    monkeypatch.setattr(cpu_install, "check_shared_memory", lambda: done.append("memory"))
-    monkeypatch.setattr(cpu_install, "setup", lambda say: done.append("cpu"))
-    monkeypatch.setattr(ray_install, "is_ready", lambda: False)
-    monkeypatch.setattr(ray_install, "setup", lambda say: done.append("ray"))
-    return done
+@pytest.mark.parametrize(
+    ("engine", "ray", "demo", "step"),
+    [
+        ("ray-serve", False, True, "ray.setup_venv"),
+        ("ray-serve", True, False, "serve.setup_demo_download"),
+        (None, False, False, "serve.setup_demo_download"),
+    ],
+)
+def test_what_the_demo_lacks_is_installed(
+    engine: str | None, ray: bool, demo: bool, step: str
+) -> None:
+    install_embedded(ray=ray, demo=demo)
+    with failing("serve.setup_failed", ExitCode.FAILED) as raised:
+        set_up_demo(LaunchOptions(model="demo", engine=engine), Lines())
+    assert raised.value.text.values["step"] == text(step)
 
 
-def test_the_demo_for_ray(demo: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    set_up_demo(LaunchOptions(model="demo", engine="ray-serve"), Silent())
-    assert demo == ["memory", "ray", "cpu"]
-    demo.clear()
-    # both are there
-    monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: True)
-    monkeypatch.setattr(cpu_install, "demo_is_ready", lambda: True)
-    set_up_demo(LaunchOptions(model="demo"), Silent())
-    assert demo == ["memory"]
-
-
-# --- files of options ----------------------------------------------------------------------------
+@pytest.mark.parametrize("engine", ["ray-serve", None])
+def test_a_demo_that_is_there_needs_nothing(engine: str | None) -> None:
+    install_embedded(ray=engine is not None, demo=True)
+    said = Lines()
+    set_up_demo(LaunchOptions(model="demo", engine=engine), said)
+    assert said.lines == []

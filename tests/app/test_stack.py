@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,12 +28,14 @@ from gaudi_launch.app.why import why
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.messages import text
 from gaudi_launch.services.probe import port_free
+from gaudi_launch.services.state import registry, store
 from gaudi_launch.services.state.registry import find, services
 from tests.support.gateways import call, chat, gateway_engines, keys_file, members_of
 from tests.support.places import TOP
 from tests.support.processes import TRIVIAL, living, pids, write_engine_python
-from tests.support.refusals import failing
+from tests.support.refusals import failing, refused
 from tests.support.reporters import Lines
 from tests.support.serve import write_model
 from tests.support.waiting import GENEROUS, until, unused_port
@@ -201,6 +204,57 @@ def test_a_failed_model_is_reported_and_the_others_stay(
     assert sorted(each.name for each in services()) == ["stack-c", "stack-gateway"]
 
 
+class Removing(Lines):
+    """Removes a folder as soon as the gateway answers."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def say(self, line: str) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def test_a_first_launch_that_fails_is_named_with_its_line_and_leaves_no_record(
+    write: Write, tmp_path: Path
+) -> None:
+    path = write(ONE)
+    with failing("stack.at_line", ExitCode.MODEL) as raised:
+        stack.up(path, Removing(tmp_path / "Small"), no_doctor=True)
+    assert raised.value.text.values["line"] == 4
+    assert (stack.ps(), services()) == ((), [])
+    # beside an engine that was started, the record stays
+    write_model(tmp_path / "Small")
+    write_model(tmp_path / "Other")
+    path = write(TWO.replace(", keys-file: keys", "").replace("./Small\n  rep", "./Other\n  rep"))
+    with failing("stack.at_line", ExitCode.MODEL) as raised:
+        stack.up(path, Removing(tmp_path / "Other"), no_doctor=True)
+    assert raised.value.text.values["line"] == 4
+    [state] = stack.ps()
+    assert {each.name: each.alive for each in state.services} == {
+        "stack-gateway": True,
+        "stack-b": True,
+    }
+
+
+def test_what_another_service_or_variable_has_is_refused(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(ONE)
+    folder = store.service_dir("stack-a")
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text(json.dumps({"schema": 1, "phase": "ready"}))
+    for change in (up, apply):
+        taken = refused("services.name_taken", ExitCode.USAGE, name="stack-a")
+        with registry.hold("stack-a"), taken:
+            change(path)
+        with monkeypatch.context() as given:
+            given.setenv("VLLM_API_KEY", "k")
+            with refused("stack.api_key", ExitCode.USAGE):
+                change(path)
+    assert stack.ps() == ()
+
+
 class Taking(Lines):
     """Takes a port as soon as the gateway answers."""
 
@@ -309,6 +363,14 @@ def test_streams_that_run_longer_than_the_drain_are_reported(write: Write) -> No
         assert [each.result().complete for each in streams] == [False] * 2
     cut = "stack-a: 2 requests still ran when the time of --drain was over, and were cut"
     assert cut in reporter.lines
+    # all of them, engines first
+    assert stack.target("stack-a").names == stack.target("a").names == ("stack-a",)
+    before = begun("stack-a"), begun("stack-gateway")
+    reporter.lines.clear()
+    stack.restart(stack.target(), 5, reporter)
+    assert reporter.lines[-1] == text("stack.gateway_ready", url=f"http://127.0.0.1:{port}")
+    assert begun("stack-a") != before[0] and begun("stack-gateway") != before[1]
+    assert call(port, chat("a", stream=False)).status == 200
 
 
 VICTIMS = (
@@ -392,6 +454,8 @@ def test_a_gateway_moves_to_another_address_and_the_engines_stay(write: Write) -
     write(ONE.replace("PORT", str(other)))
     assert run(["stack", "apply", str(path)]) == ExitCode.USAGE
     assert call(port, chat("a", stream=False)).status == 200
+    done, asked = apply(path)
+    assert (done, len(asked)) == (None, 1)
     done, asked = apply(path, agree=True)
     assert (done, len(asked)) == (ChangedStack(("stack-gateway",), ("stack-gateway",), "moved"), 1)
     assert call(other, chat("a", stream=False)).status == 200

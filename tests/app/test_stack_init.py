@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -30,32 +28,13 @@ def test_each_model_has_a_name_and_a_repeated_one_more_replicas() -> None:
     assert stack_init._entries(["a"], InitOptions(Path("x"))) == [{"name": "a", "model": "a"}]
 
 
-@pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Record the stacks that are planned: each model gets two cards, the last one none."""
-    found: list[Any] = []
-
-    def changes_of(stack: Any, machine: str | None) -> Any:
-        found.append((stack, machine))
-        services = [
-            SimpleNamespace(model=model, modules=() if model is stack.models[-1] else (1, 2))
-            for model in stack.models
-        ]
-        return SimpleNamespace(planned=SimpleNamespace(services=services))
-
-    monkeypatch.setattr(stack_init, "changes_of", changes_of)
-    return found
-
-
-def test_nothing_is_written_without_models_a_port_or_a_folder(
-    planned: list[Any], tmp_path: Path
-) -> None:
+def test_nothing_is_written_without_models_a_port_or_a_folder(tmp_path: Path) -> None:
     path = tmp_path / "gone" / "site.yaml"
     with refused("stack.init_models", ExitCode.USAGE):
         init([], InitOptions(path))
     with refused("stack.not_written", ExitCode.FAILED, path=str(path), why=os.strerror(2)):
-        init(["org/a"], InitOptions(path))
+        init(["Qwen/Qwen3-8B"], InitOptions(path, machine="simulated:hls2"))
     with pytest.raises(LaunchError) as raised:
         init(["org/a"], InitOptions(tmp_path / "a.yaml", port="70000"))
     assert raised.value.exit_code is ExitCode.USAGE
-    assert list(tmp_path.iterdir()) == []
+    assert not list(tmp_path.glob("*.yaml"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,27 +11,24 @@ import pytest
 
 from gaudi_launch.app import support as cases
 from gaudi_launch.app.support import SupportOptions, selected, support
-from gaudi_launch.engines import detect as detection
 from gaudi_launch.engines import registry
-from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
 from gaudi_launch.engines.support import versions
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus
+from tests.support.processes import trivial_python
 from tests.support.refusals import refused
+
+__all__ = ["trivial_python"]
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 GAUDI2 = accelerators()["gaudi2"]
 RUNS = ModelSupport("x", SupportStatus.RUNS)
-
-
-@pytest.fixture(autouse=True)
-def _no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "detect", lambda python=None: None)
 
 
 # --- versions ------------------------------------------------------------------------------------
@@ -52,10 +50,19 @@ def test_versions_are_all_those_of_an_engine_or_one() -> None:
         assert raised.value.exit_code is ExitCode.USAGE and wrong in str(raised.value)
 
 
-def test_a_product_is_named_or_that_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaudi_launch.app.fit.own_accelerator", lambda: "gaudi3")
+@pytest.mark.parametrize(("machine", "product"), [("gaudi3-oam", "gaudi3"), (None, "gaudi2")])
+def test_a_product_is_named_or_that_of_this_machine(
+    machine: str | None, product: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    if machine is None:
+        # what is no folder cannot be read
+        root.touch()
+    else:
+        write_tree(machine, root)
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(root))
     options = SupportOptions("LlamaForCausalLM", engine="vllm-gaudi")
-    assert support(options).accelerator == "gaudi3"
+    assert support(options).accelerator == product
     for name in ("GAUDI2", "HL-225"):
         assert support(replace(options, accelerator=name)).accelerator == "gaudi2"
     known = ", ".join(accelerators())
@@ -63,22 +70,10 @@ def test_a_product_is_named_or_that_of_this_machine(monkeypatch: pytest.MonkeyPa
         support(replace(options, accelerator="H100"))
 
 
-def test_the_installed_version_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    label = find("vllm-fork@1.21").identity.label
-    installed = Installed("/p", "vllm-fork@1.21")
-    asked: list[str | None] = []
-
-    def detect(python: str | None = None) -> Installed:
-        asked.append(python)
-        return installed
-
-    monkeypatch.setattr(detection, "detect", detect)
-    options = SupportOptions("LlamaForCausalLM", "vllm-fork", "gaudi2", python="/p")
-    rows = {row.label: row.is_installed for row in support(options).rows}
-    assert asked == ["/p"]
-    assert rows[label] and sum(rows.values()) == 1
-    support(replace(options, python=""))
-    assert asked[1] is None
+def test_the_installed_version_is_marked(trivial_python: Path) -> None:
+    options = SupportOptions("LlamaForCausalLM", "vllm-fork", "gaudi2", python=str(trivial_python))
+    marked = [row.label for row in support(options).rows if row.is_installed]
+    assert marked == [find("vllm-fork@1.21").identity.label]
 
 
 # --- answers -------------------------------------------------------------------------------------
@@ -103,9 +98,3 @@ def test_fp8_weights_need_conversion_on_gaudi2_only() -> None:
         (GAUDI2, engine(), Model("m", "m", quantization="fp8", converted=True)),
     ):
         assert cases._on(product, one, model) == RUNS
-
-
-# --- cards ---------------------------------------------------------------------------------------
-
-
-# --- names ---------------------------------------------------------------------------------------

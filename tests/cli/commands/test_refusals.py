@@ -62,6 +62,13 @@ REFUSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("pull a/b --from x", "pull.source", {"found": "x"}),
     ("pull a/b --repo-type x", "pull.repo_type", {"found": "x"}),
     ("support", "support.no_model", {}),
+    ("stack down nobody", "stack.unknown", {"found": "nobody", "known": "-"}),
+    ("render compose Qwen/Qwen3-8B --engine simulated", "simulated.here_only", {}),
+    ("serve m --engine simulated --in docker", "simulated.here_only", {}),
+    ("serve m --in jail", "render.place", {"found": "jail", "known": "docker, podman"}),
+    ("serve m --image i", "render.image_alone", {}),
+    ("serve m --python p --in docker", "render.python_inside", {}),
+    ("serve demo --engine vllm-fork --in podman", "render.demo_inside", {}),
     (
         "render kubernetes --helm h --to o",
         "kubernetes.not_with",
