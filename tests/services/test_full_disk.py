@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 import subprocess
 import sys
@@ -34,10 +32,6 @@ assert store.read(folder, "state.json") == {"schema": 1, "phase": "stopped", "ou
 assert not store.write(folder, "state.json", {"detail": "x" * 10000}, last=True)
 assert store.read(folder, "state.json") == {"schema": 1, "phase": "stopped", "outcome": "stopped"}
 """
-
-
-def full(*_: object, **__: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.root

@@ -10,11 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import psutil
@@ -25,15 +22,12 @@ from hypothesis import strategies as st
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import text
-from gaudi_launch.planning.plan import Api, Command
+from gaudi_launch.planning.plan import Command
 from gaudi_launch.services import service, stop
 from gaudi_launch.services.diagnosis.endings import ended
-from gaudi_launch.services.listener import address
-from gaudi_launch.services.log import kernel_log, rotate
-from gaudi_launch.services.log.follow import Follower
+from gaudi_launch.services.log import rotate
 from gaudi_launch.services.metrics import read_load
-from gaudi_launch.services.process import sockets
-from gaudi_launch.services.process.supervise import EngineOutcome
+from gaudi_launch.services.process.signals import Signals
 from gaudi_launch.services.state import identity, registry, store
 from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.job import ServiceJob
@@ -241,35 +235,28 @@ def test_an_orphan_without_its_environment_is_known_by_its_log(tmp_path: Path) -
         assert orphans(folder) == []
 
 
-def lives(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, restart: str, ends: list[EngineOutcome]
-) -> tuple[EngineOutcome, list[str], list[float], Mock]:
-    """Run an engine whose runs end like this; return the last one, sentences and waits."""
-    job = ServiceJob("chat", "m", "/m", "e", "http://a:1", Command(("x",), {}), restart=restart)
-    store.make_dir("chat")
+def test_a_service_is_restarted_after_longer_and_longer_waits() -> None:
+    dies = Command((sys.executable, "-c", "raise SystemExit(3)"), {})
+    job = ServiceJob("chat", "m", "/m", "e", "http://127.0.0.1:9", dies, restart="on-failure")
+    folder = store.make_dir("chat")
+    (folder / "engine.log").write_text("of the last run\n")
     said: list[str] = []
     waits: list[float] = []
-    recorder, signals = Mock(), Mock(wait=waits.append)
-    signals.__bool__ = lambda self: False
-    runner = service._Lives(job, Mock(), recorder, {}, said.append, signals)
-    left = list(ends)
-    monkeypatch.setattr(service._Lives, "_one_run", lambda self: left.pop(0))
-    monkeypatch.setattr(kernel_log, "note", lambda *words, **more: None)
-    outcome = runner.run()
-    return outcome, said, waits, recorder
 
+    class Waits(Signals):
+        """Signals that never come; the pauses between runs take no time."""
 
-DIED = EngineOutcome("died", 3, Follower().progress)
+        def wait(self, seconds: float) -> None:
+            if seconds >= 1:
+                waits.append(seconds)
+            else:
+                super().wait(seconds)
 
-
-def test_a_service_is_restarted_after_longer_and_longer_waits(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    outcome, said, waits, recorder = lives(monkeypatch, tmp_path, "on-failure", [DIED] * 6)
-    assert (outcome, waits) == (DIED, [1.0, 5.0, 15.0, 60.0, 300.0])
-    assert [call.args for call in recorder.again.call_args_list] == [
-        (number + 1, seconds) for number, seconds in enumerate(waits)
-    ]
+    recorder = Mock()
+    outcome = service._Lives(job, Mock(), recorder, dict(os.environ), said.append, Waits()).run()
+    assert (outcome.kind, outcome.status) == ("died", 3)
+    assert waits == [1.0, 5.0, 15.0, 60.0, 300.0]
+    assert [call.args for call in recorder.again.call_args_list] == list(enumerate(waits, 1))
     cause = ended("died", 3)
     assert said == [
         *(
@@ -278,64 +265,4 @@ def test_a_service_is_restarted_after_longer_and_longer_waits(
         ),
         text("services.gave_up", count=6, cause=cause),
     ]
-
-
-@pytest.mark.parametrize("api", ["openai", "generate"])
-def test_a_run_gets_the_jobs_settings_and_a_new_log(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: Api
-) -> None:
-    folder = store.make_dir("chat")
-    (folder / "engine.log").write_text("of the last run\n")
-    store.write(folder, "plan.json", {"buckets": {"prompt": [1, 2], "decode": [3], "graphs": 3}})
-    command = Command(("vllm", "--served-model-name", "a"), {})
-    job = ServiceJob(
-        "chat", "m", "/m", "e", "http://0.0.0.0:4000", command, modules=(1,), bind=False,
-        limits={"load": 9.0}, environment={"A": "job"}, api=api, health_only=True,
-    )  # fmt: skip
-    made: list[tuple[Any, ...]] = []
-    removed: list[tuple[float, dict[str, str]]] = []
-    outcome = EngineOutcome("stopped", 0, Follower().progress)
-
-    def supervisor(*words: Any, **more: Any) -> Mock:
-        made.append((*words, more))
-        return Mock(run=lambda: outcome)
-
-    monkeypatch.setattr(service, "Supervisor", supervisor)
-    monkeypatch.setattr(
-        sockets, "remove_dead", lambda since, env: removed.append((since, dict(env)))
-    )
-    watcher, signals = Mock(), Mock()
-    inherited = {"A": "mine", "B": "mine", "VLLM_API_KEY": "k"}
-    runner = service._Lives(job, watcher, Mock(), inherited, print, signals)
-    assert runner._one_run() is outcome
-    ((run, *rest),) = made
-    assert rest == [watcher, {"signals": signals}]
-    assert (run.command, run.url, run.bind, run.limits) == (command, job.url, False, job.limits)
-    assert run.environment == {**inherited, "A": "job", MARK: str(folder)}
-    assert (run.api_key, run.tgi) == (("k", False) if api == "openai" else (None, True))
-    assert (run.names, run.warmup, run.health_only) == (
-        ("a",),
-        {"warmup_prompt": 2, "warmup_decode": 1},
-        True,
-    )
-    assert run.log == folder / "engine.log" and run.log.read_text() == ""
     assert (folder / "engine.log.1").read_text() == "of the last run\n"
-    assert (run.owner.args, run.stranger.args) == ((*address(job.url), folder),) * 2
-    assert run.after(0) is None
-    assert [env for _, env in removed] == [dict(run.environment)]
-    assert time.time() - removed[0][0] < 600
-    boxed = service._Lives(replace(job, container="box"), watcher, Mock(), {}, print, signals)
-    monkeypatch.setattr(service, "remover", lambda name, argv: (name, argv))
-    boxed._one_run()
-    run = made[1][0]
-    assert (run.after, run.stranger()) == (("box", command.argv), "")
-
-
-READ = (
-    "import sys; sys.exit(0 if open(sys.argv[1], encoding='utf-8').read() == '(1, 128, 0)\\n' "
-    "else 7)"
-)
-
-
-def command(path: Path) -> Command:
-    return Command((sys.executable, "-c", READ, str(path)), {}, files={str(path): "(1, 128, 0)\n"})
