@@ -2,8 +2,8 @@
 
     python scripts/proof.py record FOLDER [ARGUMENT OF PYTEST ...]
     python scripts/proof.py judge FOLDER
-    python scripts/proof.py mutants FOLDER TESTS [ARGUMENT OF mutation.py ...]
-    python scripts/proof.py share FOLDER [ARGUMENT OF mutation.py ...]
+    python scripts/proof.py mutants FOLDER TESTS[,TESTS...] [--draw N] [--seed N]
+    python scripts/proof.py share FOLDER [--draw N] [--seed N]
 
 `record` runs the tests (Python 3.12 or later, in an environment with the extra `dev`) and records
 which lines of the package each test function executes, with the processes that it starts
@@ -165,6 +165,13 @@ def _functions(source: str) -> dict[str, str]:
     return found
 
 
+class Draw(argparse.Namespace):
+    """So many mutants, by a seed."""
+
+    draw: int
+    seed: int
+
+
 @contextmanager
 def _installed() -> Iterator[None]:
     """Let every interpreter of this environment import the recorder."""
@@ -189,7 +196,7 @@ def record(folder: Path, arguments: Sequence[str]) -> int:
         return subprocess.run(words, cwd=TOP, env=env, check=False).returncode
 
 
-def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
+def mutate(folder: Path, tests: str, draw: Draw) -> int:
     """Judge mutants by the tests that stay, then by candidates in folders.
 
     Print what only the candidates notice. Return the exit status of scripts/mutation.py.
@@ -198,20 +205,14 @@ def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
     candidates = {each.test for each in judged(executed, frozen) if each.is_candidate}
     folders = tuple(f"{each}/" for each in tests.split(","))
     here = {each for each in candidates if each.startswith(folders)}
-    lines = _united(executed, here)
-    others = {test: executed[test] & lines for test in executed.keys() - candidates}
-    base = tests.replace("/", ".").replace(",", "+")
-    places, last, results = (
-        folder.resolve().with_name(f"{base}.{each}") for each in ("lines", "last", "json")
-    )
-    places.write_text("\n".join(sorted(lines)), encoding="utf-8")
+    base = folder.resolve().with_name(tests.replace("/", ".").replace(",", "+"))
+    last, results = base.with_name(f"{base.name}.last"), base.with_name(f"{base.name}.json")
     last.write_text("\n".join(sorted(candidates)), encoding="utf-8")
-    chosen = {*cheapest(others, lines, times=3), *here}
-    words = ("--lines", str(places), "--last", str(last), "--json", str(results), *arguments)
-    words = ("scripts/mutation.py", *words, "--tests", *sorted(chosen))
-    done = subprocess.run((sys.executable, *words), cwd=TOP, check=False)
-    if done.returncode:
-        return done.returncode
+    code = sorted(_united(executed, here))
+    words = ("--last", str(last), "--json", str(results))
+    status = _judge(base, code, executed, draw, words)
+    if status:
+        return status
     mutants = json.loads(results.read_text(encoding="utf-8"))["mutants"]
     only = [each["by"] for each in mutants if each["by"].partition("[")[0] in candidates]
     print(f"{tests}: {len(here)} candidates, {len(only)} of {len(mutants)} mutants by them only")
@@ -219,35 +220,42 @@ def mutate(folder: Path, tests: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def share(folder: Path, arguments: Sequence[str]) -> int:
+def share(folder: Path, draw: Draw) -> int:
     """Judge mutants of the complete package; return the exit status."""
-    reader = argparse.ArgumentParser()
-    reader.add_argument("--seed", type=int, default=24)
-    reader.add_argument("--draw", type=int, default=100)
-    options, rest = reader.parse_known_args(arguments)
     code = [
         f"{path.relative_to(TOP).as_posix()}:{number}"
         for path in modules_of(TOP / "gaudi_launch")
         for number in range(1, 1 + len(path.read_text(encoding="utf-8").splitlines()))
     ]
-    chosen = drawn_on(code, options)
-    executed = executed_lines(folder)
+    base = folder.resolve().with_name(f"share-{draw.seed}")
+    return _judge(base, code, executed_lines(folder), draw, ("--seconds", "60"))
+
+
+def _judge(
+    base: Path,
+    code: Sequence[str],
+    executed: Mapping[str, set[str]],
+    draw: Draw,
+    words: Sequence[str],
+) -> int:
+    """Draw mutants on lines of code, and judge them with the cheapest tests that reach them."""
+    chosen = drawn_on(code, draw)
     files: dict[str, set[str]] = defaultdict(set)
-    for line in set[str]().union(*executed.values()):
+    for line in _united(executed, executed):
         files[line.partition(":")[0]].add(line)
+    starts: list[str] = []
     lines: set[str] = set()
     for each in chosen:
         name = each.path.relative_to(TOP).as_posix()
+        starts.append(f"{name}:{each.start[0]}")
         # the record has no code that runs at the import
         lines |= {f"{name}:{line}" for line in each.lines} if each.function else files[name]
-    tests = {test: theirs & lines for test, theirs in executed.items()}
-    places = folder.resolve().with_name(f"share-{options.seed}.lines")
-    starts = [f"{each.path.relative_to(TOP).as_posix()}:{each.start[0]}" for each in chosen]
+    places = base.with_name(f"{base.name}.lines")
     places.write_text("\n".join(starts), encoding="utf-8")
-    words = ["--lines", str(places), "--draw", str(options.draw), "--seed", str(options.seed)]
-    words += ["--seconds", "60", *rest, "--tests", *sorted(cheapest(tests, lines, times=20))]
-    done = subprocess.run([sys.executable, "scripts/mutation.py", *words], cwd=TOP, check=False)
-    return done.returncode
+    tests = {test: theirs & lines for test, theirs in executed.items()}
+    words = ("--lines", str(places), "--draw", str(draw.draw), "--seed", str(draw.seed), *words)
+    words = ("scripts/mutation.py", *words, "--tests", *cheapest(tests, lines, times=20))
+    return subprocess.run((sys.executable, *words), cwd=TOP, check=False).returncode
 
 
 def cheapest(tests: Mapping[str, set[str]], lines: set[str], times: int) -> list[str]:
@@ -281,13 +289,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Find tests that prove a thing twice.")
     parser.add_argument("what", choices=("record", "judge", "mutants", "share"))
     parser.add_argument("folder", type=Path)
-    given, rest = parser.parse_known_args()
+    parser.add_argument("--draw", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=24)
+    given, rest = parser.parse_known_args(namespace=Draw())
     if given.what == "record":
         return record(given.folder, rest)
     if given.what == "mutants":
-        return mutate(given.folder, rest[0], rest[1:])
+        return mutate(given.folder, rest[0], given)
     if given.what == "share":
-        return share(given.folder, rest)
+        return share(given.folder, given)
     executed, frozen = _read(given.folder)
     print("candidate\tlines\tpatches\texecuted\talone\ttest")
     for each in judged(executed, frozen):
