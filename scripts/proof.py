@@ -49,6 +49,10 @@ _PATCH = re.compile(r"monkeypatch\.setattr|SimpleNamespace\(|\b[a-z]\w*\._[a-z]\
 _REAL = re.compile(r"@given\(|Popen\(|subprocess\.|short_form\(|\bHub\(")
 
 
+# of a test function that judges mutants
+_MOST_SECONDS = 6.0
+
+
 @dataclass(frozen=True)
 class Judged:
     """A test function with its code lines, and the patches of its module.
@@ -254,14 +258,15 @@ def _judge(
     places.write_text("\n".join(starts), encoding="utf-8")
     tests = {test: theirs & lines for test, theirs in executed.items()}
     words = ("--lines", str(places), "--draw", str(draw.draw), "--seed", str(draw.seed), *words)
-    words = ("scripts/mutation.py", *words, "--tests", *cheapest(tests, lines, times=20))
+    words = ("scripts/mutation.py", *words, "--tests", *cheapest(tests, lines, times=10))
     return subprocess.run((sys.executable, *words), cwd=TOP, check=False).returncode
 
 
 def cheapest(tests: Mapping[str, set[str]], lines: set[str], times: int) -> list[str]:
     """Return cheap test functions that execute each line so often, if possible.
 
-    Those that are not here any more are left out.
+    Those that are not here any more are left out, and slow ones: most of them start programs,
+    which do not have the mutant.
     """
     left = dict.fromkeys(lines, times)
     slow = json.loads((TOP / "tests" / "data" / "durations.json").read_text(encoding="utf-8"))
@@ -271,7 +276,8 @@ def cheapest(tests: Mapping[str, set[str]], lines: set[str], times: int) -> list
         module, _, name = each.removeprefix("tests/").partition("::")
         seconds[each] = 0.05 + slow.get(module, {}).get(name, 0.0)
     chosen: list[str] = []
-    for each in sorted(here, key=lambda test: (seconds[test], test)):
+    quick = [each for each in here if seconds[each] < _MOST_SECONDS]
+    for each in sorted(quick, key=lambda test: (seconds[test], test)):
         if any(left[line] > 0 for line in tests[each]):
             chosen.append(each)
             for line in tests[each]:
