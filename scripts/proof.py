@@ -170,7 +170,7 @@ def _functions(source: str) -> dict[str, str]:
 
 
 class Draw(argparse.Namespace):
-    """So many mutants, by a seed."""
+    """A number of mutants, by a seed."""
 
     draw: int
     seed: int
@@ -242,7 +242,7 @@ def _judge(
     draw: Draw,
     words: Sequence[str],
 ) -> int:
-    """Draw mutants on lines of code, and judge them with the cheapest tests that reach them."""
+    """Draw mutants on lines of code; judge them by the cheapest tests."""
     chosen = drawn_on(code, draw)
     files: dict[str, set[str]] = defaultdict(set)
     for line in _united(executed, executed):

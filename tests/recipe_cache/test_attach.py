@@ -65,6 +65,11 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=FREE))
 
 
+def reason(graphs: int = 4, per_graph: float = 64, free: int = FREE, assumed: bool = True) -> Any:
+    id = "cache.limit_assumed" if assumed else "cache.limit_measured"
+    return message(id, graphs=graphs, per_graph=per_graph, room=int(free * 0.9 / (1 << 20)))
+
+
 def test_a_disk_that_is_unknown_has_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +85,23 @@ def filled(tmp_path: Path, made: Plan, buckets: Buckets) -> KeyParts:
     parts = parts_of(made, HOST, None)
     fill(tmp_path / "recipes", parts, buckets)
     return parts
+
+
+def test_a_cache_with_every_graph(tmp_path: Path) -> None:
+    made = plan(skips_warmup=True)
+    filled(tmp_path, made, BUCKETS)
+    found = with_cache(made, REQUEST, HOST, tmp_path)
+    assert found is not None
+    assert (found.use.state, found.job.because) == ("hit", "")
+    share = per_graph(None, True).low / per_graph(None, False).low
+    estimate = found.plan.estimate
+    assert estimate is not None
+    assert (estimate.low_seconds, estimate.high_seconds) == (100.0 * share, 200.0 * share)
+    assert estimate.reason == message("cache.estimate", basis=BASIS.render(), warm=4)
+    # 1000 bytes in four graphs; a skipped warm-up needs nothing then
+    measured = message("cache.limit_measured", graphs=4, per_graph=0.0, room=FREE * 9 // 10 >> 20)
+    assert found.plan.settings[-1].reason == measured
+    assert found.plan.warnings == made.warnings
 
 
 @pytest.mark.parametrize(("option", "dtype"), [("inc", "fp8"), ("awq", None)])
@@ -115,6 +137,16 @@ class Running:
         found = read_ledger(self.root, PARTS.key)
         assert found is not None
         return found.complete, found.buckets, found.filled_seconds, found.num_blocks, found.bytes
+
+
+def test_a_warm_engine_leaves_a_ledger(tmp_path: Path) -> None:
+    running = Running(tmp_path, because="why")
+    running()
+    assert running.ledger == (True, BUCKETS, (5.0,), 900, 3)
+    assert running.said == ["why"]
+    again = Running(tmp_path)
+    again()
+    assert again.said == []
 
 
 def test_a_skipped_warmup_is_recorded_without_graphs(tmp_path: Path) -> None:

@@ -21,11 +21,6 @@ ONE_MORE_ENGINE = pytest.mark.skipif(
 Case = TypeVar("Case")
 
 
-def each_third(cases: Sequence[Case]) -> Sequence[Case]:
-    """Return every third case, from the first on."""
-    return cases if EVERY_CASE else cases[::3]
-
-
 def examples(usual: int, most: int) -> int:
     """Return the number of examples that hypothesis draws."""
     return most if EVERY_CASE else usual

@@ -23,7 +23,6 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
-from tests.support.every_case import each_third
 from tests.support.places import DATA
 from tests.support.refusals import failing
 
@@ -94,15 +93,13 @@ def test_the_whole_table_is_here() -> None:
 
 
 def rows() -> list[Any]:
-    """Return the rows that its launcher answers, and some of them with contiguous attention."""
-    answered = [case for case in CASES if "error" not in case["answer"]]
-    contiguous = ("--no-enable-prefix-caching",)
+    """Return the rows that its launcher answers, with and without contiguous attention."""
+    modes = {"prefix": (), "contiguous": ("--no-enable-prefix-caching",)}
     return [
-        *(pytest.param(case, (), id=f"{named(case)}-prefix") for case in answered),
-        *(
-            pytest.param(case, contiguous, id=f"{named(case)}-contiguous")
-            for case in each_third(answered)
-        ),
+        pytest.param(case, mode, id=f"{named(case)}-{name}")
+        for case in CASES
+        if "error" not in case["answer"]
+        for name, mode in modes.items()
     ]
 
 
