@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch import interrupt
 from gaudi_launch.engines.docker_command import PODMAN_RUNTIME
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.container import Container, Mount
@@ -24,33 +22,46 @@ from gaudi_launch.services.containers import (
     remover,
 )
 
+PROGRAM = """#!{python} -ISE
+import json, pathlib, sys, time
+folder = pathlib.Path(sys.argv[0]).parent
+words = [pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]
+with (folder / "calls").open("a") as file:
+    print(json.dumps(words), file=file)
+for start, (status, out, err) in json.loads((folder / "answers").read_text()).items():
+    if " ".join(words).startswith(start):
+        sys.stderr.write(err)
+        print(out, end="")
+        sys.exit(status)
+"""
+
 
 class Programs:
-    """Stands for docker and podman: an answer by the first arguments, and the calls."""
+    """Stand for docker and podman on the PATH: an answer by the first arguments, and the calls."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.answers: dict[str, tuple[int, str, str]] = {}
-        self.calls: list[tuple[list[str], dict[str, Any]]] = []
-        self.there = {"docker", "podman"}
-        monkeypatch.setattr(interrupt, "run", self.run)
-        monkeypatch.setattr(shutil, "which", lambda name: name if name in self.there else None)
+        self.answer({})
+        for name in ("docker", "podman"):
+            (folder / name).write_text(PROGRAM.format(python=sys.executable))
+            (folder / name).chmod(0o755)
 
-    def run(self, argv: list[str], **words: Any) -> subprocess.CompletedProcess[str]:
-        self.calls.append((argv, words))
-        status, out, err = 0, "", ""
-        for start, answer in self.answers.items():
-            if " ".join(argv).startswith(start):
-                status, out, err = answer
-        return subprocess.CompletedProcess(argv, status, out, err)
+    def answer(self, answers: Mapping[str, tuple[int, str, str]]) -> None:
+        self.answers.update(answers)
+        (self.folder / "answers").write_text(json.dumps(self.answers))
 
     @property
-    def argvs(self) -> list[str]:
-        return [" ".join(argv) for argv, _ in self.calls]
+    def calls(self) -> list[list[str]]:
+        return [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
 
 
 @pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
-    return Programs(monkeypatch)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return Programs(folder)
 
 
 def refused(what: Any, *words: Any, **more: Any) -> tuple[str, ExitCode, Mapping[str, Any]]:
@@ -65,17 +76,17 @@ MACHINE = ExitCode.MACHINE
 
 def test_docker_must_answer_and_know_the_runtime_of_the_cards(programs: Programs) -> None:
     info = "docker info --format {{json .Runtimes}}"
-    programs.answers[info] = (0, json.dumps({"runc": {}, "habana": {}}), "")
+    programs.answer({info: (0, json.dumps({"runc": {}, "habana": {}}), "")})
     check_program("docker", needs_cards=True)
-    assert programs.calls == [(info.split(" ", 3), {"seconds": 30.0})]
-    programs.answers[info] = (0, json.dumps({"runc": {}, "io": {}}), "")
+    assert programs.calls == [info.split(" ", 3)]
+    programs.answer({info: (0, json.dumps({"runc": {}, "io": {}}), "")})
     check_program("docker", needs_cards=False)
     assert refused(check_program, "docker", needs_cards=True) == (
         "docker.no_runtime",
         MACHINE,
         {"runtime": "habana", "known": "io, runc"},
     )
-    programs.answers[info] = (0, "{}", "")
+    programs.answer({info: (0, "{}", "")})
     assert refused(check_program, "docker", needs_cards=True)[2]["known"] == "-"
     for answer, why in (
         ((1, "{}", "first\nCannot connect. \n"), "Cannot connect"),
@@ -83,32 +94,35 @@ def test_docker_must_answer_and_know_the_runtime_of_the_cards(programs: Programs
         ((0, "no JSON", ""), "exit status 0"),
         ((0, "[]", "x" * 400), "x" * 300),
     ):
-        programs.answers[info] = answer
+        programs.answer({info: answer})
         assert refused(check_program, "docker", needs_cards=False) == (
             "docker.no_answer",
             MACHINE,
             {"why": why},
         )
-    programs.there = set()
+    (programs.folder / "docker").unlink()
     assert refused(check_program, "docker", needs_cards=False) == ("docker.missing", MACHINE, {})
 
 
 def test_podman_must_answer_and_run_with_the_runtime_of_the_cards(programs: Programs) -> None:
     info, cards = "podman info --format", f"podman --runtime={PODMAN_RUNTIME} info"
     check_program("podman", needs_cards=True)
-    assert programs.argvs == ["podman info --format {{.Host.OCIRuntime.Name}}", cards]
-    programs.answers[cards] = (125, "", "")
+    assert [" ".join(words) for words in programs.calls] == [
+        "podman info --format {{.Host.OCIRuntime.Name}}",
+        cards,
+    ]
+    programs.answer({cards: (125, "", "")})
     check_program("podman", needs_cards=False)
-    programs.answers[info] = (0, "crun\n", "")
+    programs.answer({info: (0, "crun\n", "")})
     values = {"runtime": PODMAN_RUNTIME, "known": "crun"}
     assert refused(check_program, "podman", needs_cards=True) == (
         "podman.no_runtime",
         MACHINE,
         values,
     )
-    programs.answers[info] = (0, "", "")
+    programs.answer({info: (0, "", "")})
     assert refused(check_program, "podman", needs_cards=True)[2]["known"] == "-"
-    programs.answers[info] = (2, "", "broken")
+    programs.answer({info: (2, "", "broken")})
     assert refused(check_program, "podman", needs_cards=False) == (
         "podman.no_answer",
         MACHINE,
@@ -116,47 +130,26 @@ def test_podman_must_answer_and_run_with_the_runtime_of_the_cards(programs: Prog
     )
 
 
-def test_a_program_that_is_silent_or_does_not_start_is_named(
-    monkeypatch: pytest.MonkeyPatch, programs: Programs
-) -> None:
-    def slow(argv: list[str], **words: Any) -> None:
-        raise subprocess.TimeoutExpired(argv, 30)
-
-    def broken(argv: list[str], **words: Any) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(interrupt, "run", slow)
-    assert refused(has_image, "i", "podman", 3.0) == ("podman.slow", MACHINE, {"seconds": 3.0})
-    monkeypatch.setattr(interrupt, "run", broken)
-    assert refused(has_image, "i") == ("docker.no_answer", MACHINE, {"why": "Permission denied"})
+def test_a_program_that_is_silent_or_does_not_start_is_named(programs: Programs) -> None:
+    (programs.folder / "podman").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    assert refused(has_image, "i", "podman", 0.2) == ("podman.slow", MACHINE, {"seconds": 0.2})
+    (programs.folder / "docker").write_text("#!/no/interpreter\n")
+    why = "No such file or directory"
+    assert refused(has_image, "i") == ("docker.no_answer", MACHINE, {"why": why})
+    # a container that cannot be removed costs nothing
+    remover("box", ("docker", "run"))(1)
 
 
-def test_the_image_of_an_engine_is_found_or_not(
-    programs: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_image_of_an_engine_is_found_or_not(programs: Programs) -> None:
     engine: Any = SimpleNamespace(image="i:1")
     assert image_of(engine) == "i:1"
-    assert programs.calls == [(["docker", "image", "inspect", "i:1"], {"seconds": 3.0})]
-    programs.answers["docker image inspect"] = (1, "", "")
+    assert programs.calls == [["docker", "image", "inspect", "i:1"]]
+    programs.answer({"docker image inspect": (1, "", "")})
     assert image_of(engine) is None
     nothing: Any = SimpleNamespace(image=None)
     assert image_of(nothing) is None
-
-    def slow(argv: list[str], **words: Any) -> None:
-        raise subprocess.TimeoutExpired(argv, 3)
-
-    monkeypatch.setattr(interrupt, "run", slow)
+    (programs.folder / "docker").write_text("#!/no/interpreter\n")
     assert image_of(engine) is None
-
-
-def test_a_container_that_cannot_be_removed_costs_nothing(
-    programs: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def slow(argv: list[str], **words: Any) -> None:
-        raise subprocess.TimeoutExpired(argv, 3)
-
-    monkeypatch.setattr(interrupt, "run", slow)
-    remover("box", ("docker", "run"))(1)
 
 
 def made(folder: Path, **more: Any) -> Container:
@@ -166,8 +159,8 @@ def made(folder: Path, **more: Any) -> Container:
 def ready(programs: Programs, container: Container) -> list[str]:
     said: list[str] = []
     name = container.program
-    programs.answers[f"{name} container inspect"] = (1, "", "")
-    programs.answers.setdefault("docker info", (0, '{"habana": {}}', ""))
+    programs.answer({f"{name} container inspect": (1, "", "")})
+    programs.answer({"docker info": (0, '{"habana": {}}', "")})
     make_ready(container, said.append)
     return said
 
@@ -182,8 +175,8 @@ def test_a_name_that_is_taken_is_refused(programs: Programs, tmp_path: Path) -> 
 
 
 def wrong(programs: Programs, container: Container) -> tuple[str, ExitCode, Mapping[str, Any]]:
-    programs.answers["docker info"] = (0, "{}", "")
-    programs.answers["docker container inspect"] = (1, "", "")
+    programs.answer({"docker info": (0, "{}", "")})
+    programs.answer({"docker container inspect": (1, "", "")})
     return refused(make_ready, container, print)
 
 

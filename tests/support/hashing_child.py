@@ -1,14 +1,17 @@
 """A stand-in for the child that hashes a large file.
 
-It reports progress every half second, then the file is done.
+It prints what is no answer, reports progress every half second, then the file is done.
 """
 
 import json
+import os
 import sys
 import time
 
 sys.stdin.readline()
+print("noise")
+print("[1]")
 for at in range(6):
-    print(json.dumps({"hashing": "model.safetensors", "at": at}), flush=True)
+    print(json.dumps({"hashing": "model.safetensors", "at": at, "pid": os.getpid()}), flush=True)
     time.sleep(0.5)
 print(json.dumps({"done": "model.safetensors"}), flush=True)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from gaudi_launch import interrupt
-from gaudi_launch.engines.install import change as module
 from gaudi_launch.engines.install.change import change, place_for, trial
 from gaudi_launch.engines.install.in_use import MARKER, marker_of
 from gaudi_launch.engines.install.switch import Versions
@@ -86,79 +83,61 @@ def test_the_first_version_is_put_in_force_without_a_trial(engines: Path) -> Non
     assert said == []
 
 
-def test_a_second_version_is_tried_and_named(
+def interpreter(folder: Path, *lines: str) -> Path:
+    """Make an interpreter of these lines; return its path."""
+    path = folder / "bin" / "python"
+    path.write_text("\n".join(("#!/bin/sh", *lines)))
+    path.chmod(0o755)
+    return path
+
+
+def test_a_second_version_is_tried_without_a_card_and_named(
     engines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/mine")
     first, second = make(engines / "a", WANTED), make(engines / "a+2", WANTED)
     versions().put_in_force(first)
-    tried: list[tuple[object, ...]] = []
     said: list[str] = []
-    monkeypatch.setattr(module, "trial", lambda *words, kept: tried.append((*words, kept)))
-    python = second / "bin" / "python"
+    show = 'echo "$PWD $TORCH_DEVICE_BACKEND_AUTOLOAD ${PYTHONPATH-no} $*" > "$0.calls"'
+    python = interpreter(second, show)
     assert change(versions(), second, python, said.append, ("ray", "vllm")) == first
-    assert tried == [(python, ("ray", "vllm"), first)]
+    assert Path(f"{python}.calls").read_text() == f"{second}/bin 0 no -c import ray, vllm\n"
     assert [str(second) in line for line in said] == [True, True]
     assert str(first) in said[1]
     assert versions().in_force() == second
 
 
-def test_a_link_that_cannot_be_made_leaves_the_old_version(
-    engines: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_that_cannot_be_made_leaves_the_old_version(engines: Path) -> None:
     folder = make(engines / "a", WANTED)
-
-    def full(self: Versions, folder: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Versions, "put_in_force", full)
+    (engines / "a.current").mkdir()
     with pytest.raises(LaunchError) as caught:
         change(versions(), folder, folder / "bin/python", print)
     assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
         "setup.switch_failed",
         ExitCode.FAILED,
-        {"path": str(engines / "a.current"), "why": "No space left on device"},
+        {"path": str(engines / "a.current"), "why": "Is a directory"},
     )
 
 
-def test_the_trial_imports_all_modules_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def run(argv: list[str], **words: object) -> subprocess.CompletedProcess[str]:
-        calls.append((argv, words))
-        return subprocess.CompletedProcess(argv, 0, "", "")
-
-    monkeypatch.setattr(interrupt, "run", run)
-    monkeypatch.setenv("PYTHONPATH", "/mine")
-    trial(Path("/e/bin/python"), ("ray", "vllm"), kept=Path("/old"))
-    ((argv, words),) = calls
-    environment = words.pop("env")
-    assert argv == ["/e/bin/python", "-c", "import ray, vllm"]
-    assert words == {"cwd": Path("/e/bin"), "seconds": 300}
-    assert isinstance(environment, dict)
-    assert environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] == "0"
-    assert "PYTHONPATH" not in environment and "PATH" in environment
-
-
 @pytest.mark.parametrize(
-    ("out", "err", "detail"),
-    [
-        ("printed", "", "printed"),
-        ("printed", "\n".join(map(str, range(20))), "\n".join(map(str, range(5, 20)))),
-    ],
+    ("errors", "detail"),
+    [("", "printed"), ("seq 0 19 >&2", "\n".join(map(str, range(5, 20))))],
 )
-def test_a_failed_trial_shows_its_last_lines(
-    monkeypatch: pytest.MonkeyPatch, out: str, err: str, detail: str
-) -> None:
-    done = subprocess.CompletedProcess([], 1, out, err)
-    monkeypatch.setattr(interrupt, "run", lambda *words, **more: done)
+def test_a_failed_trial_shows_its_last_lines(engines: Path, errors: str, detail: str) -> None:
+    folder = make(engines / "a", WANTED)
+    python = interpreter(folder, "echo printed", errors, "exit 1")
     with pytest.raises(LaunchError) as caught:
-        trial(Path("/e/bin/python"), ("vllm",), kept=Path("/old"))
+        trial(python, ("vllm",), kept=Path("/old"))
     assert (caught.value.id, caught.value.exit_code, caught.value.detail) == (
         "setup.trial_failed",
         ExitCode.FAILED,
         detail,
     )
-    assert caught.value.text.values == {"program": "import vllm", "path": "/e", "kept": "/old"}
+    assert caught.value.text.values == {
+        "program": "import vllm",
+        "path": str(folder),
+        "kept": "/old",
+    }
 
 
 def test_an_interpreter_that_is_gone_is_a_failed_trial() -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_launch import interrupt
 from gaudi_launch.engines.install import environment
 from gaudi_launch.engines.install.environment import (
     Recipe,
@@ -49,6 +46,15 @@ def recipe(folder: Path, *texts: str, **more: Any) -> Recipe:
     """Return a recipe whose steps print these texts."""
     steps = tuple(CodeStep("setup.venv", ("sh", "-c", f"echo {text}")) for text in texts)
     return Recipe("a@1", folder, steps, {}, **more)
+
+
+def program(path: Path, status: int) -> Path:
+    """Make a program with this exit status; return the file of its arguments."""
+    calls = path.with_name(f"{path.name}.calls")
+    path.write_text(f'#!/bin/sh\necho "$*" >> {calls}\nexit {status}\n')
+    path.chmod(0o755)
+    calls.unlink(missing_ok=True)
+    return calls
 
 
 def refused(what: Any, *words: Any) -> tuple[str, ExitCode, dict[str, Any]]:
@@ -274,25 +280,12 @@ def test_nothing_is_done_where_the_result_was_removed(
     assert remembered(made) == 0
     image = recipe(tmp_path, "one", image="i:1", program="podman")
     make(image, lambda line: None)
-    asked: list[list[str]] = []
-
-    def answers(status: int) -> None:
-        def run(argv: list[str]) -> subprocess.CompletedProcess[str]:
-            asked.append(argv)
-            return subprocess.CompletedProcess(argv, status)
-
-        monkeypatch.setattr(interrupt, "run", run)
-
-    answers(0)
-    assert remembered(image) == 1
-    answers(1)
-    assert remembered(image) == 0
-    assert asked == [["podman", "image", "inspect", "i:1"]] * 2
-
-    def none(argv: list[str]) -> None:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(interrupt, "run", none)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for status, done in ((0, 1), (1, 0)):
+        calls = program(tmp_path / "podman", status)
+        assert remembered(image) == done
+        assert calls.read_text() == "image inspect i:1\n"
+    (tmp_path / "podman").unlink()
     assert remembered(image) == 0
     # an unfinished one is not looked for
     assert remembered(replace(image, steps=(*image.steps, *image.steps))) == 1
@@ -363,48 +356,39 @@ def test_a_complete_environment_is_never_changed(engines: Path) -> None:
     assert in_venv(FORK, "python3", NO_EXTRAS).folder == other.folder
 
 
-def base(monkeypatch: pytest.MonkeyPatch, status: int) -> list[list[str]]:
-    """Let the base interpreter end with a status; return the commands."""
-    asked: list[list[str]] = []
-
-    def run(argv: list[str]) -> subprocess.CompletedProcess[str]:
-        asked.append(argv)
-        return subprocess.CompletedProcess(argv, status)
-
-    monkeypatch.setattr(interrupt, "run", run)
-    return asked
-
-
 def test_a_machine_is_checked_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     venv, image = recipe(tmp_path, python="p"), recipe(tmp_path, image="i", program="podman")
-    asked = base(monkeypatch, 0)
-    there: set[str] = set()
-    monkeypatch.setattr(shutil, "which", lambda name: name if name in there else None)
-    machine = ExitCode.MACHINE
-    assert refused(check, image, "py", NO_EXTRAS) == (
+    machine, py = ExitCode.MACHINE, str(tmp_path / "py")
+    calls = program(tmp_path / "py", 0)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    assert refused(check, image, py, NO_EXTRAS) == (
         "setup.no_docker",
         machine,
         {"program": "podman"},
     )
-    assert asked == []
-    assert refused(check, venv, "py", NO_EXTRAS) == ("setup.no_git", machine, {})
-    assert asked == [["py", "-c", environment._HAS_TORCH]]
-    there |= {"git", "podman"}
-    check(image, "py", NO_EXTRAS)
-    check(venv, "py", NO_EXTRAS)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    check(venv, "py", NO_EXTRAS)
+    assert not calls.exists()
+    assert refused(check, venv, py, NO_EXTRAS) == ("setup.no_git", machine, {})
+    assert calls.read_text() == f"-c {environment._HAS_TORCH}\n"
+    program(programs / "git", 0)
+    program(programs / "podman", 0)
+    check(image, py, NO_EXTRAS)
     scale_out = SetupExtras(scale_out=True)
-    assert refused(check, venv, "py", scale_out) == ("setup.needs_root", machine, {})
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    check(venv, "py", scale_out)
-    base(monkeypatch, 1)
-    assert refused(check, venv, "py", NO_EXTRAS) == (
+    for user in (1000, 0):
+        monkeypatch.setattr(os, "geteuid", lambda: user)  # noqa: B023
+        check(venv, py, NO_EXTRAS)
+        if user:
+            assert refused(check, venv, py, scale_out) == ("setup.needs_root", machine, {})
+        else:
+            check(venv, py, scale_out)
+    program(tmp_path / "py", 1)
+    assert refused(check, venv, py, NO_EXTRAS) == (
         "setup.no_torch",
         machine,
-        {"python": "py", "engine": "a@1"},
+        {"python": py, "engine": "a@1"},
     )
 
 

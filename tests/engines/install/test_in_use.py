@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.install import change, environment
+from gaudi_launch.engines.install import environment
 from gaudi_launch.engines.install.environment import Recipe
 from gaudi_launch.engines.install.in_use import check_unused, in_use
 from gaudi_launch.engines.install.install_steps import CodeStep
@@ -64,31 +65,29 @@ def test_a_complete_engine_of_a_container_is_never_cleared(engines: Path) -> Non
 
 @dataclass
 class Stand:
-    """Stands in for the commands of an installation: makes the environment, notes what ran."""
+    """Stands in for the commands of an installation: makes the environment, notes what ran.
 
+    Its interpreter accepts any import.
+    """
+
+    python: str = "/bin/true"
     ran: list[str] = field(default_factory=list)
 
     def run_steps(self, steps: list[cpu_install.InstallStep], say: object, *more: object) -> None:
         self.ran.extend(step.id for step in steps)
-        make(Path(steps[0].argv[-1]), None)
+        shutil.rmtree(steps[0].argv[-1], ignore_errors=True)
+        make(Path(steps[0].argv[-1]), None, self.python)
 
 
 @pytest.fixture
 def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
-    """No package is downloaded; a trial runs an interpreter without vLLM."""
+    """No package is downloaded."""
     found = Stand()
     monkeypatch.setattr(cpu_install, "run_steps", found.run_steps)
     return found
 
 
-def without_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change, "trial", lambda python, modules, *, kept: None)
-
-
-def test_another_version_of_the_engine_is_installed_beside(
-    engines: Path, stand: Stand, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_trial(monkeypatch)
+def test_another_version_of_the_engine_is_installed_beside(engines: Path, stand: Stand) -> None:
     make(engines / "cpu", {"vllm": "0.1.0"})
     assert cpu_install.environment_dir() == engines_dir() / "cpu"
     cpu_install.setup(lambda line: None, demo=False)
@@ -106,6 +105,7 @@ def test_another_version_of_the_engine_is_installed_beside(
 def test_a_version_that_cannot_be_imported_is_not_put_in_force(engines: Path, stand: Stand) -> None:
     make(engines / "cpu", {"vllm": "0.1.0"})
     # the interpreter of this project has no vLLM
+    stand.python = sys.executable
     with pytest.raises(LaunchError) as caught:
         cpu_install.setup(lambda line: None, demo=False)
     assert caught.value.id == "setup.trial_failed"
@@ -121,17 +121,14 @@ def test_a_marker_that_cannot_be_read_is_no_leave_to_clear(engines: Path) -> Non
 
 
 def test_a_half_made_engine_is_cleared_only_when_nothing_runs_from_it(
-    engines: Path, monkeypatch: pytest.MonkeyPatch
+    engines: Path, stand: Stand
 ) -> None:
     make(engines / "cpu", None)
     with in_use(str(engines / "cpu/bin/python"), engines_dir()):
         refused("setup.in_use", engines / "cpu")
-    ran: list[str] = []
-    monkeypatch.setattr(
-        cpu_install, "run_steps", lambda steps, say, *more: ran.extend(step.id for step in steps)
-    )
+    assert stand.ran == []
     cpu_install.setup(lambda line: None, demo=False)
-    assert ran[0] == "serve.setup_venv" and cpu_install.engine_is_ready()
+    assert stand.ran[0] == "serve.setup_venv" and cpu_install.engine_is_ready()
     assert cpu_install.environment_dir() == engines_dir() / "cpu"
 
 

@@ -112,12 +112,15 @@ def test_a_folder_that_somebody_put_there_is_not_used(tmp_path: Path) -> None:
     assert list((tmp_path / "theirs").iterdir()) == []
 
 
-def test_without_cards_the_cpus_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    import gaudi_ray_slots
+def test_without_cards_the_cpus_are_shared() -> None:
+    from gaudi_ray_slots import share
 
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 5, 6, 7, 9})
-    assert [gaudi_ray_slots.share(n, 2) for n in range(2)] == [(4, 5), (6, 7, 9)]
-    assert gaudi_ray_slots.share(0, 6) == ()
+    mine = tuple(sorted(os.sched_getaffinity(0)))
+    for count in range(1, len(mine) + 1):
+        parts = [share(number, count) for number in range(count)]
+        assert sum(parts, ()) == mine
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert share(0, len(mine) + 1) == ()
 
 
 NODE = {
@@ -294,15 +297,11 @@ def test_a_request_becomes_a_job() -> None:
     }
 
 
-def test_folders_of_killed_heads_are_taken_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_of_killed_heads_are_taken_away(tmp_path: Path) -> None:
     import fcntl
-    import tempfile
 
     import gaudi_ray_head
 
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("gaudi-ray-dead", "gaudi-ray-alive", "gaudi-ray-no-lock", "other"):
         (tmp_path / name / "ray").mkdir(parents=True)
         if name != "gaudi-ray-no-lock":
@@ -334,30 +333,30 @@ def test_a_status_in_lines() -> None:
     ]
 
 
-def test_a_job_is_read_in_the_loop_while_a_thread_generates(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_job_is_read_in_the_loop_while_a_thread_generates() -> None:
     import asyncio
+    import queue
     import threading
 
     from gaudi_ray_generate import Generation, GenerationJob
 
-    made = Generation.__new__(Generation)
+    class Echo(Generation):  # type: ignore[misc, unused-ignore]
+        """Generates two pieces for each request."""
+
+        def __init__(self) -> None:
+            self._jobs = queue.Queue()
+            threading.Thread(target=self._work, daemon=True).start()
+
+        def _generate(self, job: GenerationJob) -> None:
+            if job.prompt == "1":
+                raise ValueError("one that fails")
+            for piece in "ab":
+                job.put(job.prompt + piece)
+
+        def _log(self, line: str) -> None:
+            pass
+
     jobs = [GenerationJob(str(n), {}, (), True) for n in range(12)]
-
-    def generate(job: GenerationJob) -> None:
-        if job.prompt == "1":
-            raise ValueError("one that fails")
-        for piece in "ab":
-            job.put(job.prompt + piece)
-
-    def fill() -> Any:
-        import queue
-
-        made._jobs = queue.Queue()
-        monkeypatch.setattr(made, "_generate", generate, raising=False)
-        monkeypatch.setattr(made, "_log", lambda line: None, raising=False)
-        threading.Thread(target=made._work, daemon=True).start()
 
     async def read(job: GenerationJob) -> str:
         try:
@@ -366,7 +365,7 @@ def test_a_job_is_read_in_the_loop_while_a_thread_generates(
             return str(error)
 
     async def all_of_them() -> list[str]:
-        fill()
+        made = Echo()
         for job in jobs:
             made.add(job)
         # the last first: none may hold up another
@@ -381,45 +380,46 @@ def test_a_job_is_read_in_the_loop_while_a_thread_generates(
 def test_a_ray_that_does_not_answer_is_a_failed_start_or_none_where_it_was_stopped(
     tmp_path: Path,
     stops: list[int],
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     import socket
 
-    import gaudi_ray_head
+    from gaudi_ray_head import Dashboard, Life
+
+    class Impatient(Dashboard):  # type: ignore[misc, unused-ignore]
+        """Waits only a moment for Ray."""
+
+        def deploy(self, config: dict[str, Any], stops: list[int], timeout: float = 0.1) -> None:
+            super().deploy(config, stops, timeout)
 
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        dashboard = gaudi_ray_head.Dashboard(url, "sesame")
-        life = gaudi_ray_head.Life(
-            {"applications": [{"args": {"sets": [{}]}}]}, dashboard, tmp_path
-        )
-        monkeypatch.setattr(
-            dashboard,
-            "deploy",
-            lambda config, stops: type(dashboard).deploy(dashboard, config, stops, 0.1),
-        )
+        config: dict[str, Any] = {"applications": [{"args": {"sets": [{}]}}]}
+        life = Life(config, Impatient(url, "sesame"), tmp_path)
         assert life.run(stops) == (0 if stops else 1)
     said = capsys.readouterr().out
     assert said.startswith("gaudi-launch ray: FAILED: ") == (not stops) and "sesame" not in said
 
 
-def test_a_long_temporary_folder_is_replaced_by_a_short_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def long_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the temporary folder, which is too long for Ray's sockets."""
     import tempfile
-
-    import gaudi_ray_head as head
 
     long = tmp_path / ("x" * 60)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    assert head.short_folder() == "/tmp"
-    assert str(long) in capsys.readouterr().out
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
-    assert head.short_folder() == "/tmp"
-    assert capsys.readouterr().out == ""
+    return long
+
+
+def test_a_long_temporary_folder_is_replaced_by_a_short_one(
+    long_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gaudi_ray_head import short_folder
+
+    assert short_folder() == "/tmp"
+    assert str(long_folder) in capsys.readouterr().out
 
 
 def test_the_length_is_that_of_a_real_socket(tmp_path: Path) -> None:
@@ -447,20 +447,15 @@ def test_the_length_is_that_of_a_real_socket(tmp_path: Path) -> None:
 
 
 def test_nowhere_is_short_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    long_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import tempfile
-
     import gaudi_ray_head as head
 
-    long = tmp_path / ("x" * 60)
-    long.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(long))
     monkeypatch.setattr(head, "_SHORT_FOLDERS", ())
     words = ["--host", "127.0.0.1", "--port", "1", "--hpus", "1", "--config", "{}"]
     assert head.main(words) == 1
     assert "AF_UNIX path" in capsys.readouterr().out
-    assert list(long.iterdir()) == []
+    assert list(long_folder.iterdir()) == []
 
 
 def test_the_logs_of_a_failed_ray_are_kept(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,19 +21,12 @@ CONTENT = b"content"
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    monkeypatch.setattr(child, "say", lambda **answer: found.append(answer))
-    return found
-
-
 def entry(path: str = "deep/x", size: int = len(CONTENT), digest: str = DIGEST) -> dict[str, Any]:
     return {"path": path, "size": size, "digest": digest}
 
 
 def test_a_part_that_is_too_long_is_not_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / PARTS).mkdir()
     part = tmp_path / PARTS / "x.part"
@@ -162,38 +153,9 @@ def test_an_error_in_the_handling_of_a_lost_connection() -> None:
         assert classify(error).kind == "offline"
 
 
-@dataclass
-class Process:
-    """One run of `main`: the request it reads, and its answers and notes."""
-
-    monkeypatch: pytest.MonkeyPatch
-
-    def __call__(self, request: dict[str, Any]) -> tuple[list[Any], str, int]:
-        out, notes = io.StringIO(), io.StringIO()
-        self.monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request) + "\n"))
-        self.monkeypatch.setattr(sys, "stdout", out)
-        self.monkeypatch.setattr(sys, "stderr", notes)
-        status = 0
-        try:
-            child.main()
-        except SystemExit as end:
-            status = int(end.code or 0)
-        return [json.loads(line) for line in out.getvalue().splitlines()], notes.getvalue(), status
-
-
-@pytest.fixture
-def process(monkeypatch: pytest.MonkeyPatch) -> Process:
-    for name in ("HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    return Process(monkeypatch)
-
-
-def test_a_long_hash_is_told(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", out)
+def test_a_long_hash_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     child._Hashing("x")(5)
-    assert json.loads(out.getvalue()) == {"hashing": "x", "at": 5}
+    assert json.loads(capsys.readouterr().out) == {"hashing": "x", "at": 5}
 
 
 def module(monkeypatch: pytest.MonkeyPatch, name: str, **parts: Any) -> None:

@@ -8,12 +8,14 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections import namedtuple
+from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -58,6 +60,11 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def use(running: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in running.environment().items():
         monkeypatch.setenv(name, value)
+
+
+def with_free(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(free, 0, free))
 
 
 def pull_command(source: str, folder: Path) -> list[str]:
@@ -129,15 +136,15 @@ def test_what_another_tool_fetched_is_verified_not_fetched(
     with Hub(FILES) as running:
         use(running, monkeypatch)
         # room for what is missing, not for what lies there
-        usage = namedtuple("usage", "total used free")
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, (1 << 30) + 2_900_000))
+        with_free(monkeypatch, (1 << 30) + 2_900_000)
         download.pull(download.list_files("me/small", source), tmp_path / "m")
         assert content(tmp_path / "m") == {name: FILES[name] for name in NEEDED}
         assert {name for name, _ in running.asked} == {"config.json", "tokenizer.json"}
 
 
 def test_all_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Hub(FILES) as running:
+    others = {"me/page": {"README.md": b"# readme"}, "me/unsafe": {**FILES, "../x": b"x"}}
+    with Hub(FILES, others=others) as running:
         use(running, monkeypatch)
         listing = download.list_files("me/small", "hf")
         assert listing.revision == REVISION
@@ -145,6 +152,12 @@ def test_all_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert set(content(tmp_path / "code")) == NEEDED | {"modeling_small.py"}
         download.pull(listing, tmp_path / "all", everything=True)
         assert content(tmp_path / "all") == FILES
+        with failing("pull.nothing", ExitCode.MODEL):
+            download.pull(download.list_files("me/page", "hf"), tmp_path / "none")
+        with failing("pull.unsafe", ExitCode.MODEL) as unsafe:
+            download.list_files("me/unsafe", "hf")
+    assert not (tmp_path / "none").exists()
+    assert unsafe.value.text.values == {"repo": "me/unsafe", "name": "'../x'"}
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -209,6 +222,13 @@ def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     with failing("pull.offline", ExitCode.FAILED) as refused:
         download.list_files("me/small", "hf", seconds=60)
     assert refused.value.text.values["why"] == "Connection refused"
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with failing("pull.offline", ExitCode.FAILED) as refused:
+            download.list_files("me/small", "hf", seconds=1.0)
+    assert refused.value.text.values["why"] == "no answer within 1 s"
 
 
 def test_the_other_hub_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +261,7 @@ def test_auto_takes_the_hub_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_disk_is_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 1 << 20))
+    with_free(monkeypatch, 1 << 20)
     with Hub(FILES) as running:
         use(running, monkeypatch)
         with failing("pull.disk", ExitCode.MACHINE):
@@ -264,7 +283,14 @@ def test_hashing_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(download, "_CHILD", "tests.support.hashing_child")
     request: dict[str, Any] = {"do": "fetch", "target": str(tmp_path)}
     answers = list(download._ask(request, lambda: None, None))
-    assert [sorted(answer) for answer in answers] == [["at", "hashing"]] * 6 + [["done"]]
+    assert [sorted(answer) for answer in answers] == [["at", "hashing", "pid"]] * 6 + [["done"]]
+    # one that does not end by SIGTERM, as a stopped one, does not outlive a pull
+    interrupted = cast("Generator[dict[str, Any]]", download._ask(request, lambda: None, None))
+    pid = next(interrupted)["pid"]
+    assert is_alive(pid)
+    os.kill(pid, signal.SIGSTOP)
+    interrupted.close()
+    until(lambda: not is_alive(pid), "its end")
 
 
 def test_a_long_hash_tells_that_it_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
