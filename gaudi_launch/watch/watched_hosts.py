@@ -172,14 +172,12 @@ class WatchedHost:
         )
         child.started(process.pid)
         self._process = process
-        if self._loop.is_stopped:
-            # it was stopped before this process was known
-            interrupt.end_group(process)
         errors: list[str] = []
         assert process.stdout is not None and process.stderr is not None
         drain = in_background(partial(_keep_last, process.stderr, errors))
         try:
-            while line := process.stdout.readline(_LONGEST_LINE):
+            # it may have been stopped before this process was known
+            while not self._loop.is_stopped and (line := process.stdout.readline(_LONGEST_LINE)):
                 self._take(line)
         finally:
             interrupt.end_group(process)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.buckets.bucket_list import BucketError
 from gaudi_launch.capacity import planned_replica as module
 from gaudi_launch.capacity.planned_replica import (
     ReplicaSetup,
@@ -15,24 +15,22 @@ from gaudi_launch.capacity.planned_replica import (
 )
 from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.performance.step_time import StepTime
 from gaudi_launch.planning.request import Request
 from tests.support.traces import limits
 
 TRAFFIC = Traffic(((0.0, 100, 10), (1.0, 300, 30)))
-COST = StepTime(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, "plain")
-BUCKETS = Buckets([[1, 128, 0]], [[1, 1, 1]])
+QUESTION: Any = SimpleNamespace(limits=limits(max_num_prefill_seqs=4))
 
 
 class ToyEngine:
     """An engine that records what it is asked."""
 
     scheduling = "v1"
-    question_of: Any = SimpleNamespace(limits=limits(max_num_prefill_seqs=4))
-    warms: Any = ("a", BUCKETS)
 
-    def __init__(self, *, chooses: bool) -> None:
+    def __init__(self, *, chooses: bool, question: Any = QUESTION, warms: Any = None) -> None:
         self.chooses = chooses
+        self.question_of = question
+        self.warms = warms
 
     @property
     def innermost(self) -> ToyEngine:
@@ -82,27 +80,19 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     monkeypatch.setattr(module, "stage_of", lambda model, stages: (model, stages))
     monkeypatch.setattr(module, "replica", lambda question: question)
 
-    def step_time_in(context: object, engine: object) -> StepTime:
-        assert (context, type(engine)) == ("context", ToyEngine)
-        return COST
-
-    monkeypatch.setattr(module, "step_time_in", step_time_in)
     return seen
 
 
 @pytest.mark.parametrize("warms", [None, BucketError("hang: x")])
 def test_an_engine_without_a_warm_up_has_no_buckets(
-    warms: Any, drawn: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+    warms: Any, drawn: list[tuple[Any, ...]]
 ) -> None:
-    monkeypatch.setattr(ToyEngine, "warms", warms)
-    found: Any = planned_replica(setup(ToyEngine(chooses=False)), TRAFFIC)
+    found: Any = planned_replica(setup(ToyEngine(chooses=False, warms=warms)), TRAFFIC)
     assert found.buckets(99) is None
 
 
-def test_without_a_question_a_step_has_one_prompt(
-    drawn: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ToyEngine, "question_of", None)
-    found: Any = planned_replica(setup(ToyEngine(chooses=True), traced=True), TRAFFIC)
+def test_without_a_question_a_step_has_one_prompt(drawn: list[tuple[Any, ...]]) -> None:
+    engine = ToyEngine(chooses=True, question=None)
+    found: Any = planned_replica(setup(engine, traced=True), TRAFFIC)
     assert found.prompts == 1
     assert [each[0].max_prefill_seqs for each in drawn] == [None, 1]

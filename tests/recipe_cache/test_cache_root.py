@@ -85,11 +85,10 @@ def test_a_flat_folder_works_unchanged_and_can_be_adopted(root: Path) -> None:
 def test_every_key_of_a_root_the_last_used_first(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time, "time", lambda: 100.0)
-    fill(root)
     other = replace(PARTS, driver="1.20")
-    monkeypatch.setattr(time, "time", lambda: 200.0)
-    fill(root, other)
+    for at, parts in ((100.0, PARTS), (200.0, other)):
+        monkeypatch.setattr(time, "time", lambda: at)  # noqa: B023
+        fill(root, parts)
     (root / ("a" * 16)).mkdir()
     (root / ("a" * 16) / "x.recipe").write_bytes(b"xy")
     (root / f"{'b' * 16}.json").write_text("[")
@@ -120,7 +119,7 @@ def failure(do: Callable[[], object]) -> tuple[str, int, Mapping[str, object]]:
     return caught.value.id, int(caught.value.exit_code), caught.value.text.values
 
 
-def test_errors_name_the_root(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_name_the_root(root: Path, tmp_path: Path) -> None:
     root.mkdir()
     path = str(root)
     nothing = ("cache.nothing_to_adopt", 2, {"path": path})
@@ -136,35 +135,16 @@ def test_errors_name_the_root(root: Path, tmp_path: Path, monkeypatch: pytest.Mo
         "cache.no_such_key", 2, none,
     )  # fmt: skip
 
-    def refuse(_: Path) -> object:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "iterdir", refuse)
-    denied = {"path": path, "why": "Permission denied"}
-    assert failure(lambda: cache_root.entries(root)) == ("cache.unreadable", 1, denied)
-    assert not cache_root.flat_files(root)
-
-
-@pytest.mark.parametrize(
-    ("error", "id", "why"),
-    [
-        (PermissionError(13, "Permission denied"), "cache.not_shared", "Permission denied"),
-        (OSError("odd"), "cache.not_writable", "odd"),
-    ],
-)
-def test_a_root_that_cannot_be_made(
-    root: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, id: str, why: str
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
+    long = tmp_path / ("x" * 300)
+    values = {"path": str(long), "why": "File name too long"}
+    assert failure(lambda: cache_root.entries(long)) == ("cache.unreadable", 1, values)
+    assert not cache_root.flat_files(long)
 
     def open_it() -> None:
-        with cache_root.opened(root, PARTS, BUCKETS):
+        with cache_root.opened(long, PARTS, BUCKETS):
             raise AssertionError
 
-    assert failure(open_it) == (id, 1, {"path": str(root), "why": why})
+    assert failure(open_it) == ("cache.not_writable", 1, values)
 
 
 def test_what_killed_removals_and_imports_left_is_removed(root: Path) -> None:

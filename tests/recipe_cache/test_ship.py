@@ -242,16 +242,16 @@ def test_archives_of_another_program(root: Path, tmp_path: Path) -> None:
     assert failed == ("cache.import_not_ours", 2, {"path": str(file), "why": why})
 
 
+@pytest.mark.parametrize(
+    ("shorter", "id"), [(0, "cache.import_damaged"), (1, "cache.import_not_ours")]
+)
 def test_a_ledger_that_is_too_long_is_not_read(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shorter: int, id: str
 ) -> None:
+    """Of one that is not too long, only its recipes are missing."""
     first, second = head(root, tmp_path)
     longest = max(len(first[1]), len(second[1]))
-    monkeypatch.setattr(ship, "_MOST_LEDGER_BYTES", longest)
+    monkeypatch.setattr(ship, "_MOST_LEDGER_BYTES", longest - shorter)
     file = squeezed(tmp_path, [first, second])
-    # that long is read, and only its recipes are missing
-    id, _, values = refusal(lambda: ship.import_(tmp_path / "other", file, HERE))
-    assert id == "cache.import_damaged" and values["why"].startswith("recipe")  # type: ignore[attr-defined]
-    monkeypatch.setattr(ship, "_MOST_LEDGER_BYTES", longest - 1)
-    id, _, _ = refusal(lambda: ship.import_(tmp_path / "other", file, HERE))
-    assert id == "cache.import_not_ours"
+    found = refusal(lambda: ship.import_(tmp_path / "other", file, HERE))
+    assert (found[0], str(found[2]["why"]).startswith("recipe")) == (id, not shorter)

@@ -242,11 +242,8 @@ def test_every_metric_of_one_scrape(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert reader.describe() == []
 
 
-def test_a_sampler_in_the_background_is_read_without_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_sampler_in_the_background_is_read_without_waiting(own_folders: Path) -> None:
     reader = exporter.Reader()
-    monkeypatch.setattr(reader._records, "services", list)
     sampler = FixedSampler(HOST)
     reader._sampler = sampler  # type: ignore[assignment]
     reader.keep_fresh()
@@ -257,13 +254,12 @@ def test_a_sampler_in_the_background_is_read_without_waiting(
 
 
 def test_a_sampler_that_fails_is_seen_and_recovers(
-    monkeypatch: pytest.MonkeyPatch,
+    own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
     monkeypatch.setattr(background, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(exporter, "_SAMPLE_SECONDS", 0.01)
     reader = exporter.Reader()
-    monkeypatch.setattr(reader._records, "services", list)
     sampler = FixedSampler(HOST)
     reader._sampler = sampler  # type: ignore[assignment]
     registry = CollectorRegistry()

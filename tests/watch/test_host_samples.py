@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gaudi_launch import interrupt
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import text
@@ -40,8 +36,8 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def watched(member: Member | None = REMOTE, machine: str | None = None) -> WatchedHost:
-    made = WatchedHost(member, machine, interval=2.0, timeout=5.0)
+def watched() -> WatchedHost:
+    made = WatchedHost(REMOTE, None, interval=2.0, timeout=5.0)
     made._latest.at = 100.0
     return made
 
@@ -88,74 +84,7 @@ def test_a_host_is_watched_through_any_error() -> None:
     assert next(turns, None) is None
 
 
-class Top:
-    """A process that writes these lines and ends."""
-
-    pid = 77
-    returncode = 255
-
-    def __init__(self, output: str, errors: str) -> None:
-        self.stdout = io.StringIO(output)
-        self.stderr = io.StringIO(errors)
-
-
-def followed(
-    monkeypatch: pytest.MonkeyPatch, member: Member, process: Top, *, stopped: bool = False
-) -> tuple[WatchedHost, list[tuple[Any, ...]]]:
-    """Return a host after its `top` has ended, with what was done."""
-    done: list[tuple[Any, ...]] = []
-
-    def run(argv: Sequence[str], **given: Any) -> Top:
-        done.append((argv, given))
-        return process
-
-    class Log:
-        def __init__(self, logger: Any, argv: Sequence[str]) -> None:
-            done.append(("log", argv))
-
-        def started(self, pid: int) -> None:
-            done.append(("started", pid))
-
-        def ended(self, status: int) -> None:
-            done.append(("ended", status))
-
-    monkeypatch.setattr(module, "ChildLog", Log)
-    monkeypatch.setattr(subprocess, "Popen", run)
-    monkeypatch.setattr(interrupt, "end_group", lambda process: done.append(("end", process)))
-    host = watched(member)
-    if stopped:
-        host.stop()
-    host._follow()
-    return host, done
-
-
-def test_the_status_is_the_reason_without_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    process = Top("", "")
-    host, _ = followed(monkeypatch, REMOTE, process)
-    assert host.now() == silent(text("watch.host_ended", status=255))
-
-
-def test_a_host_that_was_stopped_meanwhile_is_ended_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    process = Top("", "")
-    _, done = followed(monkeypatch, Member("a", "local"), process, stopped=True)
-    assert [each[0] for each in done if each[0] in ("started", "end", "ended")] == [
-        *("started", "end", "end", "ended")
-    ]
-    # a program of this machine has the environment of this one
-    assert next(each[1]["env"] for each in done if isinstance(each[1], dict)) is None
-
-
-def test_the_last_line_of_errors_is_short() -> None:
-    lines: list[str] = []
-    module._keep_last(io.StringIO("first\n" + "x" * 400 + "\n \n"), lines)
-    assert lines == ["x" * 300]
-
-
-def test_a_first_sample_waits_for_hl_smi(
-    stopped_clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_sample_waits_for_hl_smi(stopped_clock: list[float]) -> None:
     read = iter((False, False, False, True))
 
     class Slow:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cluster.inventory import Member
+from gaudi_launch.messages import text
 from gaudi_launch.watch.sample import HostSample
-from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all
+from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all, watching
 from tests.support.waiting import GENEROUS
 from tests.support.watched import HOST
 
@@ -99,3 +100,28 @@ def test_another_version_is_named_as_such(tmp_path: Path, output: str) -> None:
     member = launcher(tmp_path, "old", f"print({output!r})")
     found = watch(member, 20.0).once()
     assert found.answers is False and "no 'top --json'" in str(found.problem)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("sys.exit(7)", text("watch.host_ended", status=7)),
+        ("print('first\\n' + 'x' * 400 + '\\n ', file=sys.stderr)", "x" * 300),
+        ("print('hello', flush=True)\ntime.sleep(60)", text("watch.host_old", host="bad")),
+    ],
+)
+def test_the_reason_of_a_host_without_samples(tmp_path: Path, body: str, problem: str) -> None:
+    host = watch(launcher(tmp_path, "bad", body), 2 * GENEROUS)
+    with watching([host]):
+        assert until_known(host).problem == problem
+
+
+def test_a_host_that_was_stopped_meanwhile_is_ended_at_once(
+    good: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = watch(good)
+    host.stop()
+    began = time.monotonic()
+    host._follow()
+    assert time.monotonic() - began < 30
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []

@@ -164,10 +164,11 @@ def test_the_room_on_the_disk(
     sizes = [path.stat().st_size for path in source.rglob("*.safetensors")]
     needed = int(sum(sizes) * 1.01)
     asked: list[Path] = []
+    free = [needed - 1, needed, 0, 0]
 
     def usage(path: Path) -> Any:
         asked.append(path)
-        return SimpleNamespace(free=needed - 1)
+        return SimpleNamespace(free=free.pop(0))
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
     out = tmp_path / "far" / "out"
@@ -176,13 +177,11 @@ def test_the_room_on_the_disk(
         "fp8.disk", ExitCode.MACHINE, values, None,
     )  # fmt: skip
     assert asked == [tmp_path]
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=needed))
     convert_folder(source, out)
     # what is converted already needs no room
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
     assert convert_folder(source, out).written == ()
-    big = SimpleNamespace(st_size=2_345_000_000)
-    monkeypatch.setattr(Path, "stat", lambda path, **_: big)
+    with (source / "x").open("wb") as large:
+        large.truncate(2_345_000_000)
     values = {"path": str(out), "free": "0.0", "needed": "2.4"}
     assert failed(lambda: convert._check_disk(source, out, ["x"])) == (
         "fp8.disk", ExitCode.MACHINE, values, None,
