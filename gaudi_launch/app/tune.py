@@ -23,7 +23,7 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 
 if TYPE_CHECKING:
-    from gaudi_launch.app.bench import BenchCase, BenchWatcher
+    from gaudi_launch.app.bench import BenchCase, BenchOutcome, BenchWatcher
     from gaudi_launch.app.report import Reporter
     from gaudi_launch.app.tune_candidates import TuneCandidate
     from gaudi_launch.bench.run_file import BenchRun
@@ -453,16 +453,20 @@ def _measured(
 ) -> tuple[TuneFigure, ...]:
     from gaudi_launch.app import bench
 
+    def sent(case: BenchCase) -> BenchOutcome:
+        outcome = bench.measure(case, watcher)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        return outcome
+
     # the first requests compile and allocate; they are not counted
-    bench.measure(_bench_case(state, name, _FEWEST_REQUESTS), watcher)
+    sent(_bench_case(state, name, _FEWEST_REQUESTS))
     found: list[TuneFigure] = []
     for repeat in range(trial.repeats):
         stem = f"{trial.round + 1}{'-last' if trial.last else ''}-{trial.candidate}-{repeat + 1}"
         file = state.folder / f"{stem}.json"
         case = _bench_case(state, name, trial.requests, file)
-        outcome = bench.measure(case, watcher)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
+        outcome = sent(case)
         bench.kept(case, outcome)
         found.append(
             figure_of(outcome.run, file.name, state.goal, state.candidates[trial.candidate].cards)
@@ -544,9 +548,6 @@ def _stop(name: str) -> None:
     from gaudi_launch.services.state import registry
     from gaudi_launch.services.stop import stop
 
-    try:
-        service = registry.find(name)
-    except LaunchError as error:
-        _log.debug("nothing to stop: %s", error)
-        return
-    stop(service, 0.0, lambda what, value: None)
+    service = registry.read(name)
+    if service is not None:
+        stop(service, 0.0, lambda what, value: None)

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_launch.app import bench, tune
+from gaudi_launch.app import tune
 from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.app.report import Silent
 from gaudi_launch.app.saved_plan import SavedTraffic
-from gaudi_launch.app.serve import ServeMode
 from gaudi_launch.app.tune import TuneTrial
 from gaudi_launch.app.tune_candidates import TuneCandidate
 from gaudi_launch.app.tune_state import TuneFigure, TuneStart, TuneState
+from gaudi_launch.bench.replay import Going
 from gaudi_launch.bench.run_file import BenchRun
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
+from gaudi_launch.performance import learned
 from gaudi_launch.performance.balance import balanced
+from gaudi_launch.services.state.registry import services
 from tests.support.capacity import few_requests
 from tests.support.processes import timed_python
 from tests.support.refusals import refused
-from tests.support.reporters import Lines
 from tests.support.serve import machine, write_model
 from tests.support.waiting import GENEROUS
 
@@ -126,89 +129,71 @@ def test_another_machine_is_refused_unless_its_cards_are_simulated(
     assert tune.is_simulated(simulated)
 
 
-class Stage:
-    """A service, a measurement and the corrected speed model, none of which is real."""
+class Watcher:
+    """Presses Ctrl-C when the first request runs."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.events: list[tuple[Any, ...]] = []
-        self.summary: dict[str, Any] = {"completed": 8, "failed": 0, "output_rate": 40.0}
-        for name in ("ttft", "tpot", "latency"):
-            self.summary[name] = {"mean": {"ttft": 0.5, "tpot": 0.02, "latency": 2.0}[name]}
-        self.interrupted = False
-        self.ready: LaunchError | None = None
-        monkeypatch.setattr("gaudi_launch.app.service.launch", self.launch)
-        for name in ("prepare", "measure"):
-            monkeypatch.setattr(bench, name, getattr(self, name))
-        monkeypatch.setattr(bench, "kept", lambda case, outcome: self.events.append(("kept", case)))
-        monkeypatch.setattr(tune, "_stop", lambda name: self.events.append(("stop", name)))
-        monkeypatch.setattr(tune, "_on_a_port", lambda options: replace(options, port="4321"))
-        monkeypatch.setattr(
-            "gaudi_launch.app.learn.learn", lambda files, name: self.events.append(("learn", files))
-        )
+    def __init__(self, *, interrupts: bool = False) -> None:
+        self.interrupts = interrupts
 
-    def launch(self, options: LaunchOptions, how: ServeMode, reporter: object) -> Any:
-        self.events.append(("launch", options.port, how))
-        return self
+    def say(self, line: str) -> None:
+        pass
 
-    def wait_ready(self, left: float) -> None:
-        self.events.append(("wait", left))
-        if self.ready is not None:
-            raise self.ready
-
-    def prepare(self, words: Sequence[str], options: bench.BenchOptions) -> Any:
-        return words, options
-
-    def measure(self, case: Any, watcher: object) -> bench.BenchOutcome:
-        self.events.append(("measure", case))
-        return bench.BenchOutcome(BenchRun({}, {}, self.summary), self.interrupted)
+    def going(self, state: Going) -> None:
+        if self.interrupts:
+            self.interrupts = False
+            signal.raise_signal(signal.SIGINT)
 
 
-SMALL_STEP = TuneTrial(1, 0, 8, 2, last=True)
-NAME = "tune-question"
+LAST = TuneTrial(0, 0, 8, 1, last=True)
 
 
-def begun(tmp_path: Path) -> TuneState:
-    """Return a search whose folder ends with the name of its service."""
+@pytest.fixture
+def search(
+    tmp_path: Path, machine: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TuneState]:
+    """Yield a search of a model on a machine with cards; at its end no engine runs."""
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(machine))
+    monkeypatch.setenv("PATH", f"{machine / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("TIMED_PIDS", str(tmp_path / "pids"))
+    monkeypatch.setenv("TRIVIAL_GRAPHS", "1")
+    options = LaunchOptions(model=str(write_model(tmp_path / "Small")), cards="1")
     folder = tmp_path / "my-question" / "2026"
     folder.mkdir(parents=True)
-    return state(folder, 2)
+    load = SavedTraffic("16", "8", concurrency="4")
+    yield TuneState(folder, "throughput", load, 8, (TuneCandidate("1", options, 1, ""),))
+    assert [each.phase for each in services() if each.alive] == []
 
 
-def test_a_trial_that_fails_is_stopped_and_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def tried(search: TuneState, left: float, watcher: Watcher, **options: Any) -> TuneStart:
+    """Start and measure the search's candidate with other options."""
+    [one] = search.candidates
+    one = replace(one, options=replace(one.options, **options))
+    tools = tune.TuneTools(Silent(), watcher, no_doctor=True)
+    return tune.start_and_measure(replace(search, candidates=(one,)), LAST, left, tools)
+
+
+def test_a_trial_that_is_not_ready_in_time_is_stopped_and_says_why(
+    search: TuneState, timed_python: Path
 ) -> None:
-    stage, said, search = Stage(monkeypatch), Lines(), begun(tmp_path)
-    tools = tune.TuneTools(said, said)  # type: ignore[arg-type]
-    stage.ready = LaunchError("services.failed", ExitCode.FAILED, name=NAME, why="no card")
-    found = tune.start_and_measure(search, SMALL_STEP, 50.0, tools)
-    why = stage.ready.text.render()
-    assert (found.figures, found.why, found.start_seconds) == ((), why, 0.0)
-    assert stage.events[-1] == ("stop", NAME) and not stage.events[0][2].no_doctor
-    assert said.lines[1] == message("tune.failed", name="1", why=why).render()
-    # requests that fail are a failed start, too
-    stage.ready = None
-    stage.summary |= {"failed": 1, "requests": 9}
-    found = tune.start_and_measure(search, SMALL_STEP, 50.0, tools)
-    error = LaunchError("tune.requests_failed", ExitCode.ENGINE, failed=1, requests=9)
-    assert found.why == error.text.render()
+    found = tried(search, 0.0, Watcher(), python=str(timed_python))
+    values = {"name": "tune-question", "seconds": "0", "phase": "@"}
+    why = message("services.not_yet", **values).render().partition("@")[0]
+    assert (found.figures, found.start_seconds, found.why.startswith(why)) == ((), 0.0, True)
 
 
-def test_ctrl_c_stops_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage, said = Stage(monkeypatch), Lines()
-    stage.interrupted = True
-    tools = tune.TuneTools(said, said)  # type: ignore[arg-type]
+def test_ctrl_c_stops_a_trial(search: TuneState, timed_python: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        tune.start_and_measure(begun(tmp_path), SMALL_STEP, 50.0, tools)
-    assert stage.events[-1] == ("stop", NAME)
+        tried(search, GENEROUS, Watcher(interrupts=True), python=str(timed_python))
 
 
-def test_simulated_cards_teach_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch)
-    search = begun(tmp_path)
-    tune._learn(search, search.candidates[0], [figure("a", 1.0)])
-    one = replace(search.candidates[0], options=LaunchOptions(engine="simulated"))
-    tune._learn(search, one, [figure("b", 1.0)])
-    assert stage.events == [("learn", [str(search.folder / "a.json")])]
+def test_simulated_cards_teach_nothing(search: TuneState, timed_python: Path) -> None:
+    found = tried(search, GENEROUS, Watcher(), python=str(timed_python))
+    assert [figure.file for figure in found.figures] == ["1-last-0-1.json"]
+    assert learned.read_learned() is not None
+    learned.state_file().unlink()
+    simulated = replace(search.candidates[0], options=LaunchOptions(engine="simulated"))
+    tune._learn(search, simulated, found.figures)
+    assert learned.read_learned() is None
 
 
 @pytest.mark.parametrize(
