@@ -29,8 +29,6 @@ ABOUT_SEVERAL = {
     "app/test_same_verdict.py": "plan and serve about the same states",
     "app/test_same_answers.py": "fit, capacity, estimate and plan about the same cases",
     "app/test_serve_cache.py": "serve with the recipe cache",
-    "app/test_model_setup_parts.py": "the steps of app/model_setup.py without a hub",
-    "app/test_recommend_parts.py": "the parts of app/recommend.py without a search",
     "app/test_trusted.py": "every use case that runs a model's own code",
     "bench/test_bench.py": "the command with client, workload and records",
     "bench/test_chat.py": "the command with a streaming server",

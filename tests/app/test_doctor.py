@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import getpass
+import json
+import os
+import tarfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gaudi_launch.app import doctor as cases
 from gaudi_launch.app.doctor import DoctorReport, DoctorRequest, FixPlan, FixResult
-from gaudi_launch.doctor import bundle, remedies
+from gaudi_launch.doctor import remedies
 from gaudi_launch.doctor.findings import (
     DoctorFacts,
     EngineFacts,
@@ -19,9 +21,7 @@ from gaudi_launch.doctor.findings import (
     Remedy,
 )
 from gaudi_launch.doctor.remedies import Change, RemedyOutcome
-from gaudi_launch.engines import detect as detection
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import host_config
 from gaudi_launch.host.host_config import load_config
 from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
@@ -72,20 +72,20 @@ def test_the_exit_code_is_that_of_the_worst_finding(
 # --- facts ---------------------------------------------------------------------------------------
 
 
-def test_an_interpreter_that_cannot_be_read_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = LaunchError("services.drain", ExitCode.MACHINE, found=1)
-
-    def detect(python: str | None = None) -> None:
-        raise error
-
-    monkeypatch.setattr(detection, "detect", detect)
-    here, named = DoctorRequest(), DoctorRequest(python="/p")
-    assert cases._engine(here, serves=True) is None
-    assert cases._engine(named, serves=True) == EngineFacts("/p", problem=str(error))
-    error = LaunchError("engines.no_python", ExitCode.USAGE, path="/p")
-    with refused("engines.no_python", ExitCode.USAGE, path="/p"):
-        cases._engine(named, serves=True)
-    assert cases._engine(here, serves=True) is None
+def test_an_interpreter_that_cannot_be_read_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "python3"
+    broken.symlink_to("/bin/false")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    values = {"path": str(broken), "why": "exit status 1"}
+    problem = message("engines.python_bad", **values).render()
+    assert cases.collect(DoctorRequest(python=str(broken))).engine == EngineFacts(
+        str(broken), problem=problem
+    )
+    assert cases.collect(DoctorRequest()).engine is None
+    with refused("engines.no_python", ExitCode.USAGE, path="/gone"):
+        cases.collect(DoctorRequest(python="/gone"))
 
 
 # --- repairs -------------------------------------------------------------------------------------
@@ -122,37 +122,33 @@ def test_files_of_root_are_named_with_the_commands(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("host", "user", "names"),
+    ("host", "user", "kept"),
     [
-        ("server7", "alice", ("server7", "alice")),
-        ("localhost", "root", ()),
-        ("ab", "", ()),
-        ("server7", None, ("server7",)),
+        ("server7", "alice", ""),
+        ("localhost", "root", "localhost root"),
+        ("ab", "", "ab"),
+        ("server7", None, ""),
     ],
 )
 def test_names_of_people_and_hosts_are_removed(
-    host: str,
-    user: str | None,
-    names: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    host: str, user: str | None, kept: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def getuser() -> str:
         if user is None:
             raise KeyError("no user")
         return user
 
-    seen: list[Any] = []
     monkeypatch.setattr(getpass, "getuser", getuser)
-    monkeypatch.setattr(bundle, "Redactor", lambda keep, found: (keep, found))
-    monkeypatch.setattr(bundle, "contents", lambda *words: seen.append(words) or {"a": 1, "b": 2})  # type: ignore[func-returns-value]
-    monkeypatch.setattr(bundle, "write", lambda path, files: seen.append((path, files)))
     facts = report().facts
     facts = replace(facts, host=replace(facts.host, hostname=host))
-    target = tmp_path / "bundle.tar.gz"
-    assert cases.write_bundle(facts, {"r": 1}, target, keep_names=False) == 2
-    snapshot, config, shown, redactor = seen[0]
-    assert (snapshot["host"]["hostname"], config) == (host, host_config.to_json(facts.config))
-    assert (shown, redactor, seen[1]) == ({"r": 1}, (False, names), (target, {"a": 1, "b": 2}))
-    cases.write_bundle(facts, {}, target, keep_names=True)
-    assert seen[2][3] == (True, names)
+    said = [name for name in (host, user) if name]
+    for keep_names, left in ((False, kept.split()), (True, said)):
+        target = tmp_path / f"{keep_names}.tar.gz"
+        count = cases.write_bundle(facts, {"said": said}, target, keep_names=keep_names)
+        with tarfile.open(target) as archive:
+            files = {m.name: archive.extractfile(m).read() for m in archive}  # type: ignore[union-attr]
+        assert count == len(files)
+        [shown] = [
+            json.loads(text) for name, text in files.items() if name.endswith("findings.json")
+        ]
+        assert [name for name in shown["said"] if "[" not in name] == left

@@ -3,7 +3,9 @@ measured, served."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -17,10 +19,15 @@ import pytest
 import yaml
 
 from gaudi_launch import paths
+from gaudi_launch.app.model_setup import convert
+from gaudi_launch.app.report import Silent
+from gaudi_launch.errors import ExitCode
+from gaudi_launch.messages import text
 from gaudi_launch.models.fp8.arithmetic import conversion_table
 from tests.support.local_hub import Hub
 from tests.support.model_files import FILES, SHARDS, WEIGHT
 from tests.support.processes import free_port, pids, trivial_python
+from tests.support.refusals import refused
 from tests.support.serve import Gaudi, machine, ready_lines
 from tests.support.shards import read_shard
 from tests.support.waiting import GENEROUS
@@ -162,6 +169,41 @@ def test_deepseek_r1_in_one_command(user: User, hub: Hub, free_port: int, tmp_pa
     _, err = process.communicate(timeout=GENEROUS)
     assert "Step" not in err
     assert (hub.asked, stale.exists(), weights.exists()) == ([], False, False)
+
+
+@pytest.mark.usefixtures("small_profile")
+def test_measurements_that_cannot_be_used_are_named(user: User, tmp_path: Path) -> None:
+    quant = tmp_path / "data/gaudi-launch/measurements" / MEASURED / "maxabs_quant_g2.json"
+    lost = "inc_measure_output_hooks_maxabs_7_8.npz"
+    few = {name: content for name, content in MEASUREMENTS.items() if "_7_8" not in name}
+    missing = {"path": str(quant), "first": str(quant.with_name(lost)), "count": 1, "cards": 8}
+    where = {"path": str(quant.parent), "why": os.strerror(errno.EISDIR)}
+    with Hub({}, repo="no/body", others={R1: FILES, MEASURED: few}) as hub:
+        user.use(hub)
+        code, _, err = user.run(*WORDS)
+        assert (code, err.splitlines()[-1]) == (
+            ExitCode.MODEL,
+            f"gaudi-launch: {text('quant.measurements_missing', 'en', model=MEASURED, **missing)}",
+        )
+        quant.unlink()
+        quant.mkdir()
+        code, _, err = user.run(*WORDS)
+        assert (code, err.splitlines()[-1]) == (
+            ExitCode.FAILED,
+            f"gaudi-launch: {text('pull.folder', 'en', **where)}",
+        )
+
+
+def test_a_conversion_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name, content in FILES.items():
+        (source / name).write_bytes(content)
+    out = tmp_path / "out"
+    (out / "config.json").mkdir(parents=True)
+    where = {"path": str(out / "config.json.part"), "why": os.strerror(errno.EISDIR)}
+    with refused("fp8.io", ExitCode.FAILED, **where):
+        convert(source, out, 1, Silent(), force=True)
 
 
 def test_the_disk_is_asked_before_anything_is_fetched(user: User, hub: Hub, tmp_path: Path) -> None:

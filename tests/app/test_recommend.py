@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from gaudi_launch.app import recommend
 from gaudi_launch.app.capacity import CapacityOptions
 from gaudi_launch.app.capacity import read as read_capacity
 from gaudi_launch.app.command_line import serve_command
@@ -21,8 +23,10 @@ from gaudi_launch.app.recommend import (
     RecommendCase,
     Recommended,
     RecommendOptions,
+    cluster_command,
     launch_options,
     read,
+    save,
     solve,
 )
 from gaudi_launch.capacity import cards as capacity
@@ -31,11 +35,17 @@ from gaudi_launch.capacity.search import ReplicaLoad, load_at, most_requests
 from gaudi_launch.capacity.traffic import from_ranges
 from gaudi_launch.cli.main import app
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host import snapshot
+from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.host.hardware import Host
+from gaudi_launch.host.simulated import make, server_of, write_tree
+from gaudi_launch.messages import message
 from gaudi_launch.recommend.compared import compared
-from gaudi_launch.recommend.space import samples
+from gaudi_launch.recommend.goal import Goal
+from gaudi_launch.recommend.space import Candidate, CardPool, samples
 from tests.support.capacity import few_requests
-from tests.support.recommend import SMALL
-from tests.support.refusals import failing
+from tests.support.recommend import SMALL, goal
+from tests.support.refusals import failing, refused
 
 __all__ = ["few_requests"]
 
@@ -60,6 +70,45 @@ def test_the_goal_follows_from_load_and_targets(given: dict[str, str], name: str
 
 
 @pytest.mark.parametrize(
+    ("launch", "id", "code"),
+    [
+        ({"machine": "simulated:hls2"}, "recommend.one_machine", ExitCode.USAGE),
+        # for any number of cards
+        ({"extra": ("--kv-cache-dtype", "x")}, "options.refused", ExitCode.USAGE),
+        ({"engine": "cpu"}, "fit.engine", ExitCode.USAGE),
+    ],
+)
+def test_options_that_no_plan_has_are_refused(
+    launch: dict[str, Any], id: str, code: ExitCode
+) -> None:
+    with failing(id, code):
+        case_of(launch)
+
+
+def test_without_cards_a_server_is_assumed_and_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
+    case = case_of(accelerator="")
+    product = accelerators()["gaudi2"]
+    assert (case.machine, case.search.pool.accelerator) == (server_of(product.id), product)
+    assumed = message("recommend.assumed_machine", product=product.title, cards=product.cards)
+    assert assumed in case.search.notes
+
+
+@pytest.mark.usefixtures("few_requests")
+def test_the_best_answer_that_has_a_plan_is_taken() -> None:
+    words = {"dtype": "bf16", "max_num_seqs": "32", "max_prefill_seqs": "1"}
+    case = case_of(words, goal="latency")
+    found = {}
+    # cards that were taken since the search
+    for busy in ("", "1,2,3,4,5,6,7", "0,1,2,3,4,5,6,7"):
+        answer = solve(replace(case, machine=f"simulated:hls2+busy={busy}".removesuffix("+busy=")))
+        found[busy] = answer.launch and answer.launch.cards, answer.plan is None
+    assert list(found.values()) == [("8", False), ("1", False), (None, True)]
+
+
+@pytest.mark.parametrize(
     ("given", "id"),
     [
         ({"goal": "speed"}, "recommend.goal"),
@@ -68,6 +117,7 @@ def test_the_goal_follows_from_load_and_targets(given: dict[str, str], name: str
         ({"ttft": "soon"}, "capacity.bad_time"),
         ({"max_start": "soon"}, "plan.time"),
         ({"accelerator": "h100"}, "fit.accelerator"),
+        ({"nodes": "100001"}, "plan.number"),
     ],
 )
 def test_impossible_options_are_refused(given: dict[str, str], id: str) -> None:
@@ -80,18 +130,66 @@ def test_a_length_that_the_model_lacks_is_refused() -> None:
         case_of({"max_model_len": "1M"})
 
 
-def test_a_machine_gives_its_free_cards() -> None:
-    case = case_of({"machine": "simulated:hls2+busy=0,1"}, accelerator="")
-    assert (case.search.pool.cards_per_node, case.search.pool.nodes) == (6, 1)
-    with pytest.raises(LaunchError) as error:
-        case_of({"machine": "simulated:hls2+busy=0,1,2,3,4,5,6,7"}, accelerator="")
-    assert error.value.id == "recommend.no_free_card"
+BUSY = {"machine": "simulated:hls2+busy=0,1"}
+OWN = {"accelerator": ""}
 
 
-def test_servers_of_a_product_are_as_many_as_the_load_needs() -> None:
-    assert case_of().search.pool.nodes == 1
-    assert case_of(rate="5/s").search.pool.nodes is None
-    assert case_of(rate="5/s", nodes="3").search.pool.nodes == 3
+@pytest.mark.parametrize(
+    ("launch", "given", "visible", "cards", "nodes"),
+    [
+        ({}, {}, "", 8, 1),
+        ({}, {"rate": "5/s"}, "", 8, None),
+        ({}, {"rate": "5/s", "nodes": "3"}, "", 8, 3),
+        (BUSY, OWN, "", 6, 1),
+        (BUSY, OWN | {"nodes": "3"}, "", 6, 3),
+        (BUSY | {"modules": "2,3,4"}, OWN, "", 3, 1),
+        # modules of the environment are those of this machine
+        (BUSY, OWN, "1,2,3", 6, 1),
+        ({}, OWN, "1,2,3", 2, 1),
+    ],
+)
+def test_cards_are_free_ones_or_those_of_servers(
+    launch: dict[str, str],
+    given: dict[str, str],
+    visible: str,
+    cards: int,
+    nodes: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_tree("hls2+busy=0,1", tmp_path)
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", visible)
+    case = case_of(launch, **given)
+    assert case.search.pool == CardPool(accelerators()["gaudi2"], cards, nodes)
+    own = given.get("accelerator") == ""
+    assert case.machine == (launch.get("machine") if own else server_of("gaudi2"))
+
+
+@pytest.mark.parametrize(
+    ("host", "id"),
+    [
+        (make("hls2+busy=0,1,2,3,4,5,6,7"), "recommend.no_free_card"),
+        (Host(), "recommend.unknown_card"),
+    ],
+)
+def test_a_machine_without_a_card_that_can_be_used_is_refused(
+    host: Host, id: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "machine.json"
+    file.write_text(json.dumps(snapshot.to_json(host)))
+    with failing(id, ExitCode.MACHINE):
+        case_of({"machine": str(file)}, accelerator="")
+
+
+def test_a_cluster_has_hosts_to_be_named() -> None:
+    launch = LaunchOptions(model="org/m", cards="8")
+    two = Candidate("vllm-gaudi", "bfloat16", 8, 32, 1, 2048, 4096, False, pipeline=2, hosts=2)
+    head = ("gaudi-launch", "cluster", "up", "org/m", "--hosts")
+    sizes = ("--tensor-parallel", "8", "--pipeline-parallel", "2")
+    assert cluster_command(launch, two) == (*head, "HOST1,HOST2", *sizes, "-n", "8")
+    local = replace(two, hosts=1, pipeline=1)
+    assert cluster_command(launch, local) == (*head, "local", *sizes[:2], "-n", "8")
 
 
 def test_lengths_that_were_not_given_are_assumed_and_stated() -> None:
@@ -260,7 +358,7 @@ def large_case(given: Mapping[str, str], **launch: str) -> RecommendCase:
 
 
 @pytest.mark.usefixtures("few_requests")
-def test_a_model_larger_than_a_server_is_planned_over_several() -> None:
+def test_a_model_larger_than_a_server_is_planned_over_several(tmp_path: Path) -> None:
     answer = solve(large_case({"nodes": "2"}))
     winner, plan, cluster = answer.found.winner, answer.plan, answer.cluster
     assert winner is not None and plan is not None and cluster is not None
@@ -273,6 +371,9 @@ def test_a_model_larger_than_a_server_is_planned_over_several() -> None:
         *("gaudi-launch", "cluster", "up", LARGE["model"]),
         *("--hosts", "HOST1,HOST2"),
     )
+    # --plan is for one server
+    assert not save(answer, RecommendOptions(), tmp_path / "plan.yaml")
+    assert not list(tmp_path.iterdir())
     assert "recommend.spread_assumed" in {note.id for note in compared(answer.found.case).notes}
 
 
@@ -355,3 +456,18 @@ def test_given_options_that_contradict_are_an_error() -> None:
     with pytest.raises(LaunchError) as error:
         solve(case_of({**options, "dtype": "bf16"}))
     assert error.value.exit_code == ExitCode.USAGE
+
+
+def test_a_warm_up_that_takes_too_long_is_no_answer() -> None:
+    limited = replace(goal("balanced"), most_start=60.0)
+
+    def check(one: Goal, high: float | None) -> None:
+        estimate = None if high is None else SimpleNamespace(high_seconds=high)
+        plan: Any = SimpleNamespace(estimate=estimate)
+        recommend._check_start(one, plan)
+
+    check(goal("balanced"), 1e9)
+    check(limited, None)
+    check(limited, 60.0)
+    with refused("recommend.slow_start", ExitCode.MACHINE, seconds="61", most="60"):
+        check(limited, 61.0)

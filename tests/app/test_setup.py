@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from gaudi_launch.app import setup
-from gaudi_launch.engines.install import switch
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.paths import engines_dir
@@ -59,9 +60,6 @@ def test_only_running_services_of_the_replaced_version_are_named(
     assert done.python == engines_dir() / "cpu.current" / "bin" / "python"
 
 
-# --- installations -------------------------------------------------------------------------------
-
-
 # --- the version before --------------------------------------------------------------------------
 
 
@@ -78,13 +76,11 @@ def test_without_an_earlier_version_nothing_is_rolled_back(
     assert cpu_install.environment_dir() == second
 
 
-def test_a_link_that_cannot_be_changed_is_an_error(
-    two_versions: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(self: object) -> None:
-        raise OSError(13, "Permission denied")
-
-    monkeypatch.setattr(switch.Versions, "roll_back", fail)
-    link = str(cpu_install.versions().link)
-    with refused("setup.switch_failed", ExitCode.FAILED, path=link, why="Permission denied"):
+def test_a_link_that_cannot_be_changed_is_an_error(two_versions: tuple[Path, Path]) -> None:
+    link = cpu_install.versions().link
+    # the place of the new link
+    link.with_name(f".{link.name}.new").mkdir()
+    why = os.strerror(errno.EISDIR)
+    with refused("setup.switch_failed", ExitCode.FAILED, path=str(link), why=why):
         setup.roll_back("cpu")
+    assert cpu_install.environment_dir() == two_versions[1]

@@ -51,6 +51,9 @@ class User:
 @pytest.mark.parametrize("source", ["hf", "modelscope"])
 def test_json_and_text(source: str, tmp_path: Path) -> None:
     folder = tmp_path / "data" / "gaudi-launch" / "models" / "me" / "small"
+    # what a killed client left
+    (folder / ".cache").mkdir(parents=True)
+    (folder / ".cache/a.incomplete").touch()
     with Hub(FILES) as hub:
         user = User(tmp_path, hub)
         code, out, err = user.run("pull", "me/small", "--from", source, "--json")
@@ -68,6 +71,7 @@ def test_json_and_text(source: str, tmp_path: Path) -> None:
             "unread": 0,
         }
         assert "Downloading me/small from" in err
+        assert "Removed 1 partial files of an interrupted download." in err
         code, out, _ = user.run("pull", "me/small", "--from", source, "--lang", "zh")
         kept = "其中 2 个的大小和时间与校验时相同，没有重新读取（--verify 会读取）。"
         assert (code, out) == (0, f"2 个文件，2.0 MiB，已校验：{folder}\n{kept}\n")
