@@ -73,7 +73,6 @@ ABOUT_SEVERAL = {
     "services/state/test_damaged_state.py": "every reader of a damaged state folder",
     "services/test_full_disk.py": "services on a full disk",
     "services/state/test_lost_processes.py": "the quick part of the tests of orphans",
-    "services/process/test_supervised_turns.py": "the quick part of the tests of supervise",
     "watch/test_host_samples.py": "the quick part of the tests of watched_hosts",
     "test_engine_facts.py": "facts of engine versions in profiles and rules",
     "test_size.py": "how large the project is",

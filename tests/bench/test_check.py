@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import check, protocols, server
+from gaudi_launch.bench import check, protocols
 from gaudi_launch.bench.check import NAMES, edge
 from gaudi_launch.bench.check_rows import CheckRow
 from gaudi_launch.bench.client import Client, ServerError
@@ -64,6 +64,7 @@ def test_a_chat_that_is_refused_is_never_ok(capsys: pytest.CaptureFixture[str]) 
     [
         ({"status": 500}, 4, ["chat"], "status 500: the engine is dead"),
         ({"bad": "empty"}, 4, ["chat"], "empty"),
+        ({"bad": "hollow"}, 4, ["long"], "empty"),
         ({"bad": "json"}, 4, ["stream", "long", "speed"], "Unexpected response"),
         ({"bad": "cut"}, 4, ["stream", "long", "speed"], "was cut off"),
         ({"streams": False, "first": 0.5}, 4, ["stream"], "arrived together"),
@@ -101,7 +102,9 @@ def test_a_service_by_name_goes_to_its_bucket_edge(capsys: pytest.CaptureFixture
         code, found = ask(capsys, "mine")
     long = {row["name"]: row for row in found["checks"]}["long"]
     assert (code, found["service"], long["values"]["input"]) == (0, "mine", 640)
-    assert "top prompt bucket 640" in long["message"]
+    first = long["values"]["first"]
+    assert "top prompt bucket 640" in long["message"] and f"{first:.2f} s" in long["message"]
+    assert f" {round(640 / first)} " in long["message"]
     longest = max(len(q["messages"][0]["content"].split()) for q in manner.questions)
     assert longest == 640 - FIXED
 
@@ -237,47 +240,6 @@ def test_a_stream_arrives_in_pieces(
 
 
 @pytest.mark.parametrize(
-    ("given", "tokens", "rate", "first"),
-    [
-        (answer("a", (0.5,), 8, input=300), 300, 600, 0.5),
-        # counted by the ruler where the server does not
-        (answer("a", (), 8), 299, 150, 2.0),
-    ],
-)
-def test_a_long_prompt(
-    given: protocols.ModelAnswer,
-    tokens: int,
-    rate: int,
-    first: float,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def measure_ruler(*words: object) -> str:
-        assert words == (CLIENT, SERVED, "chat")
-        return "ruler"
-
-    async def exactly(*words: object) -> tuple[str, int]:
-        assert words == (CLIENT, SERVED, "chat", "ruler", 300, 7)
-        return "a long text", 299
-
-    monkeypatch.setattr(server, "measure_ruler", measure_ruler)
-    monkeypatch.setattr(server, "exactly", exactly)
-    monkeypatch.setattr(server, "new_seed", lambda: 7)
-    asked = replying(given, monkeypatch)
-    why = message("measure.edge_wish")
-    row = asyncio.run(check._long(CLIENT, SERVED, check._Facts(), 300, why))
-    values = {"wanted": 300, "input": tokens, "first": first, "output": 8}
-    shown = {"tokens": tokens, "why": why.render(), "seconds": f"{first:.2f}", "rate": rate}
-    sentence = message("measure.check_long", **shown)
-    assert row == CheckRow("long", "ok", sentence, 2.0, values)
-    assert asked == [(CLIENT, "chat", protocols.ask_one("a long text", 8), "m")]
-    replying(answer("", (), 0, input=300), monkeypatch)
-    empty = asyncio.run(check._long(CLIENT, SERVED, check._Facts(), 300, why))
-    values = {"wanted": 300, "input": 300, "first": 2.0, "output": 0}
-    sentence = message("measure.check_empty")
-    assert empty == CheckRow("long", "fail", sentence, 2.0, values, "engine")
-
-
-@pytest.mark.parametrize(
     ("given", "id", "rate"),
     [
         (answer("", (0.5, 1.0, 1.75), 4), "measure.check_speed", 2.4),
@@ -324,11 +286,3 @@ def test_tgis_own_form_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     replying(answer(" ", (), 0), monkeypatch, "whole")
     row = asyncio.run(check._generate(CLIENT, SERVED))
     assert (row.verdict, row.sentence.id, row.fault) == ("fail", "measure.check_empty", "engine")
-
-
-def bucket(top: int) -> Message:
-    return message("measure.edge_bucket", bucket=top)
-
-
-def limit(tokens: int) -> Message:
-    return message("measure.edge_limit", limit=tokens)

@@ -19,7 +19,7 @@ from gaudi_launch.bench import protocols, server
 from gaudi_launch.bench.client import Client, Reply, ServerError
 from gaudi_launch.bench.server_sent_events import Events
 from tests.support.stand_in_server import KEY, serving
-from tests.support.waiting import GENEROUS
+from tests.support.waiting import GENEROUS, unused_port
 
 
 def stream(
@@ -75,28 +75,14 @@ class Raw:
 
 
 @pytest.mark.parametrize(
-    ("error", "detail"),
-    [
-        (asyncio.TimeoutError(), "no connection within 10 s"),
-        (OSError(113, "No route to host"), "No route to host"),
-        (OSError("odd"), "odd"),
-        (UnicodeError("label empty or too long"), "label empty or too long"),
-    ],
+    ("host", "detail"),
+    [("127.0.0.1", "Connect call failed"), ("a" * 64, "too long")],
 )
-def test_a_server_that_cannot_be_reached_is_named_with_the_reason(
-    error: Exception, detail: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-
-    async def connect(*words: Any, **options: Any) -> None:
-        asked.append((words, options))
-        raise error
-
-    monkeypatch.setattr(asyncio, "open_connection", connect)
+def test_a_server_that_cannot_be_reached_is_named_with_the_reason(host: str, detail: str) -> None:
     with pytest.raises(ServerError) as caught:
-        asyncio.run(Client("http://a:81").ask("/x"))
-    assert (caught.value.kind, caught.value.detail) == ("connect", detail)
-    assert asked == [(("a", 81), {"ssl": None})]
+        asyncio.run(Client(f"http://{host}:{unused_port()}").ask("/x"))
+    assert caught.value.kind == "connect"
+    assert detail in caught.value.detail
 
 
 @pytest.mark.parametrize(

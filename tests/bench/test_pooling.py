@@ -41,11 +41,42 @@ def test_a_reranker_reads_its_query_too(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
+    ("form", "sizes", "input"), [("embed", [6, 6, 6], 22), ("pool", [6, 6, 6], 22)]
+)
+def test_rows_of_servers_with_vectors(
+    form: str, sizes: list[int], input: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(form=form) as (url, _):
+        code, found = ask(capsys, url, "--long", "100")
+    values = found[form]["values"]
+    near = {} if form == "pool" else {"fitting": values["fitting"], "other": values["other"]}
+    assert (code, values) == (0, {"input": input, "numbers": sizes, **near})
+    assert (form == "pool") or 0 < near["other"] < near["fitting"] < 1
+    assert found["long"]["values"] == {"wanted": 100, "input": 100}
+    speed = found["speed"]["values"]
+    seconds = 32 / speed["texts_per_second"]
+    assert speed["input"] == 32 * 64
+    assert speed["tokens_per_second"] == pytest.approx(32 * 64 / seconds, rel=0.01)
+
+
+@pytest.mark.parametrize(("longest", "words"), [(None, 32), (4096, 64), (80, 10)])
+def test_texts_of_the_speed_are_an_eighth_of_the_longest(
+    longest: int | None, words: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(form="embed", longest=longest) as (url, manner):
+        assert ask(capsys, url, "--long", "12")[0] == 0
+    texts = manner.questions[-1]["input"]
+    assert [len(text.split()) for text in texts] == [words] * 32
+    assert len({*texts}) == 32
+
+
+@pytest.mark.parametrize(
     ("manner", "code", "failed", "id"),
     [
         ({"form": "embed", "bad": "same"}, 4, ["embed"], "measure.check_same_vectors"),
         ({"form": "embed", "bad": "nan"}, 4, ["embed"], "measure.check_no_numbers"),
         ({"form": "embed", "bad": "few"}, 4, ["embed"], "measure.check_no_numbers"),
+        ({"form": "embed", "bad": "hollow"}, 4, ["long", "speed"], "measure.check_no_numbers"),
         ({"form": "embed", "bad": "sizes"}, 4, ["embed"], "measure.check_sizes"),
         ({"form": "rerank", "bad": "nan"}, 4, ["rerank"], "measure.check_no_numbers"),
         # its "not for this model" has status 200

@@ -1,17 +1,15 @@
-"""Requests to hosts, and what is made of their answers. No process is started."""
+"""Requests to hosts, and what is made of their answers."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from gaudi_launch import interrupt
 from gaudi_launch.cluster import agent, ssh
 from gaudi_launch.cluster.differences import Seen
 from gaudi_launch.cluster.inventory import Member
@@ -24,26 +22,36 @@ A = member("a")
 HERE = Member("here", "local", python="/env/python", enter=("docker", "exec", "-i", "x"))
 
 
-@dataclass
+PROGRAM = """#!/bin/sh
+printf '%s\\n' "$0" "$@" > "{folder}/argv"
+cat "{folder}/out"
+cat "{folder}/err" >&2
+exit $(cat "{folder}/code")
+"""
+
+
 class Commands:
-    """Stand in for `interrupt.run`: the outcome of each command, and its arguments."""
+    """Stand in for ssh and another launcher: the outcome, and the arguments."""
 
-    outcome: tuple[str, str, int] | Exception = ("", "", 0)
-    made: list[tuple[Sequence[str], dict[str, Any]]] = field(default_factory=list)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("ssh", "launcher"):
+            (folder / name).write_text(PROGRAM.format(folder=folder))
+            (folder / name).chmod(0o755)
 
-    def run(self, argv: Sequence[str], **words: Any) -> Any:
-        self.made.append((argv, words))
-        if isinstance(self.outcome, Exception):
-            raise self.outcome
-        out, err, code = self.outcome
-        return subprocess.CompletedProcess(argv, code, out, err)
+    def ends(self, out: str, err: str = "", code: int = 0) -> None:
+        for name, text in (("out", out), ("err", err), ("code", str(code))):
+            (self.folder / name).write_text(text)
+
+    @property
+    def argv(self) -> list[str]:
+        return (self.folder / "argv").read_text().splitlines()
 
 
 @pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
-    found = Commands()
-    monkeypatch.setattr(interrupt, "run", found.run)
-    return found
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return Commands(tmp_path)
 
 
 def trouble(do: Callable[[], object]) -> Message:
@@ -72,38 +80,30 @@ def marked(**answer: object) -> str:
             ("", "ssh: No route to host\n", 255),
             message("cluster.unreachable", host="a", ssh="me@a", why="ssh: No route to host"),
         ),
-        (
-            subprocess.TimeoutExpired("ssh", 20),
-            message("cluster.host_slow", host="a", seconds="20"),
-        ),
-        (
-            FileNotFoundError(2, "No such file"),
-            message("cluster.no_ssh", host="a", program="ssh", why="No such file"),
-        ),
-        (OSError("odd"), message("cluster.no_ssh", host="a", program="ssh", why="odd")),
     ],
 )
 def test_a_host_without_an_answer(
-    commands: Commands, outcome: tuple[str, str, int] | Exception, why: Message
+    commands: Commands, outcome: tuple[str, str, int], why: Message
 ) -> None:
-    commands.outcome = outcome
+    commands.ends(*outcome)
     assert trouble(lambda: ssh.ask(A, {}, 20.0)) == why
 
 
 def test_the_launcher_of_a_host_makes_its_snapshot(commands: Commands) -> None:
-    commands.outcome = '{"schema": 1}', "", 0
-    other = replace(HERE, launcher=("/opt/gaudi-launch",))
-    for each in (A, HERE, other):
-        assert ssh.snapshot(each, 9.0) == {"schema": 1}
+    commands.ends('{"schema": 1}')
+    launcher = f"{commands.folder}/launcher"
     words = ["devices", "snapshot", "-"]
-    assert [argv for argv, _ in commands.made] == [
-        ssh_words(A, ["gaudi-launch", *words]),
-        [sys.executable, "-m", "gaudi_launch", *words],
-        ["/opt/gaudi-launch", *words],
-    ]
-    assert {given["seconds"] for _, given in commands.made} == {9.0}
+    for host, argv in (
+        (A, ssh_words(A, ["gaudi-launch", *words])),
+        (replace(HERE, launcher=(launcher,)), [launcher, *words]),
+    ):
+        assert ssh.snapshot(host, 9.0) == {"schema": 1}
+        assert [Path(commands.argv[0]).name, *commands.argv[1:]] == [
+            Path(argv[0]).name,
+            *argv[1:],
+        ]
     for text in ("[", "[]", ""):
-        commands.outcome = text, "", 0
+        commands.ends(text)
         assert trouble(lambda: ssh.snapshot(A, 9.0)) == message("cluster.no_snapshot", host="a")
 
 
@@ -114,16 +114,8 @@ PROBED = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([1000.0, 1004.0])
-    monkeypatch.setattr("gaudi_launch.cluster.ssh.time.time", lambda: next(times))
-
-
 @pytest.mark.parametrize("engine", ["", "gaudi-launch-answer:[", "Traceback"])
-def test_a_host_without_an_engine(
-    monkeypatch: pytest.MonkeyPatch, clock: None, engine: str
-) -> None:
+def test_a_host_without_an_engine(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     scripted(monkeypatch, lambda name, request: {**PROBED, "engine": engine})
     seen = ssh.look(A, ("/m",), 60.0)
     assert (seen.installed, seen.python) == (None, "3.11.7")
@@ -133,7 +125,7 @@ def test_a_host_without_an_engine(
     "changes", [{"time": "noon"}, {"folders": {"/m": [1]}}, {"tools": None}, {"folders": 1}]
 )
 def test_an_answer_of_another_form(
-    monkeypatch: pytest.MonkeyPatch, clock: None, changes: dict[str, object]
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
     scripted(monkeypatch, lambda name, request: {**PROBED, **changes})
     why = message("cluster.host_failed", host="a", why="no answer")

@@ -31,6 +31,7 @@ class Steps:
     out: Path
     fails: Mapping[str, int | None] = field(default_factory=dict)
     leaves_nothing: str = ""
+    error: OSError | None = None
     ran: list[str] = field(default_factory=list)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -43,6 +44,8 @@ class Steps:
         say: Callable[[StepProgress], None],
         quiet: float,
     ) -> int | None:
+        if self.error is not None:
+            raise self.error
         name = log.stem
         self.ran.append(name)
         self.calls.append((argv[0], dict(env), cwd, log, quiet))
@@ -145,13 +148,8 @@ def test_a_phase_that_leaves_nothing_has_failed(steps: Steps, name: str) -> None
     assert steps.ran[-1] == name
 
 
-def test_an_interpreter_that_does_not_start_is_named(
-    steps: Steps, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*words: object) -> None:
-        raise FileNotFoundError(2, "No such file or directory")
-
-    monkeypatch.setattr(calibration_run, "run_step", fails)
+def test_an_interpreter_that_does_not_start_is_named(steps: Steps) -> None:
+    steps.error = FileNotFoundError(2, "No such file or directory")
     with refused(
         "calibrate.not_started",
         ExitCode.ENGINE,

@@ -44,7 +44,7 @@ class Manner:
     status: int = 0  # every generation has this status
     key: bool = False  # wants KEY
     streams: bool = True  # False: the complete stream in one write
-    # json, cut, silent, endless, error, empty, not-http;
+    # json, cut, silent, endless, error, empty, not-http, hollow (empty for long or many texts);
     # vectors: same, nan, few, sizes, order, fork
     bad: str = ""
     usage: bool = True
@@ -165,12 +165,6 @@ class _Handler(BaseHTTPRequestHandler):
             return self.reply(
                 {"object": "error", "message": sentence, "type": "BadRequestError", "code": 400}
             )
-        if manner.form == "broken-chat" and self.path == "/v1/chat/completions":
-            sentence = (
-                "DeepSeek R1 reasoning parser could not locate think start/end tokens in the "
-                "tokenizer!"
-            )
-            return self.reply({"object": "error", "message": sentence, "code": 400}, 400)
         if manner.status or (manner.fail_from and len(manner.questions) >= manner.fail_from):
             return self.reply({"error": {"message": "the engine is dead"}}, manner.status or 500)
         query, texts = body.get("query"), body.get("documents") or body["input"]
@@ -189,6 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
             vectors[-1][2] = shares[-1] = float("nan")
         elif manner.bad == "few":
             vectors, shares = vectors[:-1], shares[:-1]
+        elif manner.bad == "hollow" and len(texts) != 3:
+            vectors = [[]] * len(texts)
         elif manner.bad == "sizes":
             vectors[0].append(1.0)
         elif manner.bad == "order":
@@ -210,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
         ]
         usage = {"prompt_tokens": count(body), "completion_tokens": len(words)}
         streaming = body.get("stream") or self.path == "/generate_stream"
-        if manner.bad == "empty":
+        if manner.bad == "empty" or (manner.bad == "hollow" and count(body) == 100):
             words, usage = [], {**usage, "completion_tokens": 0}
         if not streaming:
             # a probe for one token takes no longer than one

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +21,13 @@ from gaudi_launch.services.diagnosis.diagnose import diagnose
 from gaudi_launch.services.log.follow import LaunchProgress
 from gaudi_launch.services.probe import Readiness
 from gaudi_launch.services.process.process import StopTimeouts, bind_words, usable_cpus
-from gaudi_launch.services.process.supervise import LIMITS, EngineJob, EngineOutcome, Supervisor
+from gaudi_launch.services.process.supervise import (
+    LIMITS,
+    EngineJob,
+    EngineOutcome,
+    Supervisor,
+    _Tail,
+)
 from tests.support.processes import TRIVIAL, living
 from tests.support.waiting import GENEROUS
 
@@ -176,28 +182,37 @@ def test_the_log_of_an_earlier_life_is_not_read_again(
     assert "long ago" not in recorder.text
 
 
-def test_characters_cut_in_two_are_read_whole(tmp_path: Path) -> None:
-    from gaudi_launch.services.process.supervise import _Tail
+@pytest.mark.parametrize("text", ["é", "图", "😀"])
+def test_a_character_is_read_when_it_is_complete(tmp_path: Path, text: str) -> None:
+    path, content = tmp_path / "log", f"a{text}".encode()
+    for cut in range(1, len(content)):
+        path.write_bytes(b"old")
+        tail = _Tail(path)
+        path.write_bytes(b"old" + content[:cut])
+        assert tail.read() == "a"
+        path.write_bytes(b"old" + content)
+        assert tail.read() == text
+        assert tail.read() == ""
+    tail.begin_again()
+    assert tail.read() == f"olda{text}"
+    path.unlink()
+    assert tail.read() == ""
+    # bytes that are no UTF-8 hold nothing up
+    path.write_bytes(b"x\x80\x80\x80\x80")
+    tail.begin_again()
+    assert tail.read() == "x" + "\ufffd" * 4
 
-    path = tmp_path / "log"
-    path.write_bytes(b"")
-    tail = _Tail(path)
-    read = ""
-    for byte in "图 é 😀\n".encode():
-        with path.open("ab") as file:
-            file.write(bytes([byte]))
-        read += tail.read()
-    assert read == "图 é 😀\n"
 
-
-def test_cpus_of_another_machine_bind_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpus_of_another_machine_bind_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = Command(argv=("x",), env={}, cpus=(0, 1, 80, 81), memory_node=0)
     assert usable_cpus(command, frozenset({0, 1, 2})) == (0, 1)
-    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/numactl")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert bind_words(command, frozenset({0, 1})) == ()
+    (tmp_path / "numactl").touch(0o755)
     assert bind_words(command, frozenset({0, 1, 2})) == ("numactl", "-C", "0-1", "-p", "0")
     assert bind_words(command, frozenset({5})) == ()
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    assert bind_words(command, frozenset({0, 1})) == ()
 
 
 def test_signals_are_left_alone_off_the_main_thread(
@@ -233,11 +248,35 @@ class Other(BaseHTTPRequestHandler):
         self.do_GET()
 
 
+@pytest.fixture
+def other(free_port: int) -> Iterator[None]:
+    """Serve at the port of the engine."""
+    server = ThreadingHTTPServer(("127.0.0.1", free_port), Other)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.usefixtures("other")
+def test_an_engine_that_answers_is_never_stuck(tmp_path: Path, free_port: int, pids: Path) -> None:
+    """It writes nothing, for longer than a start may take."""
+    later = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGTERM))
+    silent = replace(
+        job(tmp_path, free_port, pids, start=1.5),
+        command=Command(("sleep", "60"), {}),
+        names=("Other",),
+    )
+    outcome = Supervisor(silent, Recorder(later.start)).run()
+    assert (outcome.kind, outcome.was_ready) == ("stopped", True)
+
+
 @pytest.mark.parametrize(
     ("names", "owner", "found"),
     [(("m",), None, "/v1/models: Other"), ((), "b", "service b")],
     ids=["under another name", "known to belong to another service"],
 )
+@pytest.mark.usefixtures("other")
 def test_answers_of_another_server_make_nothing_ready(
     tmp_path: Path,
     free_port: int,
@@ -247,18 +286,12 @@ def test_answers_of_another_server_make_nothing_ready(
     found: str,
 ) -> None:
     """An engine that still warms up while another one listens at its port already."""
-    other = ThreadingHTTPServer(("127.0.0.1", free_port), Other)
-    threading.Thread(target=other.serve_forever, daemon=True).start()
     recorder = Recorder()
     # it hangs in its warm-up until it counts as stuck, and is asked every second
     hangs = replace(
         job(tmp_path, free_port, pids, "hang", warmup_prompt=4.0), names=names, owner=lambda: owner
     )
-    try:
-        outcome = Supervisor(hangs, recorder).run()
-    finally:
-        other.shutdown()
-        other.server_close()
+    outcome = Supervisor(hangs, recorder).run()
     assert (outcome.kind, outcome.was_ready) == ("stuck", False)
     assert not [said for said in recorder.said if said.startswith("answers")]
     noted = [

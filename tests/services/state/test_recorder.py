@@ -18,7 +18,7 @@ from gaudi_launch.planning.plan import Command
 from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
 from gaudi_launch.services.probe import Readiness
 from gaudi_launch.services.process.supervise import EngineOutcome
-from gaudi_launch.services.state import identity, recorder, store
+from gaudi_launch.services.state import identity, store
 from gaudi_launch.services.state.job import ServiceJob
 from gaudi_launch.services.state.recorder import Recorder, remember
 
@@ -137,43 +137,33 @@ def test_the_end_is_written_with_its_cause(folder: Path) -> None:
     assert found["permanent"] is False
 
 
-def remembered(
-    monkeypatch: pytest.MonkeyPatch, job: ServiceJob, progress: LaunchProgress
-) -> list[Measured]:
-    kept: list[Measured] = []
-    monkeypatch.setattr(recorder, "record", lambda path, measured: kept.append(measured))
+def remembered(folder: Path, job: ServiceJob, progress: LaunchProgress) -> list[Measured]:
+    file = folder.parents[1] / warmup_time.FILE_NAME
+    file.unlink(missing_ok=True)
     remember(job, progress)
-    return kept
+    return warmup_time.read_measured(file)
 
 
-def test_the_time_of_a_warm_up_is_kept_for_estimates(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_of_a_warm_up_is_kept_for_estimates(folder: Path) -> None:
     measured = Measured("e@1", "m", 2, "fp8", 7, 12.0, False)
-    assert remembered(monkeypatch, JOB, PROGRESS) == [measured]
+    assert remembered(folder, JOB, PROGRESS) == [measured]
     shapes = replace(PROGRESS, facts={"warmup_seconds": 1.5, "warmup_shapes": 9})
-    assert remembered(monkeypatch, JOB, shapes) == [replace(measured, graphs=9, seconds=1.5)]
+    assert remembered(folder, JOB, shapes) == [replace(measured, graphs=9, seconds=1.5)]
     odd = replace(PROGRESS, facts={"warmup_seconds": 12, "warmup_shapes": 0})
-    assert remembered(monkeypatch, JOB, odd) == [measured]
+    assert remembered(folder, JOB, odd) == [measured]
     cache = Mock(because="")
     cached = replace(JOB, cache=cache)
-    assert remembered(monkeypatch, cached, PROGRESS) == [replace(measured, cached=True)]
+    assert remembered(folder, cached, PROGRESS) == [replace(measured, cached=True)]
     cache.because = "another driver"
-    assert remembered(monkeypatch, cached, PROGRESS) == [measured]
+    assert remembered(folder, cached, PROGRESS) == [measured]
 
 
-def test_without_a_warm_up_nothing_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_warm_up_nothing_is_kept(folder: Path) -> None:
     for progress in (
         replace(PROGRESS, facts={}),
         replace(PROGRESS, facts={"warmup_seconds": 0}),
         replace(PROGRESS, facts={"warmup_seconds": "long"}),
         replace(PROGRESS, phases=(LaunchPhase("load", 1.0, 2.0, 3),)),
     ):
-        assert remembered(monkeypatch, JOB, progress) == []
-    assert remembered(monkeypatch, replace(JOB, simulated=True), PROGRESS) == []
-
-
-def test_the_file_of_measured_times_is_in_the_folder_of_states(folder: Path) -> None:
-    remember(JOB, PROGRESS)
-    text = (folder.parents[1] / warmup_time.FILE_NAME).read_text()
-    assert '"graphs": 7' in text or '"graphs":7' in text
+        assert remembered(folder, JOB, progress) == []
+    assert remembered(folder, replace(JOB, simulated=True), PROGRESS) == []
