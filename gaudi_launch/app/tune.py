@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.app import bench
 from gaudi_launch.app.fields import switch, text
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.saved_plan import SavedTraffic
@@ -451,8 +452,6 @@ def start_and_measure(
 def _measured(
     state: TuneState, trial: TuneTrial, name: str, watcher: BenchWatcher
 ) -> tuple[TuneFigure, ...]:
-    from gaudi_launch.app import bench
-
     def sent(case: BenchCase) -> BenchOutcome:
         outcome = bench.measure(case, watcher)
         if outcome.interrupted:
@@ -475,8 +474,6 @@ def _measured(
 
 
 def _bench_case(state: TuneState, name: str, requests: int, file: Path | None = None) -> BenchCase:
-    from gaudi_launch.app import bench
-
     load = state.traffic
     return bench.prepare(
         (name,),
