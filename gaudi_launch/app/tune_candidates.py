@@ -13,6 +13,7 @@ from gaudi_launch.performance.balance import BALANCED
 
 if TYPE_CHECKING:
     from gaudi_launch.app.prepare import Prepared
+    from gaudi_launch.models.model import Model
     from gaudi_launch.planning.plan import Plan
 
 _log = logging.getLogger(__name__)
@@ -22,7 +23,6 @@ GIVEN, DEFAULT = "given", "default"
 _SEARCHED = ("--max-num-seqs", "--max-num-batched-tokens")
 _TOKEN_STEPS = (2, 4)
 _RECOMMENDED = 3
-_SHORT = {"bf16": "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _variations(options: LaunchOptions, clients: int) -> Iterator[tuple[str, Lau
     yield DEFAULT, base
     prepared = prepare.prepare(base)
     if prepared.engine.needs_cards:
-        yield from _recommended(base, clients)
+        yield from _recommended(base, prepared.model, clients)
     for count in _other_counts(prepared):
         yield f"-n {count}", replace(base, cards=str(count))
     limits = prepared.engine.limits(prepared.request, prepared.host, prepared.model)
@@ -87,22 +87,22 @@ def _variations(options: LaunchOptions, clients: int) -> Iterator[tuple[str, Lau
             yield f"-t {tokens}", replace(base, max_num_batched_tokens=str(tokens))
 
 
-def _recommended(options: LaunchOptions, clients: int) -> Iterator[tuple[str, LaunchOptions]]:
+def _recommended(
+    options: LaunchOptions, model: Model, clients: int
+) -> Iterator[tuple[str, LaunchOptions]]:
     """Yield the best configurations of ``recommend`` for these clients."""
     from gaudi_launch.app import recommend
 
+    # another type of weights has other answers: only where it is given
+    if not (options.dtype or model.quantization):
+        options = replace(options, dtype="bf16")
     try:
         given = recommend.RecommendOptions(goal=BALANCED, concurrency=str(clients))
         found = recommend.solve(recommend.read(options, given))
     except LaunchError as error:
         _log.debug("nothing is recommended: %s", error)
         return
-    # another type of weights has other answers: only where it is given
-    kept = options.dtype or found.case.search.model.quantization or "bfloat16"
-    trials = [
-        trial for trial in found.found.trials if trial.candidate.dtype == _SHORT.get(kept, kept)
-    ]
-    for trial in trials[:_RECOMMENDED]:
+    for trial in found.found.trials[:_RECOMMENDED]:
         launch = recommend.launch_options(found.case, trial.candidate)
         yield f"-n {launch.cards or '-m'} -b {launch.max_num_seqs}", launch
 
