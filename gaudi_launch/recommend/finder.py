@@ -414,8 +414,8 @@ def _shrinking(start: Candidate, able: Fitting) -> list[Candidate]:
     """Return candidates with fewer and fewer shapes; given options stay."""
     fewer = [replace(start, prompts=prompts) for prompts in (4, 1) if prompts < start.prompts]
     *_, last = (start, *fewer)
-    fewer += [replace(last, batch=last.batch // part) for part in (4, 16) if last.batch >= part]
-    fewer.append(replace(start, prompts=1, batch=1))
+    halves = [2**power for power in range(1, last.batch.bit_length())]
+    fewer += [replace(last, batch=last.batch // part) for part in halves]
     found = [able.nearest(each) for each in fewer]
     return [each for each in found if each is not None]
 
