@@ -198,15 +198,6 @@ def test_thousands_separators() -> None:
     assert progress.facts == {"kv_tokens": 12345, "max_concurrency": 1010.59, "max_model_len": 4352}
 
 
-def test_tgi_is_ready_when_it_says_connected() -> None:
-    assert (
-        follow(
-            "2025-01-01T00:00:00.000000Z  INFO text_generation_router: src/main.rs: Connected\n"
-        ).phase
-        == "ready"
-    )
-
-
 TGI = [
     ("text_generation_launcher", "Args {"),
     ("text_generation_launcher", "Starting check and download process for me/m"),
