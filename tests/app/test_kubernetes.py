@@ -1,56 +1,39 @@
-"""render kubernetes: options inside a cluster, what is refused, containers and needs of pods."""
+"""render kubernetes: models that share a node."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gaudi_launch.app import kubernetes as cases
-from gaudi_launch.app.kubernetes import PlannedModel
 from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.host_config import load_config
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.container import Container
-from tests.support.plans import planned
-from tests.support.refusals import refused
+from gaudi_launch.messages import text
+from tests.support.cli import output
 
 pytestmark = pytest.mark.usefixtures("plain_english")
-HLS2 = "simulated:hls2"
+
+MODEL = "Qwen/Qwen3-8B"
 
 
-def one(cards: int = 4, image: str = "image", **model: Any) -> PlannedModel:
-    """Return a planned model on a simulated node."""
-    plan, host = planned("vllm-fork@1.21", cards=cards)
-    return PlannedModel(
-        plan,
-        Container(image, (), {"A": "b"}, start_seconds=77),
-        host,
-        load_config(HLS2),
-        Model("/m", "m", **model),
-        {},
-    )
-
-
-def cluster(kind: str = "deployment", **more: Any) -> Any:
-    known = {"interface": "eth9", "nodes": 1, "release": "chat", "replicas": 1, "max_replicas": 1}
-    return SimpleNamespace(kind=kind, **{**known, **more})
-
-
-# --- options -------------------------------------------------------------------------------------
-
-
-# --- refusals ------------------------------------------------------------------------------------
-
-
-def test_several_models_share_a_node_as_deployments_only() -> None:
-    with refused("kubernetes.not_with", ExitCode.USAGE, one="--with", other="--kind rayservice"):
-        cases._refuse([one(), one()], cluster("rayservice"))
-    with refused("kubernetes.cards", ExitCode.MACHINE, wanted=12, there=8):
-        cases._refuse([one(), one(8)], cluster())
-    cases._refuse([one(), one()], cluster())
-    cases._refuse([one(8)], cluster("rayservice"))
-
-
-# --- pods ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("words", "code", "id", "values"),
+    [
+        (("-n", "8"), ExitCode.MACHINE, "kubernetes.cards", {"wanted": 9, "there": 8}),
+        (
+            ("-n", "1", "--kind", "rayservice", "--image", "i:1"),
+            ExitCode.USAGE,
+            "kubernetes.not_with",
+            {"one": "--with", "other": "--kind rayservice"},
+        ),
+    ],
+)
+def test_models_share_a_node_as_deployments_that_need_its_cards(
+    words: tuple[str, ...],
+    code: ExitCode,
+    id: str,
+    values: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    base = (MODEL, "--machine", "simulated:hls2", "--with", MODEL)
+    shown = f"gaudi-launch: {text(id, 'en', **values)}\n"
+    assert output(capsys, "render", "kubernetes", *base, *words) == (code, "", shown)

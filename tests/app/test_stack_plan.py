@@ -13,12 +13,10 @@ from gaudi_launch.app import stack_plan
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.stack_plan import Downtime, StackChanges, StackPlan, StackService
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.simulated import make
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.stack.changes import ChangeStep, RunningEngine
 from gaudi_launch.stack.stack_file import StackFile, parse_stack
 from gaudi_launch.stack.stack_record import StackRecord, engine_hash
-from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -105,21 +103,6 @@ def test_each_running_engine_is_kept_replaced_or_gone() -> None:
     assert stack_plan._running(stack, None, alive, names) == ()
 
 
-def sized(stack: StackFile, number: int, cards: int, modules: tuple[int, ...] | None = None) -> Any:
-    prepared: Any = SimpleNamespace(host=make("hls2"))
-    return stack_plan._Sized(stack.models[number], LaunchOptions(), prepared, cards, modules)
-
-
-def test_a_module_of_two_models_is_refused() -> None:
-    stack = stack_of(A + B)
-    models = {"a": sized(stack, 0, 2, (0, 1)), "b": sized(stack, 1, 2, (1, 2))}
-    with refused(
-        "stack.same_module", ExitCode.USAGE, path=PATH, line=6, name="b", module=1, first=5
-    ):
-        stack_plan._check_modules(stack, models)
-    stack_plan._check_modules(stack, {**models, "b": sized(stack, 1, 2, (2, 3))})
-
-
 def test_an_error_gets_its_line_once() -> None:
     stack = stack_of(A)
     error = LaunchError("services.drain", ExitCode.MACHINE, detail="more", found=1)
@@ -131,26 +114,3 @@ def test_an_error_gets_its_line_once() -> None:
         {"path": PATH, "line": 7, "why": str(error)},
     )
     assert stack_plan.at_line(stack, 9, placed) is placed
-
-
-# --- options of a model --------------------------------------------------------------------------
-
-
-def test_named_modules_are_for_one_replica() -> None:
-    stack = stack_of("- {name: a, model: m, replicas: 2, options: {modules: '0,1'}}\n")
-    error = LaunchError("stack.modules_replicas", ExitCode.USAGE, name="a", count=2)
-    with refused("stack.at_line", ExitCode.USAGE, path=PATH, line=5, why=str(error)):
-        stack_plan.sized_model(stack, stack.models[0], "simulated:hls2")
-
-
-def test_a_model_that_fits_no_number_names_its_line() -> None:
-    stack = stack_of(
-        "- {name: a, model: meta-llama/Llama-3.1-405B-Instruct, options: {dtype: bf16}}\n"
-    )
-    with pytest.raises(LaunchError) as raised:
-        stack_plan.sized_model(stack, stack.models[0], "simulated:gaudi2e-4")
-    values = raised.value.text.values
-    assert (raised.value.id, values["path"], values["line"]) == ("stack.at_line", PATH, 5)
-
-
-# --- a plan --------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,24 +10,6 @@ from gaudi_launch.app import top
 from gaudi_launch.app.top import WatchRequest
 from gaudi_launch.errors import LaunchError
 from tests.support.service_record import service
-
-
-@pytest.mark.parametrize(
-    ("values", "id"),
-    [
-        ({"hosts": "a", "inventory": "b"}, "watch.hosts_twice"),
-        ({"hosts": "a", "machine": "simulated:hls2"}, "watch.machine_or_hosts"),
-        ({"interval": 0.1}, "watch.seconds"),
-        ({"timeout": 1e9}, "watch.seconds"),
-        ({"interval": float("nan")}, "watch.seconds"),
-        ({"hosts": "-x"}, "cluster.bad_host"),
-        ({"machine": "simulated:none"}, "host.unknown_machine"),
-    ],
-)
-def test_what_cannot_be_watched_is_refused(values: dict[str, Any], id: str) -> None:
-    with pytest.raises(LaunchError) as raised:
-        top.watched(WatchRequest(**values))
-    assert (raised.value.id, int(raised.value.exit_code)) == (id, 2)
 
 
 def test_hosts_come_from_the_option_or_an_inventory(tmp_path: Path) -> None:

@@ -62,6 +62,22 @@ REFUSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("pull a/b --from x", "pull.source", {"found": "x"}),
     ("pull a/b --repo-type x", "pull.repo_type", {"found": "x"}),
     ("support", "support.no_model", {}),
+    ("top --hosts a --inventory b", "watch.hosts_twice", {}),
+    ("top --hosts a --machine simulated:hls2", "watch.machine_or_hosts", {}),
+    ("top --hosts -x", "cluster.bad_host", {"found": "-x"}),
+    *((f"top {each}", "watch.seconds", {}) for each in ("--interval nan", "--timeout 1e9")),
+    *(
+        (f"cluster plan m {each}", "cluster.which_hosts", {})
+        for each in ("", "--hosts a --inventory f")
+    ),
+    *(
+        (f"cluster plan m --hosts local {each}", "cluster.not_here", {"flag": flag})
+        for each, flag in (
+            ("-m 0", "-m"),
+            ("--machine simulated:hls2", "--machine"),
+            ("--tuning reference", "--tuning reference"),
+        )
+    ),
     ("stack down nobody", "stack.unknown", {"found": "nobody", "known": "-"}),
     ("render compose Qwen/Qwen3-8B --engine simulated", "simulated.here_only", {}),
     ("serve m --engine simulated --in docker", "simulated.here_only", {}),
