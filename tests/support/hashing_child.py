@@ -1,6 +1,6 @@
 """A stand-in for the child that hashes a large file.
 
-It prints what is no answer, reports progress every half second, then the file is done.
+It prints what is not an answer, reports progress every half second, then the file is done.
 """
 
 import json
