@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gaudi_launch.buckets.shared_prefixes import SharedPrefix
-from gaudi_launch.capacity import traffic
-from gaudi_launch.capacity.traffic import (
-    from_trace,
-)
-
-
-@pytest.fixture(autouse=True)
-def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traffic, "_MOST", 2000)
-
+from gaudi_launch.capacity.traffic import from_trace
 
 TRACE = [(10.0, 5, 50), (11.0, 7, 10), (14.0, 9, 30)]
 SHARED = (SharedPrefix(0, 0), SharedPrefix(4, 100), SharedPrefix(8, 200))
@@ -27,7 +16,7 @@ def test_drawn_requests_keep_their_shared_beginnings() -> None:
         for (_, tokens, output), shared in zip(found.requests, found.shared, strict=True)
     }
     assert pairs == {(5, 50, 0), (7, 10, 4), (9, 30, 8)}
-    assert len(found.requests) == 2000
+    assert len(found.requests) == 40_000
     assert found.requests == from_trace(TRACE).requests
     assert found.requests != from_trace(TRACE, seed=1).requests
     assert from_trace(TRACE).shared == ()
