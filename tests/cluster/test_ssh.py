@@ -13,7 +13,7 @@ import pytest
 from gaudi_launch.cluster import agent, ssh
 from gaudi_launch.cluster.differences import Seen
 from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.ssh import RemoteError
+from gaudi_launch.cluster.ssh import RemoteError, no_connection
 from gaudi_launch.cluster.steps import ssh_words
 from gaudi_launch.messages import Message, message
 from tests.support.scripted_hosts import member, scripted
@@ -138,3 +138,56 @@ def test_what_is_known_without_a_question() -> None:
         (Seen(known), "simulated:hls2"),
         (Seen(member("b"), trouble=message("cluster.not_asked", host="b")), None),
     ]
+
+
+CHANGED = """\
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+Offending ED25519 key in /home/me/.ssh/known_hosts:2
+Host key for 10.0.0.2 has changed and you have requested strict checking.
+Host key verification failed.
+"""
+CLOSED = """\
+kex_exchange_identification: Connection closed by remote host
+Connection closed by UNKNOWN port 65535
+"""
+DENIED = "root@10.0.0.1: Permission denied (publickey,password).\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "id", "values"),
+    [
+        (CHANGED, "cluster.key_changed", {"known": "10.0.0.2"}),
+        (f"{CHANGED}{CLOSED}", "cluster.key_changed", {"known": "10.0.0.2"}),
+        ("Host key verification failed.\n", "cluster.key_unknown", {}),
+        (f"Host key verification failed.\n{CLOSED}", "cluster.key_unknown", {}),
+        (DENIED, "cluster.no_login", {"why": DENIED.strip().rstrip(".")}),
+        (
+            f"Permission denied, please try again.\n{DENIED}{CLOSED}",
+            "cluster.no_login",
+            {"why": DENIED.strip().rstrip(".")},
+        ),
+        (
+            f"ssh: connect to host 10.0.0.1 port 22: Connection refused\n{CLOSED}",
+            "cluster.unreachable",
+            {"why": "ssh: connect to host 10.0.0.1 port 22: Connection refused"},
+        ),
+        (
+            "Connection timed out during banner exchange\n"
+            "Connection to UNKNOWN port 65535 timed out\n",
+            "cluster.unreachable",
+            {"why": "Connection timed out during banner exchange"},
+        ),
+        (
+            "Timeout, server 10.0.0.2 not responding.\n",
+            "cluster.unreachable",
+            {"why": "Timeout, server 10.0.0.2 not responding"},
+        ),
+        (CLOSED, "cluster.unreachable", {"why": "Connection closed by UNKNOWN port 65535"}),
+        ("", "cluster.unreachable", {"why": "-"}),
+    ],
+)
+def test_the_cause_is_named(errors: str, id: str, values: dict[str, str]) -> None:
+    found = no_connection(Member("host-b", "me@b"), errors)
+    assert (found.id, dict(found.values)) == (id, {"host": "host-b", "ssh": "me@b", **values})

@@ -29,6 +29,7 @@ from gaudi_launch.cluster.steps import (
     render,
     render_stop,
     service_step,
+    ssh_words,
 )
 from gaudi_launch.host import snapshot
 from gaudi_launch.host.simulated import make
@@ -76,6 +77,24 @@ def cluster(*members: Member) -> Cluster:
 
 
 AB = (member("a"), member("b"))
+
+
+def options(*values: str) -> list[str]:
+    """Return ssh's options in their order."""
+    return [word for value in values for word in ("-o", value)]
+
+
+def test_ssh_gets_one_quoted_word_behind_the_host() -> None:
+    words = ssh_words(AB[0], ["env", "X=$(reboot)", "it's", "a b"])
+    assert words[:-2] == ["ssh", "-T", *options(
+        "BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=15", "ServerAliveCountMax=3",
+        "ControlMaster=no", "ClearAllForwardings=yes", "RemoteCommand=none",
+    ), "--"]  # fmt: skip
+    assert words[-2] == "admin@a"
+    assert shlex.split(words[-1]) == ["env", "X=$(reboot)", "it's", "a b"]
+    boxed = replace(AB[0], enter=("docker", "exec", "-i", "my box"))
+    assert shlex.split(ssh_words(boxed, ["id"])[-1]) == ["docker", "exec", "-i", "my box", "id"]
+    assert ssh_words(Member("l", "local"), ["id", "-u"]) == ["id", "-u"]
 
 
 def test_printed_lines_are_shell_words() -> None:
