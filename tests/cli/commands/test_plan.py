@@ -244,12 +244,12 @@ def test_what_is_left_to_do_has_its_commands_and_is_no_warning(
     found = json.loads(out)
     target = str(tmp_path / "home/gaudi-launch/models/Qwen/Qwen3-8B")
     assert (code, found["verdict"]) == (0, "to do")
-    assert [each["command"] for each in found["todo"]] == [
+    # a small disk of this machine has a line and a warning of its own
+    assert [each["command"] for each in found["todo"] if each["id"] != "prepare.room"] == [
         ["gaudi-launch", "setup", "vllm-gaudi"],
         ["gaudi-launch", "pull", "Qwen/Qwen3-8B", "--to", target],
         ["gaudi-launch", "fp8", "calibrate", "Qwen/Qwen3-8B", "-n", "1"],
     ]
-    # a small disk of this machine has a warning of its own
     ids = {each["id"] for each in found["warnings"]} - {"cache.limit_small"}
     assert ids == {"engines.known_problem"}
     code, out, _ = output(capsys, "plan", *options)
