@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -240,3 +242,92 @@ def test_a_ring_of_causes_ends() -> None:
     one, two = ValueError("1"), KeyError("2")
     one.__cause__, two.__cause__ = two, one
     assert reason_of(one) == "ValueError"
+
+
+@dataclass
+class Process:
+    """One run of `main`: the request it reads, and its answers and notes."""
+
+    monkeypatch: pytest.MonkeyPatch
+
+    def __call__(self, request: dict[str, Any]) -> tuple[list[Any], str, int]:
+        out, notes = io.StringIO(), io.StringIO()
+        self.monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request) + "\n"))
+        self.monkeypatch.setattr(sys, "stdout", out)
+        self.monkeypatch.setattr(sys, "stderr", notes)
+        status = 0
+        try:
+            child.main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+        return [json.loads(line) for line in out.getvalue().splitlines()], notes.getvalue(), status
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Process:
+    for name in ("HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return Process(monkeypatch)
+
+
+def test_an_error_is_an_answer(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(request: dict[str, Any]) -> Any:
+        raise HubError("busy", "x" * 3000)
+
+    monkeypatch.setitem(child._LIST, "hf", fail)
+    found = process({"do": "list", "source": "hf"})
+    assert found == ([{"error": "busy", "detail": "x" * 2000}], "", 1)
+
+
+def test_a_list_of_a_newer_modelscope(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def listed(*words: Any, **options: Any) -> list[Any]:
+        asked.append((*words, options))
+        return [
+            SimpleNamespace(type="tree", path="deep"),
+            SimpleNamespace(type="blob", path="a", size=1, sha256="aa"),
+            SimpleNamespace(path="b", size=2),
+        ]
+
+    modelscope(monkeypatch, lambda *_, **__: [], SimpleNamespace(list_repo_files=listed))
+    kinds = SimpleNamespace(DATASET="dataset!", MODEL="model!")
+    module(monkeypatch, "modelscope_hub")
+    module(monkeypatch, "modelscope_hub.constants", RepoType=kinds)
+    files = [
+        {"path": "a", "size": 1, "digest": "sha256:aa"}, {"path": "b", "size": 2, "digest": ""},
+    ]  # fmt: skip
+    for kind in ("model", "dataset"):
+        request = {"repo": "me/m", "repo_type": kind, "revision": "v1"}
+        assert child._LIST["modelscope"](request) == {"revision": "v1", "files": files}
+    options = {"revision": "v1", "recursive": True}
+    assert asked == [("me/m", "model!", options), ("me/m", "dataset!", options)]
+
+
+def test_a_transfer_of_modelscope(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def download(name: str) -> Callable[..., str]:
+        def take(*words: Any, **options: Any) -> str:
+            asked.append((name, *words, options))
+            (tmp_path / "got").write_bytes(name.encode())
+            return str(tmp_path / "got")
+
+        return take
+
+    for name in ("modelscope", "modelscope.hub"):
+        module(monkeypatch, name)
+    module(
+        monkeypatch,
+        "modelscope.hub.file_download",
+        model_file_download=download("model"),
+        dataset_file_download=download("dataset"),
+    )
+    part = tmp_path / "x.part"
+    for kind in ("model", "dataset"):
+        request = {"repo": "me/m", "repo_type": kind, "revision": "v1"}
+        child._FETCH["modelscope"](request, "x", 5, part)
+        assert part.read_bytes() == kind.encode()
+    options = {"revision": "v1", "local_dir": str(tmp_path)}
+    assert asked == [("model", "me/m", "x", options), ("dataset", "me/m", "x", options)]
