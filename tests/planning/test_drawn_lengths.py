@@ -79,6 +79,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
 # 32 rows of this length, the examples' batch, are more than four cards hold
 @example({"engine": "tgi@3.2.3", "max_model_len": 40001, "machine": "hls2"})
 @example(wishes_of("vllm-fork@1.21", 9000, max_num_batched_tokens=9001))
+@example(wishes_of("vllm-fork@1.21", 9000, max_num_batched_tokens=12001))
 @example(wishes_of("vllm-fork@1.22", 300, input_range=(64, 1000)))
 @example(wishes_of("vllm-gaudi", 8000, max_num_batched_tokens=8000))
 @example(wishes_of("cpu", 8000, max_num_batched_tokens=128, max_num_seqs=256))
