@@ -8,13 +8,13 @@
 `record` runs the tests (Python 3.12 or later, in an environment with the extra `dev`) and records
 which lines of the package each test function executes, with the processes that it starts
 (scripts/line_recorder.py). `judge` lists the candidates: test functions in modules that are not in
-tests/data/frozen.txt and that patch, without real programs and drawn inputs, of which the others
-execute every line: frozen ones, those that patch nothing, and the shortest ones that execute what
-is left. The lines that no frozen function executes are counted. `mutants` draws mutants on the
-lines that the candidates in folders of tests execute (separated by commas), and judges them with
-the cheapest of the others that reach one, then with the candidates. `share` draws 100 mutants over
-the complete package (`--seed N`), and judges them with the cheapest modules that reach one, of
-those that are here today.
+tests/data/frozen.txt, without real programs and drawn inputs, of which the others execute every
+line: frozen ones, and the shortest ones that execute what is left. The patches of their modules,
+and the lines that no frozen function executes, are counted. `mutants` draws mutants on the lines
+that the candidates in folders of tests execute (separated by commas), and judges them with the
+cheapest of the others that reach one, then with the candidates. `share` draws 100 mutants over the
+complete package (`--seed N`), and judges them with the cheapest functions that reach one, of those
+that are here today.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def executed_lines(folder: Path) -> dict[str, set[str]]:
 def judged(executed: Mapping[str, set[str]], frozen: set[str]) -> list[Judged]:
     """Return each test function that is not frozen, candidates first, by module."""
     lines, patches, real = _sources(executed.keys() - frozen)
-    stay = frozen | real | {test for test, count in patches.items() if not count}
+    stay = frozen | real
     left = {test: executed[test] for test in lines if test not in stay and executed[test]}
     rest = left.keys() - _needed(left, lines, _united(executed, stay))
     proved = _united(executed, frozen)
