@@ -4,50 +4,26 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.doctor import quick, runner, summary
-from gaudi_launch.doctor.findings import LEVELS, Check, DoctorFacts, Pins, Verdict, Wants
+from gaudi_launch.doctor import quick, runner
+from gaudi_launch.doctor.findings import Check, DoctorFacts, Verdict, Wants
 from gaudi_launch.doctor.releases import releases
 from gaudi_launch.doctor.runner import CHECKS, judge
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import host_config as host_config
 from gaudi_launch.host import simulated
 from gaudi_launch.host.files import Imagined
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.host.hl_smi import HlSmiOutput
-from gaudi_launch.host.host_config import HostConfig
 from gaudi_launch.host.read import assemble
-from gaudi_launch.messages import LANGUAGES, Message, message
+from gaudi_launch.messages import Message, message
 from tests.support import doctor_machines as m
 from tests.support.cli import golden
-from tests.support.doctor_cases import BY_ID, CASES, laptop
-from tests.support.refusals import refused
-from tests.support.speed import within
+from tests.support.doctor_cases import BY_ID, CASES
 from tests.support.waiting import GENEROUS
 from tests.support.whole_plans import shown
-
-
-@pytest.mark.parametrize(
-    ("id", "status", "name", "change"),
-    CASES,
-    ids=[f"{c[0]}-{c[1]}-{n}" for n, c in enumerate(CASES)],
-)
-def test_each_machine_gets_the_status_it_deserves(
-    id: str, status: str, name: str, change: m.Change
-) -> None:
-    finding = judge(BY_ID[id], change(m.facts(name)))
-    assert (finding.id, finding.status) == (id, status)
-    for language in LANGUAGES:
-        sentence = finding.message.render(language)
-        assert sentence and "{" not in sentence and "doctor." not in sentence
-    if status == "fail" and id not in ("cards.count", "cards.present", "engine.pair"):
-        assert finding.remedy is not None
 
 
 @given(minor=st.integers(16, 40), patch=st.integers(0, 9), torch=st.integers(0, 20))
@@ -61,88 +37,6 @@ def test_a_patch_release_is_judged_by_its_own_line_only(minor: int, patch: int, 
 
 def test_every_check_has_a_machine_that_it_does_not_call_ok() -> None:
     assert {case[0] for case in CASES if case[1] != "ok"} == set(BY_ID)
-
-
-@pytest.mark.parametrize("name", simulated.NAMES)
-def test_a_known_good_machine_is_only_ok(name: str) -> None:
-    facts = m.facts(name)
-    findings = runner.run(runner.select(levels=("quick", "slow")), facts)
-    assert [(f.id, f.message.render()) for f in findings if f.status != "ok"] == []
-    assert len(findings) == len(CHECKS) - 4
-
-
-@pytest.mark.parametrize(
-    "variant", ["", "+container", "+no-hl-smi", "+no-sysfs", "+no-driver", "+bad-tuning"]
-)
-def test_the_table_is_never_empty_and_unknown_is_never_a_failure(variant: str) -> None:
-    facts = m.facts(f"hls2{variant}")
-    findings = quick(facts.host, facts.config)
-    assert len(findings) > 30
-    assert sum(summary(findings).values()) == len(findings)
-
-
-def test_nothing_known_is_nothing_red() -> None:
-    findings = quick(Host(), HostConfig())
-    assert {f.status for f in findings if f.status in ("warn", "fail")} == set()
-    assert summary(findings)["unknown"] > 10
-
-
-def test_an_engine_without_cards_is_not_asked_for_cards() -> None:
-    findings = quick(Host(), HostConfig(pci_devices=()), Wants(gaudi=False, port=8000))
-    assert {f.id.partition(".")[0] for f in findings} == {"network", "cache"}
-    assert int(runner.exit_code(findings)) == 0
-
-
-def test_all_deviating_packages_are_one_row_with_a_command_for_those_with_one_version() -> None:
-    rows = (("fastapi", "0.137.1", "0.116.1"), ("networkx", "3.9", "3.4.2 / 3.5"))
-    finding = judge(BY_ID["engine.pins"], m.engine(pins=Pins("f.txt", rows))(m.facts("hls2")))
-    assert finding.message.render("en") == (
-        "2 packages differ from the constraints file: fastapi 0.137.1, networkx 3.9; "
-        "expected fastapi 0.116.1, networkx 3.4.2 / 3.5 (f.txt)."
-    )
-    assert finding.remedy is not None
-    assert finding.remedy.commands == ("/opt/engine/bin/python -m pip install fastapi==0.116.1",)
-
-
-def test_absent_packages_of_gaudi_are_named_with_intels_installer() -> None:
-    # one of them under the name that it has on the index
-    has = frozenset({"habana-torch-plugin", "pyhlml", "neural-compressor"})
-    finding = judge(BY_ID["engine.gaudi_packages"], m.engine(packages=has)(m.facts("hls2")))
-    assert finding.message.render("en") == (
-        "/opt/engine/bin/python lacks habana-torch-dataloader, habana-media-loader, which the "
-        "engine's guide lists. Found: habana-torch-plugin, habana-pyhlml, neural-compressor-pt."
-    )
-    assert finding.remedy is not None
-    assert finding.remedy.commands == (
-        (
-            "wget -nv "
-            "https://vault.habana.ai/artifactory/gaudi-installer/1.22.1/habanalabs-installer.sh"
-        ),
-        "chmod +x habanalabs-installer.sh",
-        "./habanalabs-installer.sh install --type pytorch",
-    )
-
-
-def test_another_driver_than_the_engines_has_the_packages_and_commands_of_its_release() -> None:
-    older = m.both(m.engine(torch_plugin="1.21.0.555"), m.settings(os_id="rhel", os_version="9.4"))
-    remedy = judge(BY_ID["driver.user_space"], older(m.facts("hls2"))).remedy
-    assert remedy is not None
-    assert remedy.commands == (
-        (
-            "wget -nv "
-            "https://vault.habana.ai/artifactory/gaudi-installer/1.21.0/habanalabs-installer.sh"
-        ),
-        "chmod +x habanalabs-installer.sh",
-        "./habanalabs-installer.sh upgrade --type base",
-    )
-    assert [step.render("en") for step in remedy.steps] == [
-        "Packages of release 1.21.0: habanalabs-dkms-1.21.0-555, habanalabs-firmware-1.21.0-555, "
-        "habanalabs-firmware-tools-1.21.0-555, habanalabs-graph-1.21.0-555, "
-        "habanalabs-rdma-core-1.21.0-555, habanalabs-thunk-1.21.0-555",
-        "Flash the SPI firmware only if the release notes require it: sudo hl-fw-loader (package "
-        "habanalabs-firmware-odm), with the driver unloaded.",
-    ]
-    assert remedy.fix is None
 
 
 @pytest.mark.parametrize(
@@ -180,39 +74,6 @@ def test_an_image_older_than_the_driver_is_to_be_replaced(release: str) -> None:
     assert installer in remedy.steps[0].render("en")
 
 
-def test_a_host_without_a_driver_gets_the_installer_of_the_engines_release() -> None:
-    facts = m.facts("hls2+no-driver")
-    installed = replace(
-        facts, wants=Wants(), engine=replace(m.GOOD_ENGINE, torch_plugin="1.22.2.32")
-    )
-    steps = [
-        judge(BY_ID["driver.loaded"], each).remedy
-        for each in (installed, replace(installed, engine=None))
-    ]
-    lines = [each.steps[0].render("en") for each in steps if each is not None]
-    assert lines == [
-        f"If no driver is installed, install release {release} with Intel's installer: wget -nv "
-        f"https://vault.habana.ai/artifactory/gaudi-installer/{release}/habanalabs-installer.sh; "
-        f"chmod +x habanalabs-installer.sh; ./habanalabs-installer.sh {action} --type base"
-        for release, action in (("1.22.2", "upgrade"), ("1.24.1", "upgrade"))
-    ]
-
-
-def test_a_laptop_fails_once() -> None:
-    facts = laptop(m.facts())
-    findings = quick(facts.host, facts.config)
-    assert [f.id for f in findings if f.status == "fail"] == ["cards.present"]
-    assert int(runner.exit_code(findings)) == 3
-
-
-def test_order_of_areas_and_slow_ones_last() -> None:
-    areas = list(dict.fromkeys(c.area for c in CHECKS if c.level == "quick"))
-    host = ["cpu", "kernel", "memory", "driver", "cards", "network", "container"]
-    assert areas == [*host, "engine", "gateway", "weights", "cache"]
-    levels = [LEVELS.index(c.level) for c in CHECKS]
-    assert levels == sorted(levels)
-
-
 def test_a_probe_that_breaks_or_hangs_is_unknown() -> None:
     def breaks(facts: DoctorFacts) -> object:
         raise KeyError("x")
@@ -229,32 +90,6 @@ def test_a_probe_that_breaks_or_hangs_is_unknown() -> None:
     (hung,) = runner.run([slow], m.facts())
     assert (hung.status, hung.message.id, given_up.is_set()) == ("unknown", "doctor.timeout", False)
     given_up.set()
-
-
-def test_quick_takes_under_a_second_and_two_hl_smi_calls_on_a_large_machine() -> None:
-    machine = simulated.build("gaudi3-oam")
-    calls: list[Sequence[str]] = []
-
-    def ask(arguments: Sequence[str]) -> HlSmiOutput:
-        calls.append(arguments)
-        return machine.ask(arguments)
-
-    with within(1):
-        host = assemble(machine.view, ask)
-        findings = quick(host, host_config.read_config(machine.view))
-    assert len(host.cpu_siblings) == 224
-    assert len(host.cards) == 8
-    assert len(calls) <= 2
-    assert len(findings) > 30
-
-
-def test_settings_travel_in_a_snapshot_and_are_judged_alike() -> None:
-    from gaudi_launch.host.snapshot import read_record
-
-    for name in ("hls2", "gaudi3-oam+bad-tuning"):
-        facts = m.facts(name)
-        document = json.loads(json.dumps(host_config.to_json(facts.config)))
-        assert read_record(HostConfig, document, "config") == facts.config
 
 
 @settings(max_examples=60, deadline=None)
@@ -288,55 +123,6 @@ def test_an_amd_server_gets_no_intel_argument() -> None:
     assert "intel_iommu" not in shown
     assert "intel_idle.max_cstate=" not in shown
     assert int(runner.exit_code(findings)) == 0
-
-
-@pytest.mark.parametrize("name", simulated.NAMES)
-def test_a_known_good_amd_server_is_only_ok(name: str) -> None:
-    findings = runner.run(runner.select(levels=("quick", "slow")), m.facts(f"{name}+amd"))
-    assert [(f.id, f.message.render()) for f in findings if f.status != "ok"] == []
-
-
-def test_an_assumed_limit_is_called_assumed() -> None:
-    hot = judge(BY_ID["cards.temperature"], m.facts("hls2+hot=3"))
-    assert "104 C" in hot.message.render("en")
-    assert "assumed" in hot.message.render("en")
-    share = judge(
-        BY_ID["memory.hugepages"],
-        m.both(m.settings(hugepages_total=8), m.wants(cards=2))(m.facts()),
-    )
-    assert "3750 x 2 MiB (assumed" in share.message.render("en")
-    whole = judge(BY_ID["memory.hugepages"], m.settings(hugepages_total=8)(m.facts()))
-    assert "assumed" not in whole.message.render("en")
-
-
-def test_a_slowed_card_is_named_with_what_slows_it() -> None:
-    finding = judge(BY_ID["cards.throttling"], m.facts("hls2+hot=3"))
-    sentence = finding.message.render("en")
-    assert "module 3: HW Slowdown" in sentence
-    assert "module 3: Thermal Slowdown" in sentence
-    assert "module 3: stats.violation.thermal 1250" in sentence
-    assert "module 2" not in sentence
-
-
-def test_the_condition_of_the_cards_is_read_once() -> None:
-    asked: list[str] = []
-    machine = simulated.build("hls2")
-
-    def ask(arguments: Sequence[str]) -> HlSmiOutput:
-        asked.append(" ".join(arguments))
-        return machine.ask(arguments)
-
-    facts = replace(m.facts(), ask=ask)
-    for name in ("cards.throttling", "cards.rows", "driver.firmware_pair"):
-        assert judge(BY_ID[name], facts).status == "ok"
-    assert asked == ["-L", "-Q index,stats.violation.thermal,stats.violation.power -f csv"]
-
-
-def test_missing_packages_are_installed_in_the_drivers_release() -> None:
-    facts = m.without_packages("habanalabs-thunk")(m.facts())
-    remedy = judge(BY_ID["driver.missing_packages"], facts).remedy
-    assert remedy is not None
-    assert remedy.commands == ("sudo apt-get install habanalabs-thunk=1.22.1-6",)
 
 
 def _stated(facts: DoctorFacts, check: Check) -> list[str]:
@@ -380,23 +166,3 @@ def test_each_finding_states_what_is_recorded(area: str) -> None:
     golden(
         f"doctor/{area}.txt", "\n".join(line for each in checks for line in _recorded(each)) + "\n"
     )
-
-
-def test_a_check_that_nothing_names_is_refused_with_the_areas() -> None:
-    for only, without in ((["cpu", "nothing"], []), ([], ["nothing"])):
-        with refused(
-            "doctor.unknown_check",
-            ExitCode.USAGE,
-            found="nothing",
-            known=", ".join(dict.fromkeys(check.id.split(".")[0] for check in CHECKS)),
-        ):
-            runner.select(only, without)
-
-
-def test_checks_are_chosen_by_id_area_and_level() -> None:
-    ids = [check.id for check in runner.select(["cpu"], ["cpu.turbo"])]
-    assert ids == ["cpu.governor", "cpu.pstate_driver", "cpu.idle_states", "cpu.max_cstate"]
-    assert [check.id for check in runner.select(["cpu.turbo"], levels=())] == ["cpu.turbo"]
-    assert [check.id for check in runner.select(levels=(), only=())] == []
-    without = {check.area for check in runner.select(without=["cpu", "cards"])}
-    assert not without & {"cpu", "cards"} and "kernel" in without

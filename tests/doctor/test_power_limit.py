@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,21 +53,6 @@ def server() -> Server:
 HOST = simulated.make("gaudi3-oam")
 
 
-def test_limits_are_set_by_the_documented_option_and_restored(server: Server) -> None:
-    changes = power_limit.planned(HOST, 600, [0, 1])
-    assert [change.arguments for change in changes] == [
-        ("-i", "0000:c1:00.0", "-p", "600"),
-        ("-i", "0000:b7:00.0", "-p", "600"),
-    ]
-    outcomes = power_limit.apply(ROOT, changes, server)
-    assert [(each.status, each.now_w) for each in outcomes] == [("changed", 600)] * 2
-    assert server.caps() == {**dict.fromkeys(range(8), 900), 0: 600, 1: 600}
-    restored = power_limit.undo(ROOT, server)
-    assert [(each.status, each.now_w) for each in restored] == [("changed", 900)] * 2
-    assert set(server.caps().values()) == {900}
-    assert power_limit.undo(ROOT, server) == []
-
-
 def test_each_change_is_in_the_journal_before_it_is_made(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,19 +73,6 @@ def test_each_change_is_in_the_journal_before_it_is_made(
     # the doctor's own undo changes files only, and leaves these entries to be restored
     assert remedies.undo(ROOT) == []
     assert len(power_limit.undo(ROOT, server)) == 2
-
-
-def test_two_changes_of_a_card_are_restored_to_the_first_limit(server: Server) -> None:
-    power_limit.apply(ROOT, power_limit.planned(HOST, 600, [0]), server)
-    later = replace(
-        HOST,
-        cards=tuple(
-            replace(card, power_cap_w=server.caps()[card.module or 0]) for card in HOST.cards
-        ),
-    )
-    power_limit.apply(ROOT, power_limit.planned(later, 500, [0]), server)
-    power_limit.undo(ROOT, server)
-    assert server.caps()[0] == 900
 
 
 def test_a_limit_that_is_right_already_is_not_set(server: Server) -> None:

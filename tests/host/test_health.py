@@ -32,42 +32,11 @@ def read(texts: dict[str, str], files: dict[str, str] | None = None) -> CardHeal
     return read_health(ONE_CARD, ask, Imagined(files or {}, {}))[0]  # type: ignore[arg-type]
 
 
-def test_recorded_output_of_a_good_card() -> None:
-    assert read({"-L": RECORDED}) == CardHealth(
-        0,
-        slowdowns=(),
-        violations=None,
-        rows_pending=False,
-        spi="1.12.1",
-        fit="1.12.1",
-        limit_c=None,
-    )
-
-
-def test_recorded_output_with_a_pending_row_and_a_slow_card() -> None:
-    text = RECORDED.replace("Pending                 : No", "Pending                 : Yes")
-    text = text.replace(
-        "Thermal Slowdown\n                                        : Not Active",
-        "Thermal Slowdown\n : Active",
-    )
-    health = read({"-L": text})
-    assert health.rows_pending is True
-    assert health.slowdowns == ("Thermal Slowdown",)
-
-
 def test_a_short_list_is_asked_for_the_long_one() -> None:
     short = "[0] AIP (accel0) 0000:43:00.0\n        Module ID : 0\n"
     asked, ask = answering({"-L": short, "-q": RECORDED})
     assert read_health(ONE_CARD, ask, None)[0].rows_pending is False  # type: ignore[arg-type]
     assert asked[:2] == ["-L", "-q"]
-
-
-def test_counters_and_the_cards_own_limit() -> None:
-    csv = "index, stats.violation.thermal, stats.violation.power\n0, 7, 3\n"
-    hwmon = {"sys/bus/pci/devices/0000:43:00.0/hwmon/hwmon4/temp1_crit": "105000\n"}
-    health = read({"-Q": csv}, hwmon)
-    assert health.violations == {"thermal": 7, "power": 3}
-    assert health.limit_c == 105
 
 
 @pytest.mark.parametrize("cell", ["N/A", "", "Not Supported"])
@@ -80,7 +49,3 @@ def test_a_counter_that_is_not_told_is_not_zero(cell: str) -> None:
 def test_a_limit_below_one_degree_is_none(text: str) -> None:
     hwmon = {"sys/bus/pci/devices/0000:43:00.0/hwmon/hwmon4/temp1_crit": text}
     assert read({}, hwmon).limit_c is None
-
-
-def test_no_hl_smi_and_no_files_is_nothing_known() -> None:
-    assert read_health(ONE_CARD, None, None) == {0: CardHealth(0)}

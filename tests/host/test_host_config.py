@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
-import pytest
-
 from gaudi_launch import paths
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host import simulated
 from gaudi_launch.host.files import Imagined
 from gaudi_launch.host.host_config import (
     Disk,
     HostConfig,
     LiveAnswers,
-    cpus_without,
     load_config,
     read_config,
-    read_live,
     to_json,
 )
 
@@ -116,36 +109,6 @@ def test_every_setting_is_read_from_its_file() -> None:
     )
 
 
-def test_a_machine_without_the_setting_of_huge_pages_has_those_of_its_memory() -> None:
-    config = read(proc__meminfo="HugePages_Total: 5\nSwapTotal: 2048 kB\n")
-    assert (config.hugepages_total, config.swap_total_mib, config.swap_used_mib) == (5, 2, 0)
-
-
-def test_the_mounts_of_this_process_count_where_there_are_no_others() -> None:
-    config = read(proc__self__mounts="/dev/a / xfs rw 0 0\n")
-    assert [disk.kind for disk in config.disks.values()] == ["xfs", "xfs"]
-    assert [disk.free_mib for disk in config.disks.values()] == [None, None]
-
-
-def test_the_disk_of_a_folder_that_does_not_exist_yet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/mounts").write_text("x / zfs rw\n")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/a/b")
-    disk = read_live(tmp_path).disks["cache"]
-    state = os.statvfs(tmp_path)
-    assert (disk.path, disk.kind, disk.writable) == ("/a/b/gaudi-launch", "zfs", True)
-    # another program may write between the two readings
-    assert disk.free_mib is not None
-    assert abs(disk.free_mib - (state.f_bavail * state.f_frsize >> 20)) < 1024
-
-
-def test_a_simulated_machine_has_two_tib_of_disk() -> None:
-    disks = load_config("simulated:gaudi2e-4").disks
-    assert {(disk.free_mib, disk.writable) for disk in disks.values()} == {(2 << 20, True)}
-
-
 def test_the_config_of_a_snapshot_is_read_back(tmp_path: Path) -> None:
     config = read_config(Imagined(FILES))
     host = {"kind": "gaudi-launch snapshot", "schema": 1, "host": {}}
@@ -154,73 +117,6 @@ def test_the_config_of_a_snapshot_is_read_back(tmp_path: Path) -> None:
     assert load_config(str(file)) == config
     file.write_text(json.dumps(host))
     assert load_config(str(file)) == HostConfig()
-
-
-def test_only_this_machine_has_programs_on_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "docker").write_text("")
-    (tmp_path / "docker").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "0,1")
-    there = read_live(tmp_path / "root")
-    assert (there.programs, there.root) == ({}, str(tmp_path / "root"))
-    assert there.environment["HABANA_VISIBLE_MODULES"] == "0,1"
-    assert there.root_user is (os.geteuid() == 0)
-    assert read_live(Path("/")).programs["docker"] == str(tmp_path / "docker")
-
-
-def test_nothing_is_unknown_and_not_no() -> None:
-    config = read_config(Imagined({}))
-    assert (config.numa_balancing, config.modules, config.pci_devices, config.ports) == (
-        None,
-        None,
-        None,
-        None,
-    )
-    assert (config.governors, config.docker_runtimes) == ({}, {})
-
-
-def test_the_id_of_a_distribution_is_read_in_lower_case() -> None:
-    """openEuler 22.03 and 24.03 write ID="openEuler" (canonical/cloud-init: tests/unittests)."""
-    config = read(**{"etc__os-release": 'ID="openEuler"\nVERSION_ID="22.03"\n'})
-    assert (config.os_id, config.os_version, config.os_like) == ("openeuler", "22.03", ())
-
-
-def test_a_folder_and_its_memory_image_are_the_same(tmp_path: Path) -> None:
-    simulated.write_tree("gaudi2e-4+bad-tuning", tmp_path)
-    folder, memory = read_live(tmp_path), load_config("simulated:gaudi2e-4+bad-tuning")
-    for name in (
-        "governors",
-        "idle_states",
-        "command_line",
-        "grub",
-        "hugepages_total",
-        "modules",
-        "pci_devices",
-    ):
-        assert getattr(folder, name) == getattr(memory, name), name
-    assert set(folder.device_nodes) == set(memory.device_nodes)
-
-
-def test_governors_that_differ_are_compressed() -> None:
-    place = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
-    words = {
-        place.format(cpu): "powersave" if cpu in (4, 5, 7) else "performance" for cpu in range(10)
-    }
-    config = read_config(Imagined(words))
-    assert config.governors == {"performance": "0-3,6,8-9", "powersave": "4-5,7"}
-    assert cpus_without(config.governors, "performance") == (4, 5, 7)
-
-
-def test_a_proxys_password_is_not_kept() -> None:
-    environment = {
-        "HTTP_PROXY": "http://ann:hunter2@proxy:3128",
-        "HF_TOKEN": "hf_x",
-        "no_proxy": "a",
-    }
-    config = read_config(Imagined({}), LiveAnswers(environment=environment))
-    assert config.environment == {"http_proxy": "http://proxy:3128", "no_proxy": "a"}
 
 
 def test_docker_settings_good_and_bad() -> None:
@@ -233,13 +129,3 @@ def test_docker_settings_good_and_bad() -> None:
     for bad in ("{", "[1]", '{"runtimes": [1]}', '{"runtimes": {"habana": 1}}'):
         config = read_config(Imagined({"etc/docker/daemon.json": bad}))
         assert config.docker_runtimes is None and config.docker_problem
-
-
-def test_a_snapshot_with_a_strange_config_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "s.json"
-    file.write_text(
-        '{"schema": 1, "kind": "gaudi-launch snapshot", "host": {}, "config": {"no_turbo": "yes"}}'
-    )
-    with pytest.raises(LaunchError) as error:
-        load_config(str(file))
-    assert error.value.text.values["where"] == "config.no_turbo"

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.host import shared_hl_smi
 from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.shared_hl_smi import SharedHlSmi
-from tests.support.machines import use, write_stub
 
 
 @dataclass
@@ -58,37 +56,6 @@ def test_two_programs_make_one_call_per_second(
     assert len(program.calls) in (9, 10)
 
 
-def test_a_second_query_waits_for_the_next_second(
-    tmp_path: Path, program: Program, clock: Clock
-) -> None:
-    shared = SharedHlSmi(program, tmp_path, clock)
-    assert text(shared) == "answer 1"
-    assert text(shared, ("-L",)) is None
-    clock.now += 0.9
-    assert text(shared, ("-L",)) is None
-    clock.now += 0.1
-    assert text(shared, ("-L",)) == "answer 2"
-    assert text(shared, (), 0.5) == "answer 1"
-    assert program.calls == ["", "-L"]
-
-
-def test_an_answer_that_is_young_enough_is_not_asked_again(
-    tmp_path: Path, program: Program, clock: Clock
-) -> None:
-    assert text(SharedHlSmi(program, tmp_path, clock)) == "answer 1"
-    clock.now += 20
-    assert text(SharedHlSmi(program, tmp_path, clock), (), 30) == "answer 1"
-    assert text(SharedHlSmi(program, tmp_path, clock), (), 10) == "answer 2"
-
-
-def test_answers_of_before_a_reboot_are_not_used(
-    tmp_path: Path, program: Program, clock: Clock
-) -> None:
-    assert text(SharedHlSmi(program, tmp_path, clock)) == "answer 1"
-    clock.now = 5.0
-    assert text(SharedHlSmi(program, tmp_path, clock), (), 1e9) == "answer 2"
-
-
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"answers": {"": 1}, "last_call": 0}', '{"answers": 3}']
 )
@@ -109,13 +76,3 @@ def test_without_a_folder_it_is_still_one_call_per_second(
         shared.latest((), 0.0)
         clock.now += 0.25
     assert len(program.calls) == 10
-
-
-def test_the_program_of_the_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    use(monkeypatch, tmp_path, None)
-    assert shared_hl_smi.find() is None
-    write_stub(tmp_path / "bin", {"": "the table"})
-    use(monkeypatch, tmp_path, tmp_path / "bin")
-    found = shared_hl_smi.find()
-    assert found is not None and text(found) == "the table"

@@ -9,24 +9,15 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.hl_smi import HlSmiOutput
 from gaudi_launch.host.machine import load
-from gaudi_launch.host.simulated import Machine, build, server_of, write_machine
+from gaudi_launch.host.simulated import Machine, server_of, write_machine
 from tests.support.refusals import failing
 
-BOXES = "hls2, gaudi2e-8, gaudi2e-4, gaudi3-oam, gaudi3-pcie"
 KNOWN_VARIANTS = (
     "busy=MODULES, failed=MODULES, no-driver, no-hl-smi, no-sysfs, no-smt, bad-tuning, container, "
     "amd, hot=MODULES, pending-rows=MODULES, capped=MODULES, link-down=MODULES, lost=MODULES, "
     "old-fit"
 )
-
-
-@pytest.mark.parametrize("name", ["", "hls9"])
-def test_a_machine_that_cannot_be_simulated(name: str) -> None:
-    with failing("host.unknown_machine", ExitCode.USAGE) as caught:
-        load(f"simulated:{name}")
-    assert caught.value.text.values == {"found": name, "known": BOXES}
 
 
 @pytest.mark.parametrize("variant", ["busy", "no-driver=1", "rust"])
@@ -60,25 +51,6 @@ def test_a_variant_of_modules_that_the_machine_lacks(modules: str) -> None:
 )
 def test_the_full_server_of_a_product(product: str, server: str | None) -> None:
     assert server_of(product) == server
-
-
-def test_what_a_machine_is_made_of() -> None:
-    names = ("gaudi2e-4", "gaudi2e-4+no-hl-smi", "gaudi2e-4+no-smt")
-    machines = [build(name) for name in names]
-    online = [machine.files["sys/devices/system/cpu/online"] for machine in machines]
-    assert online == ["0-127\n", "0-127\n", "0-63\n"]
-    assert [machine.hl_smi is None for machine in machines] == [False, True, False]
-    assert [machine.name for machine in machines] == [*names]
-    assert load("simulated:gaudi2e-4+busy=0,2").free_modules == (1, 3)
-
-
-def test_hl_smi_of_a_machine_in_memory() -> None:
-    machine = build("gaudi2e-4")
-    version = "HL-SMI Version: hl-1.22.1-fw-61.4.2.1\n"
-    assert machine.ask(["-v"]) == HlSmiOutput(version)
-    assert machine.ask(("-Q", "odd")) == HlSmiOutput(
-        "Invalid arguments\n", "'hl-smi -Q odd' ended with exit code 1: Invalid arguments"
-    )
 
 
 def test_a_machine_is_written_with_its_changes(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,21 +13,11 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import snapshot
 from gaudi_launch.host.hardware import Card, Holder, Host, Interface, NumaNode
 from gaudi_launch.host.machine import load
-from gaudi_launch.host.read import read_ports
-from gaudi_launch.host.simulated import build
-from gaudi_launch.planning.placement import choose
-from tests.support.host_variants import VARIANTS
 from tests.support.refusals import failing
 
 
 def through_text(host: Host) -> Host:
     return snapshot.from_json(json.loads(json.dumps(snapshot.to_json(host))))
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_round_trip(name: str) -> None:
-    host = load(f"simulated:{name}")
-    assert through_text(host) == host
 
 
 CPUS = st.sets(st.integers(0, 300), max_size=8).map(lambda numbers: tuple(sorted(numbers)))
@@ -66,31 +54,6 @@ HOSTS = st.builds(
 @given(HOSTS)
 def test_any_host_round_trips(host: Host) -> None:
     assert through_text(host) == host
-
-
-def test_a_snapshot_plans_like_its_machine(tmp_path: Path) -> None:
-    host = load("simulated:gaudi2e-8+busy=1,6")
-    path = tmp_path / "server.json"
-    path.write_text(json.dumps(snapshot.to_json(host)))
-    there = load(str(path))
-    assert replace(there, origin=host.origin) == host
-    assert there.origin == f"snapshot {path}"
-    for cards in (1, 2):
-        assert choose(there, cards) == choose(host, cards)
-
-
-def test_config_passes_through() -> None:
-    host = load("simulated:gaudi2e-4")
-    document = snapshot.to_json(host, {"governors": ["performance"]})
-    assert snapshot.config_of(document) == {"governors": ["performance"]}
-    assert snapshot.from_json(document) == host
-    assert snapshot.config_of(snapshot.to_json(host)) is None
-
-
-def test_fields_of_a_later_release_are_left_out() -> None:
-    document = snapshot.to_json(load("simulated:gaudi2e-4"))
-    document["host"]["colour"] = "blue"
-    assert snapshot.from_json(document) == load("simulated:gaudi2e-4")
 
 
 def change(path: str, value: Any) -> dict[str, Any]:
@@ -140,35 +103,6 @@ def test_a_wrong_field_is_named(document: object, where: str, expected: str, fou
     assert caught.value.text.values == {"where": where, "expected": expected, "found": found}
 
 
-def test_a_record_that_lacks_a_field_is_named() -> None:
-    with pytest.raises(LaunchError) as caught:
-        snapshot.from_json(change("host.numa_nodes.0", {"cpus": ""}))
-    values = caught.value.text.values
-    assert (values["where"], values["expected"]) == ("host.numa_nodes[0]", "all its fields")
-    assert "'id'" in str(values["found"])
-
-
-def test_a_snapshot_names_its_kind_and_writes_lists_of_cpus() -> None:
-    host = Host(
-        cards=(Card(0, 3, cpus=(0, 1, 4)),),
-        numa_nodes=(NumaNode(0, (0, 1)),),
-        cpu_siblings={0: (0, 4)},
-        groups=((3,),),
-    )
-    document = snapshot.to_json(host, {"a": 1})
-    shown = document["host"]
-    assert {**document, "host": None} == {
-        "schema": 1,
-        "kind": "gaudi-launch snapshot",
-        "config": {"a": 1},
-        "host": None,
-    }
-    assert (shown["cards"][0]["cpus"], shown["numa_nodes"][0]["cpus"]) == ("0-1,4", "0-1")
-    assert (shown["cpu_siblings"], shown["groups"]) == ({"0": "0,4"}, [[3]])
-    assert snapshot.from_json(document) == host
-    assert snapshot.config_of({"config": []}) is None
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
@@ -192,15 +126,3 @@ def test_any_json(path: str, value: Any) -> None:
         snapshot.from_json(change(path, value))
     except LaunchError as error:
         assert error.exit_code == ExitCode.USAGE
-
-
-def test_ports_are_read_on_demand() -> None:
-    machine = build("gaudi2e-4+failed=3")
-    host = read_ports(load("simulated:gaudi2e-4+failed=3"), machine.ask)
-    up = (*range(6), *range(10, 22))
-    assert [(card.ports_up, card.ports_down) for card in host.cards] == [
-        (up, ()),
-        (up, ()),
-        ((), up),
-        (up, ()),
-    ]

@@ -54,27 +54,6 @@ def test_the_output_to_each_question() -> None:
     golden("simulated-hl-smi.txt", "".join(parts))
 
 
-def test_the_long_list_has_four_names() -> None:
-    names = ("-L", "--list-aips", "-q", "--query")
-    assert {answer(machine(), [name]) for name in names} == {answer(machine(), ["-L"])}
-
-
-def test_a_machine_without_cards_has_no_driver() -> None:
-    empty = {**machine(), "cards": []}
-    refusal = ("habanalabs driver is not loaded or no AIPs available, aborting...\n", 1)
-    assert [answer(empty, []), answer(empty, ["-L"])] == [refusal, refusal]
-
-
-@pytest.mark.parametrize("arguments", [("0000:bb:00.0", "300"), ("0000:2a:00.0", "many")])
-def test_a_limit_of_another_card_or_without_a_number_changes_nothing(
-    arguments: tuple[str, str],
-) -> None:
-    data = machine()
-    bus, watts = arguments
-    assert answer(data, ["-i", bus, "-p", watts]) == ("no such device\n", 1)
-    assert data == machine()
-
-
 def test_the_program_answers_from_its_file_and_keeps_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
