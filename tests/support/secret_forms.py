@@ -80,22 +80,6 @@ def drawn_settings(chance: random.Random, share: int, secret: str) -> list[str]:
     return [_form(*form, secret) for form in drawn if _is_form(*form)]
 
 
-def drawn_texts(chance: random.Random, count: int) -> list[tuple[str, str]]:
-    """Return secrets in texts of any form, also as JSON in YAML in a variable."""
-    names, separators = (*SECRET_NAMES, *OTHER_NAMES), _EQUALS + _COLONS + _NEXT + _ODD
-    found = []
-    for _ in range(count):
-        word = drawn_secret(chance)
-        name, separator = chance.choice(names), chance.choice(separators)
-        text = _form(name, separator, chance.choice(_QUOTED), chance.choice(_AROUND), word)
-        if chance.random() < 0.2:
-            text = json.dumps({"env": {"CONFIG": json.dumps({"a": text})}}, ensure_ascii=False)
-        if chance.random() < 0.2:
-            text = "env:\n  CONFIG: |\n    " + text.replace("\n", "\n    ")
-        found.append((word, f"INFO begin\n{text}\nINFO end\n"))
-    return found
-
-
 def drawn_secret(chance: random.Random) -> str:
     """Return a secret of 8 to 40 characters: bytes as text, letters, groups, digits."""
     length = chance.randint(8, 40)
