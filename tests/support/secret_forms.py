@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import random
@@ -13,21 +12,6 @@ SECRET_NAMES = (
     *("--api-key", "--admin-key", "--x-password", "HF_TOKEN", "api_key", "password", "pass"),
     *("session_id", "fernet_key", "tokens", "client-key-data", "Authorization", "accessToken"),
     *("X-Auth-Token", "DB_PASS", "密码"),
-)
-# of nothing that a list has, and without a name: a secret by its place, or by nothing
-OTHER_NAMES = (
-    *("--zorb", "-p", "ZORB", "zorb", "my.zorb", "zorb-x", "docker login -u u -p", "wandb login"),
-    *(
-        "login",
-        "Authorization: Bearer",
-        "https://u:",
-        "echo",
-        "KeyError",
-        "私钥",
-        "用户",
-        "code",
-        "",
-    ),
 )
 _EQUALS = ("=", " = ", ":=", "=>", " => ", "==", "%3D", '": "', "': '")
 _COLONS = (": ", " : ", ":\n  ", ":\n- ", ": |\n  ", "=\\\n", '\\": \\"', ": !!str ")
@@ -78,19 +62,3 @@ def drawn_settings(chance: random.Random, share: int, secret: str) -> list[str]:
     every = list(itertools.product(SECRET_NAMES, _EQUALS + _COLONS + _NEXT, _QUOTED, _AROUND))
     drawn = chance.sample(every, len(every) // share)
     return [_form(*form, secret) for form in drawn if _is_form(*form)]
-
-
-def drawn_secret(chance: random.Random) -> str:
-    """Return a secret of 8 to 40 characters: bytes as text, letters, groups, digits."""
-    length = chance.randint(8, 40)
-    kind = chance.randrange(7)
-    if kind < len(_ALPHABETS):
-        # of letters alone, fewer could be a term
-        return "".join(chance.choices(_ALPHABETS[kind], k=length + 4))
-    if kind == 3:
-        return base64.b64encode(chance.randbytes(length)).decode()
-    if kind == 4:
-        return chance.randbytes(length).hex()
-    if kind == 5:
-        return "-".join("".join(chance.choices("ABCDEFGHJK23456789", k=5)) for _ in range(4))
-    return "".join(chance.choices(string.digits, k=length + 3))
