@@ -6,7 +6,6 @@ import itertools
 import json
 import random
 import re
-import string
 
 SECRET_NAMES = (
     *("--api-key", "--admin-key", "--x-password", "HF_TOKEN", "api_key", "password", "pass"),
@@ -29,11 +28,6 @@ _AROUND = (
     *("vllm serve m {} --port 80", "- {}", "    {}", "env {} vllm", "export {}", "# {}", "<a {}>"),
     *("['vllm', '{}', 'x']", '["vllm", "{}"]', "curl -H '{}' http://h", "x;{};y", "x && {}"),
     *("json", "repr"),
-)
-_ALPHABETS = (
-    string.ascii_letters + string.digits,
-    string.ascii_lowercase,
-    string.ascii_letters + string.digits + "-_.!@$%^*+",
 )
 
 
