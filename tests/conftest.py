@@ -164,7 +164,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out cases of long tables."""
-    drawn = durations.drawn_cases(item.nodeid.removeprefix("tests/") for item in items)
+    drawn = durations.drawn_cases(
+        item.nodeid.removeprefix("tests/")
+        for item in items
+        if item.get_closest_marker("complete") is None
+    )
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:

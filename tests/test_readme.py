@@ -295,6 +295,7 @@ def call(
 
 
 @pytest.mark.usefixtures("few_requests")
+@pytest.mark.complete
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in BY_OTHERS])
 def test_each_command(
     command: str,

@@ -11,15 +11,18 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
-from gaudi_launch.app import stack, stack_init, stack_plan
+from gaudi_launch.app import stack, stack_change, stack_init, stack_plan
 from gaudi_launch.app.report import Silent
 from gaudi_launch.app.stack_change import ChangedStack, ChangeOptions
 from gaudi_launch.app.stack_plan import StackChanges
@@ -31,6 +34,7 @@ from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.messages import text
 from gaudi_launch.services.probe import port_free
 from gaudi_launch.services.state import registry, store
+from gaudi_launch.services.state.identity import Identity
 from gaudi_launch.services.state.registry import find, services
 from tests.support.gateways import call, chat, gateway_engines, keys_file, members_of
 from tests.support.places import TOP
@@ -593,3 +597,235 @@ def test_the_short_form_of_the_acceptance_keeps_every_promise(write: Write, tmp_
     assert (load["requests"], load["failed_before_stream"]) == (60, 0)
     # at most those that the killed engine had
     assert load["cut_in_stream"] <= 8
+
+
+# between two requests of a thread; without a pause the load needs more of the processor than
+# all engines and launchers of a test
+_LOAD_PAUSE_SECONDS = 0.02
+
+
+class Load:
+    """Asks a model all the time; ``failed`` are the answers other than 200."""
+
+    def __init__(self, port: int, *models: str) -> None:
+        self.statuses: Counter[tuple[str, int]] = Counter()
+        self._port = port
+        self._models = models
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(each,)) for each in models * 2]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self, model: str) -> None:
+        while not self._over.wait(_LOAD_PAUSE_SECONDS):
+            answered = call(self._port, chat(model, stream=False))
+            self.statuses[model, answered.status] += 1
+
+    @property
+    def failed(self) -> dict[tuple[str, int], int]:
+        return {key: count for key, count in self.statuses.items() if key[1] != 200}
+
+
+OTHER = """\
+- name: b
+  model: ./Small
+  options: {cards: 1, python: PYTHON}
+"""
+
+
+def test_a_new_version_takes_over_and_no_request_is_lost(write: Write, pids: Path) -> None:
+    path = write(ONE + OTHER)
+    up(path)
+    port = port_of(path)
+    before = {name: begun(name) for name in ("stack-gateway", "stack-a", "stack-b")}
+    assert apply(path) == (ChangedStack(), [])
+    with Load(port, "a", "b") as load:
+        # another version of b, an alias and a new model beside it; a stays
+        new = OTHER.replace("cards: 1", "cards: 1, max-num-seqs: 8")
+        more = OTHER.replace("name: b", "name: c")
+        write(ONE + new.replace("name: b", "name: b\n  aliases: [bb]") + more)
+        done, asked = apply(path)
+        assert done == ChangedStack(("stack-b.v2", "stack-c"), ("stack-b",), "renewed")
+        assert asked == []
+        assert call(port, chat("bb", stream=False)).status == 200
+    assert (load.failed, min(load.statuses.values()) > 10) == ({}, True)
+    assert [each.name for each in services()] == [
+        "stack-a",
+        "stack-b.v2",
+        "stack-c",
+        "stack-gateway",
+    ]
+    assert {name: begun(name) for name in before if name != "stack-b"} == {
+        name: when for name, when in before.items() if name != "stack-b"
+    }
+    # what up does with it, and a second time
+    assert (up(path)[0], apply(path)) == ((), (ChangedStack(), []))
+
+    # models that the file names no more end, and their cards are used at once
+    write(ONE.replace("cards: 4", "cards: 2, max-num-seqs: 4") + OTHER)
+    with Load(port, "a") as load:
+        done, asked = apply(path)
+    assert (done, asked, load.failed) == (
+        ChangedStack(("stack-a.v2", "stack-b"), ("stack-c", "stack-a", "stack-b.v2"), "renewed"),
+        [],
+        {},
+    )
+    assert call(port, chat("c")).status == 404
+    assert sorted(each.name for each in services()) == ["stack-a.v2", "stack-b", "stack-gateway"]
+    assert call(port, chat("b", stream=False)).status == 200
+
+
+def test_a_version_that_needs_the_cards_of_the_old_one_needs_consent(write: Write) -> None:
+    path = write(ONE.replace("cards: 4", "cards: 8"))
+    up(path)
+    port = port_of(path)
+    write(ONE.replace("cards: 4", "cards: 8, max-num-seqs: 8"))
+    before = begun("stack-a")
+    done, asked = apply(path)
+    assert (done, begun("stack-a")) == (None, before)
+    [downtime] = asked[0].downtimes
+    assert (downtime.model, downtime.has_load) == ("a", True)
+    assert 0 < downtime.low_seconds <= downtime.high_seconds
+    with Load(port, "a") as load:
+        done, _asked = apply(path, agree=True)
+    assert done == ChangedStack(("stack-a.v2",), ("stack-a",), "renewed")
+    # the answer of the gateway meanwhile, and of nothing else
+    assert {status for _model, status in load.statuses} == {200, 503}
+    assert find("stack-a.v2").modules == tuple(range(8))
+
+
+def test_replicas_change_one_by_one_and_gateway_settings_without_a_restart(
+    write: Write, tmp_path: Path
+) -> None:
+    two = ONE.replace("model: ./Small", "model: ./Small\n  replicas: 2")
+    path = write(two)
+    up(path)
+    port = port_of(path)
+    with Load(port, "a") as load:
+        keys_file(tmp_path)
+        new = two.replace("cards: 4", "cards: 4, max-num-seqs: 8")
+        write(new)
+        done, asked = apply(path)
+        assert (done, asked) == (
+            ChangedStack(("stack-a.v2", "stack-a.v3"), ("stack-a", "stack-a-2"), "renewed"),
+            [],
+        )
+        chosen = stack.target("a")
+        before = {name: begun(name) for name in chosen.names}
+        assert run(["stack", "restart", "a", "--drain", "5"]) == 0
+        assert [name for name in chosen.names if begun(name) == before[name]] == []
+    assert load.failed == {}
+    gateway = begun("stack-gateway")
+    write(new.replace("port: PORT", "port: PORT, keys-file: keys"))
+    assert apply(path)[0] == ChangedStack((), (), "renewed")
+    statuses = [call(port, chat("a", stream=False), key=key).status for key in (None, "sk-bob")]
+    assert (statuses, begun("stack-gateway") == gateway) == ([401, 200], True)
+    # fewer replicas
+    write(new.replace("replicas: 2", "replicas: 1"))
+    assert apply(path)[0] == ChangedStack((), ("stack-a.v3",), "renewed")
+
+
+class WaitedFor(Lines):
+    """Lets streams end once the requests that run are waited for."""
+
+    def __init__(self, ended: Path) -> None:
+        super().__init__()
+        self._ended = ended
+
+    def say(self, line: str) -> None:
+        super().say(line)
+        if line.endswith("waiting for 6 running requests"):
+            self._ended.touch(exist_ok=False)
+
+
+def test_no_stream_of_an_engine_without_metrics_is_cut(write: Write, tmp_path: Path) -> None:
+    path = write(ONE)
+    up(path)
+    port = port_of(path)
+    # at the end longer than what a gateway that is stopped gives its requests
+    for command, tokens in (("apply", 50), ("restart", 50), ("down", 600)):
+        reporter = WaitedFor(tmp_path / command)
+        asked = chat("a", tokens=tokens, until=str(tmp_path / command))
+        with ThreadPoolExecutor(6) as pool:
+            streams = [pool.submit(call, port, asked) for _ in range(6)]
+            until(lambda: stack.ps()[0].routed[engine_of()].requests == 6, "6 requests")
+            if command == "apply":
+                write(ONE.replace("name: a", "name: a\n  aliases: [n]"))
+                options = ChangeOptions(no_doctor=True, drain=GENEROUS)
+                stack.apply(path, reporter, options, lambda changes: False)
+            elif command == "restart":
+                stack.restart(stack.target("a"), GENEROUS, reporter)
+            else:
+                stack.down(str(path), reporter, GENEROUS)
+            assert [each.result().complete for each in streams] == [True] * 6
+        assert (tmp_path / command).exists()
+
+
+def test_an_interrupted_change_is_mended_by_the_next_one(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(ONE)
+    up(path)
+    port = port_of(path)
+    write(ONE.replace("cards: 4", "cards: 4, max-num-seqs: 8"))
+
+    def interrupted(names: Sequence[str], reporter: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(stack_change, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            apply(path)
+    assert sorted(each.name for each in services()) == ["stack-a", "stack-a.v2", "stack-gateway"]
+    with Load(port, "a") as load:
+        assert apply(path)[0] == ChangedStack((), ("stack-a",), "renewed")
+    assert load.failed == {}
+    # a version that fails leaves the running one as it is
+    monkeypatch.setenv("TRIVIAL_DO", "die")
+    write(
+        ONE.replace("cards: 4", "cards: 4, max-num-seqs: 4").replace(
+            "model:", 'restart: "no"\n  model:'
+        )
+    )
+    with Load(port, "a") as load, pytest.raises(LaunchError) as raised:
+        apply(path)
+    assert (raised.value.exit_code, load.failed) == (ExitCode.ENGINE, {})
+    monkeypatch.delenv("TRIVIAL_DO")
+    # back to what runs: what failed is removed
+    write(ONE.replace("cards: 4", "cards: 4, max-num-seqs: 8"))
+    apply(path)
+    assert sorted(each.name for each in services()) == ["stack-a.v2", "stack-gateway"]
+    assert call(port, chat("a", stream=False)).status == 200
+
+
+def test_both_sides_find_each_other_again_after_a_crash(write: Write) -> None:
+    path = write(HEAD + MODEL)
+    up(path)
+    port = port_of(path)
+
+    def states() -> list[tuple[str, str]]:
+        answered = call(port, path="/v1/models")
+        if answered.status != 200:
+            return []
+        return [(each["id"], each["state"]) for each in answered.document["data"]]
+
+    def restarted(name: str) -> bool:
+        return find(name).state.get("restarts") == 1 and find(name).phase == "ready"
+
+    assert states() == [("a", "ready")]
+    for name in ("stack-a", "stack-gateway"):
+        process = Identity.from_json(find(name).state["engine_process"])
+        assert process is not None
+        process.send(signal.SIGKILL)
+        until(partial(restarted, name), f"{name} is started again")
+        until(lambda: states() == [("a", "ready")], "the model is listed as ready")
+        assert call(port, chat("a", stream=False)).status == 200
+    assert up(path)[0] == ()

@@ -8,23 +8,28 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch import profiles
 from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.machine import load
-from gaudi_launch.messages import message
+from gaudi_launch.messages import Message, message
+from gaudi_launch.models.card_memory import ServingDemand
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine import Limits
-from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.planning.engine_args import NO_ARGS, engine_args
 from gaudi_launch.planning.memory import (
     CardSet,
     ChosenSettings,
     MemoryPlan,
+    division,
     memory_for,
+    type_on_card,
 )
 from gaudi_launch.planning.plan import Plan, Setting
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
+from tests.support.refusals import failing
 
 LLAMA = Model(
     "m", "m", parameters=8_030_261_248, dtype="bfloat16", layers=32, attention_layers=32,
@@ -34,6 +39,11 @@ LLAMA = Model(
 LIMITS = Limits(
     1, 1024, 1, 1024, 2048, max_num_batched_tokens=4096, max_num_seqs=4, max_num_prefill_seqs=4
 )
+UNKNOWN = [
+    Model("m", "m"),
+    replace(LLAMA, parameters=None),
+    replace(LLAMA, layers=None, attention_layers=None),
+]
 
 
 def setting(name: str, value: str | None) -> Setting:
@@ -56,6 +66,31 @@ def planned(
     )
 
 
+def test_the_readmes_machine() -> None:
+    # HabanaAI/vllm-fork@aice/v1.21.0:README_GAUDI.md, log block 3: 1519 blocks before rounding to
+    # whole steps
+    found = planned(("--gpu-memory-utilization", "0.5"), ("VLLM_GRAPH_RESERVED_MEM", "0.4"))
+    assert found.num_blocks == pytest.approx(1519, rel=0.05)
+    assert found.fits is True
+    assert found.gib == pytest.approx(
+        {
+            "weights": 14.97,
+            "activations": 0.49,
+            "graphs": 15.83,
+            "kv": 23.75,
+            "free": 39.58,
+            "card": 94.62,
+        },
+        rel=0.05,
+    )
+    parts = [size for name, size in found.gib.items() if name != "card"]
+    assert sum(parts) == pytest.approx(found.gib["card"], abs=0.05)
+    older = planned(
+        ("--gpu-memory-utilization", "0.5"), ("VLLM_GRAPH_RESERVED_MEM", "0.4"), version="1.21"
+    )
+    assert older.num_blocks == 1408
+
+
 @pytest.mark.parametrize(
     ("words", "same"),
     [
@@ -69,11 +104,82 @@ def test_spellings_and_nonsense(words: Any, same: Any) -> None:
     assert planned(*words) == planned(*same)
 
 
+def test_the_users_own_words_win() -> None:
+    assert planned(extra=("--gpu-memory-utilization=0.5",)) == planned(
+        ("--gpu-memory-utilization", "0.5")
+    )
+    assert planned(extra=("--gpu_memory_utilization", "0.5")) == planned(
+        ("--gpu-memory-utilization", "0.5")
+    )
+    assert planned(extra=("--enforce-eager",)).gib["graphs"] == 0
+    assert planned(extra=("--num-gpu-blocks-override", "77")).num_blocks == 77
+
+
+def test_fp8_halves_weights_and_its_cache_doubles_blocks() -> None:
+    plain, inc = planned(), planned(("--quantization", "inc"), ("--kv-cache-dtype", "fp8_inc"))
+    assert inc.gib["weights"] == pytest.approx(plain.gib["weights"] / 2, abs=0.01)
+    assert (inc.num_blocks or 0) > 2 * (plain.num_blocks or 0)
+
+
+@pytest.mark.parametrize("model", UNKNOWN)
+def test_nothing_is_said_of_unknown_sizes(model: Model) -> None:
+    assert planned(model=model) == MemoryPlan()
+
+
+def test_cards_by_the_drivers_word() -> None:
+    assert planned(product="GAUDI2") == planned(product="HL-225")
+
+
+def test_1_22_pairs_inc_with_the_cache_of_the_profile() -> None:
+    model = known_model("Qwen/Qwen3-32B", must_exist=False)
+    inc = ("QUANT_CONFIG", "/q.json")
+    silent = planned(inc, model=model)
+    assert silent == planned(inc, ("--kv-cache-dtype", "fp8_inc"), model=model)
+    assert silent != planned(inc, model=model, version="1.21")
+
+
+def test_nothing_is_said_of_unknown_cards() -> None:
+    assert planned(product=None) == planned(product="B200") == planned(cards=0) == MemoryPlan()
+
+
 def plan(
     model: str, engine: str = "vllm-fork@1.21", machine: str = "simulated:hls2", **asked: Any
 ) -> Plan:
     request = Request(model=model, engine=engine, **asked)
     return make_plan(request, load(machine), known_model(model, must_exist=False), find(engine))
+
+
+def test_auto_refuses_what_cannot_start_and_says_what_would() -> None:
+    with failing("fit.plan_refused", ExitCode.MACHINE) as caught:
+        plan("Qwen/Qwen2-72B-Instruct", cards=1)
+    assert caught.value.text.values["would"] == "-n 2, -d fp8"
+    # and what it says is true
+    assert plan("Qwen/Qwen2-72B-Instruct", cards=2).memory
+    assert plan("Qwen/Qwen2-72B-Instruct", cards=1, dtype="fp8").memory
+
+
+def test_fp8_is_not_proposed_for_weights_that_are_quantised_on_disk() -> None:
+    # 111 GB of full weights do not fit on one Gaudi2 card, and in fp8 they do
+    full = replace(LLAMA, parameters=60_000_000_000)
+    assert message("fit.would_dtype") in planned(model=full).remedies
+    # mxfp4 that the plugin expands to bfloat16; -d fp8 is refused for it
+    stored = replace(
+        full, quantization="mxfp4", architecture="GptOssForCausalLM", model_type="gpt_oss"
+    )
+    made = memory_for(stored, LIMITS, CardSet(1, "HL-225"), find("vllm-gaudi"), ChosenSettings([]))
+    assert (made.fits, made.remedies) == (False, (message("fit.would_cards", n=2),))
+
+
+def test_a_shorter_context_is_named_when_it_helps() -> None:
+    asked: dict[str, Any] = {"engine": "vllm-fork@1.22", "cards": 2}
+    asked["model"] = "meta-llama/Llama-3.1-70B-Instruct"
+    with pytest.raises(LaunchError) as caught:
+        plan(**asked, max_model_len=131072)
+    words = caught.value.text.values["would"].split(", ")
+    assert words[0] == "-n 4"
+    shorter = int(words[-1].removeprefix("-l "))
+    assert 8192 < shorter < 131072
+    assert plan(**asked, max_model_len=shorter).memory
 
 
 @pytest.mark.parametrize(
@@ -102,6 +208,285 @@ def _fork_for(model: str) -> str:
     return "vllm-fork@1.22" if "GLM" in model else "vllm-fork@1.21"
 
 
+@pytest.mark.parametrize("more", [{"force": True}, {"tuning": "reference"}])
+def test_force_and_reference_only_warn(more: dict[str, Any]) -> None:
+    made = plan("Qwen/Qwen2-72B-Instruct", cards=1, **more)
+    assert "fit.weights" in [warning.id for warning in made.warnings]
+
+
+MACHINES = {"gaudi2": "simulated:hls2", "gaudi3": "simulated:gaudi3-oam"}
+
+
+def _engine_for(profile: profiles.Profile) -> str:
+    if profile.name == "deepseek-r1":
+        return "deepseek_r1"
+    if profile.engine == "vllm-gaudi":
+        return "vllm-gaudi@0.26.0"
+    return _fork_for(profile.models[0])
+
+
+@pytest.mark.parametrize("profile", profiles.profiles(), ids=lambda profile: profile.name)
+def test_every_profile_fits_its_recommended_cards(profile: profiles.Profile) -> None:
+    deepseek = profile.name == "deepseek-r1"
+    made = plan(
+        profile.models[0],
+        _engine_for(profile),
+        MACHINES[profile.accelerator],
+        cards=profile.cards,
+        inc_fp8=deepseek,
+        dtype="fp8" if profile.dtype == "fp8" and not deepseek else None,
+        max_model_len=profile.lengths.get("max_model_len"),
+        input_range=(1, 1024) if "max_model_len" in profile.lengths and not deepseek else None,
+    )
+    assert made.memory["kv"] > 0
+    assert [warning.id for warning in made.warnings if warning.id.startswith("fit.")] == []
+    assert len(made.placement.modules) == profile.cards
+
+
+# the command lines of the Gaudi2E inference manual (release 1.21), and what the engine must be
+# given
+MANUAL = [
+    (
+        {"model": "/models/Qwen2-72B-Instruct", "cards": 4, "modules": (0, 1, 2, 3),
+         "max_num_seqs": 128,
+         "input_range": (800, 1024), "output_range": (400, 512), "max_model_len": 8192,
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
+         "cache_dir": "/data/warmup_cache"},
+        {"--tensor-parallel-size": "4", "--max-num-seqs": "128", "--max-model-len": "8192"},
+    ),
+    (
+        {"model": "/models/QwQ-32B", "cards": 8, "max_num_seqs": 24, "input_range": (4, 38912),
+         "output_range": (4, 2048), "max_model_len": 40960, "max_num_batched_tokens": 40960,
+         "dtype": "bfloat16",
+         "port": 30001, "reduce": (8, 24000), "cache_dir": "/data/warmup_cache"},
+        {"--tensor-parallel-size": "8", "--max-num-seqs": "24", "--max-model-len": "40960"},
+    ),
+    (
+        {"model": "/data/hf_models/DeepSeek-R1-Distill-Llama-70B", "cards": 4, "modules": (0, 1, 2,
+                                                                                           3),
+         "max_num_seqs": 128, "input_range": (800, 4096), "output_range": (800, 2048),
+         "max_model_len": 8192,
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
+         "cache_dir": "/data/70B_warmup_cache"},
+        {"--tensor-parallel-size": "4", "--max-num-seqs": "128", "--max-model-len": "8192"},
+    ),
+    (
+        {"model": "/data/hf_models/DeepSeek-R1-Distill-Qwen-32B", "cards": 2, "modules": (0, 1),
+         "max_num_seqs": 32, "input_range": (800, 4096), "output_range": (800, 2048),
+         "max_model_len": 8192,
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
+         "cache_dir": "/data/32B_warmup_cache"},
+        {"--tensor-parallel-size": "2", "--max-num-seqs": "32", "--max-model-len": "8192"},
+    ),
+    (
+        {"model": "/data/hf_models/DeepSeek-R1-Distill-Llama-8B", "cards": 1, "modules": (0,),
+         "max_num_seqs": 32,
+         "input_range": (800, 4096), "output_range": (800, 2048), "max_model_len": 8192,
+         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
+         "cache_dir": "/data/8B_warmup_cache"},
+        {"--tensor-parallel-size": "1", "--max-num-seqs": "32", "--max-model-len": "8192"},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"), MANUAL, ids=lambda value: str(value.get("model", ""))[-12:]
+)
+def test_command_lines_of_the_manual(asked: dict[str, Any], expected: dict[str, str]) -> None:
+    made = plan(**asked)
+    argv = made.command.argv
+    options = {
+        name: argv[argv.index(name) + 1]
+        for name in (*expected, "--port", "--dtype", "--max-num-batched-tokens")
+    }
+    tokens = {"--max-num-batched-tokens": str(asked["max_num_batched_tokens"])}
+    assert options == {**expected, **tokens, "--port": "30001", "--dtype": "bfloat16"}
+    assert made.command.env["PT_HPU_RECIPE_CACHE_CONFIG"] == f"{asked['cache_dir']},false,16384"
+    profile = profiles.match(known_model(asked["model"], must_exist=False))
+    assert profile is not None
+    guide = {
+        "max_model_len": asked["max_model_len"],
+        "max_num_batched_tokens": asked["max_num_batched_tokens"],
+        "max_num_seqs": asked["max_num_seqs"],
+        "input": list(asked["input_range"]),
+        "output": list(asked["output_range"]),
+    }
+    assert dict(profile.lengths) == guide
+    assert profile.cards == asked["cards"]
+    assert made.memory["kv"] > 0
+    assert "--enable-expert-parallel" not in argv
+    # of these only the 72B keeps the float32 softmax that its family has by default
+    softmax = None if "72B" in asked["model"] else "false"
+    assert made.command.env.get("VLLM_FP32_SOFTMAX") == softmax
+
+
+def test_deepseeks_command_line() -> None:
+    made = plan(
+        "/data/hf_models/DeepSeek-R1-0528-G2",
+        "deepseek_r1",
+        host="127.0.0.1",
+        port=8688,
+        max_num_seqs=128,
+        max_model_len=16384,
+        inc_fp8=True,
+        cache_dir="/data/warmup_cache",
+    )
+    profile = profiles.find("deepseek-r1")
+    assert dict(profile.lengths) == {"max_model_len": 16384, "max_num_seqs": 128}
+    assert len(made.placement.modules) == profile.cards == 8
+    # 671e9 bytes over eight cards, the rest after activations at 0.85 and a tenth for graphs
+    assert made.memory["weights"] == pytest.approx(671.026e9 / 8 / 2**30, rel=0.001)
+    assert made.memory["kv"] > 8
+    assert made.url == "http://127.0.0.1:8688"
+
+
+def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
+    model = known_model("meta-llama/Llama-2-7b-chat-hf", must_exist=False)
+    wishes: dict[str, Any] = {
+        "cards": 1,
+        "max_num_seqs": 256,
+        "max_model_len": 2048,
+        "max_num_batched_tokens": 2048,
+    }
+    made = make_plan(
+        Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.21")
+    )
+    # 930 blocks of 64 MiB fit; the planner's step of 512 left 512 of them (planning.md P1-8)
+    assert made.num_blocks == 896
+    assert made.memory["kv"] == 896 * 64 / 1024
+    assert made.kv_cache == message(
+        "plan.kv_rounded", blocks=896, tokens=896 * 128, lost=34, gib="2.1", step=128
+    )
+    assert "34 blocks (2.1 GiB)" in made.kv_cache.render()
+    assert sum(size for part, size in made.memory.items() if part != "card") == pytest.approx(
+        made.memory["card"], abs=0.05
+    )
+    newer = make_plan(
+        Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.22")
+    )
+    blocks = newer.num_blocks or 0
+    assert newer.kv_cache == message("plan.kv_blocks", blocks=blocks, tokens=blocks * 128)
+
+
+@pytest.mark.parametrize(
+    ("model", "cards", "weights"),
+    [
+        ("google/gemma-4-E4B-it", 1, 14.8),
+        ("mistralai/Mistral-Large-3-675B-Instruct-2512", 8, 78.7),
+        ("tencent/Hunyuan-A13B-Instruct", 2, 74.9),
+    ],
+)
+def test_a_validated_model_that_is_not_here_has_its_memory(
+    model: str, cards: int, weights: float
+) -> None:
+    # parameters of the profile, times bytes, by these cards
+    found = plan(model, engine="vllm-gaudi@0.26.0", cards=cards).memory
+    assert round(found["weights"], 1) == weights
+    assert found["kv"] > 0
+
+
+FORK = find("vllm-fork@1.22")
+
+
+def divided_by(*pairs: tuple[str, str | None], limits: Limits = LIMITS) -> ServingDemand:
+    ask, _ = division(LLAMA, limits, [setting(name, value) for name, value in pairs], FORK)
+    return ask
+
+
+def test_without_settings_a_card_is_divided_by_the_engines_defaults() -> None:
+    ask, rules = division(LLAMA, LIMITS, [], FORK)
+    assert ask == ServingDemand(
+        max_model_len=2048,
+        max_num_seqs=4,
+        max_num_batched_tokens=4096,
+        longest_prompt=1024,
+        utilization=0.9,
+        reserved=0.1,
+        eager=False,
+        kv_dtype="auto",
+        blocks_step=128,
+        pools=False,
+        cache=FORK.support(LLAMA, NO_ARGS, {}).cache_rules,
+    )
+    assert rules == FORK.memory_rules({})
+
+
+def test_settings_decide_how_a_card_is_divided() -> None:
+    ask = divided_by(
+        ("VLLM_PROMPT_SEQ_BUCKET_MAX", "512"),
+        ("--gpu-memory-utilization", "0.5"),
+        ("VLLM_GRAPH_RESERVED_MEM", "0.4"),
+        ("--enforce-eager", None),
+        ("--kv-cache-dtype", "fp8_inc"),
+        ("VLLM_DECODE_BLOCK_BUCKET_STEP", "256"),
+    )
+    assert ask == replace(
+        divided_by(),
+        longest_prompt=512,
+        utilization=0.5,
+        reserved=0.4,
+        eager=True,
+        kv_dtype="fp8_inc",
+        blocks_step=256,
+    )
+
+
+def test_the_longest_prompt_is_no_longer_than_the_context() -> None:
+    longer = replace(LIMITS, input_max=9000, block_size=64)
+    assert divided_by(limits=longer) == replace(
+        divided_by(), longest_prompt=LIMITS.max_model_len, blocks_step=64
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "eager"),
+    [(None, True), ("", True), ("1", True), ("0", False), ("false", False), ("False", False)],
+)
+def test_an_option_that_is_off_is_not_in_force(value: str | None, eager: bool) -> None:
+    assert divided_by(("--enforce-eager", value)).eager is eager
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("0", 0.0), ("1", 1.0), ("1.01", 0.9), ("-0.1", 0.9), ("", 0.9)]
+)
+def test_a_share_is_between_nothing_and_all(text: str, share: float) -> None:
+    assert divided_by(("--gpu-memory-utilization", text)).utilization == share
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [("512", 512), ("0", 1024), ("1.5", 1024), ("٣", 1024), ("9" * 11, int("9" * 11)),
+     ("9" * 12, 1024)],
+)  # fmt: skip
+def test_a_number_that_is_not_whole_is_not_used(text: str, tokens: int) -> None:
+    assert divided_by(("VLLM_PROMPT_SEQ_BUCKET_MAX", text)).longest_prompt == tokens
+
+
+@pytest.mark.parametrize(
+    ("stored", "pairs", "dtype"),
+    [
+        (None, (), "bfloat16"),
+        (None, (("--dtype", "float32"),), "float32"),
+        (None, (("--dtype", "half"),), "bfloat16"),
+        (None, (("--quantization", "inc"),), "fp8"),
+        (None, (("--quantize", "fp8"),), "fp8"),
+        (None, (("--quantization", "awq_hpu"), ("--dtype", "float32")), "awq"),
+        (None, (("QUANT_CONFIG", "/q.json"),), "fp8"),
+        (None, (("QUANT_CONFIG", ""),), "bfloat16"),
+        ("gptq", (), "gptq"),
+        ("fp8", (("--dtype", "bfloat16"),), "fp8"),
+        ("awq", (("QUANT_CONFIG", "/q.json"),), "fp8"),
+    ],
+)
+def test_the_type_of_the_weights_on_the_card(
+    stored: str | None, pairs: tuple[tuple[str, str], ...], dtype: str
+) -> None:
+    model = replace(LLAMA, quantization=stored)
+    settings = [setting(name, value) for name, value in pairs]
+    assert type_on_card(model, settings, FORK) == dtype
+    assert type_on_card(model, settings, FORK, fp8=True) == "fp8"
+
+
 def test_blocks_that_the_user_fixed_fit_where_the_weights_do() -> None:
     fixed = planned(("--num-gpu-blocks-override", "77"))
     assert (fixed.fits, fixed.num_blocks, fixed.lost_blocks) == (True, 77, 0)
@@ -109,6 +494,23 @@ def test_blocks_that_the_user_fixed_fit_where_the_weights_do() -> None:
     large = replace(LLAMA, parameters=60_000_000_000)
     refused = planned(("--num-gpu-blocks-override", "77"), model=large)
     assert (refused.fits, refused.num_blocks, refused.tight) == (False, None, None)
+
+
+def test_a_model_that_fits_nowhere_has_no_remedy_on_this_machine() -> None:
+    full = replace(LLAMA, parameters=60_000_000_000)
+
+    def remedies(model: Model, most: int | None, count: int = 1) -> tuple[Message, ...]:
+        cards = CardSet(count, "HL-225", most)
+        return memory_for(model, LIMITS, cards, FORK, ChosenSettings([])).remedies
+
+    dtype = message("fit.would_dtype")
+    assert remedies(full, None) == (message("fit.would_cards", n=2), dtype)
+    assert remedies(full, 1) == (dtype,)
+    larger = replace(LLAMA, parameters=250_000_000_000)
+    assert remedies(larger, 8) == (message("fit.would_cards", n=8),)
+    assert remedies(larger, 4) == (message("fit.would_both", n=4),)
+    assert remedies(larger, 2) == (message("fit.would_nothing"),)
+    assert remedies(larger, 8, 4) == (message("fit.would_cards", n=8), dtype)
 
 
 def test_a_plan_of_an_unknown_size_is_empty() -> None:
@@ -129,3 +531,26 @@ def test_a_number_of_cards_that_does_not_divide_the_heads_is_no_remedy() -> None
     # 120 GB of weights fit on two cards, and three heads are not divided by two
     odd = replace(LLAMA, parameters=60_000_000_000, heads=3, kv_heads=3)
     assert planned(model=odd).remedies == (message("fit.would_dtype"),)
+
+
+def test_the_fp8_of_a_request_halves_the_weights() -> None:
+    def weights(*, fp8: bool) -> float:
+        made = memory_for(LLAMA, LIMITS, CardSet(1, "HL-225"), FORK, ChosenSettings([], fp8=fp8))
+        return made.gib["weights"]
+
+    assert weights(fp8=True) == pytest.approx(weights(fp8=False) / 2, abs=0.01)
+
+
+@pytest.mark.parametrize(("exported", "compact"), [(None, True), ("1", True), ("0", False)])
+def test_the_cache_is_counted_by_the_variables_of_the_engine(
+    exported: str | None, compact: bool
+) -> None:
+    gdn = replace(
+        LLAMA,
+        architecture="Qwen3NextForCausalLM",
+        attention_layers=8,
+        config={"layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 8},
+    )
+    settings = [] if exported is None else [setting("VLLM_COMPACT_GDN", exported)]
+    ask, _ = division(gdn, LIMITS, settings, find("vllm-gaudi@0.26.0"))
+    assert ask.cache.compact_states is compact
