@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,14 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import message
+from gaudi_launch.host.simulated import make
+from gaudi_launch.messages import Message, message
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning import balanced_cards
+from gaudi_launch.planning.balanced_cards import CountedSpeed
 from gaudi_launch.planning.memory import MemoryPlan
 from gaudi_launch.planning.request import Request
+from gaudi_launch.profiles import known_model
 
 LARGE, SMALL = "Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B"
 MACHINE = ("--machine", "simulated:hls2")
@@ -42,6 +47,89 @@ def test_a_large_model_gets_the_cards_on_which_users_do_not_wait(
 ) -> None:
     """On fewer, each token of 128 clients takes longer than the goal's 100 ms."""
     assert plan(capsys, LARGE, "--engine", engine)["modules"] == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
+def test_few_clients_need_fewer_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(capsys, LARGE, "--engine", "vllm-gaudi", "-b", "8")["modules"] == [0, 1]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_small_model_gets_one_card(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(capsys, SMALL, "--engine", engine)["modules"] == [0]
+
+
+def test_fp8_needs_fewer_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(capsys, LARGE, "--engine", "vllm-gaudi", "-d", "fp8")["modules"] == [0, 1, 2, 3]
+
+
+def test_a_replica_of_ray_serve_gets_the_fewest_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(capsys, LARGE, "--engine", "ray-serve")["modules"] == [0, 1]
+    # with one card less it is refused
+    assert run(["plan", LARGE, "--engine", "ray-serve", "-n", "1", *MACHINE, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["id"] == "fit.plan_refused"
+
+
+def test_only_free_cards_are_chosen_from(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "2,3,4,5,6")
+    found = plan(capsys, LARGE, "--engine", "vllm-gaudi")
+    assert found["modules"] == [2, 3, 4, 5]
+
+
+def test_the_plan_is_that_of_the_same_number_given(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (LARGE, "--engine", "vllm-fork@1.21")
+    chosen, given = plan(capsys, *words), plan(capsys, *words, "-n", "8")
+    for part in ("env", "argv", "buckets", "memory", "url", "warnings"):
+        assert chosen[part] == given[part]
+    sources = {
+        name: [
+            each["source"] for each in found["settings"] if each["name"] == "--tensor-parallel-size"
+        ]
+        for name, found in (("chosen", chosen), ("given", given))
+    }
+    assert sources == {"chosen": ["computed"], "given": ["flag"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "modules"),
+    [
+        (("-n", "4"), [0, 1, 2, 3]),
+        (("-m", "4,5"), [4, 5]),
+        (("--", "--tensor-parallel-size", "4"), [0, 1, 2, 3]),
+    ],
+)
+def test_what_the_user_chooses_stays(
+    words: tuple[str, ...], modules: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    front = [LARGE, "--engine", "vllm-fork@1.21", *MACHINE, "--json"]
+    assert run(["plan", *front, *words]) == 0
+    assert json.loads(capsys.readouterr().out)["modules"] == modules
+
+
+def test_the_reference_tuning_takes_one_card(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (SMALL, "--engine", "vllm-fork@1.21", "--tuning", "reference")
+    assert plan(capsys, *words)["modules"] == [0]
+    assert plan(capsys, LARGE, *words[1:])["modules"] == [0]
+
+
+def test_the_number_is_within_the_modules_that_the_environment_allows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "6,7")
+    assert plan(capsys, LARGE, "--engine", "vllm-gaudi")["modules"] == [6, 7]
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "6")
+    assert run(["plan", LARGE, "--engine", "vllm-gaudi", *MACHINE, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["id"] == "fit.plan_refused"
+
+
+def test_sizes_that_are_not_known_choose_no_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("plan", "acme/Never-Heard-Of", "--engine", "vllm-fork@1.21", *MACHINE, "--json")
+    assert run([*words]) == 5
+    assert json.loads(capsys.readouterr().out)["error"]["id"] == "models.sizes_unknown"
+    found = plan(capsys, "acme/Never-Heard-Of", "--engine", "vllm-fork@1.21", "-n", "2")
+    assert (found["modules"], found["verdict"]) == ([0, 1], "to do")
+    assert "plan.memory_unchecked" in {warning["id"] for warning in found["warnings"]}
 
 
 @pytest.mark.parametrize(
@@ -72,3 +160,152 @@ def test_a_number_that_is_tight_is_the_second_choice(
     sized = Model(path="m", name="m", layers=2, kv_heads=1, head_dim=8, parameters=9)
     request = balanced_cards.with_balanced_cards(Request(model="m"), Host(), sized, engine)
     assert request.chosen_cards == expected
+
+
+def test_replicas_get_the_fewest_cards_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(plan(capsys, LARGE, "--engine", "ray-serve", "--replicas", "2")["modules"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            (LARGE,),
+            (
+                r"Balanced choice: 8 cards\. 4 would fit: 0\.[56]\d? times the tokens/s\. -n "
+                r"changes it\."
+            ),
+        ),
+        (
+            (LARGE, "-d", "fp8"),
+            r"Balanced choice: 4 cards\. 2 would fit: 0\.[56]\d? times the tokens/s; 8: 1\.",
+        ),
+        (
+            (SMALL,),
+            (
+                r"Balanced choice, and the fewest cards that fit: 1\. 2 cards: 1\.\d times the "
+                r"tokens/s\."
+            ),
+        ),
+    ],
+)
+def test_the_screen_states_what_else_was_possible(
+    words: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    front = ["plan", *words, "--engine", "vllm-gaudi", *MACHINE]
+    assert run(front) == 0
+    assert len(re.findall(expected, " ".join(capsys.readouterr().out.split()))) == 1
+    assert run([*front, "-n", "4"]) == 0
+    assert "Balanced choice" not in capsys.readouterr().out
+
+
+def test_the_best_counts_tokens_per_card_and_waiting_users() -> None:
+    """Twice the tokens on twice the cards are equal, unless one makes users wait."""
+    speeds = [
+        CountedSpeed(1, 100.0, 40.0),
+        CountedSpeed(2, 150.0, 75.0),
+        CountedSpeed(4, 300.0, 75.0),
+    ]
+    assert balanced_cards._in_order(speeds) == [2, 4, 1, 8]
+
+
+def test_warm_up_is_planned_for_the_same_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (LARGE, "--engine", "vllm-fork@1.21", *MACHINE)
+    assert run(["warmup", *words, "--json"]) == 0
+    (planned,) = [each for each in json.loads(capsys.readouterr().out)["plans"] if each["chosen"]]
+    assert planned["decode"] == plan(capsys, *words[:3])["buckets"]["decode"]
+
+
+@pytest.mark.parametrize("words", [("warmup",), ("render", "script")])
+def test_warm_up_and_files_state_the_choice_too(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    front = [*words, LARGE, "--engine", "vllm-fork@1.21", *MACHINE]
+    assert run(front) == 0
+    shown = capsys.readouterr()
+    assert " ".join((shown.out + shown.err).split()).count("Balanced choice: 8 cards.") == 1
+    assert run([*front, "-n", "8"]) == 0
+    shown = capsys.readouterr()
+    assert "Balanced choice" not in shown.out + shown.err
+
+
+@pytest.mark.parametrize(
+    ("tokens", "count", "expected"),
+    [
+        ({}, 2, message("placement.fewest", cards=2)),
+        ({2: 100.0}, 2, message("placement.fewest", cards=2)),
+        ({1: 100.0, 2: 150.0}, 4, message("placement.fewest", cards=4)),
+        (
+            {1: 100.0, 2: 200.0, 4: 300.0, 8: 400.0},
+            4,
+            message("placement.balanced", cards=4, fewer=2, less="0.67", more=8, gain="1.3"),
+        ),
+        (
+            {1: 100.0, 2: 200.0},
+            2,
+            message("placement.balanced_most", cards=2, fewer=1, less="0.5"),
+        ),
+        (
+            {1: 100.0, 2: 150.0, 8: 400.0},
+            1,
+            message("placement.balanced_fewest", cards=1, more=2, gain="1.5"),
+        ),
+    ],
+)
+def test_the_reason_of_a_number_compares_it_with_its_neighbours(
+    tokens: dict[int, float], count: int, expected: Message
+) -> None:
+    speeds = [CountedSpeed(cards, each, 1.0) for cards, each in tokens.items()]
+    assert balanced_cards._because(count, speeds) == expected
+
+
+def test_each_number_that_fits_and_divides_the_heads_has_a_speed() -> None:
+    engine, host = find("vllm-gaudi"), make("hls2")
+    model = known_model(SMALL, must_exist=False)
+    speeds = balanced_cards.speeds_of(Request(SMALL), host, model, engine)
+    assert [each.cards for each in speeds] == [1, 2, 4, 8]
+    assert [each.tokens for each in speeds] == sorted(each.tokens for each in speeds)
+    assert all(0 < each.score <= each.tokens / each.cards for each in speeds)
+    busy = make("hls2+busy=0,1,2,3,4")
+    assert [
+        each.cards for each in balanced_cards.speeds_of(Request(SMALL), busy, model, engine)
+    ] == [
+        1,
+        2,
+    ]
+    odd = replace(model, heads=6, kv_heads=6)
+    assert [each.cards for each in balanced_cards.speeds_of(Request(SMALL), host, odd, engine)] == [
+        1,
+        2,
+    ]
+    large = known_model(LARGE, must_exist=False)
+    assert balanced_cards.speeds_of(Request(LARGE), host, large, engine)[0].cards == 2
+    assert balanced_cards.speeds_of(Request(SMALL), host, model, find("ray-serve")) == ()
+    unknown = Model("m", "m")
+    assert balanced_cards.speeds_of(Request("m"), host, unknown, engine) == ()
+
+
+@pytest.mark.parametrize(
+    ("engine", "wishes", "chosen"),
+    [
+        ("vllm-gaudi", {}, 1),
+        ("vllm-gaudi", {"tuning": "reference"}, None),
+        ("vllm-gaudi", {"modules": (1,)}, None),
+        ("vllm-gaudi", {"cards": 2}, None),
+        ("vllm-gaudi", {"extra": ("-tp", "2")}, None),
+        ("tgi", {"extra": ("--num-shard", "2")}, None),
+        ("tgi", {"extra": ("--sharded", "true")}, None),
+        ("cpu", {}, None),
+    ],
+)
+def test_a_number_is_chosen_only_where_it_is_left_to_us(
+    engine: str, wishes: dict[str, Any], chosen: int | None
+) -> None:
+    request = Request(SMALL, **wishes)
+    model = known_model(SMALL, must_exist=False)
+    found = balanced_cards.with_balanced_cards(request, make("hls2"), model, find(engine))
+    assert found.chosen_cards == chosen
+    if chosen is None:
+        assert found is request
+    else:
+        assert found.chosen is not None and found.chosen[1] is not None

@@ -16,6 +16,7 @@ from gaudi_launch.planning.config_file import named_file, with_file
 from gaudi_launch.planning.engine_args import engine_args
 from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.request import Request
+from gaudi_launch.planning.secret_args import SECRET_FILE
 
 TABLE = option_table(UPSTREAM)
 S = "hunter2-SECRET"
@@ -84,6 +85,10 @@ def test_the_refusal_of_a_form_names_what_was_written() -> None:
         "--config=a.yaml": message("plan.config_attached", found="--config=a.yaml", path="a.yaml"),
         "a.json": message("plan.config_ending", path="a.json"),
     }
+
+
+def test_the_file_that_serve_writes_is_not_the_users() -> None:
+    assert named_file(engine_args(table=TABLE, user=("--config", SECRET_FILE))) is None
 
 
 def test_an_empty_file_changes_nothing_and_an_exported_value_stays() -> None:
@@ -159,3 +164,19 @@ def test_the_file_wins_over_the_plan_and_words_after_the_dashes_win_over_the_fil
     assert not args.given("--enable-chunked-prefill", "--served-model-name")
     assert made["argv"][-4:] == ["--config", str(path), "--max-num-seqs", "16"]
     assert S not in json.dumps(made)
+
+
+def test_a_file_that_is_not_here_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    made = plan(capsys, "--", "--config", "/nowhere/c.yaml")
+    assert [each["id"] for each in made["warnings"] if "/nowhere/c.yaml" in str(each)] == [
+        "plan.config_unknown"
+    ]
+
+
+@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"])
+def test_an_engine_that_breaks_on_the_file_is_refused(
+    engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["plan", "-w", "/m/x", "-n", "1", "--engine", engine, "--machine", "simulated:hls2"]
+    assert run([*line, "--", "--config", "c.yaml"]) == ExitCode.USAGE
+    assert f"--config c.yaml stops {engine}" in capsys.readouterr().err

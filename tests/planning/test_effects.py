@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch import paths
 from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.support import newest
+from gaudi_launch.engines.support import newest, versions
 from gaudi_launch.engines.user_options import enumerated
 from gaudi_launch.engines.version_facts import names_of
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.models.config import model_from_config
 from gaudi_launch.models.model import Model
@@ -40,6 +42,14 @@ def plan(*extra: str, model: Model | None = None) -> Plan:
     return make_plan(request, simulated.make("hls2"), model, find(ENGINE))
 
 
+def test_every_option_of_every_release_has_exactly_one_mark() -> None:
+    listed = {name for each in versions() for name in names_of(each).options}
+    for table in (paths.profiles_dir() / "engines" / "options").glob("*.json"):
+        listed |= {option.name for option in option_table(table.stem).options}
+    marked = [name for mark in marks().values() for name in mark]
+    assert sorted(marked) == sorted(listed)
+
+
 def free_values() -> list[str]:
     """Return the unmodelled options of the newest release that take more than one value."""
     names, ended = names_of(newest("vllm-gaudi")).options, enumerated(ENGINE)
@@ -58,6 +68,15 @@ def test_a_plan_prints_no_number_that_an_option_without_a_model_changes(name: st
     if neutral:
         unchanged = plan(name, neutral)
         assert (unchanged.memory, unchanged.num_blocks) == (plan().memory, plan().num_blocks)
+
+
+def test_a_flag_that_is_off_changes_no_number() -> None:
+    flags = [each for each in option_table("vllm-upstream").options if each.off]
+    names, unchanged = names_of(newest("vllm-gaudi")).options, plan()
+    for flag in flags:
+        if flag.name in names and flag.name in marks()["not_modelled"]:
+            made = plan(flag.name, flag.off[0])
+            assert (made.memory, made.warnings) == (unchanged.memory, unchanged.warnings)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +128,19 @@ def test_overrides_change_the_model_before_anything_is_computed(
             assert found.weight_bytes == pytest.approx(2 * expected[2], rel=1e-3)
 
 
+def test_slots_and_ranks_of_adapters_are_weights_on_each_card() -> None:
+    model = known_model(LLAMA, False)
+    words = ("--enable-lora", "--max-loras", "4", "--max-lora-rank", "64")
+    # per layer and rank: q, k, v, o, gate, up, down with 4096, 1024 and 14336 values
+    each = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336)
+    assert additions(model, 1, args(*words)).weights == 2 * 4 * 64 * 32 * each
+    assert plan(*words).memory["weights"] == round(
+        plan().memory["weights"] + 8 * 64 * 32 * each / GIB, 2
+    )
+    mixture = replace(model, moe=True)
+    assert additions(mixture, 1, args(*words)).unknown == ("--enable-lora",)
+
+
 @pytest.mark.usefixtures("own_folders")
 def test_a_draft_head_is_counted_from_its_folder_a_hub_or_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -158,3 +190,17 @@ def test_the_layers_for_further_tokens_are_loaded_for_their_method() -> None:
     assert (found.weights, found.block, found.unknown) == (1.5 * GIB, 128 * 2 * 4 * 128 * 2, ())
     unknown = additions(known_model(LLAMA, False), 2, args(*words)).unknown
     assert unknown == ("--speculative-config",)
+
+
+def test_without_chunked_prefill_a_step_has_a_complete_prompt() -> None:
+    argv = plan("--no-enable-chunked-prefill").command.argv
+    assert argv[argv.index("--max-num-batched-tokens") + 1] == "16384"
+    request = Request(
+        LLAMA, extra=("--no-enable-chunked-prefill",), cards=1, max_num_batched_tokens=2048
+    )
+    with pytest.raises(LaunchError) as caught:
+        make_plan(request, simulated.make("hls2"), known_model(LLAMA, False), find(ENGINE))
+    assert (caught.value.id, caught.value.exit_code) == (
+        "gaudi.unchunked_tokens",
+        ExitCode.USAGE,
+    )

@@ -4,8 +4,11 @@ class."""
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 from gaudi_launch.buckets.bucket_list import Buckets
 from gaudi_launch.engines import registry
@@ -28,6 +31,19 @@ from gaudi_launch.planning.support_answer import ModelSupport
 
 PACKAGE = Path(registry.__file__).parents[1]
 DECLARED = {name for name in vars(Engine) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", registry.ENGINES)
+def test_each_engine_is_the_base_class_and_overrides_only_what_it_declares(name: str) -> None:
+    engine = registry.find(name)
+    assert isinstance(engine, Engine)
+    for member in DECLARED & vars(type(engine)).keys():
+        declared, own = vars(Engine)[member], vars(type(engine))[member]
+        assert isinstance(own, property) == isinstance(declared, property), member
+        if not isinstance(declared, property):
+            assert [*inspect.signature(own).parameters] == [
+                *inspect.signature(declared).parameters
+            ], member
 
 
 def _reached_by_name(tree: ast.AST) -> Iterator[str]:
@@ -75,6 +91,37 @@ MODEL, REQUEST = Model("/m", "m"), Request("/m")
 LIMITS = Limits(1, 2, 3, 4, 5, 6, 7, 8)
 
 
+def test_an_engine_is_a_process_with_cards_and_without_a_warm_up_unless_it_states_more() -> None:
+    bare = Bare()
+    properties = {
+        name: getattr(bare, name)
+        for name, member in vars(Engine).items()
+        if isinstance(member, property)
+    }
+    assert properties == {
+        "identity": EngineIdentity("bare", "1.0", word="bare@one"),
+        "needs_cards": True,
+        "keeps_recipes": True,
+        "in_container": False,
+        "needs_interpreter": True,
+        "image": None,
+        "can": ("chat",),
+        "lacks": (),
+        "bucket_file": None,
+        "config_file": "",
+        "ended": None,
+        "scheduling": "v0",
+        "environment": "bare@one",
+        "inner": None,
+        "innermost": bare,
+        "needs_gaudi2_range": False,
+        "calibration": None,
+        "profile_key": "bare",
+        "over_hosts": None,
+        "bucket_family": None,
+    }
+
+
 def test_the_questions_to_an_engine_have_the_answers_of_one_without_abilities() -> None:
     bare, host = Bare(), make("hls2")
     placement = Placement((0,))
@@ -104,6 +151,18 @@ def test_the_questions_to_an_engine_have_the_answers_of_one_without_abilities() 
     assert (bare.pools(MODEL, NO_ARGS), bare.generates(MODEL, NO_ARGS)) == (False, True)
     assert bare.warmed(buckets, (), context) is buckets
     assert bare.question((), context, None) is None
+
+
+def test_the_cards_are_those_that_were_requested_or_chosen() -> None:
+    bare, host = Bare(), make("hls2")
+    numbers = [
+        bare.cards(each)
+        for each in (REQUEST, Request("/m", cards=2), Request("/m", chosen=(4, None)))
+    ]
+    assert numbers == [None, 2, 4]
+    assert bare.cards(Request("/m", cards=2, chosen=(4, None))) == 2
+    assert bare.place(Request("/m", chosen=(4, None)), host).modules == (0, 1, 2, 3)
+    assert bare.place(Request("/m", modules=(6, 7)), host).modules == (6, 7)
 
 
 def test_over_several_hosts_an_engine_uses_ray_as_its_makers_tested_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.planning.engine_args import (
+    NO_ARGS,
+    Argument,
     EngineArgs,
     engine_args,
+    positional_model,
     split_argv,
 )
 from gaudi_launch.planning.option_table import UPSTREAM, EngineOption, OptionTable, option_table
@@ -27,6 +31,76 @@ TABLES = {
 
 def user(*words: str, table: str = "vllm-fork-1.22") -> EngineArgs:
     return engine_args(table=option_table(table), user=words)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (("--seed", "1"), "--seed", "1"),
+        (("--seed=1",), "--seed", "1"),
+        (("--max_num_seqs", "7"), "--max-num-seqs", "7"),
+        (("--max-num-seqs", "7", "--max_num_seqs=9"), "--max-num-seqs", "9"),
+        (("-tp", "4"), "--tensor-parallel-size", "4"),
+        (("-tp=4",), "--tensor-parallel-size", "4"),
+        (("-qawq",), "--quantization", "awq"),
+        (("--tensor-par", "4"), "--tensor-parallel-size", "4"),
+        (("--seed", "-1"), "--seed", "-1"),
+        (("--cpu-offload-gb", "-0.5"), "--cpu-offload-gb", "-0.5"),
+        (("--chat-template", "-a b"), "--chat-template", "-a b"),
+        (("--enforce-eager", "--seed", "1"), "--enforce-eager", ""),
+        (("--chat-template=",), "--chat-template", ""),
+        (("--chat-template=",), "--seed", None),
+        (("--lora-modules", "a=1", "b=2", "--seed", "3"), "--seed", "3"),
+        (
+            ("--hf-overrides.a.b", "1", "--hf-overrides.c=x"),
+            "--hf-overrides",
+            '{"a": {"b": "1"}, "c": "x"}',
+        ),
+    ],
+)
+def test_an_option_is_read_in_each_spelling(
+    words: tuple[str, ...], name: str, value: str | None
+) -> None:
+    assert user(*words).last(name) == value
+
+
+def test_a_value_is_no_option() -> None:
+    assert not user("--served-model-name", "seed", "--chat-template", "x").has("--seed")
+    assert user("--lora-modules", "a=1", "b=2").given("--lora-modules")[0].values == ("a=1", "b=2")
+
+
+def test_of_a_pair_the_last_counts() -> None:
+    both = user("--enable-prefix-caching", "--no-enable-prefix-caching")
+    assert both.has("--no-enable-prefix-caching") and not both.has("--enable-prefix-caching")
+    assert both.in_force("--enable-prefix-caching") == ("--no-enable-prefix-caching", None)
+
+
+def test_what_the_user_wrote_stays_as_it_is_and_last() -> None:
+    words = ("--max_num_seqs=7", "-tp", "4", "--foo=3", "bar", "--seed", "-1")
+    made = engine_args(
+        table=option_table("vllm-fork-1.22"),
+        head=("python3", "-m", "mod"),
+        ours=(("--max-num-seqs", "128"), ("--host", "::"), ("--seed", "0")),
+        user=words,
+    )
+    assert made.to_argv() == ("python3", "-m", "mod", "--host", "::", *words)
+    changed = (
+        made.with_option("--tensor-parallel-size", "8")
+        .with_option("--host", "h")
+        .with_option("--port", "1")
+    )
+    assert changed.to_argv() == ("python3", "-m", "mod", "--host", "h", "--port", "1", *words)
+    assert changed.without("--host", "--seed").to_argv() == (
+        "python3",
+        "-m",
+        "mod",
+        "--port",
+        "1",
+        *words,
+    )
+    again = split_argv(changed.to_argv(), table=changed.table, user=words)
+    assert (again.head, again.user_words) == (changed.head, words)
+    assert again == changed
 
 
 def test_every_address_of_a_container_changes() -> None:
@@ -124,6 +198,47 @@ def test_a_cluster_keeps_what_the_user_wrote(
     assert {"value": "1", "source": "computed"} in stated["beaten"]
 
 
+PLAN = (
+    "plan",
+    "-w",
+    "/models/Qwen2-72B-Instruct",
+    "-n",
+    "4",
+    "--machine",
+    "simulated:hls2",
+    "--json",
+)
+
+
+@pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi"])
+def test_a_plan_shows_the_value_that_the_engine_uses(
+    engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--gpu_memory_utilization=0.55", "--max-logprobs=3", "bar", "-tp", "4")
+    found = reading(capsys, *PLAN, "--engine", engine, "--", *words)
+    assert found["argv"][-len(words) :] == list(words)
+    assert len(split_argv(found["argv"]).given("--gpu-memory-utilization")) == 1
+    stated = setting(found, "--gpu-memory-utilization")
+    assert (stated["value"], stated["source"]) == ("0.55", "flag")
+    assert [each["source"] for each in stated["beaten"]] == ["computed"]
+    assert setting(found, "--max-logprobs") == {"value": "3", "source": "flag", "beaten": []}
+    assert setting(found, "bar") == {"value": None, "source": "flag", "beaten": []}
+    assert setting(found, "--tensor-parallel-size") == {
+        "value": "4",
+        "source": "flag",
+        "beaten": [],
+    }
+
+
+def test_our_option_that_loses_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    found = reading(
+        capsys, *PLAN, "-e", "4", "--engine", "vllm-fork@1.21", "--", "--num-scheduler-steps", "8"
+    )
+    assert setting(found, "--num-scheduler-steps")["beaten"] == [{"value": "4", "source": "flag"}]
+    (warning,) = [each for each in found["warnings"] if each["id"] == "plan.overruled"]
+    assert "-e" in warning["message"]
+
+
 # --- the parts of a list, without an engine's own table
 
 TABLE = OptionTable(
@@ -142,11 +257,118 @@ def read(*words: str) -> EngineArgs:
     return engine_args(table=TABLE, user=words)
 
 
+def test_every_argument_is_read_as_one_record() -> None:
+    flag, one, maybe, many, again = TABLE.options
+    words = (
+        "x", "--no-flag", "y", "--one", "1", "2", "-o=3", "-o4", "--maybe", "5", "6", "--many",
+        "7", "8", "--one=", "--ag", "9", "--else", "--other=1", "-z", "-zq=2",
+    )  # fmt: skip
+    assert read(*words).user == (
+        Argument("x", ("x",), positional=True),
+        Argument("--flag", ("--no-flag",), on=False, option=flag),
+        Argument("y", ("y",), positional=True),
+        Argument("--one", ("--one", "1"), ("1",), option=one),
+        Argument("2", ("2",), positional=True),
+        Argument("--one", ("-o=3",), ("3",), attached=True, option=one),
+        Argument("--one", ("-o4",), ("4",), attached=True, option=one),
+        Argument("--maybe", ("--maybe", "5"), ("5",), option=maybe),
+        Argument("6", ("6",), positional=True),
+        Argument("--many", ("--many", "7", "8"), ("7", "8"), option=many),
+        Argument("--one", ("--one=",), ("",), attached=True, option=one),
+        Argument("--again", ("--ag", "9"), ("9",), option=again),
+        Argument("--else", ("--else",)),
+        Argument("--other", ("--other=1",), ("1",), attached=True),
+        Argument("-z", ("-z",)),
+        Argument("-zq", ("-zq=2",), ("2",), attached=True),
+    )
+
+
+def test_everything_after_two_dashes_is_a_value() -> None:
+    found = read("--many", "1", "--", "--one", "2").user
+    assert found[0].values == ("1",)
+    assert found[1:] == tuple(
+        Argument(word, (word,), positional=True) for word in ("--", "--one", "2")
+    )
+
+
 def test_a_dash_a_number_and_a_text_with_a_space_are_values() -> None:
     found = read("--many", "-", "-1", "-.5", "--a b", "-c d").user
     assert [argument.values for argument in found] == [("-", "-1", "-.5", "--a b", "-c d")]
     # digits of another script are no number for argparse
     assert [argument.name for argument in read("--one", "-٣").user] == ["--one", "-٣"]
+
+
+def test_a_key_after_the_dot_is_no_key_of_a_flag() -> None:
+    found = read("--flag.a", "--one.a.b", "--flag", "--new.c=1", "--one.d").user
+    assert [(each.name, each.key, each.values, each.attached) for each in found] == [
+        ("--flag", "", (), False),
+        ("--one", "a.b", ("--flag",), False),
+        ("--new", "c", ("1",), True),
+        ("--one", "d", (), False),
+    ]
+    keys = read("--one.a.b", "1", "--one.a.c", "2", "--one.a.b.d", "3", "--one", "x")
+    assert keys.last("--one") == '{"a": {"b": {"d": "3"}, "c": "2"}}'
+    assert keys.in_force("--one") == ("--one", '{"a": {"b": {"d": "3"}, "c": "2"}}')
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "shown"),
+    [
+        (("--flag",), "--flag", ("--flag", None)),
+        (("--flag", "--no-flag"), "--flag", ("--no-flag", None)),
+        (("-o", "1", "--one=a b"), "--one", ("--one", "a b")),
+        (("--one=",), "-o", ("--one", "")),
+        (("--many", "a b", "c"), "--many", ("--many", "'a b' c")),
+        (("--again", "1", "--again", "2 3"), "--again", ("--again", "1 '2 3'")),
+    ],
+)
+def test_the_option_in_force_has_its_long_name_and_all_its_values(
+    words: tuple[str, ...], name: str, shown: tuple[str, str | None]
+) -> None:
+    assert read(*words).in_force(name) == shown
+
+
+def test_the_last_of_a_pair_counts_in_both_orders() -> None:
+    assert read("--no-flag", "--flag").has("--flag")
+    assert not read("--no-flag", "--flag").has("--no-flag")
+    assert read("--flag", "--no-flag").has("--one", "--no-flag")
+
+
+def test_a_name_is_made_canonical_by_the_lists_own_table() -> None:
+    assert [NO_ARGS.canonical(name) for name in ("--a_b", "-o", "-tp=4")] == ["--a-b", "-o", "-tp"]
+    assert [read().canonical(name) for name in ("-o", "--no-flag", "--man", "")] == [
+        "--one",
+        "--flag",
+        "--many",
+        "",
+    ]
+
+
+def test_our_option_is_set_in_its_place_and_in_its_spelling() -> None:
+    made = engine_args(table=TABLE, head=("run",), ours=(("-o", "1"), ("--flag", None)))
+    assert made.to_argv() == ("run", "-o", "1", "--flag")
+    assert made.with_option("--one", "2").to_argv() == ("run", "-o", "2", "--flag")
+    assert made.with_option("--maybe").to_argv() == ("run", "-o", "1", "--flag", "--maybe")
+    attached = replace(made, ours=(*read("--one=1").user, *made.ours[1:]))
+    assert attached.with_option("-o", "2").to_argv() == ("run", "-o", "2", "--flag")
+
+
+def test_a_list_without_an_option_lacks_it_in_each_part() -> None:
+    made = engine_args(
+        table=TABLE,
+        ours=(("--one", "1"), ("--maybe", None), ("--many", "2")),
+        user=("--again", "3"),
+        place="--maybe",
+    )
+    assert made.to_argv() == ("--one", "1", "--maybe", "--again", "3", "--many", "2")
+    assert made.without("--many", "-o", "--again").to_argv() == ("--maybe", "--again", "3")
+    assert made.without("--again", of_user=True).to_argv() == (
+        "--one",
+        "1",
+        "--maybe",
+        "--many",
+        "2",
+    )
 
 
 def test_a_value_changes_in_each_spelling_and_in_each_part() -> None:
@@ -166,6 +388,33 @@ def test_a_value_changes_in_each_spelling_and_in_each_part() -> None:
     assert later.last("--many") == "6"
 
 
+def test_the_users_arguments_follow_the_scripts_place() -> None:
+    def placed(*user: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        ours = (("--one", "1"), ("--maybe", "2"), ("--many", "3"), ("--again", "4"))
+        made = engine_args(table=TABLE, ours=ours, user=user, place="--maybe")
+        tail = tuple(word for argument in made.tail for word in argument.words)
+        return made.to_argv(), tail
+
+    # before the place an option stays, as the script sends it twice; after it the user's counts
+    assert placed("--one", "9", "--many", "8") == (
+        ("--one", "1", "--maybe", "2", "--one", "9", "--many", "8", "--again", "4"),
+        ("--again", "4"),
+    )
+    assert placed() == (("--one", "1", "--maybe", "2", "--many", "3", "--again", "4"), ())
+
+
+def test_ours_that_differ_from_the_users_file_are_left_out() -> None:
+    made = engine_args(
+        table=TABLE,
+        ours=(("--one", "1"), ("--many", "2"), ("--flag", None)),
+        file=("-o", "1", "--many", "7"),
+    )
+    assert made.to_argv() == ("--one", "1", "--flag")
+    assert [argument.name for argument in made.every] == ["--one", "--many", "--one", "--flag"]
+    assert made.last("--many") == "7"
+    assert made.with_option("--many", "3") == made
+
+
 def test_a_command_is_split_at_its_first_option() -> None:
     argv = ("python", "-m", "mod", "serve", "m", "--one", "1", "--flag", "--one", "1", "--maybe")
     made = split_argv(argv, table=TABLE, user=("--one", "1"))
@@ -178,3 +427,34 @@ def test_a_command_is_split_at_its_first_option() -> None:
     assert split_argv(("a", "b"), table=TABLE, user=("a",)).user_words == ("a",)
     with pytest.raises(ValueError, match="is not in the command"):
         split_argv(("python",), user=("--one",))
+
+
+@pytest.mark.parametrize(
+    ("argv", "model"),
+    [
+        (("vllm", "serve", "m", "--port", "1"), "m"),
+        (("/opt/bin/vllm", "serve", "m"), "m"),
+        (("python", "-m", "vllm.entrypoints.cli.main", "serve", "m"), "m"),
+        (("python", "-m", "vllm.entrypoints.cli.main", "serve", "--model", "m"), None),
+        (("python", "-m", "another.main", "serve", "m"), None),
+        (("vllm", "bench", "m"), None),
+        (("vllm", "serve"), None),
+        (("x", "vllm", "serve", "-m"), None),
+    ],
+)
+def test_the_model_of_vllm_serve_is_its_first_value(
+    argv: tuple[str, ...], model: str | None
+) -> None:
+    assert positional_model(argv) == model
+
+
+def test_a_bare_list_has_no_arguments() -> None:
+    assert (NO_ARGS.every, NO_ARGS.to_argv(), NO_ARGS.user_words) == ((), (), ())
+    assert not NO_ARGS.has("--one")
+
+
+def test_options_are_taken_out_of_the_users_part_only_where_that_is_wanted() -> None:
+    args = engine_args(ours=[("--port", "1"), ("--seed", "1")], user=("--port", "2", "--x"))
+    assert args.without("--port").to_argv() == ("--seed", "1", "--port", "2", "--x")
+    found = args.without("--port", of_user=True)
+    assert (found.to_argv(), found.user_words) == (("--seed", "1", "--x"), ("--x",))

@@ -122,6 +122,28 @@ def test_experts_are_divided_where_there_are_some(engine: str) -> None:
     assert answer(engine, DENSE, "--no-enable-expert-parallel") == answer(engine, DENSE)
 
 
+@pytest.mark.parametrize("engine", [*OFFERED, "simulated"])
+def test_a_copy_is_planned_as_one_engine_on_its_cards(engine: str) -> None:
+    one, both = plan(engine, DENSE), plan(engine, DENSE, "-dp", "2")
+    assert both.placement.modules == (0, 1, 2, 3)
+    assert (both.memory, both.num_blocks, both.buckets) == (one.memory, one.num_blocks, one.buckets)
+    if engine != "simulated":
+        assert both.command.env["HABANA_VISIBLE_MODULES"] == "0,1,2,3"
+    sizes = {s.name: s.value for s in both.settings if s.kind == "option"}
+    assert (sizes["--tensor-parallel-size"], sizes["--data-parallel-size"]) == ("2", "2")
+    assert [each.id for each in both.placement.reasons].count("placement.parts") == 1
+
+
+def test_copies_of_a_mixture_share_its_experts() -> None:
+    engine = OFFERED[-1]
+    one, two, four = (plan(engine, MOE, "-dp", str(copies)) for copies in (1, 2, 4))
+    all_tensor = plan(engine, MOE, cards=8)
+    for made in (two, four):
+        assert made.memory["weights"] < one.memory["weights"]
+    # what is not experts stays complete on the cards of each copy
+    assert all_tensor.memory["weights"] < four.memory["weights"] < two.memory["weights"]
+
+
 def test_stages_divide_layers_and_the_cache_of_each_engine() -> None:
     one, two = plan("vllm-fork@1.22", DENSE), plan("vllm-fork@1.22", DENSE, "-pp", "2")
     assert 0.4 < two.memory["weights"] / one.memory["weights"] < 0.7
@@ -131,3 +153,22 @@ def test_stages_divide_layers_and_the_cache_of_each_engine() -> None:
         "vllm-fork@1.22", replace(DENSE, architecture="GPT2LMHeadModel2"), "-pp", "2"
     )
     assert (code, "pipeline stages" in str(sentence)) == (ExitCode.MODEL, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "expected"),
+    [
+        ({"cards": 4}, "-dp 2", (0, 1, 2, 3, 4, 5, 6, 7)),
+        ({"cards": None, "modules": (4, 5, 6, 7)}, "-dp 2", (4, 5, 6, 7)),
+        ({"cards": None}, "-dp 2", (0, 1)),
+        ({"cards": 8}, "-dp 2", ExitCode.MACHINE),
+        ({"cards": None, "modules": (0, 1, 2)}, "-dp 2", ExitCode.USAGE),
+        ({"cards": 4, "modules": (0, 1, 2, 3)}, "-dp 2", ExitCode.USAGE),
+        ({}, "-dp 0", ExitCode.USAGE),
+        ({}, "-dp two", ExitCode.USAGE),
+    ],
+)
+def test_cards_are_tensors_times_copies(
+    given: dict[str, object], words: str, expected: object
+) -> None:
+    assert answer(OFFERED[-1], DENSE, *words.split(), **given)[0] == expected

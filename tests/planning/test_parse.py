@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -10,10 +11,14 @@ from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.planning.parse import (
     MOST_SEQS,
     MOST_TOKENS,
+    Ranges,
     fraction,
+    if_given,
     number,
     pair,
     port,
+    ranges,
+    read_time,
     reduce,
     replicas,
     seconds,
@@ -21,10 +26,75 @@ from gaudi_launch.planning.parse import (
 )
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("32000", 32000),
+        ("32k", 32000),
+        ("32K", 32768),
+        ("1.5k", 1500),
+        ("1m", 1_000_000),
+        ("1M", 1 << 20),
+    ],
+)
+def test_a_length_is_read_as_vllm_reads_it(text: str, count: int) -> None:
+    assert tokens("-l", text) == count
+
+
 @pytest.mark.parametrize("text", ["0k", "k", "32 k", "32kb", "-1k", "1g", "1T", "\u0663k", "1e3"])
 def test_what_is_no_length_or_too_long_is_refused(text: str) -> None:
     with pytest.raises(LaunchError, match="an integer from"):
         tokens("-l", text)
+
+
+def test_ranges_and_the_hot_length_take_it_too() -> None:
+    assert pair("-i", "64,32K") == (64, 32768)
+    assert reduce("8,24k") == (8, 24000)
+
+
+def test_letters_of_the_start_scripts_are_plain_numbers() -> None:
+    with pytest.raises(LaunchError, match="4,16k"):
+        ranges("4,16k", None, short=False)
+    with pytest.raises(LaunchError, match="8,16k"):
+        reduce("8,16k", short=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("5m", 300),
+        ("5min", 300),
+        ("1h", 3600),
+        ("1.5h", 5400),
+        ("800ms", 0.8),
+        ("1d", 86400),
+    ],
+)
+def test_a_time_is_seconds_or_has_a_unit(text: str, value: float) -> None:
+    assert read_time(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "m", "5x", "-5", "1m30s", "inf", "nan", "1e9", "\u0665m"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    assert read_time(text) is None
+    with pytest.raises(LaunchError, match="a time from"):
+        seconds("--wait", text)
+
+
+def test_a_time_has_bounds() -> None:
+    assert seconds("--wait", "0", least=0) == 0
+    with pytest.raises(LaunchError, match="a time from"):
+        seconds("--wait", "0")
+    with pytest.raises(LaunchError, match="a time from"):
+        seconds("--wait", "2h", most=3600)
+
+
+def test_an_option_that_is_not_given_or_empty_has_no_value() -> None:
+    assert [if_given(number, "-n", text, 1, 8) for text in (None, "", "8")] == [None, None, 8]
+    with pytest.raises(LaunchError):
+        if_given(number, "-n", "9", 1, 8)
 
 
 def refused(what: Callable[[], object]) -> tuple[str, ExitCode, dict[str, object]]:
@@ -104,3 +174,55 @@ def test_each_refusal_names_the_option_the_value_and_the_bounds() -> None:
     for answer in (found, expected):
         answer["no time"][2].pop("most")
     assert found == expected
+
+
+def test_bounds_belong_to_the_range() -> None:
+    assert [number("-b", " 10 ", 10, 20), number("-b", "20", 10, 20)] == [10, 20]
+    assert tokens("-l", "2k", 2000) == 2000
+    assert [seconds("x", "2", least=2, most=5), seconds("x", "5", least=2, most=5)] == [2.0, 5.0]
+    assert (pair("-i", "7"), pair("-i", "7,7")) == ((7, 7), (7, 7))
+    assert (reduce("8", one_is_both=True), reduce("8,9")) == ((8, 8), (8, 9))
+    assert [replicas("2"), replicas("2..2"), replicas("1..64")] == [(2, 2), (2, 2), (1, 64)]
+    assert [port("-p", "1"), port("-p", "65535")] == [1, 65535]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "strict"),
+    [
+        ("0.5", True, True),
+        ("1", True, True),
+        ("1.", True, False),
+        (".5", True, False),
+        ("0.1", True, True),
+        ("-0.5", False, False),
+        ("1e-1", False, False),
+        ("0.09", False, False),
+        ("0.5" + "0" * 17, False, False),
+        ("0.5" + "0" * 16, True, True),
+    ],
+)
+def test_a_fraction_is_kept_as_it_was_written(text: str, plain: bool, strict: bool) -> None:
+    for strictly, accepted in ((False, plain), (True, strict)):
+        if accepted:
+            assert fraction("-u", f" {text} ", 0.1, 1.0, strictly) == text
+        else:
+            what = partial(fraction, "-u", text, 0.1, 1.0, strictly)
+            assert refused(what)[0] == "plan.fraction"
+
+
+def test_ranges_by_one_number_are_open() -> None:
+    assert ranges("16,", "1,8") == Ranges((16, 16), (1, 8), ("input",))
+    assert ranges(None, "8") == Ranges(None, (8, 8), ("output",))
+    assert ranges(None, None) == Ranges()
+    assert refused(lambda: ranges("x", None))[2]["flag"] == "-i"
+    assert refused(lambda: ranges(None, "x"))[2]["flag"] == "-o"
+
+
+def test_times_without_a_unit_are_seconds_and_others_are_none() -> None:
+    assert [read_time(text) for text in (".5", "2 h", " 3S ", "1.5.2", "h")] == [
+        0.5,
+        7200,
+        3,
+        None,
+        None,
+    ]

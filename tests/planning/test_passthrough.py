@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
+from gaudi_launch.app.options import LaunchOptions, to_request
+from gaudi_launch.cli.main import app
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.planning.parse import MOST_SEQS, MOST_TOKENS
 from gaudi_launch.planning.passthrough import (
+    HOSTS,
+    over,
+    overruled_flags,
+    refuse_layout,
+    sent_options,
     with_own_words,
     with_user_args,
 )
 from gaudi_launch.planning.plan import Kind, Overridden, Setting
 from gaudi_launch.planning.request import Request
 from gaudi_launch.planning.secret_args import SECRET_FILE
+from tests.support.refusals import failing
 
 
 def read(*words: str, lacks: tuple[str, ...] = (), **given: object) -> Request:
@@ -76,6 +87,54 @@ def test_a_word_that_the_engine_would_stop_on(words: tuple[str, ...], expected: 
     assert (caught.value.exit_code, caught.value.text) == (ExitCode.USAGE, expected)
 
 
+def test_the_last_word_counts_and_what_it_beat_is_told() -> None:
+    found = read("--max-num-seqs", "7", "--port", "1", max_num_seqs=8, port=1)
+    assert (found.max_num_seqs, found.overruled) == (7, ("-b",))
+
+
+def test_what_an_engine_has_no_flag_for_is_left_alone() -> None:
+    assert read("--max-num-batched-tokens", "2048", lacks=("-t",)).max_num_batched_tokens is None
+
+
+@pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.22", "ray-serve:vllm-gaudi"])
+def test_a_plan_goes_by_the_words(engine: str) -> None:
+    line = [
+        "plan",
+        "-w",
+        "Qwen/QwQ-32B",
+        "--engine",
+        engine,
+        "--machine",
+        "simulated:hls2",
+        "--json",
+    ]
+    ours = CliRunner().invoke(app, [*line, "-l", "8192", "-n", "4", "-b", "16"])
+    words = CliRunner().invoke(
+        app, [*line, "-b", "3", "--", "-tp", "4", "--max-model-len=8192", "--max-num-seqs", "16"]
+    )
+    assert ours.exit_code == words.exit_code == 0, words.output
+    first, second = json.loads(ours.stdout), json.loads(words.stdout)
+    for part in ("modules", "buckets", "memory"):
+        assert first[part] == second[part]
+    told = [
+        warning["message"] for warning in second["warnings"] if warning["id"] == "plan.overruled"
+    ]
+    assert len(told) == 1 and "-b" in told[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        LaunchOptions("m", max_num_seqs="65536"),
+        LaunchOptions("m", max_num_batched_tokens="1000000000"),
+        LaunchOptions("m", max_model_len="99999999"),
+    ],
+)
+def test_a_slip_of_the_pen_is_refused_at_once(options: LaunchOptions) -> None:
+    with failing("plan.number", ExitCode.USAGE):
+        to_request(options, {})
+
+
 def shown(settings: Sequence[Setting], *user: str, file: tuple[str, ...] = ()) -> list[Setting]:
     return [*with_user_args(settings, engine_args(user=user, file=file))]
 
@@ -119,3 +178,72 @@ def test_equal_lengths_in_two_spellings_override_nothing() -> None:
     assert found.beaten == ()
     (found,) = shown([ours("--enable-x", None)], "--enable-x", "yes")
     assert found.beaten == (Overridden("--enable-x", "computed"),)
+
+
+def refused(what: Callable[[], None]) -> tuple[str, ExitCode, dict[str, object]]:
+    with pytest.raises(LaunchError) as caught:
+        what()
+    return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "by"),
+    [
+        ("-tp", "--tensor-parallel-size", "--tensor-parallel"),
+        ("--tensor-parallel-size", "--tensor-parallel-size", "--tensor-parallel"),
+        ("-pp", "--pipeline-parallel-size", "--pipeline-parallel"),
+        ("--data-parallel-size", "--data-parallel-size", "--data-parallel"),
+        ("-dp", "--data-parallel-size", "--data-parallel"),
+    ],
+)
+def test_the_layout_of_a_cluster_is_its_own(option: str, name: str, by: str) -> None:
+    args = engine_args(table=option_table(UPSTREAM), user=(option, "2"))
+    assert refused(lambda: refuse_layout(args, HOSTS)) == (
+        "plan.own_option",
+        ExitCode.USAGE,
+        {"option": name, "ours": by},
+    )
+    refuse_layout(engine_args(user=("--seed", "1")), HOSTS)
+
+
+def test_a_value_that_was_beaten_is_listed_once() -> None:
+    beaten = (Overridden("1", "profile"), Overridden("2", "computed"))
+    loser = replace(ours("--seed", "1"), beaten=(*beaten, Overridden("3", "environment")))
+    winner = replace(theirs("--seed", "3"), beaten=(beaten[1],))
+    assert over(winner, loser).beaten == (
+        beaten[1],
+        Overridden("1", "computed"),
+        beaten[0],
+    )
+
+
+def test_our_options_that_the_users_part_replaces_are_named() -> None:
+    def flag(name: str, value: str | None, option: str = "") -> Setting:
+        reason = message("plan.flag", flag=option) if option else message("plan.agreed")
+        return Setting(name, value, "option", "flag", reason)
+
+    settings = [
+        flag("--dtype", "float16", "-d"),
+        flag("--kv-cache-dtype", "auto"),
+        flag("--max-num-seqs", "8", "-b"),
+        flag("--seed", "3", "--seed"),
+        ours("--block-size", "128"),
+        flag("--port", "80", "-p"),
+    ]
+    words = (
+        *("--dtype", "bfloat16", "--kv-cache-dtype", "fp8", "--max-num-seqs", "9"),
+        *("--seed", "3", "--block-size", "256"),
+    )
+    request = Request("/m", extra=words)
+    # -b is named by the request, the same seed replaces nothing, 128 was no option of ours
+    assert overruled_flags(settings, request) == ("-d", "--kv-cache-dtype")
+    reference = replace(request, tuning="reference")
+    assert overruled_flags(settings, reference) == ("-d", "--kv-cache-dtype", "-b")
+    by_file = Request("/m", file_words=words[:2])
+    assert overruled_flags([*settings, settings[0]], by_file) == ("-d",)
+
+
+def test_options_are_sent_and_variables_and_defaults_are_not() -> None:
+    default = replace(ours("--swap-space", "4"), source="engine")
+    settings = [ours("--seed", "1"), ours("A", "2", "env"), default, ours("--eager", None)]
+    assert sent_options(settings) == [("--seed", "1"), ("--eager", None)]

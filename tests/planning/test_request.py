@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gaudi_launch.planning.option_table import GENERIC
+from dataclasses import asdict
+
+from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.planning.option_table import GENERIC, UPSTREAM, option_table
 from gaudi_launch.planning.request import Request
 
 EMPTY_TEXTS = ("stamp", "files_dir", "libfabric_root", "unread_file", "secret_options")
@@ -22,3 +25,11 @@ def test_an_option_that_is_not_given_has_no_value() -> None:
         **dict.fromkeys(EMPTY_LISTS, ()),
         **dict.fromkeys(OFF, False),
     }
+
+
+def test_the_arguments_are_read_by_the_engines_table_with_those_of_the_file() -> None:
+    table = option_table(UPSTREAM)
+    words, file = ("-tp", "2", "--seed", "1"), ("--port", "80")
+    request = Request("/m", extra=words, file_words=file, options=table)
+    assert asdict(request.args) == asdict(engine_args(table=table, user=words, file=file))
+    assert request.args.last("--tensor-parallel-size") == "2"
