@@ -45,10 +45,8 @@ TOP = Path(__file__).resolve().parents[1]
 FROZEN = TOP / "tests" / "data" / "frozen.txt"
 _NAME = "gaudi_launch_line_recorder"
 _PATCH = re.compile(r"monkeypatch\.setattr|SimpleNamespace\(|\b[a-z]\w*\._[a-z]\w*")
-# drawn inputs, real programs and clients
-_REAL = re.compile(r"@given\(|Popen\(|subprocess\.|short_form\(|\bHub\(")
-
-
+# drawn inputs, real programs, signals and clients
+_REAL = re.compile(r"@given\(|\brandom\.|Popen\(|subprocess\.|SIGKILL|short_form\(|\bHub\(")
 # of a test function that judges mutants
 _MOST_SECONDS = 6.0
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,6 +22,7 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.recipe_cache import cache_root
 from gaudi_launch.recipe_cache.key_locks import held, in_use, lock_path
 from gaudi_launch.recipe_cache.ledger import LedgerError, ledger_path, read_ledger
+from tests.support.places import TOP
 from tests.support.recipes import BUCKETS, PARTS, fill
 
 MORE = Buckets([*BUCKETS.prompt, [1, 512, 0]], BUCKETS.decode)
@@ -202,3 +207,57 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (refused.value.id, refused.value.exit_code) == ("cache.no_lock", 1)
     assert refused.value.text.values == values
     assert not in_use(tmp_path, KEY)
+
+
+def _child(root: Path, body: str) -> subprocess.Popen[str]:
+    """Another launcher: a process of its own with a fill under way."""
+    program = f"""
+        import sys, time
+        from pathlib import Path
+        from gaudi_launch.recipe_cache import cache_root
+        from tests.support.recipes import BUCKETS
+        from tests.support.recipes import PARTS
+        root = Path(sys.argv[1])
+        {body}
+    """
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), os.fspath(root)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=TOP,
+    )
+
+
+FILLING = """with cache_root.opened(root, PARTS, BUCKETS) as session:
+            (session.folder / "a.recipe").write_bytes(b"whole")
+            (session.folder / "b.recipe").write_bytes(b"")
+            print("filling", flush=True)
+            time.sleep(60)"""
+
+
+def test_kill_in_the_middle_of_a_fill_never_claims_a_hit(root: Path) -> None:
+    child = _child(root, FILLING)
+    assert child.stdout is not None and child.stdout.readline() == "filling\n"
+    assert in_use(root, PARTS.key)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    assert not in_use(root, PARTS.key)
+    assert state(root) == ("partial", "cache.interrupted")
+    with cache_root.opened(root, PARTS, BUCKETS) as session:
+        assert session.repaired == ("b.recipe",)
+        assert (session.folder / "a.recipe").read_bytes() == b"whole"
+        session.finish(1.0, BUCKETS, None)
+    assert state(root) == ("hit", "cache.hit")
+
+
+def test_only_one_launch_fills_a_key(root: Path) -> None:
+    child = _child(root, FILLING)
+    try:
+        assert child.stdout is not None and child.stdout.readline() == "filling\n"
+        with pytest.raises(LaunchError) as refused, cache_root.opened(root, PARTS, BUCKETS):
+            pass
+        assert refused.value.id == "cache.in_use"
+    finally:
+        child.kill()
+        child.communicate()
