@@ -24,6 +24,7 @@ from gaudi_launch.plotting import check_picture, write_picture
 from gaudi_launch.services.endpoint import Target, api_key, target
 
 if TYPE_CHECKING:
+    from gaudi_launch.app.bench_learn import LearnOutcome
     from gaudi_launch.app.estimate import SpeedEstimate
     from gaudi_launch.bench.replay import Going
     from gaudi_launch.services.run_record import RunRecord
@@ -209,15 +210,16 @@ class BenchOutcome:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """A run with its files and what was predicted of it.
+    """A run with its files, what was predicted of it, and what was learned from it.
 
-    ``problem`` instead where its file cannot be written.
+    ``problem`` where its file cannot be written, or nothing can be learned from it.
     """
 
     run: BenchRun
     path: Path | None = None
     predicted: SpeedEstimate | None = None
     problem: LaunchError | None = None
+    learned: LearnOutcome | None = None
 
 
 class BenchWatcher(Protocol):
@@ -309,34 +311,31 @@ def _numbers(options: BenchOptions) -> BenchNumbers:
     from gaudi_launch.bench.server import new_seed
     from gaudi_launch.planning.parse import fraction, number, pair, seconds
 
-    given = options
     seed = None
-    if given.seed is not None:
-        seed = number("--seed", given.seed, least=0, most=10**6)
-    numbers = BenchNumbers(
-        input=pair("--input", given.input or _INPUT),
-        output=pair("--output", given.output or _OUTPUT),
-        rate=float(fraction("--rate", given.rate, 0.0001, 1e6)) if given.rate is not None else None,
-        concurrency=None,
-        requests=None,
-        seconds=None,
+    if options.seed is not None:
+        seed = number("--seed", options.seed, least=0, most=10**6)
+    rate = concurrency = requests = span = None
+    if options.rate is not None:
+        rate = float(fraction("--rate", options.rate, 0.0001, 1e6))
+    if options.concurrency is not None:
+        concurrency = number("--concurrency", options.concurrency, most=10_000)
+    if options.requests is not None:
+        requests = number("--requests", options.requests, most=10**6)
+    if options.seconds is not None:
+        span = seconds("--seconds", options.seconds, least=0.0001, most=1e6)
+    return BenchNumbers(
+        input=pair("--input", options.input or _INPUT),
+        output=pair("--output", options.output or _OUTPUT),
+        rate=rate,
+        concurrency=concurrency,
+        requests=requests,
+        seconds=span,
         seed=seed or 0,
         # a run of the same texts would be answered from the prefix cache, and look like a faster
         # server
         texts=seed if seed is not None else new_seed(),
-        timeout=seconds("--patience", given.timeout),
+        timeout=seconds("--patience", options.timeout),
     )
-    if given.concurrency is not None:
-        numbers = replace(
-            numbers, concurrency=number("--concurrency", given.concurrency, most=10_000)
-        )
-    if given.requests is not None:
-        numbers = replace(numbers, requests=number("--requests", given.requests, most=10**6))
-    if given.seconds is not None:
-        numbers = replace(
-            numbers, seconds=seconds("--seconds", given.seconds, least=0.0001, most=1e6)
-        )
-    return numbers
 
 
 def _choose(options: BenchOptions, found: Target, numbers: BenchNumbers) -> tuple[str, str]:

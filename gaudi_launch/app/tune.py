@@ -519,7 +519,7 @@ def _score(goal: str, tokens: float, means: dict[str, float], cards: int) -> flo
 
 def _learn(state: TuneState, one: TuneCandidate, figures: Sequence[TuneFigure]) -> None:
     """Correct the speed model of this host; simulated cards teach nothing about it."""
-    from gaudi_launch.app.learn import learn
+    from gaudi_launch.app.bench_learn import learn
 
     if is_simulated(one.options):
         return

@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 TOOLS = ("auto", "builtin", "vllm", "inference-benchmarker")
 IMAGE = "ghcr.io/huggingface/inference-benchmarker:latest"
 _PERCENTILES = (50, 90, 95, 99)
+# ours -> vLLM's; the median has its p50 only where requested
+_PARTS = {"mean": "mean", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
 
 
 @dataclass(frozen=True)
@@ -167,10 +169,7 @@ def vllm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
     found["requests"] = asked if is_number(asked) else found.get("completed", 0)
     found.setdefault("failed", found["requests"] - found.get("completed", 0))
     for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("latency", "e2el")):
-        parts = {
-            part: report.get(f"{part}_{theirs}_ms")
-            for part in ("mean", *(f"p{p}" for p in _PERCENTILES))
-        }
+        parts = {part: report.get(f"{name}_{theirs}_ms") for part, name in _PARTS.items()}
         found[ours] = _seconds(parts)
     return found
 

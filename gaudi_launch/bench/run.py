@@ -141,7 +141,7 @@ def server_facts(target: Target, model: str | None) -> dict[str, Any]:
 
 
 def _speed_facts(plan: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the part of a plan that speed depends on, for `gaudi-launch learn`."""
+    """Return the part of a plan that speed depends on, for `bench --learn`."""
     engine, model = plan.get("engine"), plan.get("model")
     if not isinstance(engine, dict) or not isinstance(model, dict):
         return None

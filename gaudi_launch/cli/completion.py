@@ -197,7 +197,7 @@ _BY_ARGUMENT: Mapping[str, Values] = {
     "[SERVICE]": services,
     "[TOPIC]": topics,
     "URL|NAME": services,
-    "URL|NAME | compare A B": services,
+    "URL|NAME | compare A B | FILE...": services,
     "MODEL": models,
     "MODEL...": models,
     "[MODEL]": models,

@@ -12,6 +12,7 @@ GONE: dict[str, str] = {
     "recommend --stack": "recommend",
     "calibrate": "fp8 calibrate",
     "convert": "fp8 convert",
+    "learn": "bench --learn",
     "ray": "render ray-serve",
     "ray check": "render ray-serve --check",
     "ray config": "render ray-serve",

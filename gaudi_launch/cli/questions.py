@@ -49,7 +49,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question("questions.warmup", "warmup MODEL"),
         Question("questions.recommend", "recommend MODEL"),
         Question("questions.speed", "estimate MODEL --accelerator gaudi2"),
-        Question("questions.learn", "learn RESULT.json"),
+        Question("questions.learn", "bench --learn RESULT.json"),
         Question("questions.tune", "tune MODEL --minutes 30"),
         Question("questions.capacity", "capacity MODEL --rate 10/s"),
         Question("questions.script", "migrate 'COMMAND'"),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gaudi_launch.background import in_background
+from gaudi_launch.cli.streams import shows
 from gaudi_launch.messages import Message
 
 # short steps are never shown; nothing is silent for longer than a second
@@ -76,7 +77,7 @@ class StatusLine:
     def _draw(self) -> None:
         if self._wake.wait(_DELAY_SECONDS):
             return
-        marks = _MARKS if _encodes(_MARKS) else _ASCII_MARKS
+        marks = _MARKS if shows(sys.stderr, _MARKS) else _ASCII_MARKS
         turn = 0
         while True:
             with self._lock:
@@ -102,14 +103,6 @@ def _cut(line: str) -> str:
     if cell_len(line) <= columns:
         return line
     return set_cell_size(line, columns)
-
-
-def _encodes(marks: str) -> bool:
-    try:
-        marks.encode(sys.stderr.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
 
 
 def _write(text: str) -> None:

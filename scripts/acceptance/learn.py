@@ -28,7 +28,7 @@ OTHERS: tuple[Load, ...] = ((2, 200, 48, 10), (6, 100, 64, 18), (8, 256, 48, 16)
 LIMIT = 0.2
 _SECONDS = 900
 _SHORT_ROUNDS = 2
-# learn takes no run of fewer requests
+# it learns from no run of fewer requests
 _FEWEST = 5
 
 
@@ -70,7 +70,7 @@ def bench(name: str, load: Load, file: Path, state: str) -> dict[str, Any]:
 
 
 def shortened(loads: tuple[Load, ...]) -> tuple[Load, ...]:
-    """Return the same loads with as few requests as `learn` accepts."""
+    """Return the same loads with as few requests as `bench --learn` accepts."""
     return tuple((*load[:3], max(_FEWEST, _SHORT_ROUNDS * load[0])) for load in loads)
 
 
@@ -84,7 +84,7 @@ def measure(
         for number, load in enumerate(learned):
             files.append(Path(folder) / f"learned-{number}-{repeat}.json")
             bench(name, load, files[-1], folder)
-    print(command("learn", *map(str, files), state=folder), flush=True)
+    print(command("bench", "--learn", *map(str, files), state=folder), flush=True)
     runs: list[list[dict[str, Any]]] = [[] for _ in others]
     for repeat in range(repeats):
         for number, load in enumerate(others):

@@ -266,7 +266,8 @@ _READ_ONLY = (
     ("estimate", "-w", "{model}"), ("devices",), ("ps",), ("doctor",), ("stop", "--orphans"),
     ("serve", "-w", "{model}", "-n", "2", "-p", "{port}", "--no-doctor", "--python", "{python}",
      "--detach"),
-    ("why", "{model}/config.json"), ("logs", "none"), ("cache", "list"), ("learn", "{model}"),
+    ("why", "{model}/config.json"), ("logs", "none"), ("cache", "list"),
+    ("bench", "--learn", "{model}/config.json"),
     ("setup", "gateway"), ("stack", "ps"), ("recommend", "-w", "{model}"), ("inspect", "{model}"),
     ("doctor", "--bundle", "{home}/case.tar.gz"), ("tune", "-w", "{model}", "-n", "2"),
 )  # fmt: skip
@@ -366,10 +367,10 @@ def temporary_links(place: Place, number: int) -> str:
 
 
 def killed_learn(place: Place, number: int) -> str:
-    """`learn` killed at a drawn moment, then again, two at once."""
+    """`bench --learn` killed at a drawn moment, then again, two at once."""
     run = place.folder / "run.json"
     shutil.copyfile(next(Path("tests/data/bench").glob("*.json")), run)
-    words = [sys.executable, "-m", "gaudi_launch", "learn", str(run)]
+    words = [sys.executable, "-m", "gaudi_launch", "bench", "--learn", str(run)]
     environment = {**place.user.environment}
     for _ in range(2):
         with subprocess.Popen(
@@ -384,7 +385,7 @@ def killed_learn(place: Place, number: int) -> str:
     shown = [each.communicate()[0].decode() for each in both]
     if any("Traceback" in each or "is a bug" in each for each in shown):
         return shown[0] + shown[1]
-    return place.good("learn") or place.good("plan", "-w", str(place.model), "-n", "2")
+    return place.good("bench", "--learned") or place.good("plan", "-w", str(place.model), "-n", "2")
 
 
 def killed(place: Place, words: list[str], moment: float) -> None:

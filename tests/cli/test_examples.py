@@ -310,7 +310,7 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (state / "old").rename(state / "ended")
         (state / "demo").rename(place / "answering")
         (state / "ended").rename(state / "demo")
-    if "learn run.json" in line:
+    if "--learn" in line:
         model, engine = {"path": str(place / "models/Qwen3-8B")}, {"name": "cpu", "version": "1"}
         plan = {"engine": engine, "model": model, "dtype": "float32", "modules": []}
         (place / "state/gaudi-launch/services/demo/plan.json").write_text(json.dumps(plan))
@@ -326,7 +326,7 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "saved.json": "plan Qwen/Qwen3-8B --machine simulated:hls2 -i 16,32 -o 4,8 "
         "--save saved.json",
         "cache import": "cache export ffd155d6 key.tar.zst -c recipes",
-        "learn run.json": "bench demo --requests 8 -i 16 -o 4 --save run.json",
+        "--learn run.json": "bench demo --requests 8 -i 16 -o 4 --save run.json",
         "bench compare": "bench demo --requests 4 -i 16 -o 4 --save before.json",
     }
     for part, words in made.items():

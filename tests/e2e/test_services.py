@@ -175,7 +175,7 @@ def test_another_load_is_predicted_after_learning_from_two(user: User) -> None:
     files = [user.folder / f"learned-{number}.json" for number in range(len(LEARNED))]
     for load, file in zip(LEARNED, files, strict=True):
         user.bench(load, file)
-    code, _, err = user.call("learn", *map(str, files))
+    code, _, err = user.call("bench", "--learn", *map(str, files))
     assert code == 0, err
     run = user.bench(OTHER, user.folder / "other.json")
     predicted = run["predicted"]["tpot_seconds"]["expected"]

@@ -167,10 +167,10 @@ def test_a_rehearsal_is_marked_everywhere(rehearsal: Rehearsal) -> None:
     assert "128 of 128 requests" in benched and "The cards are simulated" in benched
     saved = rehearsal.folder / "run.json"
     assert json.loads(saved.read_text())["simulated"] is True
-    assert rehearsal.run("learn", "--show").startswith("Nothing learned")
-    status, refused = rehearsal.tried("learn", str(saved))
+    assert rehearsal.run("bench", "--learned").startswith("Nothing learned")
+    status, refused = rehearsal.tried("bench", "--learn", str(saved))
     assert status != 0 and "its cards are simulated" in refused
-    assert rehearsal.run("learn", "--show").startswith("Nothing learned")
+    assert rehearsal.run("bench", "--learned").startswith("Nothing learned")
     why = json_of(rehearsal.folder, "why", "rehearsal")
     assert {"not_warmed_up", "simulated_fault"} <= {finding["id"] for finding in why["findings"]}
 

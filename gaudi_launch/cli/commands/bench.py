@@ -20,9 +20,24 @@ _Bench = record(BenchOptions())
 @app.command(cls=RecordCommand)
 def bench(
     words: list[str] = typer.Argument(
-        None, metavar="URL|NAME | compare A B", help="A server, or two saved runs to compare."
+        None,
+        metavar="URL|NAME | compare A B | FILE...",
+        help="A server; two saved runs to compare; with --learn files.",
     ),
     given: BenchOptions = _Bench,
+    learn: bool = typer.Option(
+        False,
+        "--learn",
+        help="Correct predictions by this run, or by files: saved runs, results of vllm bench "
+        "serve, logs, /metrics pages.",
+        rich_help_panel=_SHOW,
+    ),
+    learned: bool = typer.Option(
+        False, "--learned", help="Print the learned constants.", rich_help_panel=_SHOW
+    ),
+    unlearn: bool = typer.Option(
+        False, "--unlearn", help="Return to the shipped constants.", rich_help_panel=_SHOW
+    ),
     plot: Path | None = typer.Option(
         None,
         "--plot",
@@ -31,7 +46,7 @@ def bench(
         rich_help_panel=_SHOW,
     ),
     as_json: bool = typer.Option(
-        False, "--json", help="One JSON object on stdout.", rich_help_panel=_SHOW
+        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
     ),
 ) -> None:
     """Measure a server: TTFT, TPOT and tokens per second, with percentiles.
@@ -39,6 +54,10 @@ def bench(
     With --trace or --rate each request is sent at its own time, however slow the answers are, and
     latencies count from that time. Ctrl-C stops early and keeps the results. 'bench compare A B'
     shows the differences.
+
+    With --learn each command predicts by the measurements of this host. 'bench --learn run.json'
+    measures nothing; 'bench NAME --learn engine.log' names the service of a file. A few runs move
+    the shipped constants little, and a run that does not fit the others is left out.
 
     A trace is CSV with a header line, or JSON lines, also as .gz. Columns: timestamp (seconds, or a
     date; without it one request per second), input_tokens, output_tokens. Other names of these
@@ -48,7 +67,23 @@ def bench(
     from gaudi_launch.cli.views import bench as view
 
     words = list(words or ())
-    if words and words[0] == "compare" and len(words) > 1:
+    if learn or learned or unlearn:
+        # the constants are fitted with numpy
+        from gaudi_launch.app import bench_learn
+        from gaudi_launch.performance.learned import read_learned
+
+        if learned or unlearn:
+            if words or [learn, learned, unlearn].count(True) != 1:
+                raise LaunchError("learn.alone", ExitCode.USAGE)
+            if unlearn:
+                bench_learn.unlearn()
+            view.show_learned(read_learned(), as_json)
+            return
+        service, files = bench_learn.service_and_files(words)
+        if files:
+            view.show_learning(bench_learn.learn(files, service), as_json)
+            return
+    elif words and words[0] == "compare" and len(words) > 1:
         view.show_comparison(*use_case.comparison(words[1:], plot), as_json)
         return
     if plot is not None:
@@ -60,5 +95,8 @@ def bench(
         return
     with view.Watching(quiet=as_json or not case.with_our_client) as watching:
         outcome = use_case.measure(case, watching)
-    view.show_report(use_case.kept(case, outcome), as_json)
+    report = use_case.kept(case, outcome)
+    if learn:
+        report = bench_learn.with_learned(report)
+    view.show_report(report, as_json)
     raise typer.Exit(int(outcome.exit_code))

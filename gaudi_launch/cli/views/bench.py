@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.streams import shows
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.app.bench import BenchReport
+    from gaudi_launch.app.bench_learn import LearnOutcome
     from gaudi_launch.app.estimate import SpeedEstimate
     from gaudi_launch.bench.replay import Going
     from gaudi_launch.bench.run_file import BenchRun
     from gaudi_launch.messages import Message
+    from gaudi_launch.performance.learned import LearnedConstants
 
 _PARTS = ("mean", "p50", "p90", "p95", "p99", "max")
 
@@ -68,9 +73,10 @@ class Watching:
 def show_report(report: BenchReport, as_json: bool) -> None:
     """Print a run's figures; a disk that filled up costs the file, not the figures."""
     if report.problem is not None:
-        show(report.run, None, False)
+        with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
+            show(report.run, None, False)
         raise report.problem
-    show(report.run, report.path, as_json, report.predicted)
+    show(report.run, report.path, as_json, report.predicted, report.learned)
 
 
 def show_benchmarker(argv: Sequence[str], as_json: bool) -> None:
@@ -93,8 +99,9 @@ def show(
     path: Path | None,
     as_json: bool,
     predicted: SpeedEstimate | None = None,
+    learned: LearnOutcome | None = None,
 ) -> None:
-    """Print a run's figures with the predicted ones.
+    """Print a run's figures with the predicted ones, and what was learned from it.
 
     As JSON all but its single requests.
     """
@@ -108,6 +115,8 @@ def show(
             {"error": what, "count": count, "example": detail} for what, count, detail in failures
         ]
         speed = {"predicted": speed_json(predicted)} if predicted is not None else {}
+        if learned is not None:
+            speed["learned"] = learned.to_json()
         emit_json({**run.to_json(), "errors": listed, "file": str(path), **speed})
         return
     out = console()
@@ -125,6 +134,50 @@ def show(
         out.print(line)
     if path is not None:
         out.print(text("measure.kept", path=path))
+    if learned is not None:
+        show_learning(learned, False)
+
+
+def show_learning(outcome: LearnOutcome, as_json: bool) -> None:
+    """Print what was learned from each file."""
+    from gaudi_launch.cli.console import console, emit_json
+
+    if as_json:
+        emit_json(outcome.to_json())
+        return
+    for result in outcome.results:
+        if result.why_not is not None:
+            line = text("learn.file_without", path=result.path, why=result.why_not.render())
+        else:
+            line = text("learn.file", path=result.path, count=len(result.measurements))
+        console().print(line)
+    show_learned(outcome.learned, False)
+
+
+def show_learned(learned: LearnedConstants | None, as_json: bool) -> None:
+    """Print the learned constants next to the shipped ones."""
+    from gaudi_launch.app.bench_learn import learned_json
+    from gaudi_launch.cli.console import console, emit_json, table
+
+    document = learned_json(learned)
+    if as_json:
+        emit_json(document)
+        return
+    out = console()
+    if learned is None:
+        out.print(text("learn.none"))
+        return
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(learned.learned_at))
+    count = len(learned.measurements)
+    out.print(text("learn.version", version=learned.version, when=when, count=count))
+    factors = {"before": f"{learned.before:.2f}", "after": f"{learned.typical:.2f}"}
+    out.print(text("learn.typical", **factors, left=learned.left_out))
+    columns = [text(f"learn.column_{name}") for name in ("name", "shipped", "learned", "unit")]
+    rows = [
+        [row["name"], f"{row['shipped']:.4g}", f"{row['learned']:.4g}", row["unit"]]
+        for row in document["constants"]
+    ]
+    out.print(table("", columns, rows, right=(1, 2)))
 
 
 def _headline(run: BenchRun) -> str:
@@ -232,13 +285,8 @@ def _notes(run: BenchRun) -> list[str]:
 def _plot_lines(run: BenchRun) -> list[str]:
     from gaudi_launch.bench.plot import terminal
 
-    try:
-        "█".encode(sys.stdout.encoding or "ascii")
-        ascii = False
-    except UnicodeEncodeError:
-        ascii = True
     titles = (text("measure.plot_spread"), text("measure.plot_course"))
-    lines = terminal(run.samples, titles, ascii=ascii)
+    lines = terminal(run.samples, titles, ascii=not shows(sys.stdout, "█"))
     return ["", *lines, ""] if lines else []
 
 

@@ -167,9 +167,8 @@ CASES = (
         {"volumes": True},
     ),
     Case("kube delete name", "app.kube:removal", ("name", NOWHERE), {"volumes": False}),
-    Case("learn a b --service s", "app.learn:learn", (["a", "b"], "s")),
-    Case("learn --show", "app.learn:current", ()),
-    Case("learn --reset", "app.learn:reset", ()),
+    Case("bench s --learn a b", "app.bench_learn:learn", (["a", "b"], "s")),
+    Case("bench --unlearn", "app.bench_learn:unlearn", ()),
     Case(
         "offline pack -o /o --engine cpu --model demo --with-cache --image --python p"
         " --platform x -c /c",

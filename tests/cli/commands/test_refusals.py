@@ -21,9 +21,7 @@ _GIVEN = "setup.not_for"
 _ALONE = "setup.not_with_rollback"
 
 REFUSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("learn", "learn.one_of", {}),
-    ("learn a --show", "learn.one_of", {}),
-    ("learn --show --reset", "learn.one_of", {}),
+    *((f"bench {more}", "learn.alone", {}) for more in ("a --learned", "--learned --unlearn")),
     ("serve /m --no-wait", "services.no_wait", {}),
     ("logs a --previous --follow", "services.previous", {}),
     ("logs a --previous --launcher", "services.previous", {}),

@@ -10,15 +10,21 @@ from typing import Any
 import pytest
 
 from gaudi_launch.app.bench import BenchReport
+from gaudi_launch.app.bench_learn import LearnOutcome, ReadResult
 from gaudi_launch.bench.replay import Going
 from gaudi_launch.bench.run_file import BenchRun, Sample
 from gaudi_launch.bench.statistics import summary
 from gaudi_launch.cli.views import bench
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message, set_language, text
+from gaudi_launch.performance.constants import constants
+from gaudi_launch.performance.learned import LearnedConstants, SpeedMeasurement
+from tests.support.clock import utc
 from tests.support.views import for_programs, printed, views
 
-pytestmark = pytest.mark.usefixtures("plain_english")
+__all__ = ["utc"]
+
+pytestmark = pytest.mark.usefixtures("plain_english", "utc")
 
 LOAD = {"arrivals": "closed", "concurrency": 4, "source": "made-up:256:16,64:7", "requests": 3}
 FACTS = {"model": "m", "url": "http://h:1", "tool": "builtin"}
@@ -95,7 +101,8 @@ def test_figures_are_shown_before_the_failure_to_write_them(
         assert caught.value is full
 
     expected = printed(capsys, lambda: bench.show(run(), None, False))
-    assert printed(capsys, show) == expected
+    # stdout is for the error as JSON
+    assert printed(capsys, show) == f"(stderr)\n{expected}"
 
 
 def test_two_runs_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,3 +173,64 @@ def test_a_line_of_progress_is_in_the_language(
     watching.going(Going(total=40, sent=5, done=3, failed=1, tokens=120))
     words = text("measure.going", under_way=2, failed=1, tokens=120)
     assert capsys.readouterr() == ("", f"{begin}{words}\n")
+
+
+NAMES = sorted(constants())[:2]
+SPEED = SpeedMeasurement(
+    "a.json", "ttft", "mean", "e", "m", {"generation": "gaudi2"}, {}, 1.0, 2.0, 3.0, 4.0
+)
+LEARNED = LearnedConstants(
+    3, 1_800_000_000.0, {NAMES[0]: 0.123456, NAMES[1]: 1234567.0}, 1.23456, 1.98767, 1, (SPEED,) * 2
+)
+OUTCOME = LearnOutcome(
+    LEARNED,
+    (
+        ReadResult("a.json", "bench", (SPEED, SPEED)),
+        ReadResult("b.log", "log", (), message("common.interrupted")),
+    ),
+)
+
+
+def test_what_was_learned_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    views(
+        capsys,
+        "bench-learn",
+        [
+            lambda: bench.show_learning(OUTCOME, False),
+            lambda: bench.show_learned(None, False),
+        ],
+    )
+
+
+def test_what_was_learned_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    shipped = constants()
+    learned = {
+        "schema": 1,
+        "version": 3,
+        "learned_at": 1_800_000_000.0,
+        "measurements": 2,
+        "left_out": 1,
+        "typical_factor": 1.2346,
+        "typical_factor_before": 1.9877,
+        "constants": [
+            {
+                "name": name,
+                "unit": shipped[name].unit,
+                "shipped": shipped[name].value,
+                "learned": LEARNED.values[name],
+            }
+            for name in NAMES
+        ],
+    }
+    assert for_programs(capsys, lambda: bench.show_learned(LEARNED, True)) == learned
+    files = [
+        {"path": "a.json", "kind": "bench", "measurements": 2, "why_not": None},
+        {"path": "b.log", "kind": "log", "measurements": 0, "why_not": "Interrupted."},
+    ]
+    assert for_programs(capsys, lambda: bench.show_learning(OUTCOME, True)) == {
+        **learned,
+        "files": files,
+    }
+    report = BenchReport(run(), Path("/run.json"), learned=OUTCOME)
+    shown = for_programs(capsys, lambda: bench.show_report(report, True))
+    assert shown["learned"] == OUTCOME.to_json()

@@ -1,4 +1,4 @@
-"""`learn`: speeds from saved runs, logs and /metrics pages of this host's services."""
+"""`bench --learn`: speeds from saved runs, logs and /metrics pages of this host's services."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.app.bench import BenchReport
+from gaudi_launch.app.bench_learn import (
+    learn,
+    learned_json,
+    read_result,
+    service_and_files,
+    unlearn,
+    with_learned,
+)
 from gaudi_launch.app.estimate import of_record
-from gaudi_launch.app.learn import current, learn, read_result, reset, to_json
 from gaudi_launch.bench.run import server_facts
+from gaudi_launch.bench.run_file import load
 from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import state_dir
-from gaudi_launch.performance.constants import constants
-from gaudi_launch.performance.learned import state_file
+from gaudi_launch.performance.learned import read_learned, state_file
 from gaudi_launch.performance.prediction import Load
 from gaudi_launch.services.endpoint import Target
 from gaudi_launch.services.state import store
+from tests.support.places import DATA
 from tests.support.refusals import refused
 
 SHAPE = {
@@ -119,6 +128,14 @@ def service(plan: dict[str, Any], log: Path) -> None:
     store.write(folder, "state.json", {"name": "demo", "log": str(log), "phase": "stopped"})
 
 
+def reason(path: Path, service: str) -> str:
+    """Return why nothing can be learned from a file."""
+    found = read_result(path, service)
+    assert found.measurements == ()
+    assert found.why_not is not None
+    return found.why_not.id
+
+
 def test_a_run_gives_ttft_tpot_and_throughput(plan: dict[str, Any], tmp_path: Path) -> None:
     found = read_result(Path(bench(tmp_path / "run.json", plan)), "")
     rows = [
@@ -146,12 +163,52 @@ def test_a_run_gives_ttft_tpot_and_throughput(plan: dict[str, Any], tmp_path: Pa
 def test_a_run_of_unknown_load_is_not_used(
     plan: dict[str, Any], tmp_path: Path, changes: dict[str, Any], why: str
 ) -> None:
-    found = read_result(Path(bench(tmp_path / "run.json", plan, **changes)), "")
-    assert (found.kind, found.measurements, found.why_not and found.why_not.id) == (
-        "bench",
-        (),
-        why,
+    assert reason(Path(bench(tmp_path / "run.json", plan, **changes)), "") == why
+
+
+def test_a_result_of_vllm_bench_serve_gives_what_a_run_gives(
+    plan: dict[str, Any], tmp_path: Path
+) -> None:
+    service(plan, tmp_path / "engine.log")
+    # twelve requests of four clients to the CPU engine, by the command's own defaults
+    recorded = DATA / "bench" / "vllm-0.32.0.json"
+    assert service_and_files(["demo", str(recorded)]) == ("demo", [str(recorded)])
+    found = read_result(recorded, "demo")
+    rows = [
+        (each.measure, each.input, each.output, each.batch, round(each.value, 4))
+        for each in found.measurements
+    ]
+    assert (found.kind, rows) == (
+        "vllm",
+        [
+            ("ttft", 128.0, 12.0, 4.0, 0.5557),
+            ("tpot", 128.0, 12.0, 4.0, 0.0529),
+            ("throughput", 128.0, 12.0, 4.0, 40.1579),
+        ],
     )
+    other = tmp_path / "other.json"
+    for name, changes, why in (
+        ("demo", {"request_rate": 2.0}, "learn.not_closed"),
+        ("demo", {"max_concurrency": None}, "learn.not_closed"),
+        ("demo", {"completed": 4}, "learn.too_few"),
+        ("", {}, "learn.no_service"),
+    ):
+        other.write_text(json.dumps({**json.loads(recorded.read_text()), **changes}))
+        assert reason(other, name) == why, changes
+    other.write_text(recorded.read_text()[:-1])
+    with refused("measure.not_a_run", ExitCode.USAGE, path=str(other)):
+        read_result(other, "demo")
+
+
+def test_a_run_is_learned_from_after_it_was_kept(plan: dict[str, Any], tmp_path: Path) -> None:
+    path = Path(bench(tmp_path / "run.json", plan))
+    report = with_learned(BenchReport(load(path), path))
+    assert report.learned is not None and len(report.learned.results[0].measurements) == 3
+    strange = Path(bench(tmp_path / "run.json", None))
+    problem = with_learned(BenchReport(load(strange), strange)).problem
+    assert problem is not None and problem.text.id == "learn.nothing"
+    lost = BenchReport(load(strange), problem=problem)
+    assert with_learned(lost) is lost
 
 
 def test_a_log_gives_a_step_time_for_each_number_of_sequences(
@@ -171,7 +228,7 @@ def test_a_log_gives_a_step_time_for_each_number_of_sequences(
     # prompts took a part of this interval
     lines.append(LOG.format(prompt=500.0, made=30.0, running=4, waiting=0))
     log.write_text("".join(lines))
-    assert read_result(log, "").why_not is not None
+    assert reason(log, "") == "learn.no_service"
     service(plan, log)
     found = read_result(log, "")
     rows = [(each.statistic, each.batch, each.value) for each in found.measurements]
@@ -188,27 +245,28 @@ def test_a_metrics_page_gives_the_mean_time_per_token(plan: dict[str, Any], tmp_
     assert found.value == pytest.approx(0.05)
 
 
-def test_predictions_of_this_host_follow_and_reset_ends_it(
+def test_predictions_of_this_host_follow_and_unlearn_ends_it(
     plan: dict[str, Any], tmp_path: Path
 ) -> None:
-    load = Load("concurrency", 100, 50, 8)
-    assert of_record(plan, load) is None
+    asked = Load("concurrency", 100, 50, 8)
+    assert of_record(plan, asked) is None
     outcome = learn([bench(tmp_path / "run.json", plan)], "")
     assert (outcome.learned.version, len(outcome.results[0].measurements)) == (1, 3)
-    found = of_record(plan, load)
+    found = of_record(plan, asked)
     assert found is not None
     evidence = found.prediction.evidence
     assert (found.case.hardware, evidence.learned, evidence.near) == ("cpu", 1, True)
     assert found.prediction.tpot.expected == pytest.approx(0.02, rel=0.25)
     assert found.prediction.throughput.expected == pytest.approx(300, rel=0.25)
-    assert (reset(), reset()) == (True, False)
-    assert of_record(plan, load) is None
+    unlearn()
+    unlearn()
+    assert of_record(plan, asked) is None
 
 
 def test_nothing_to_learn_from_writes_nothing(plan: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(LaunchError) as raised:
         learn([bench(tmp_path / "run.json", None)], "")
-    assert (raised.value.text.id, reset()) == ("learn.nothing", False)
+    assert (raised.value.text.id, state_file().exists()) == ("learn.nothing", False)
 
 
 def test_a_log_gives_its_warm_up_once(plan: dict[str, Any], tmp_path: Path) -> None:
@@ -223,7 +281,7 @@ def test_a_log_gives_its_warm_up_once(plan: dict[str, Any], tmp_path: Path) -> N
     )
     log.write_text("".join(line.format(number) for number in range(1, 5)) + end)
     service(plan, log)
-    assert [read_result(log, "").why_not is not None for _ in range(2)] == [True, True]
+    assert [reason(log, "") for _ in range(2)] == ["learn.no_speed_lines"] * 2
     (found,) = read_measured(state_dir() / FILE_NAME)
     assert (found.model, found.cards, found.dtype, found.graphs, found.seconds) == (
         "demo",
@@ -244,18 +302,19 @@ def test_a_file_that_cannot_be_read_and_constants_that_cannot_be_written_are_err
     state_file().parent.mkdir(parents=True, exist_ok=True)
     state_file().mkdir()
     values = {"path": str(state_file()), "why": os.strerror(21)}
-    for work in (lambda: learn([run], ""), reset):
+    for work in (lambda: learn([run], ""), unlearn):
         with refused("learn.not_written", ExitCode.FAILED, **values):
             work()
-    assert current() is None and to_json(None)["version"] == 0
+    assert read_learned() is None and learned_json(None)["version"] == 0
 
 
 def test_simulated_cards_teach_nothing(plan: dict[str, Any], tmp_path: Path) -> None:
     simulated = {**plan, "engine": {**plan["engine"], "simulated": True}}
     for changes in ({"simulated": True}, {"plan": simulated}):
-        found = read_result(Path(bench(tmp_path / "run.json", plan, **changes)), "")
-        assert (found.kind, found.measurements) == ("bench", ())
-        assert found.why_not is not None and found.why_not.id == "learn.simulated"
+        path = Path(bench(tmp_path / "run.json", plan, **changes))
+        assert reason(path, "") == "learn.simulated"
+    service(simulated, tmp_path / "engine.log")
+    assert reason(DATA / "bench" / "vllm-0.32.0.json", "demo") == "learn.simulated"
 
 
 def test_a_slow_engine_gives_its_step_time_too(plan: dict[str, Any], tmp_path: Path) -> None:
@@ -274,28 +333,3 @@ def test_a_slow_engine_gives_its_step_time_too(plan: dict[str, Any], tmp_path: P
     assert {(each.source, each.input, each.output) for each in found.measurements} == {
         (str(log), 256, 256)
     }
-
-
-def test_what_was_learned_is_shown_beside_what_was_shipped(
-    plan: dict[str, Any], tmp_path: Path
-) -> None:
-    outcome = learn([bench(tmp_path / "run.json", plan)], "")
-    learned = outcome.learned
-    assert current() == learned
-    document = to_json(learned)
-    rows = document.pop("constants")
-    assert document == {
-        "schema": 1,
-        "version": 1,
-        "learned_at": learned.learned_at,
-        "measurements": len(learned.measurements),
-        "left_out": learned.left_out,
-        "typical_factor": round(learned.typical, 4),
-        "typical_factor_before": round(learned.before, 4),
-    }
-    assert {row["name"]: row["learned"] for row in rows} == dict(learned.values)
-    shipped = constants()
-    assert all(
-        (row["unit"], row["shipped"]) == (shipped[row["name"]].unit, shipped[row["name"]].value)
-        for row in rows
-    )
