@@ -1,7 +1,11 @@
-"""A plan as lines: settings with source, reason and proof, warnings, the command."""
+"""A plan as lines: settings with source, reason and proof, warnings, the command.
+
+The first plan of an engine is written in full, each other one by what differs from it.
+"""
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -43,10 +47,20 @@ def by_engine(cases: Iterable[Case]) -> list[tuple[str, list[Case]]]:
 
 def whole_plans(cases: Iterable[Case], host: Host) -> str:
     """Return the plans, or refusals, of some requests on a machine."""
-    return "\n".join("\n".join(_case(case, host)) for case in cases) + "\n"
+    first: list[str] = []
+    lines: list[str] = []
+    for case in cases:
+        made = [_DIGEST.sub("-DIGEST", line) for line in _plan(case, host)]
+        lines.append(f"== {case.name}")
+        if first and len(made) > 1:
+            made = [*difflib.unified_diff(first, made, n=0, lineterm="")][2:]
+        elif len(made) > 1:
+            first = made
+        lines += made
+    return "\n".join(line for line in lines if not line.startswith("@@")) + "\n"
 
 
-def _case(case: Case, host: Host) -> list[str]:
+def _plan(case: Case, host: Host) -> list[str]:
     request = Request(
         model=case.model.path,
         environment=case.environment,
@@ -55,10 +69,8 @@ def _case(case: Case, host: Host) -> list[str]:
     try:
         made = make_plan(request, host, case.model, find(case.engine).suited(case.model))
     except LaunchError as error:
-        lines = [f"refused ({error.exit_code.name}): {shown(error.text)}"]
-    else:
-        lines = [*_lines(made)]
-    return [f"== {case.name}", *(_DIGEST.sub("-DIGEST", line) for line in lines)]
+        return [f"refused ({error.exit_code.name}): {shown(error.text)}"]
+    return [*_lines(made)]
 
 
 def _lines(made: Plan) -> Iterable[str]:
@@ -66,8 +78,11 @@ def _lines(made: Plan) -> Iterable[str]:
     yield from (_setting(each) for each in made.settings)
     yield from (f"warning {shown(each)}" for each in made.warnings)
     yield from (f"differs {shown(each)}" for each in made.reference_differences)
-    yield f"argv {json.dumps(made.command.argv)}"
-    yield f"env {json.dumps(dict(sorted(made.command.env.items())))}"
+    yield from (f"argument {each}" for each in made.command.argv)
+    yield from (f"exported {name}={value}" for name, value in sorted(made.command.env.items()))
+    if made.container is not None:
+        yield from map(str, made.container.mounts)
+        yield f"indices {made.container.indices} modules {made.container.modules}"
     yield f"user {made.command.user} cpus {made.command.cpus} node {made.command.memory_node}"
     yield f"files {sorted(made.command.files)}"
     yield f"blocks {made.num_blocks} memory {json.dumps(dict(made.memory))}"

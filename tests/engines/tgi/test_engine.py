@@ -15,14 +15,11 @@ from gaudi_launch.app.fields import option_of
 from gaudi_launch.app.options import LaunchOptions, to_request
 from gaudi_launch.buckets.algorithms.tgi import PAGED, TgiLimits, tgi_shapes
 from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.tgi.container import published
-from gaudi_launch.engines.tgi.engine import Tgi
 from gaudi_launch.engines.tgi.options import read_by
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.errors import ExitCode
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.performance.limits import CoverageQuestion, as_limits
-from gaudi_launch.planning.container import Mount
 from gaudi_launch.planning.engine import Context
 from gaudi_launch.planning.plan import Placement, Plan, Setting
 from gaudi_launch.planning.planner import make_plan
@@ -38,8 +35,8 @@ from tests.support.whole_plans import Case, by_engine, whole_plans
 CASES = json.loads((DATA / "tgi_guides.json").read_text(encoding="utf-8"))["cases"]
 
 
-def plan(words: str, engine: str = "tgi", model: Model | None = None, **exported: str) -> Plan:
-    """The plan of a command line, as the program makes it, on an 8-card Gaudi2 server."""
+def requested(words: str, engine: str = "tgi", **exported: str) -> Request:
+    """Return the request of a command line."""
     ours, _, behind = words.partition(" -- ")
     flags = {
         name: each
@@ -53,19 +50,22 @@ def plan(words: str, engine: str = "tgi", model: Model | None = None, **exported
         each = flags[rest.pop(0)]
         given[each.name] = True if each.type == "bool" else rest.pop(0)
     options = LaunchOptions(**{**given, "engine": engine, "extra": tuple(shlex.split(behind))})
-    request = to_request(options, {**HERE, **exported})
-    return make_plan(
-        request, HLS2, model or known_model(request.model, must_exist=False), find(engine)
-    )
+    return to_request(options, {**HERE, **exported})
 
 
-def refused(
-    words: str, engine: str = "tgi", model: Model | None = None, **exported: str
-) -> tuple[str, ExitCode]:
-    with pytest.raises(LaunchError) as error:
-        plan(words, engine, model, **exported)
-    assert "{" not in str(error.value)
-    return error.value.id, error.value.exit_code
+def plan(words: str, engine: str = "tgi", **exported: str) -> Plan:
+    """The plan of a command line, as the program makes it, on an 8-card Gaudi2 server."""
+    request = requested(words, engine, **exported)
+    return make_plan(request, HLS2, known_model(request.model, must_exist=False), find(engine))
+
+
+def line(words: str, engine: str = "tgi", model: Model | None = None, **exported: str) -> Case:
+    """Return the case of a command line; its name is what is given."""
+    given = vars(requested(words, engine, **exported)).copy()
+    name, environment = given.pop("model"), given.pop("environment")
+    known = model or known_model(name, must_exist=False)
+    variables = "".join(f"{name}={value} " for name, value in exported.items())
+    return Case(f"{variables}{words}", engine, known, given, environment)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -117,209 +117,6 @@ def test_our_own_tuning_of_the_guides_command(case: Mapping[str, Any]) -> None:
     assert set(", ".join(told).split(", ")) - {""} == lost
 
 
-def test_every_setting_says_why() -> None:
-    made = plan(
-        f"-w {LLAMA} -n 2 -s --memory-utilization 0.7 -c cache", VLLM_GRAPH_PROMPT_RATIO="0.4"
-    )
-    assert {(s.name, s.value, s.source) for s in made.settings if s.kind == "env"} == {
-        ("VLLM_SKIP_WARMUP", "true", "flag"),
-        ("HPU_MEMORY_FRACTION", "0.7", "flag"),
-        ("PT_HPU_RECIPE_CACHE_CONFIG", "/recipes,false,16384", "flag"),
-        ("VLLM_GRAPH_PROMPT_RATIO", "0.4", "environment"),
-        ("PT_HPU_ENABLE_LAZY_COLLECTIVES", "1", "engine"),
-    }
-    assert "PT_HPU_ENABLE_LAZY_COLLECTIVES" not in container(made).env
-    assert [s.name for s in made.settings if s.source == "computed" and not s.origin] == []
-    assert all(s.reason.render() != s.reason.id for s in made.settings)
-    assert made.estimate is None and made.buckets is None
-    assert [warning.id for warning in made.warnings] == ["tgi.maintenance"]
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("", (1024, 2048, 2048, 32)),
-        ("-n 8", (1024, 2048, 4096, 256)),
-        ("-i 1,3000", (3000, 6000, 6000, 32)),
-        ("-i 1,3000 -o 1,500", (3000, 3500, 6000, 32)),
-        ("-o 1,500", (1024, 1524, 2048, 32)),
-        ("-l 1000", (500, 1000, 1000, 32)),
-        ("-l 4096 -o 1,1000", (3096, 4096, 6192, 32)),
-        ("-b 1", (1024, 2048, 1024, 1)),
-        ("--max-prefill-seqs 8", (1024, 2048, 8192, 32)),
-        ("-t 5120", (1024, 2048, 5120, 32)),
-        ("-b 9 -- --max-batch-size 16 --max-input-tokens=512", (512, 1024, 1024, 16)),
-    ],
-)
-def test_tokens(words: str, expected: tuple[int, ...]) -> None:
-    found = options(plan(f"-w {LLAMA} {words}"))
-    names = ("input-tokens", "total-tokens", "batch-prefill-tokens", "batch-size")
-    assert tuple(int(found[f"--max-{name}"] or 0) for name in names) == expected
-    assert found["--max-concurrent-requests"] == str(2 * expected[-1])
-
-
-def test_an_image_needs_room() -> None:
-    found = options(plan(f"-w {LLAVA}"))
-    assert (found["--max-input-tokens"], found["--max-total-tokens"]) == ("4096", "8192")
-    assert (found["--max-batch-prefill-tokens"], found["--max-batch-size"]) == ("16384", "4")
-    for version in ("3.2.3", "3.3.5"):
-        assert refused(f"-w {LLAVA} -i 2048", f"tgi@{version}") == (
-            "tgi.image_tokens",
-            ExitCode.USAGE,
-        )
-    assert (
-        refused(f"-w {LLAVA} -i 1024", "tgi@3.2.3", BASE_IMAGE_TOKENS="1024")[0]
-        == "tgi.image_tokens"
-    )
-    assert plan(f"-w {LLAVA} -i 2000", "tgi@3.2.3", BASE_IMAGE_TOKENS="1024").container is not None
-    small = plan(f"-w {LLAVA} -i 2500")
-    assert [warning.id for warning in small.warnings] == ["tgi.maintenance", "tgi.image_512"]
-    other = Model("q", "q", model_type="qwen2_vl")
-    assert [w.id for w in plan("-w q -i 900", model=other).warnings][1:] == [
-        "tgi.image_unknown",
-        "plan.memory_unchecked",
-    ]
-    assert refused("-w q", "tgi@3.2.3", other) == ("tgi.model_type", ExitCode.MODEL)
-
-
-REFUSALS = [
-    ("-w m -i 2048 -l 2048", "tgi.input_over_total"),
-    ("-w m -i 2048 -t 2000", "tgi.prefill_short"),
-    ("-w m -b 5000", "plan.number"),
-    ("-w m -d float16", "tgi.float16"),
-    ("-w m -d int3", "plan.dtype"),
-    ("-w m -r 8,1000", "tgi.option"),
-    ("-w m -z", "tgi.option"),
-    ("-w m -u somewhere", "tgi.address"),
-    ("-w m -- --dtype float16", "tgi.float16"),
-    ("-w m -- --model-id x", "plan.own_option"),
-    ("-w m -- --port=80", "plan.own_option"),
-    ("-w m -- --max-input-length 10", "plan.own_option"),
-    ("-w m -- --api-key=s3cret", "tgi.api_key"),
-    ("-w m -- --max-batch", "tgi.no_option"),
-    ("-w m -- word", "tgi.no_option"),
-    ("-w m -- --max-batch-size", "tgi.value"),
-    ("-w m -- --max-batch-size many", "tgi.value"),
-    ("-w m -- --json-output=1", "tgi.value"),
-    ("-w m -- --quantize bitsandbytes", "tgi.value"),
-    ("-w m -- --lora-adapters 'a b'", "tgi.value"),
-    ("-w m -- --rope-factor 1.2.3", "tgi.value"),
-    ("-w m -- --usage-stats maybe", "tgi.value"),
-]
-
-
-@pytest.mark.parametrize(("words", "id"), REFUSALS)
-@pytest.mark.parametrize("version", ["3.2.3", "3.3.5"])
-def test_what_cannot_be(words: str, id: str, version: str) -> None:
-    assert refused(words, f"tgi@{version}") == (id, ExitCode.USAGE)
-
-
-@pytest.mark.parametrize(
-    ("version", "words", "id"),
-    [
-        ("3.2.3", "-w m -s", "tgi.option"),
-        ("3.2.3", "-w m --memory-utilization 0.5", "tgi.option"),
-        ("3.2.3", "-w m -d fp8", "tgi.fp8_measure"),
-        ("3.2.3", "-w m -q", "tgi.fp8_measure"),
-        ("3.2.3", "-w m -d awq", "tgi.quantize_old"),
-        ("3.2.3", "-w m -- --quantize gptq", "tgi.quantize_old"),
-        ("3.2.3", "-w m -- --kv-cache-dtype fp8_e4m3fn", "tgi.no_option"),
-        ("3.2.3", "-w m -- --prometheus-port 9001", "tgi.no_option"),
-        ("3.2.3", "-w m -i 100 -l 110 -b 4 -t 500", "tgi.prefill_over_rows"),
-        ("3.3.5", "-w m -f", "tgi.option"),
-        ("3.3.5", "-w m -a", "tgi.option"),
-        ("3.3.5", "-w m -q", "tgi.option"),
-        ("3.3.5", "-w m --quant-config c.json", "tgi.option"),
-    ],
-)
-def test_what_one_version_cannot(version: str, words: str, id: str) -> None:
-    assert refused(words, f"tgi@{version}") == (id, ExitCode.USAGE)
-    flag = words.split()[2]
-    if id == "tgi.option":
-        assert flag in Tgi(version).lacks
-        assert flag not in Tgi("3.3.5" if version == "3.2.3" else "3.2.3").lacks
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("BATCH_SIZE_EXPONENT_BASE", "1"),
-        ("PAD_SEQUENCE_TO_MULTIPLE_OF", "0"),
-        ("BASE_IMAGE_TOKENS", "-1"),
-    ],
-)
-def test_numbers_of_variables(name: str, value: str) -> None:
-    assert refused("-w m", "tgi@3.2.3", None, **{name: value}) == ("plan.number", ExitCode.USAGE)
-    # an image that does not read it does not mind
-    assert [w.id for w in plan("-w m", "tgi", None, **{name: value}).warnings][1:] == [
-        "tgi.unread",
-        "plan.memory_unchecked",
-    ]
-
-
-def test_a_padding_that_would_never_end() -> None:
-    words = "-w m -i 100000 -l 200000"
-    assert refused(words, "tgi@3.2.3", PAD_SEQUENCE_TO_MULTIPLE_OF="1") == (
-        "tgi.pad_small",
-        ExitCode.USAGE,
-    )
-
-
-def test_the_variable_that_breaks_the_warm_up_is_kept_away() -> None:
-    made = plan("-w m", VLLM_DECODE_BLOCK_BUCKET_STEP="128")
-    assert "VLLM_DECODE_BLOCK_BUCKET_STEP" not in container(made).env
-    assert [warning.id for warning in made.warnings] == [
-        "tgi.maintenance",
-        "tgi.breaks",
-        "plan.memory_unchecked",
-    ]
-
-
-def test_models() -> None:
-    known = {"heads": 32, "kv_heads": 8, "max_position_embeddings": 4096}
-    llama = Model("m", "m", model_type="llama", **known)  # type: ignore[arg-type]
-    assert refused("-w m", model=replace(llama, model_type="rwkv")) == (
-        "tgi.model_type",
-        ExitCode.MODEL,
-    )
-    assert refused("-w m -n 3", model=llama) == ("plan.heads", ExitCode.MODEL)
-    four = replace(llama, kv_heads=4)
-    assert refused("-w m -n 8", model=four) == ("tgi.kv_heads", ExitCode.MODEL)
-    assert (
-        options(plan("-w m -n 8", model=replace(four, model_type="qwen3_moe")))["--num-shard"]
-        == "8"
-    )
-    assert refused("-w m -l 8192", model=llama) == ("tgi.too_long", ExitCode.MODEL)
-    agreed = plan("-w m --trust-remote-code", model=replace(llama, remote_code=True))
-    assert "--trust-remote-code" in options(agreed)
-    quantised = replace(llama, quantization="fp8")
-    assert refused("-w m", "tgi@3.2.3", quantised) == ("tgi.quantize_old", ExitCode.USAGE)
-    assert "--quantize" not in options(plan("-w m -d fp8", model=quantised))
-    assert options(plan("-w m -d fp8", model=llama))["--quantize"] == "fp8"
-    # a total that was not asked for stays within the model
-    assert options(plan("-w m -i 3000", model=llama))["--max-total-tokens"] == "4096"
-
-
-def test_memory_that_is_not_there() -> None:
-    words = f"-w {LLAMA} -i 1024 -l 2048"
-    little = f"{words} --memory-utilization 0.1 -b 64 -t 65536"
-    assert refused(little) == ("tgi.prefill_over_cache", ExitCode.MACHINE)
-    assert plan(f"{little} --force").container is not None
-    assert refused(f"{words} -b 2048", "tgi@3.2.3") == ("tgi.rows_over_memory", ExitCode.MACHINE)
-    assert plan(f"{words} -b 2048 --force", "tgi@3.2.3").container is not None
-    # the paged server keeps the shares that its variables say
-    half = plan(f"{words} --memory-utilization 0.4").memory
-    whole = plan(words).memory
-    assert half["kv"] == pytest.approx(whole["kv"] / 2, abs=0.01)
-    assert plan(words, TGI_GRAPH_RESERVED_MEM="0.55").memory["kv"] == pytest.approx(
-        whole["kv"] / 2, abs=0.01
-    )
-    eager = plan(words, PT_HPU_LAZY_MODE="0").memory
-    assert eager["kv"] == pytest.approx(whole["kv"] / 0.9, abs=0.01)
-    # the padded one has rows for all that is left
-    assert plan(words, "tgi@3.2.3").memory["free"] == 0
-
-
 def test_the_warm_up_is_that_of_the_warm_up_room() -> None:
     made = plan(f"-w {LLAMA} -i 1024 -l 2048 -b 32 -t 2048")
     shapes = tgi_shapes(
@@ -337,94 +134,9 @@ def test_the_warm_up_is_that_of_the_warm_up_room() -> None:
     ]
 
 
-def test_what_is_lost_is_told() -> None:
-    ignored = plan("-w m -- --max-batch-total-tokens 90000")
-    assert [warning.id for warning in ignored.warnings] == [
-        "tgi.maintenance",
-        "tgi.batch_total",
-        "plan.memory_unchecked",
-    ]
-    made = plan("-w m -i 100,1000 -o 10,2000 -l 2048 --served-name x", VLLM_API_KEY="k")
-    lost = ["tgi.lost_least", "tgi.lost_least", "tgi.lost_output", "tgi.lost_name", "tgi.lost_key"]
-    lost += ["plan.length_rule", "plan.memory_unchecked"]
-    assert [warning.id for warning in made.warnings][1:] == lost
-    assert "VLLM_API_KEY" not in " ".join(made.command.argv)
-
-
-@pytest.mark.parametrize(
-    ("model", "exported", "named", "mounts", "secrets"),
-    [
-        (
-            "/m/Qwen2-7B",
-            {},
-            "/models/Qwen2-7B",
-            (Mount("/m/Qwen2-7B", "/models/Qwen2-7B", True),),
-            (),
-        ),
-        ("./a b", {}, "/models/a-b", (Mount("/work/a b", "/models/a-b", True),), ()),
-        ("~/q", {}, "/models/q", (Mount("/home/me/q", "/models/q", True),), ()),
-        (
-            "me/q",
-            {},
-            "me/q",
-            (Mount("/home/me/.cache/huggingface", "/data", fill=True),),
-            ("HF_TOKEN",),
-        ),
-        ("me/q", {"HF_HOME": "/h"}, "me/q", (Mount("/h", "/data", fill=True),), ("HF_TOKEN",)),
-        (
-            "me/q",
-            {"HF_HUB_CACHE": "/h/hub", "HTTPS_PROXY": "http://u:p@proxy"},
-            "me/q",
-            (Mount("/h/hub", "/data/hub", fill=True),),
-            ("HF_TOKEN", "HTTPS_PROXY"),
-        ),
-        (
-            "/h/hub/models--me--q/snapshots/0a1b",
-            {},
-            "/data/hub/models--me--q/snapshots/0a1b",
-            (Mount("/h/hub", "/data/hub"),),
-            (),
-        ),
-    ],
-)
-def test_where_the_weights_are(
-    model: str,
-    exported: dict[str, str],
-    named: str,
-    mounts: tuple[Mount, ...],
-    secrets: tuple[str, ...],
-) -> None:
-    made = plan(f"-w {shlex.quote(model)}", model=Model(model, "q"), **exported)
-    held = container(made)
-    assert (options(made)["--model-id"], held.mounts, held.secrets) == (named, mounts, secrets)
-    assert "u:p" not in " ".join(made.command.argv)
-
-
-def test_the_chosen_cards_go_by_index_and_the_cpus_with_them() -> None:
-    made = plan(f"-w {LLAMA} -m 1,3")
-    held = container(made)
+def test_the_chosen_cards_go_by_index() -> None:
+    held = container(plan(f"-w {LLAMA} -m 1,3"))
     assert [HLS2.card(module).index for module in (1, 3)] == list(held.indices)  # type: ignore[union-attr]
-    words = made.command.argv
-    assert f"HABANA_VISIBLE_DEVICES={','.join(map(str, sorted(held.indices)))}" in words
-    assert f"--cpuset-cpus={held.cpus}" in words and held.cpus == made.to_json()["cpus"]
-    assert (options(made)["--sharded"], options(made)["--num-shard"]) == ("true", "2")
-    assert made.to_json()["container"]["modules"] == (1, 3)
-
-
-@pytest.mark.parametrize(
-    ("host", "address", "url"),
-    [
-        (None, "127.0.0.1", "http://127.0.0.1:30001"),
-        ("localhost", "127.0.0.1", "http://127.0.0.1:30001"),
-        ("0.0.0.0", "0.0.0.0", "http://127.0.0.1:30001"),
-        ("::", "::", "http://127.0.0.1:30001"),
-        ("[::1]", "::1", "http://[::1]:30001"),
-        ("10.0.0.5", "10.0.0.5", "http://10.0.0.5:30001"),
-    ],
-)
-def test_addresses(host: str | None, address: str, url: str) -> None:
-    made = plan(f"-w {LLAMA} {f'-u {host}' if host else ''}")
-    assert (published(host), container(made).address, made.url) == (address, address, url)
 
 
 @pytest.mark.parametrize(
@@ -437,63 +149,19 @@ def test_addresses(host: str | None, address: str, url: str) -> None:
     ],
 )
 def test_names(name: str, version: str) -> None:
-    engine = find(name)
-    assert (engine.identity.name, engine.identity.version, engine.identity.python) == (
-        "tgi",
-        version,
-        None,
-    )
-
-
-def test_an_image_of_the_users_own() -> None:
-    made = plan("-w m", GAUDI_LAUNCH_TGI_IMAGE="mirror.local:5000/tgi:3.3.5-gaudi")
-    assert container(made).image == "mirror.local:5000/tgi:3.3.5-gaudi"
-    assert container(made).image in made.command.argv
-    assert [warning.id for warning in made.warnings] == [
-        "tgi.maintenance",
-        "tgi.image",
-        "plan.memory_unchecked",
-    ]
-    for bad in ("-v", "a b", "--rm"):
-        assert refused("-w m", GAUDI_LAUNCH_TGI_IMAGE=bad) == ("tgi.bad_image", ExitCode.USAGE)
-
-
-def test_a_revision_is_the_hubs() -> None:
-    assert options(plan("-w me/q -- --revision refs/pr/1"))["--revision"] == "refs/pr/1"
-    assert refused("-w /m/q -- --revision main") == ("tgi.revision", ExitCode.USAGE)
+    found = find(name).identity
+    assert (found.name, found.version, found.python) == ("tgi", version, None)
 
 
 def test_an_image_that_no_document_names_is_assumed() -> None:
-    assert [warning.id for warning in plan("-w m", "tgi@3.3.7").warnings] == [
-        "tgi.maintenance",
-        "tgi.assumed",
-        "plan.memory_unchecked",
-    ]
+    found = [warning.id for warning in plan("-w m", "tgi@3.3.7").warnings]
+    assert found == ["tgi.maintenance", "tgi.assumed", "plan.memory_unchecked"]
 
 
-def test_unknown_versions() -> None:
-    for name in ("tgi@2.0.6", "tgi@", "tgi@3.3.5-gaudi-x"):
-        with failing("engines.unknown", ExitCode.USAGE):
-            find(name)
-
-
-def test_a_name_alone_tells_of_images() -> None:
-    # TGI fetches a model of the hub itself, so its config.json is never seen here
-    made = plan("-w Qwen/Qwen2-VL-7B-Instruct")
-    found = options(made)
-    assert (found["--max-input-tokens"], found["--max-batch-size"]) == ("4096", "4")
-    told = {warning.id: warning.render() for warning in made.warnings}
-    assert {"engines.vision_by_name", "tgi.image_unknown"} <= set(told)
-    assert "None" not in "".join(told.values())
-    assert "engines.vision_by_name" not in {
-        w.id for w in plan("-w meta-llama/Llama-3.1-8B-Instruct").warnings
-    }
-
-
-@pytest.mark.parametrize("name", ["BAAI/bge-m3", "Qwen/Qwen3-Reranker-8B"])
-def test_tgi_only_generates(name: str) -> None:
-    assert refused(f"-w {name}") == ("tgi.task", ExitCode.MODEL)
-    assert plan(f"-w {name} --force").engine.name == "tgi"
+@pytest.mark.parametrize("name", ["tgi@2.0.6", "tgi@", "tgi@3.3.5-gaudi-x"])
+def test_unknown_versions(name: str) -> None:
+    with failing("engines.unknown", ExitCode.USAGE):
+        find(name)
 
 
 SHORT = {"max_model_len": 2048, "max_num_seqs": 8}
@@ -509,6 +177,115 @@ OWN = (
     "http://a",
 )
 SMALL = known_model(LLAMA, must_exist=False)
+OF_ONE_MODEL = (
+    "-n 8",
+    "-i 1,3000",
+    "-i 1,3000 -o 1,500",
+    "-o 1,500",
+    "-l 1000",
+    "-l 4096 -o 1,1000",
+    "-b 1",
+    "--max-prefill-seqs 8",
+    "-t 5120",
+    "-b 9 -- --max-batch-size 16 --max-input-tokens=512",
+    "-n 2 -s --memory-utilization 0.7 -c cache",
+    "-i 1024 -l 2048 --memory-utilization 0.1 -b 64 -t 65536",
+    "-i 1024 -l 2048 --memory-utilization 0.1 -b 64 -t 65536 --force",
+    "-i 1024 -l 2048 --memory-utilization 0.4",
+    "-m 1,3",
+    "-u localhost",
+    "-u ::",
+    "-u [::1]",
+    "-u 10.0.0.5",
+)
+# of a model of which only the name is known
+UNKNOWN = (
+    "-i 2048 -l 2048",
+    "-i 2048 -t 2000",
+    "-d float16",
+    "-d int3",
+    "-r 8,1000",
+    "-z",
+    "-u somewhere",
+    "-- --dtype float16",
+    "-- --model-id x",
+    "-- --port=80",
+    "-- --max-input-length 10",
+    "-- --api-key=s3cret",
+    "-- --max-batch",
+    "-- word",
+    "-- --max-batch-size",
+    "-- --max-batch-size many",
+    "-- --json-output=1",
+    "-- --quantize bitsandbytes",
+    "-- --lora-adapters 'a b'",
+    "-- --rope-factor 1.2.3",
+    "-- --usage-stats maybe",
+    "-- --max-batch-total-tokens 90000",
+    "-- --kv-cache-dtype fp8_e4m3fn",
+    "-- --prometheus-port 9001",
+    "-- --quantize gptq",
+    "-s",
+    "--memory-utilization 0.5",
+    "-d fp8",
+    "-q",
+    "-d awq",
+    "-i 100 -l 110 -b 4 -t 500",
+    "-f",
+    "-a",
+    "--quant-config c.json",
+)
+VARIABLES = (
+    {"BATCH_SIZE_EXPONENT_BASE": "1"},
+    {"PAD_SEQUENCE_TO_MULTIPLE_OF": "0"},
+    {"BASE_IMAGE_TOKENS": "-1"},
+    {"VLLM_DECODE_BLOCK_BUCKET_STEP": "128"},
+    *({"GAUDI_LAUNCH_TGI_IMAGE": name} for name in ("mirror:5000/tgi:3.3.5", "-v", "a b", "--rm")),
+)
+OTHER = Model("q", "q", model_type="qwen2_vl")
+KNOWN = Model("m", "m", model_type="llama", heads=32, kv_heads=8, max_position_embeddings=4096)
+FOUR = replace(KNOWN, kv_heads=4)
+STORED = replace(KNOWN, quantization="fp8")
+PROXY = {"HF_HUB_CACHE": "/h/hub", "HTTPS_PROXY": "http://u:p@proxy"}
+FOLDERS = ("/m/Qwen2-7B", "'./a b'", "~/q", "me/q", "/h/hub/models--me--q/snapshots/0a1b")
+LINES = [
+    *(line(f"-w {LLAMA} {words}") for words in OF_ONE_MODEL),
+    line(f"-w {LLAMA} -n 2", VLLM_GRAPH_PROMPT_RATIO="0.4"),
+    line(f"-w {LLAMA} -i 1024 -l 2048", TGI_GRAPH_RESERVED_MEM="0.55"),
+    line(f"-w {LLAMA} -i 1024 -l 2048", PT_HPU_LAZY_MODE="0"),
+    line(f"-w {LLAMA} -i 1024 -l 2048", OLD),
+    line(f"-w {LLAMA} -i 1024 -l 2048 -b 2048", OLD),
+    line(f"-w {LLAMA} -i 1024 -l 2048 -b 2048 --force", OLD),
+    *(line(f"-w m {words}", engine) for engine in ("tgi", OLD) for words in UNKNOWN),
+    *(line("-w m", engine, None, **each) for engine in ("tgi", OLD) for each in VARIABLES),
+    line("-w m -i 100000 -l 200000", OLD, PAD_SEQUENCE_TO_MULTIPLE_OF="1"),
+    # an image needs room
+    *(line(f"-w {LLAVA} -i 2048", engine) for engine in ("tgi", OLD)),
+    *(line(f"-w {LLAVA} -i {n}", OLD, BASE_IMAGE_TOKENS="1024") for n in (1024, 2000)),
+    line(f"-w {LLAVA} -i 2500"),
+    line("-w q -i 900", model=OTHER),
+    line("-w q", OLD, OTHER),
+    # TGI fetches a model of the hub itself, so its config.json is never seen here
+    line("-w Qwen/Qwen2-VL-7B-Instruct"),
+    # what the model allows
+    line("-w m", model=replace(KNOWN, model_type="rwkv")),
+    line("-w m -n 3", model=KNOWN),
+    line("-w m -n 8", model=FOUR),
+    line("-w m -n 8", model=replace(FOUR, model_type="qwen3_moe")),
+    line("-w m -l 8192", model=KNOWN),
+    line("-w m --trust-remote-code", model=replace(KNOWN, remote_code=True)),
+    line("-w m", OLD, STORED),
+    line("-w m -d fp8", model=STORED),
+    line("-w m -d fp8", model=KNOWN),
+    line("-w m -i 3000", model=KNOWN),
+    *(line(f"-w BAAI/bge-m3{words}") for words in ("", " --force")),
+    line("-w Qwen/Qwen3-Reranker-8B"),
+    # where the weights are
+    *(line(f"-w {each}", model=Model(*shlex.split(each), "q")) for each in FOLDERS),
+    *(line("-w me/q", model=Model("me/q", "q"), **each) for each in ({"HF_HOME": "/h"}, PROXY)),
+    line("-w me/q -- --revision refs/pr/1"),
+    line("-w /m/q -- --revision main"),
+]
 WHOLE = [
     Case("usual", "tgi", SMALL, {}, HERE),
     Case("short", "tgi", SMALL, SHORT, HERE),
@@ -580,6 +357,6 @@ def test_the_coverage_ends_at_the_last_decode_bucket(
     assert tgi.question([], context, made.num_blocks) is None
 
 
-@pytest.mark.parametrize(("file", "cases"), by_engine(WHOLE))
+@pytest.mark.parametrize(("file", "cases"), by_engine([*WHOLE, *LINES]))
 def test_each_request_has_its_recorded_plan(file: str, cases: list[Case]) -> None:
     golden(file, whole_plans(cases, HLS2))
