@@ -13,6 +13,7 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ class Machine:
     links: Mapping[str, str]
     hl_smi: dict[str, Any] | None
 
-    @property
+    @cached_property
     def view(self) -> Files:
         """Return the files as the readers of `host` and `doctor` want them."""
         return Imagined(self.files, self.links)
@@ -125,8 +126,9 @@ class Machine:
         return HlSmiOutput(text, problem)
 
 
+@lru_cache(maxsize=16)
 def make(name: str) -> Host:
-    """Return the Host of a simulated machine.
+    """Return the Host of a simulated machine, read once.
 
     Raises LaunchError (USAGE) for a name or variant that is not known.
     """
@@ -143,6 +145,7 @@ def server_of(product: str) -> str | None:
     return f"simulated:{max(found, key=lambda name: len(BOXES[name].slots))}"
 
 
+@lru_cache(maxsize=16)
 def build(name: str) -> Machine:
     """Return the machine of this name as files.
 

@@ -281,7 +281,7 @@ LINES = [
     *(line(f"-w BAAI/bge-m3{words}") for words in ("", " --force")),
     line("-w Qwen/Qwen3-Reranker-8B"),
     # where the weights are
-    *(line(f"-w {each}", model=Model(*shlex.split(each), "q")) for each in FOLDERS),
+    *(line(f"-w {each}", model=Model(shlex.split(each)[0], "q")) for each in FOLDERS),
     *(line("-w me/q", model=Model("me/q", "q"), **each) for each in ({"HF_HOME": "/h"}, PROXY)),
     line("-w me/q -- --revision refs/pr/1"),
     line("-w /m/q -- --revision main"),
