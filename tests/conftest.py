@@ -115,7 +115,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Count the seconds of a test, with those of its fixtures, and of the cases left out."""
+    """Count the seconds of a test, with those of its fixtures, and of the cases left out.
+
+    One that is skipped, as those of root for other users, is as slow as it was.
+    """
+    if report.skipped:
+        _TAKEN[report.nodeid.partition("[")[0]] = durations.of(report.nodeid)
+        return
     stands_for = dict(report.user_properties).get(_STANDS_FOR, 1.0)
     assert isinstance(stands_for, float)
     _TAKEN[report.nodeid] += report.duration * stands_for
@@ -154,7 +160,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="needs root"))
         if item.get_closest_marker("e2e") is not None:
             item.add_marker(pytest.mark.timeout(_ENGINE_SECONDS))
-        elif _module(item) in durations.SLOW_MODULES or _is_slow(item):
+        elif _module(item) in durations.SLOW_MODULES or durations.of(item.nodeid):
             item.add_marker("slow")
         else:
             item.add_marker("quick")
@@ -209,10 +215,6 @@ def _shared_out(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def _module(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).as_posix()
-
-
-def _is_slow(item: pytest.Item) -> bool:
-    return item.name.partition("[")[0] in durations.SECONDS.get(_module(item), {})
 
 
 @pytest.fixture(scope="module")

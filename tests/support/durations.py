@@ -33,6 +33,12 @@ SLOW_MODULES = frozenset(
 )
 
 
+def of(id: str) -> float:
+    """Return the seconds of the function of a node id; 0 for a short one."""
+    module, _, function = id.removeprefix("tests/").partition("::")
+    return SECONDS.get(module, {}).get(function.partition("[")[0], 0.0)
+
+
 def write(taken: Mapping[str, float], file: Path = _FILE) -> None:
     """Record the seconds of a run, by pytest's node ids."""
     modules: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -58,8 +64,7 @@ def drawn_cases(ids: Iterable[str]) -> dict[str, dict[str, float]]:
         tables[id.partition("[")[0]].append(id)
     found: dict[str, dict[str, float]] = {}
     for function, cases in tables.items():
-        module, _, name = function.partition("::")
-        seconds = SECONDS.get(module, {}).get(name, 0.0)
+        seconds = of(function)
         count = int(len(cases) * _MOST_SECONDS_OF_A_TABLE / seconds) if seconds else len(cases)
         count = max(count, _LEAST_CASES)
         if count < len(cases):
