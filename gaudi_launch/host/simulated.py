@@ -166,13 +166,12 @@ def build(name: str) -> Machine:
             raise LaunchError("host.unknown_variant", ExitCode.USAGE, found=variant, known=known)
         numbers = [whole_number(part) for part in text.split(",")] if equals else []
         if any(number not in modules for number in numbers):
-            shown = ",".join(map(str, modules))
             raise LaunchError(
                 "host.variant_modules",
                 ExitCode.USAGE,
                 found=variant,
                 machine=word,
-                known=shown,
+                known=",".join(map(str, modules)),
                 word=key,
             )
         options[key] = tuple(number for number in numbers if number is not None)
@@ -184,10 +183,8 @@ def build(name: str) -> Machine:
 def _machine(name: str, box: SimulatedServer, options: Mapping[str, tuple[int, ...]]) -> Machine:
     files, links = simulated_files.files_of(box, options)
     if "no-hl-smi" in options:
-        knows = None
-    else:
-        knows = simulated_files.hl_smi_of(box, options)
-    return Machine(name, files, links, knows)
+        return Machine(name, files, links, None)
+    return Machine(name, files, links, simulated_files.hl_smi_of(box, options))
 
 
 def write_tree(name: str, folder: Path, files: Mapping[str, str | None] | None = None) -> Path:
