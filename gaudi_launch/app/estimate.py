@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gaudi_launch.models.model import Model
     from gaudi_launch.performance.prediction import Load, Prediction
     from gaudi_launch.performance.shape import Shape
+    from gaudi_launch.performance.step_model import Engine as Scheduling
     from gaudi_launch.performance.step_model import Setup
     from gaudi_launch.planning.engine import Engine as PlannedEngine
     from gaudi_launch.planning.plan import Plan
@@ -127,6 +128,7 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     from gaudi_launch.app.fit import data_types, engine_for
     from gaudi_launch.engines.conditions import Launched, concerning
     from gaudi_launch.models.sizing import WEIGHT_BYTES, divides
+    from gaudi_launch.performance.experts import chosen_experts
     from gaudi_launch.performance.prediction import FITTED_FROM
     from gaudi_launch.performance.scaling import generation_of, hosts_of
     from gaudi_launch.performance.step_model import Setup
@@ -148,9 +150,15 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
     if dtype not in WEIGHT_BYTES:
         raise LaunchError("estimate.no_type", ExitCode.MODEL, model=model.path, dtype=dtype)
     notes = _product_notes(product, cards)
+    scheduling: Scheduling = "static"
+    if engine is not None:
+        scheduling = engine.innermost.scheduling
+    fused, gather = chosen_experts(model.model_type or model.name, scheduling, release)
+    if options.moe:
+        fused, gather = options.moe == "fused", 0
     experts = ""
     if shape.experts:
-        experts = options.moe or _kind_of_experts(model, engine is not None, release)
+        experts = "fused" if fused else "unfused"
         notes.append(message(f"estimate.{experts}"))
     old = release is not None and release < FITTED_FROM
     if old:
@@ -161,16 +169,16 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
         math=_math_of(dtype),
         weight_bytes=WEIGHT_BYTES[dtype],
         kv_bytes=_kv_bytes(dtype, cards=True),
-        fused=experts != "unfused",
+        engine=scheduling,
+        fused=fused,
+        gather=gather,
         hosts=hosts_of(cards, product),
-        engine="static",
     )
     label = ""
     if engine is None:
         notes += _memory_notes(model, setup, load, product)
     else:
         label = engine.identity.label
-        setup = replace(setup, engine=engine.innermost.scheduling)
         question = _ServedQuestion(model, engine, product, dtype)
         setup, load, said = _in_memory(question, setup, load)
         launched, exact = Launched(model, product.id), engine.innermost.identity.exact
@@ -189,15 +197,6 @@ def read(path: str, options: EstimateOptions) -> EstimateCase:
         experts=experts,
         notes=tuple(notes),
     )
-
-
-def _kind_of_experts(model: Model, is_served: bool, release: tuple[int, ...] | None) -> str:
-    """Return how a release computes the experts of this model: fused or unfused."""
-    from gaudi_launch.performance.prediction import reads_chosen_experts
-
-    if reads_chosen_experts(model.model_type or model.name, is_served, release):
-        return "fused"
-    return "unfused"
 
 
 def _math_of(dtype: str) -> Literal["bf16", "fp8"]:
@@ -439,7 +438,7 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
     from gaudi_launch.app.fit import own_accelerator
     from gaudi_launch.host.accelerators import accelerators
     from gaudi_launch.models.sizing import WEIGHT_BYTES
-    from gaudi_launch.performance.prediction import reads_chosen_experts
+    from gaudi_launch.performance.experts import chosen_experts
     from gaudi_launch.performance.scaling import generation_of
     from gaudi_launch.performance.shape import shape_of
     from gaudi_launch.performance.step_model import Setup
@@ -453,14 +452,17 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
     if shape is None or dtype not in WEIGHT_BYTES or engine.needs_cards != bool(modules):
         return None
     tokens = _batched_tokens(plan)
+    scheduling = engine.innermost.scheduling
+    fused, gather = chosen_experts(model.model_type or model.name, scheduling)
     setup = Setup(
         generation="cpu",
         cards=len(modules or (0,)),
         math=_math_of(dtype),
         weight_bytes=WEIGHT_BYTES[dtype],
         kv_bytes=_kv_bytes(dtype, cards=engine.needs_cards),
-        engine=engine.innermost.scheduling,
-        fused=reads_chosen_experts(model.model_type or model.name, True, None),
+        engine=scheduling,
+        fused=fused,
+        gather=gather,
         prompt_tokens=tokens,
     )
     product = None

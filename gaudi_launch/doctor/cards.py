@@ -187,7 +187,7 @@ def _temperature(facts: DoctorFacts) -> Verdict:
         )
         found = ", ".join(f"{_name(card)}: 0 C" for card in bad)
         return _judge(facts, bad, "doctor.cards.temperature.fail", found, "> 0 C", remedy)
-    limit = temperature_hot_c()
+    limit = temperature_hot_c(facts.host.product)
     expected = message("doctor.cards.temperature.expected", limit=limit)
     hot = [card for card in reporting if (card.temperature_c or 0) >= limit]
     if hot:

@@ -21,7 +21,8 @@ VENDOR = "1da3"
 class Accelerator:
     """One product.
 
-    Memory in MiB, bandwidth in GB/s, peaks in TFLOPS, power in W; None: no source found.
+    Memory in MiB, bandwidth in GB/s (``pair_gb_s``: between two cards, each way), peaks in TFLOPS,
+    power in W, temperature in C; None: no source found.
     """
 
     id: str
@@ -35,9 +36,11 @@ class Accelerator:
     memory_usable_mib: int | None
     memory_idle_mib: int
     bandwidth_gb_s: float | None
+    pair_gb_s: float | None
     peak_tflops_bf16: float | None
     peak_tflops_fp8: float | None
     power_w: int | None
+    hot_c: int | None
     power_names: tuple[str, ...]
     sources: Mapping[str, str]
 
@@ -108,9 +111,11 @@ def accelerators() -> Mapping[str, Accelerator]:
             memory_usable_mib=facts["memory"]["usable_mib"],
             memory_idle_mib=facts["memory"]["idle_mib"],
             bandwidth_gb_s=facts["bandwidth_gb_s"],
+            pair_gb_s=facts["pair_gb_s"],
             peak_tflops_bf16=facts["peak_tflops"]["bf16"],
             peak_tflops_fp8=facts["peak_tflops"]["fp8"],
             power_w=facts["power_w"],
+            hot_c=facts["hot_c"],
             power_names=tuple(facts["power_names"]),
             sources=dict(facts["sources"]),
         )
@@ -140,11 +145,14 @@ def memory_margin_mib() -> int:
     return int(_document()["memory_margin_mib"])
 
 
-def temperature_hot_c() -> int:
-    """Return the assumed temperature in C above which a card is called hot.
+def temperature_hot_c(product: str | None) -> int:
+    """Return the temperature in C above which a card of ``product`` is called hot.
 
-    No public document names one.
+    It is assumed for products whose limit no public document names.
     """
+    known = accelerators().get(product or "")
+    if known is not None and known.hot_c is not None:
+        return known.hot_c
     return int(_document()["temperature_hot_c"])
 
 

@@ -1,6 +1,7 @@
 """Constants of the step-time model: value, unit, kind and source of each.
 
-They are read from the profile's data file.
+They are read from the profile's data file; what a product can do at most is read from
+``profiles/accelerators.yaml``.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from functools import cache
 from pathlib import Path
 
 from gaudi_launch import paths
+from gaudi_launch.host.accelerators import accelerators
 
 FOLDER = "performance"
 FILE = "constants.csv"
+# the products whose peaks the model uses
+_PRODUCTS = ("gaudi2", "gaudi3")
 # one unit of the file in seconds, operations per second or bytes per second
 _UNITS: Mapping[str, float] = {
     "TFLOP/s": 1e12,
@@ -22,6 +26,7 @@ _UNITS: Mapping[str, float] = {
     "GB/s": 1e9,
     "ms": 1e-3,
     "us": 1e-6,
+    "ns": 1e-9,
     "share": 1.0,
     "tokens": 1.0,
     "sequences": 1.0,
@@ -60,7 +65,24 @@ def folder() -> Path:
 @cache
 def constants() -> Mapping[str, Constant]:
     """Return the shipped constants by name."""
-    return read_constants(folder() / FILE)
+    return {**peaks(), **read_constants(folder() / FILE)}
+
+
+def peaks() -> dict[str, Constant]:
+    """Return the most that the products do, by the names of the model's constants."""
+    found: dict[str, Constant] = {}
+    for name in _PRODUCTS:
+        card = accelerators()[name]
+        rows = (
+            (f"peak.{name}.bf16", card.peak_tflops_bf16, "TFLOP/s", "peak_tflops"),
+            (f"peak.{name}.fp8", card.peak_tflops_fp8, "TFLOP/s", "peak_tflops"),
+            (f"bandwidth.{name}", card.bandwidth_gb_s, "GB/s", "bandwidth_gb_s"),
+            (f"pair.{name}", card.pair_gb_s, "GB/s", "pair_gb_s"),
+        )
+        for constant, value, unit, fact in rows:
+            assert value is not None
+            found[constant] = Constant(constant, value, unit, "published", card.sources[fact])
+    return found
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The published figures nearest to a load, and the error band of their class.
+"""The figures nearest to a load, the error band of their class, and its kind.
 
 Pure.
 """
@@ -8,14 +8,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from gaudi_launch.performance.published import MEASURED_HERE, Figure, Kind, kind_of
 from gaudi_launch.performance.shape import Shape
-from gaudi_launch.performance.step_model import Setup
+from gaudi_launch.performance.step_model import (
+    LAUNCH_CARDS,
+    Setup,
+    amounts_of,
+    decode,
+    prefill,
+    rates_of,
+)
+
+# the kind of a number that a user may act on
+Word = Literal["measured here", "published", "fitted", "assumed"]
 
 # up to here two loads count as alike, for example twice the model and four times the batch
 NEAR = 2.0
 SHOWN = 3
+# doublings of size up to which two counts of parameters may be of one model
+_SAME_MODEL = 0.25
+# a figure of the class counts for a setup of up to twice or half its cards
+_CARDS_NEAR = 1.0
 # assumed: a prediction far from every figure is off by the class's error and this much more of it
 _FAR = 1.6
 _DIFFERENT_CARD = 1.0
@@ -45,10 +60,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A figure and its distance from a query: doublings of size, batch and cards."""
+    """A figure and its distance from a query: doublings of size, batch and cards.
+
+    ``same``: it is of the same load, cards and data type.
+    """
 
     figure: Figure
     distance: float
+    same: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +89,12 @@ class Band:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The basis of a prediction. ``low`` and ``high`` are factors of its speed."""
+    """The basis of a prediction. ``low`` and ``high`` are factors of its speed.
+
+    ``word``: "fitted" needs figures of the class, card, data type and a near number of cards in
+    the fit; without them the number is "assumed", and the range contains both cases of a mixture:
+    only the selected experts are read, or all.
+    """
 
     kind: Kind
     points: int
@@ -80,14 +104,31 @@ class Evidence:
     near: bool
     neighbours: tuple[Neighbour, ...]
     learned: int = 0
+    word: Word = "assumed"
 
-    def speed(self, expected: float) -> Band:
-        """Return the range of a speed."""
-        return Band(expected * self.low, expected, expected * self.high)
+    @property
+    def measured(self) -> tuple[Figure, ...]:
+        """Return the shown figures of the same load."""
+        return tuple(each.figure for each in self.neighbours if each.same)
 
-    def time(self, expected: float) -> Band:
-        """Return the range of a time."""
-        return Band(expected / self.high, expected, expected / self.low)
+    def speed(self, expected: float, measure: str = "") -> Band:
+        """Return the range of a speed.
+
+        With ``measure``, a name of `Figure.measure`, it contains the figures of the same load.
+        """
+        return self._including(expected * self.low, expected, expected * self.high, measure)
+
+    def time(self, expected: float, measure: str = "") -> Band:
+        """Return the range of a time. ``measure`` as in `speed`."""
+        return self._including(expected / self.high, expected, expected / self.low, measure)
+
+    def _including(self, low: float, expected: float, high: float, measure: str) -> Band:
+        shown = [
+            each.value
+            for each in self.measured
+            if each.measure == measure and each.statistic in ("total", "mean")
+        ]
+        return Band(min(low, *shown, expected), expected, max(high, *shown, expected))
 
 
 def evidence_for(
@@ -97,20 +138,96 @@ def evidence_for(
     kind = kind_of(query.shape, query.setup.engine, query.batch)
     scored = [figure for figure in figures if not figure.not_scored]
     found = sorted(
-        (Neighbour(figure, distance(query, figure)) for figure in scored),
+        (
+            Neighbour(figure, distance(query, figure), same_load(query, kind, figure))
+            for figure in scored
+        ),
         key=lambda neighbour: neighbour.distance,
     )
     near = query.measured and bool(found) and found[0].distance <= NEAR
     widen = 1.0 if near else _FAR
+    name = band_name(kind, query.setup.cards, constants)
+    low, high = constants[f"{name}.low"] ** widen, constants[f"{name}.high"] ** widen
+    word: Word = "assumed"
+    if query.measured and any(_informs(query, kind, figure) for figure in scored):
+        word = "fitted"
+    elif query.shape.experts:
+        slower, faster = _both_paths(query, constants)
+        low, high = low * slower, high * faster
+    if near and found[0].same:
+        word = "published"
     return Evidence(
         kind=kind,
-        points=int(constants[f"band.{kind.value}.points"]),
-        typical=constants[f"band.{kind.value}.typical"],
-        low=constants[f"band.{kind.value}.low"] ** widen,
-        high=constants[f"band.{kind.value}.high"] ** widen,
+        points=int(constants.get(f"band.{kind.value}.points", 0)),
+        typical=constants[f"{name}.typical"],
+        low=low,
+        high=high,
         near=near,
         neighbours=_distinct(found),
+        word=word,
     )
+
+
+def cards_class(cards: int) -> str:
+    """Return the group of card counts whose errors are alike.
+
+    >>> [cards_class(cards) for cards in (1, 2, 4, 8, 16)]
+    ['one', 'few', 'few', 'many', 'many']
+    """
+    if cards == 1:
+        return "one"
+    return "few" if cards < LAUNCH_CARDS else "many"
+
+
+def band_name(kind: Kind, cards: int, constants: Mapping[str, float]) -> str:
+    """Return the beginning of a band's names, of these cards where there are such."""
+    name = f"band.{kind.value}.{cards_class(cards)}"
+    if f"{name}.low" in constants:
+        return name
+    return f"band.{kind.value}"
+
+
+def same_load(query: Query, kind: Kind, figure: Figure) -> bool:
+    """Return True for a figure of the load, cards, data type and model of ``query``."""
+    one, other = query.setup, figure.setup
+    return (
+        (query.input, query.output, query.batch) == (figure.input, figure.output, figure.batch)
+        and (one.generation, one.cards, one.math) == (other.generation, other.cards, other.math)
+        and kind is figure.kind
+        and _doublings(query.shape.active, figure.shape.active) <= _SAME_MODEL
+    )
+
+
+def _informs(query: Query, kind: Kind, figure: Figure) -> bool:
+    """Return True for a figure that the fit uses for this setup."""
+    one, other = query.setup, figure.setup
+    return (
+        figure.kind is kind
+        and not figure.other_harness
+        and (one.generation, one.math) == (other.generation, other.math)
+        and _doublings(one.cards, other.cards) <= _CARDS_NEAR
+    )
+
+
+def _both_paths(query: Query, constants: Mapping[str, float]) -> tuple[float, float]:
+    """Return the factors of speed if a step reads other experts than assumed.
+
+    The slowest and the fastest of a prefill and a decode step, 1 where nothing changes.
+    """
+    factors = [1.0]
+    seconds = []
+    for fused in (query.setup.fused, not query.setup.fused):
+        setup = replace(query.setup, fused=fused)
+        amounts = amounts_of(setup, query.shape)
+        rates = rates_of(setup, query.shape, constants)
+        context = query.input + query.output / 2
+        steps = (
+            prefill(amounts, rates, 1.0, query.input),
+            decode(amounts, rates, query.batch, context),
+        )
+        seconds.append([float(step.total) for step in steps])
+    factors += [now / then for now, then in zip(*seconds, strict=True)]
+    return min(factors), max(factors)
 
 
 def of_learned(evidence: Evidence, *, version: int, typical: float) -> Evidence:
@@ -122,7 +239,14 @@ def of_learned(evidence: Evidence, *, version: int, typical: float) -> Evidence:
     if not (own and evidence.near):
         return replace(evidence, learned=version)
     band = max(_LEAST_BAND, typical**2)
-    return replace(evidence, learned=version, typical=typical, low=1 / band, high=band)
+    return replace(
+        evidence,
+        word="measured here",
+        learned=version,
+        typical=typical,
+        low=1 / band,
+        high=band,
+    )
 
 
 def _distinct(found: Sequence[Neighbour]) -> tuple[Neighbour, ...]:
@@ -157,6 +281,8 @@ def distance(query: Query, figure: Figure) -> float:
     if query.shape.experts and figure.shape.experts:
         apart += _doublings(query.shape.parameters, figure.shape.parameters) / 2
         apart += _DIFFERENT_EXPERTS * (one.fused != other.fused)
+    if bool(query.shape.state_layers) != bool(figure.shape.state_layers):
+        apart += _DIFFERENT_EXPERTS
     return apart
 
 

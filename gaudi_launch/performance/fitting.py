@@ -34,7 +34,12 @@ _SPREAD: Mapping[Kind, float] = {
     Kind.DENSE: 0.12,
     Kind.SMALL: 0.12,
     Kind.SERVED: 0.20,
-    Kind.MOE: 0.35,
+    Kind.MIXTURE: 0.35,
+    Kind.MLA: 0.35,
+    Kind.HYBRID: 0.35,
+    Kind.MIXTURE_SERVED: 0.35,
+    Kind.MLA_SERVED: 0.35,
+    Kind.HYBRID_SERVED: 0.35,
 }
 _ROUNDS = 15
 _STEP = 1e-4
@@ -56,10 +61,12 @@ class Points:
     input: Floats
     output: Floats
     batch: Floats
+    requests: Floats
     value: Floats
     copied: Floats
     together: Floats
     served: Floats
+    waves: Floats
     measure: Sequence[str]
     statistic: Sequence[str]
 
@@ -88,6 +95,7 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
         input=np.array([figure.input for figure in figures]),
         output=np.array([figure.output for figure in figures]),
         batch=np.array([figure.batch for figure in figures]),
+        requests=np.array([figure.requests or figure.batch for figure in figures]),
         value=np.array([figure.value for figure in figures]),
         copied=np.array([figure.copied for figure in figures], dtype=float),
         together=np.array(
@@ -97,6 +105,7 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
             ]
         ),
         served=np.array([figure.setup.engine != "static" for figure in figures]),
+        waves=np.array([figure.setup.engine == "v0" for figure in figures]),
         measure=[figure.measure for figure in figures],
         statistic=[figure.statistic for figure in figures],
     )
@@ -122,16 +131,25 @@ def predicted(points: Points, values: Floats) -> Floats:
     together = static_batch(first, each, lengths, points.batch)
     loop = closed_loop(first, each, lengths, points.batch)
     result = np.where(points.served, loop.throughput, together.throughput)
-    ttft = np.where(points.served, loop.ttft, together.ttft)
-    tpot = np.where(points.served, loop.tpot, together.tpot)
+    prompt, step = first(1.0, points.input).total, loop.step
+    # the first prompts of all clients wait for one another, later ones for a step; with V0 answers
+    # of equal lengths end together, and so do all prompts wait
+    early = np.where(points.waves, 1.0, np.minimum(1.0, points.batch / points.requests))
+    mean = early * loop.ttft + (1 - early) * (prompt + step)
+    ttft = np.where(points.served, mean, together.ttft)
+    further = points.output - 1
+    round_trip = points.batch * prompt + further * step
+    tpot = np.where(points.served, (round_trip - ttft) / further, together.tpot)
     # nine tenths of clients that begin together have their first token when nine tenths are
     # prefilled
     late = ttft * 2 * _LATE * points.batch / (points.batch + 1)
     for at, (measure, statistic) in enumerate(zip(points.measure, points.statistic, strict=True)):
+        if measure == "tpot":
+            result[at] = step[at] if statistic == "step" else tpot[at]
         if measure == "ttft":
             result[at] = late[at] if statistic == "p90" else ttft[at]
-        elif measure == "tpot":
-            result[at] = loop.step[at] if statistic == "step" else tpot[at]
+            if statistic == "median" and early[at] <= 1 / 2:
+                result[at] = prompt[at] + step[at]
     return result
 
 

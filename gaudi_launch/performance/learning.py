@@ -27,7 +27,7 @@ _SPREAD_CPU = 2.0
 _OUTLIER = math.log(2.0)
 # each has a share that is learned in its place
 _PEAKS = ("peak.", "bandwidth.", "pair.")
-_SHARED = ("host.v0", "host.v1", "host.sequence", "latency.served")
+_SHARED = ("host.v0", "host.v1", "host.sequence")
 
 
 def learn(

@@ -59,7 +59,7 @@ def over_stages(
     sent = _MILLISECONDS * _SENT_BYTES * shape.hidden / setup.cards / pair
     if setup.cards > 1:
         sent *= _MESSAGES
-    waiting = _MILLISECONDS * (_MESSAGES * constants["latency.served"] + fixed)
+    waiting = _MILLISECONDS * (_MESSAGES * constants[f"latency.served.{setup.generation}"] + fixed)
     slower = stages.uneven / stages.busy
     return replace(
         cost,

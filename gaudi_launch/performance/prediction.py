@@ -35,12 +35,6 @@ from gaudi_launch.performance.step_model import (
 LoadKind = Literal["static", "concurrency", "rate"]
 # SynapseAI releases from which the public figures of the fit are
 FITTED_FROM = (1, 18)
-# the first release whose figures show the fused operator for experts (jumps between the public CI
-# references)
-FUSED_FROM = (1, 19)
-# families that the public static harness runs expert by expert also after that (their step times
-# show it)
-_LOOPED_TYPES = ("gpt_oss", "qwen3_moe")
 
 
 @dataclass(frozen=True)
@@ -164,8 +158,8 @@ def predict(
         prompts = load.most
     share = _shares(times.parts)
     return Prediction(
-        ttft=evidence.time(times.ttft),
-        tpot=evidence.time(times.tpot),
+        ttft=evidence.time(times.ttft, "ttft"),
+        tpot=evidence.time(times.tpot, "tpot"),
         per_user=evidence.speed(1 / times.tpot),
         throughput=_throughput(made, lengths, load, times, evidence),
         prefill=made.prefill(prompts, load.input),
@@ -197,7 +191,7 @@ def _throughput(
     A given rate is kept unless the engine may be too slow for it.
     """
     if load.kind != "rate" or times.saturated:
-        return evidence.speed(times.throughput)
+        return evidence.speed(times.throughput, "throughput")
     most = closed_loop(made.prefill, made.decode, lengths, load.most).throughput
     return Band(min(times.throughput, most * evidence.low), times.throughput, times.throughput)
 
@@ -205,18 +199,3 @@ def _throughput(
 def _shares(parts: Parts) -> dict[str, float]:
     total = parts.total
     return {field.name: float(getattr(parts, field.name) / total) for field in fields(Parts)}
-
-
-def reads_chosen_experts(model_type: str, served: bool, release: tuple[int, ...] | None) -> bool:
-    """Return True if a step of a mixture reads only the selected experts.
-
-    Derived from the published figures.
-
-    >>> reads_chosen_experts("mixtral", False, (1, 18)), reads_chosen_experts("mixtral", True, None)
-    (False, True)
-    """
-    if release is not None and release < FUSED_FROM:
-        return False
-    if model_type.startswith("gpt_oss"):
-        return False
-    return served or not model_type.startswith(_LOOPED_TYPES)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from gaudi_launch.models.model import Model
 from gaudi_launch.performance import constants
-from gaudi_launch.performance.shape import Shape, shape_of
+from gaudi_launch.performance.shape import Shape
 from gaudi_launch.performance.step_model import Engine, Generation, Setup
 
 # a batch of up to this size is bound by reading weights and by launching
@@ -25,16 +24,22 @@ class Kind(Enum):
     """The class by which a figure or a prediction is judged: its errors are alike."""
 
     DENSE = "dense"
-    SERVED = "served"
     SMALL = "small"
-    MOE = "moe"
+    MIXTURE = "mixture"
+    MLA = "mla"
+    HYBRID = "hybrid"
+    SERVED = "dense_served"
+    MIXTURE_SERVED = "mixture_served"
+    MLA_SERVED = "mla_served"
+    HYBRID_SERVED = "hybrid_served"
 
 
 @dataclass(frozen=True)
 class Figure:
     """One published speed.
 
-    ``value`` is output tokens per second, or seconds for TTFT and TPOT.
+    ``value`` is output tokens per second, or seconds for TTFT and TPOT. ``requests`` of the run; 0
+    where they are as many as the batch. ``mode``: lazy, compiled, or "" where it is not stated.
 
     ``not_scored`` says why a figure is shown only ("" for the others), ``copied`` that the harness
     copied the KV cache at each step.
@@ -55,6 +60,8 @@ class Figure:
     kind: Kind
     not_scored: str
     note: str
+    mode: str = ""
+    requests: float = 0.0
 
     @property
     def copied(self) -> bool:
@@ -65,9 +72,15 @@ class Figure:
     def other_harness(self) -> bool:
         """Return True if the figure does not inform the constants.
 
-        It was launched in another way, or is inconsistent.
+        It was launched in another way, by a fork with its own code, or is inconsistent.
         """
-        return "torch.compile" in self.note or "inconsistent" in self.note
+        inconsistent = "torch.compile" in self.note or "inconsistent" in self.note
+        return inconsistent or self.harness.startswith("port ")
+
+    @property
+    def owner(self) -> str:
+        """Return who published the figure: the owner of a repository, or a site."""
+        return self.source.removeprefix("github.com/").partition("/")[0]
 
     @property
     def title(self) -> str:
@@ -79,13 +92,18 @@ class Figure:
 
 def kind_of(shape: Shape, engine: Engine, batch: float) -> Kind:
     """Return the class whose errors a load has."""
-    if shape.experts:
-        return Kind.MOE
+    kind = Kind.DENSE
+    if shape.state_layers:
+        kind = Kind.HYBRID
+    elif shape.mla_rank:
+        kind = Kind.MLA
+    elif shape.experts:
+        kind = Kind.MIXTURE
     if engine != "static":
-        return Kind.SERVED
-    if batch <= SMALL_BATCH:
+        return Kind(f"{kind.value}_served")
+    if kind is Kind.DENSE and batch <= SMALL_BATCH:
         return Kind.SMALL
-    return Kind.DENSE
+    return kind
 
 
 @cache
@@ -102,44 +120,19 @@ def scored() -> tuple[Figure, ...]:
 @cache
 def shapes() -> Mapping[str, Shape]:
     """Return the sizes of the models that figures name."""
+    names = [field.name for field in fields(Shape)]
     found: dict[str, Shape] = {}
     with (constants.folder() / "shapes.csv").open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
-            shape = shape_of(_model(row))
-            if shape is not None:
-                found[row["model"]] = shape
+            sizes: dict[str, Any] = {name: _size(row[name]) for name in names}
+            found[row["model"]] = Shape(**sizes)
     return found
 
 
-# a model with latent attention without the rank of its cache
-_CONFIGS: Mapping[str, Mapping[str, Any]] = {"yes": {"kv_lora_rank": None}}
-
-
-def _model(row: Mapping[str, str]) -> Model:
-    experts = _whole(row["experts"])
-    return Model(
-        path=row["model"],
-        name=row["model"],
-        parameters=_whole(row["parameters"]),
-        moe=bool(experts),
-        experts=experts,
-        layers=_whole(row["layers"]),
-        hidden_size=_whole(row["hidden"]),
-        intermediate_size=_whole(row["intermediate"]),
-        heads=_whole(row["heads"]),
-        kv_heads=_whole(row["kv_heads"]),
-        head_dim=_whole(row["head_dim"]),
-        mla_rank=_whole(row["mla_rank"]),
-        vocab_size=_whole(row["vocab"]),
-        tie_word_embeddings=row["tied"] == "yes",
-        config=_CONFIGS.get(row["latent"], {}),
-    )
-
-
-def _whole(text: str) -> int | None:
-    if not text:
-        return None
-    return int(text)
+def _size(text: str) -> float | bool:
+    if text in ("yes", "no"):
+        return text == "yes"
+    return float(text or 0)
 
 
 def read_figures(file: Path, known: Mapping[str, Shape]) -> tuple[Figure, ...]:
@@ -185,6 +178,7 @@ def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None
         kv_bytes=each,
         engine=engine,
         fused=row["experts"] != "all",
+        step_tokens=int(row["budget"] or 0),
     )
     return Figure(
         source=row["source"],
@@ -202,6 +196,8 @@ def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None
         kind=kind_of(shape, engine, batch),
         not_scored=row["not_scored"],
         note=row["note"],
+        mode=row["mode"],
+        requests=float(row["requests"] or 0),
     )
 
 
@@ -216,11 +212,11 @@ def _generation(card: str) -> Generation | None:
 def _engine(harness: str, software: str) -> Engine:
     """Return the engine of a figure: none for static batches, else V0 or V1 of vLLM.
 
-    Assumed by the figure's age: V0 up to 0.7.2, V1 from 2026 on.
+    Assumed by the figure's age where it is not stated: V0 up to 0.7.2, V1 from 2026 on.
     """
-    if harness != "vllm":
+    if not harness.startswith(("vllm", "port ")):
         return "static"
-    if "v0.7" in software:
+    if "v0.7" in software or "V0" in software:
         return "v0"
     return "v1"
 

@@ -18,9 +18,10 @@ from gaudi_launch.models import sizing
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.stages import most_layers
 from gaudi_launch.performance.constants import values
+from gaudi_launch.performance.experts import chosen_experts
 from gaudi_launch.performance.learned import learned_for
 from gaudi_launch.performance.pipeline import Stages, over_stages
-from gaudi_launch.performance.prediction import StepModel, reads_chosen_experts
+from gaudi_launch.performance.prediction import StepModel
 from gaudi_launch.performance.prediction import steps as steps_of
 from gaudi_launch.performance.published import shapes
 from gaudi_launch.performance.shape import Shape, shape_of
@@ -66,6 +67,7 @@ def step_time(
     ):
         notes.append(message("capacity.assume_card", card=accelerator.id, other=generation))
     shape, title = known_shape(model)
+    fused, gather = chosen_experts(model.model_type or model.name, engine)
     setup = Setup(
         generation=generation,
         cards=max(1, cards),
@@ -73,7 +75,8 @@ def step_time(
         weight_bytes=sizing.WEIGHT_BYTES.get(dtype, 2.0),
         kv_bytes=float(sizing.KV_BYTES.get(kv_dtype, 2)),
         engine=engine,
-        fused=reads_chosen_experts(model.model_type or model.name, True, None),
+        fused=fused,
+        gather=gather,
         hosts=hosts_of(cards, accelerator),
     )
     kind = {"bfloat16": "bf16", "float16": "bf16"}.get(dtype, dtype)

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gaudi_launch.models.config import text_part
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.parameter_count import (
     default_inner,
     has_modal_experts,
     is_tied,
+    layer_kinds,
+    mla_head_width,
     parameters_of,
 )
 from gaudi_launch.optional import value_or
 
 # gate, up and down: the matrices of one routed expert
 _GATED = 3
+_CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "moe_topk")
+# kinds of layers that keep a state of fixed size: linear attention and Mamba
+_STATES = ("linear", "mamba", "both", "conv")
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,9 @@ class Shape:
     projection. ``experts`` are all routed experts together and ``share`` the part of them that one
     token passes. ``width`` is query heads x head size, ``kv_width`` one key-value head's size and
     ``inner`` the width of the MLP that one token passes. ``latent``: keys and values are projected
-    through a low rank (MLA and MiniCPM3).
+    through a low rank (MLA and MiniCPM3). ``state_layers`` keep a state of fixed size (linear
+    attention, Mamba). ``expert_layers`` have routed experts; ``routes`` is the number of experts
+    that one token passes in all of them.
     """
 
     layers: float
@@ -46,6 +54,9 @@ class Shape:
     share: float = 0.0
     latent: bool = False
     multi_head: bool = False
+    state_layers: float = 0.0
+    expert_layers: float = 0.0
+    routes: float = 0.0
 
     @property
     def parameters(self) -> float:
@@ -80,6 +91,16 @@ def _experts_of(model: Model, parameters: float, inner: int) -> tuple[float, flo
     return experts, min(1.0, passed / experts)
 
 
+def _chosen(model: Model) -> float:
+    """Return how many routed experts of a layer one token passes; 1 if not stated."""
+    text = text_part(model.config)
+    for name in _CHOSEN:
+        found = text.get(name)
+        if isinstance(found, int):
+            return found
+    return 1
+
+
 def _tables(model: Model) -> int:
     """Return the number of embedding tables: one serves input and output where tied."""
     if is_tied(model):
@@ -107,6 +128,7 @@ def shape_of(model: Model) -> Shape | None:
     embedding = float(model.hidden_size * (model.vocab_size or 0))
     embeddings = embedding * _tables(model)
     attention = float(sum(layer.attention for layer in counted.layers))
+    routed = sum(layer.experts > 0 for layer in counted.layers)
     experts, share = _experts_of(model, parameters - embeddings - attention, inner)
     return Shape(
         layers=model.layers,
@@ -115,7 +137,7 @@ def shape_of(model: Model) -> Shape | None:
         inner=inner,
         body=max(1.0, parameters - embeddings - experts),
         head=embedding,
-        width=model.heads * model.head_dim,
+        width=model.heads * (mla_head_width(model) or model.head_dim),
         kv_heads=kv_heads,
         kv_width=model.head_dim,
         mla_rank=model.mla_rank or 0,
@@ -123,4 +145,7 @@ def shape_of(model: Model) -> Shape | None:
         share=share,
         latent=bool(model.mla_rank) or "kv_lora_rank" in model.config,
         multi_head=kv_heads == model.heads and not model.mla_rank,
+        state_layers=sum(kind in _STATES for kind in layer_kinds(model)),
+        expert_layers=routed,
+        routes=routed * _chosen(model),
     )

@@ -23,6 +23,8 @@ _ALL_REDUCES = 2
 _LINK_BYTES = _ALL_REDUCES * 2 * 2
 # seconds too few to count, so that one card divides nothing by zero
 _NOTHING = 1e-15
+# tokens of a prompt that no step divides
+_NEVER_CHUNKED = 1e9
 # from this many cards on, a launch over DeepSpeed was measured to cost milliseconds a step
 LAUNCH_CARDS = 8
 
@@ -31,7 +33,8 @@ LAUNCH_CARDS = 8
 class Setup:
     """The cards, precision and software that a model runs on.
 
-    ``fused``: a step of a mixture reads only the experts that its tokens selected.
+    ``fused``: a step of a mixture reads only the experts that its tokens selected; ``gather``:
+    where it reads all of them, up to this number of tokens it reads the selected ones.
     ``prompt_tokens``: tokens of the prompts that one step computes together; 0 where a step
     computes its prompts one at a time, as on cards.
     ``step_tokens``: the token budget of a step that mixes prompts and decoding (V1); 0 where none
@@ -49,6 +52,7 @@ class Setup:
     prompt_tokens: int = 0
     step_tokens: int = 0
     hosts: int = 1
+    gather: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,11 @@ class Rates:
     layer: Any
     latent_layer: Any
     expert_layer: Any
+    state_layer: Any
+    state_token: Any
+    dispatch: Any
+    quantised: Any
+    masked: Any
     latency: Any
     launch: Any
     launch_batch: Any
@@ -87,12 +96,16 @@ class Amounts:
 
     ``weights`` and ``experts`` are bytes, ``kv`` bytes per token of context, ``operations`` of one
     decoded token, ``prefill_operations`` of one prompt token; ``attention`` of one pair of tokens,
-    ``link`` bytes of one token on each link; ``rounds`` of messages in one all-reduce.
+    ``link`` bytes of one token on each link; ``rounds`` of messages in one all-reduce. ``states``
+    are layers with a state on each card, ``routed`` bytes of the hidden values of one token in all
+    layers with experts, ``chunk`` the tokens of a prompt that one step computes.
     """
 
     weights: Any
     experts: Any
     share: Any
+    gathered: Any
+    gather: Any
     kv: Any
     operations: Any
     prefill_operations: Any
@@ -101,6 +114,11 @@ class Amounts:
     layers: Any
     inner: Any
     rounds: Any
+    states: Any
+    routed: Any
+    routers: Any
+    chunk: Any
+    cards: Any
 
 
 @dataclass(frozen=True)
@@ -120,23 +138,12 @@ class Parts:
 
     def times(self, count: Any) -> Parts:
         """Return the parts of ``count`` such steps."""
-        return Parts(
-            self.weights * count,
-            self.kv * count,
-            self.arithmetic * count,
-            self.links * count,
-            self.host * count,
-        )
+        return Parts(*(part * count for part in vars(self).values()))
 
     def plus(self, other: Parts) -> Parts:
         """Return the sum, part by part."""
-        return Parts(
-            self.weights + other.weights,
-            self.kv + other.kv,
-            self.arithmetic + other.arithmetic,
-            self.links + other.links,
-            self.host + other.host,
-        )
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Parts(*(one + more for one, more in both))
 
 
 def _term(name: str, *, applies: object) -> str:
@@ -155,7 +162,10 @@ def rate_names(setup: Setup, shape: Shape) -> dict[str, str]:
     served = setup.engine != "static"
     latency, many = "latency.static", setup.cards >= LAUNCH_CARDS
     if served:
-        latency, many = "latency.served", False
+        latency, many = f"latency.served.{card}", False
+    experts, routed = "layer.experts", shape.experts and served
+    if served:
+        experts = "layer.mixture"
     return {
         "peak": f"peak.{card}.{setup.math}",
         "peak_bf16": f"peak.{card}.bf16",
@@ -168,7 +178,12 @@ def rate_names(setup: Setup, shape: Shape) -> dict[str, str]:
         "fixed": f"fixed.{card}",
         "layer": f"layer.{card}",
         "latent_layer": _term("layer.latent", applies=shape.latent),
-        "expert_layer": _term("layer.experts", applies=shape.experts and not setup.fused),
+        "expert_layer": _term(experts, applies=shape.experts and (served or not setup.fused)),
+        "state_layer": _term("layer.state", applies=shape.state_layers),
+        "state_token": _term("state.token", applies=shape.state_layers),
+        "dispatch": _term("dispatch", applies=routed),
+        "quantised": _term("dispatch.fp8", applies=routed and setup.math == "fp8"),
+        "masked": _term("attention.masked", applies=setup.step_tokens),
         "latency": _term(latency, applies=several),
         "launch": _term(f"launch.{card}", applies=many),
         "launch_batch": "launch.batch",
@@ -199,6 +214,8 @@ def amounts_of(setup: Setup, shape: Shape) -> Amounts:
         weights=read * setup.weight_bytes / cards,
         experts=shape.experts * setup.weight_bytes / cards,
         share=share,
+        gathered=shape.share,
+        gather=setup.gather,
         kv=shape.kv_elements(cards) * setup.kv_bytes,
         operations=2 * (body + shape.head) / cards,
         prefill_operations=2 * body / cards,
@@ -208,6 +225,11 @@ def amounts_of(setup: Setup, shape: Shape) -> Amounts:
         layers=shape.layers,
         inner=shape.inner / cards,
         rounds=_rounds(setup),
+        states=shape.state_layers,
+        routed=shape.hidden * shape.routes,
+        routers=shape.expert_layers or shape.layers * bool(shape.experts),
+        chunk=setup.step_tokens or _NEVER_CHUNKED,
+        cards=cards,
     )
 
 
@@ -229,7 +251,7 @@ def _rounds(setup: Setup) -> float:
     """Return the rounds of an all-reduce; each doubles the cards that agree.
 
     Assumed, as it predicts figures of eight cards from those of fewer. Figures of servers show no
-    growth from two to eight cards: `latency.served` applies to all of these. Assumed too: a round
+    growth from two to eight cards: `latency.served.*` applies to all of these. Assumed too: a round
     between servers takes as long as one within them.
     """
     if setup.cards < 2:
@@ -268,6 +290,10 @@ def prefill(amounts: Amounts, rates: Rates, prompts: Any, tokens: Any) -> Parts:
     count = prompts * tokens
     narrow = _narrow(amounts, rates) * (1 + rates.saturation / count)
     computing = count * amounts.prefill_operations * narrow / (rates.peak * rates.prefill_share)
+    # tokens are copied to their experts and back, and states advance token by token
+    dispatching = amounts.routed * rates.dispatch * (1 + rates.quantised)
+    advancing = amounts.states * rates.state_token / amounts.cards
+    computing = computing + count * (dispatching + advancing)
     reading = _weights(amounts, rates, count)
     waiting, together_launched = _between_cards(amounts, rates, prompts)
     launching = _fixed(amounts, rates) + together_launched
@@ -275,6 +301,9 @@ def prefill(amounts: Amounts, rates: Rates, prompts: Any, tokens: Any) -> Parts:
     together = (computing**2 + floor**2) ** 0.5
     part = floor / together
     attention = count * tokens * amounts.attention / (rates.peak_bf16 * rates.attention_share)
+    # chunks after the first one attend to the ones before them by a mask, not by the causal kernel
+    later = 1 - (amounts.chunk / (amounts.chunk + _beyond(tokens, amounts.chunk))) ** 2
+    attention = attention * (1 + rates.masked * later)
     return Parts(
         weights=reading * part,
         kv=attention * 0.0,
@@ -284,8 +313,14 @@ def prefill(amounts: Amounts, rates: Rates, prompts: Any, tokens: Any) -> Parts:
     )
 
 
+def _beyond(tokens: Any, chunk: Any) -> Any:
+    """Return the tokens of a prompt after its first chunk, numbers or arrays."""
+    return (tokens - chunk + abs(tokens - chunk)) / 2
+
+
 def _weights(amounts: Amounts, rates: Rates, tokens: Any) -> Any:
-    touched = 1 - (1 - amounts.share) ** tokens
+    share = amounts.share + (amounts.gathered - amounts.share) * (tokens <= amounts.gather)
+    touched = 1 - (1 - share) ** tokens
     return (amounts.weights + amounts.experts * touched) / (rates.bandwidth * rates.bandwidth_share)
 
 
@@ -307,4 +342,8 @@ def _between_cards(amounts: Amounts, rates: Rates, batch: Any) -> tuple[Any, Any
 
 
 def _fixed(amounts: Amounts, rates: Rates) -> Any:
-    return rates.fixed + amounts.layers * (rates.layer + rates.latent_layer + rates.expert_layer)
+    return (
+        rates.fixed
+        + amounts.layers * (rates.layer + rates.latent_layer)
+        + (amounts.states * rates.state_layer + amounts.routers * rates.expert_layer)
+    )

@@ -63,7 +63,7 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
     text, products without published figures, and where sizes, or what an option changes, are not
     known.
     """
-    from gaudi_launch.performance.prediction import reads_chosen_experts
+    from gaudi_launch.performance.experts import chosen_experts
     from gaudi_launch.performance.scaling import generation_of, hosts_of
     from gaudi_launch.performance.shape import shape_of
     from gaudi_launch.performance.step_model import Setup
@@ -93,6 +93,7 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
     step_tokens = 0
     if engine.scheduling == "v1":
         step_tokens = context.limits.max_num_batched_tokens
+    fused, gather = chosen_experts(model.model_type or model.name, engine.scheduling)
     setup = Setup(
         generation=generation_of(product),
         cards=cards,
@@ -100,7 +101,8 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
         weight_bytes=WEIGHT_BYTES[dtype],
         kv_bytes=float(KV_BYTES.get(kv_dtype, 2)),
         engine=engine.scheduling,
-        fused=reads_chosen_experts(model.model_type or model.name, True, None),
+        fused=fused,
+        gather=gather,
         step_tokens=step_tokens,
         hosts=hosts_of(cards, product),
     )

@@ -33,10 +33,12 @@ def test_a_service_is_predicted_by_its_record() -> None:
     )
 
 
-def test_more_cards_are_faster() -> None:
+def test_more_cards_have_faster_prompts() -> None:
+    # behind a server on Gaudi2 two all-reduces of each layer eat what a small model's steps gain
     one, four = of_record(RECORD, LOAD), of_record({**RECORD, "modules": [0, 1, 2, 3]}, LOAD)
     assert one is not None and four is not None
-    assert four.prediction.throughput.expected > 1.5 * one.prediction.throughput.expected
+    assert 1.5 * four.prediction.ttft.expected < one.prediction.ttft.expected
+    assert four.prediction.throughput.expected > one.prediction.throughput.expected
 
 
 @pytest.mark.parametrize(

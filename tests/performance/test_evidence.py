@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gaudi_launch.performance.constants import shipped_values
 from gaudi_launch.performance.evidence import (
     Band,
     Evidence,
@@ -16,7 +18,8 @@ from gaudi_launch.performance.evidence import (
     evidence_for,
     of_learned,
 )
-from gaudi_launch.performance.published import MEASURED_HERE, Figure, Kind
+from gaudi_launch.performance.prediction import Load, LoadKind, knowledge_of, predict, steps
+from gaudi_launch.performance.published import MEASURED_HERE, Figure, Kind, scored
 from gaudi_launch.performance.shape import Shape
 from gaudi_launch.performance.step_model import Setup
 from tests.support.records import near
@@ -43,14 +46,18 @@ FIGURE = Figure(
     note="",
 )
 CONSTANTS = {
-    "band.served.points": 12.0,
-    "band.served.typical": 1.2,
-    "band.served.low": 0.8,
-    "band.served.high": 1.5,
-    "band.moe.points": 3.0,
-    "band.moe.typical": 1.3,
-    "band.moe.low": 0.5,
-    "band.moe.high": 2.0,
+    **{name: one for name, one in shipped_values().items() if not name.startswith("band.")},
+    "band.dense_served.points": 12.0,
+    "band.dense_served.typical": 1.2,
+    "band.dense_served.low": 0.8,
+    "band.dense_served.high": 1.5,
+    "band.dense_served.many.typical": 1.4,
+    "band.dense_served.many.low": 0.7,
+    "band.dense_served.many.high": 1.6,
+    "band.mixture_served.points": 3.0,
+    "band.mixture_served.typical": 1.3,
+    "band.mixture_served.low": 0.5,
+    "band.mixture_served.high": 2.0,
 }
 
 
@@ -118,6 +125,7 @@ def test_the_band_is_that_of_the_class_and_wider_far_from_all_figures() -> None:
             Neighbour(figures[number], near(apart))
             for number, apart in ((2, 0.3), (4, 0.6), (5, 1.2))
         ),
+        word="fitted",
     )
     assert found == expected
     far = evidence_for(QUERY, figures[:1], CONSTANTS)
@@ -128,17 +136,18 @@ def test_the_band_is_that_of_the_class_and_wider_far_from_all_figures() -> None:
     assert (at_limit.near, at_limit.low) == (True, 0.8)
     unmeasured = evidence_for(replace(QUERY, measured=False), figures, CONSTANTS)
     assert (unmeasured.near, unmeasured.high) == (False, 1.5**1.6)
-    none = evidence_for(replace(QUERY, shape=MIXTURE), [], CONSTANTS)
-    assert none == Evidence(Kind.MOE, 3, 1.3, 0.5**1.6, 2.0**1.6, False, ())
+    many = evidence_for(replace(QUERY, setup=replace(SETUP, cards=8)), figures, CONSTANTS)
+    assert (many.points, many.typical, many.low) == (12, 1.4, 0.7**1.6)
 
 
 def test_own_measurements_give_the_range_where_the_nearest_figure_is_of_this_host() -> None:
     own = Neighbour(replace(FIGURE, note=MEASURED_HERE), 0.0)
     evidence = Evidence(Kind.SERVED, 12, 1.2, 0.8, 1.5, True, (own,))
     learned = of_learned(evidence, version=3, typical=2.0)
-    assert learned == replace(evidence, learned=3, typical=2.0, low=0.25, high=4.0)
+    here = replace(evidence, learned=3, word="measured here")
+    assert learned == replace(here, typical=2.0, low=0.25, high=4.0)
     assert of_learned(evidence, version=3, typical=1.0) == replace(
-        evidence, learned=3, typical=1.0, low=1 / 1.15, high=1.15
+        here, typical=1.0, low=1 / 1.15, high=1.15
     )
     for other in (
         replace(evidence, near=False),
@@ -155,3 +164,78 @@ def test_a_range_of_a_speed_is_the_inverse_of_that_of_a_time() -> None:
     uneven = replace(evidence, high=4.0)
     assert (uneven.speed(8.0), uneven.time(8.0)) == (Band(4.0, 8.0, 32.0), Band(2.0, 8.0, 16.0))
     assert Band(1.23456, 2, 3e-7).to_json() == {"low": 1.235, "expected": 2.0, "high": 3e-7}
+
+
+SERVED_MIXTURE = replace(FIGURE, shape=MIXTURE, kind=Kind.MIXTURE_SERVED, batch=64)
+
+
+@pytest.mark.parametrize(
+    ("figure", "word"),
+    [
+        (SERVED_MIXTURE, "fitted"),
+        (replace(SERVED_MIXTURE, batch=16), "published"),
+        (replace(SERVED_MIXTURE, setup=replace(SETUP, cards=4)), "fitted"),
+        (replace(SERVED_MIXTURE, setup=replace(SETUP, engine="v0")), "fitted"),
+        # another class, card, data type, number of cards, a fork's own code, not scored
+        (replace(SERVED_MIXTURE, kind=Kind.MIXTURE), "assumed"),
+        (replace(SERVED_MIXTURE, setup=replace(SETUP, generation="gaudi3")), "assumed"),
+        (replace(SERVED_MIXTURE, setup=replace(SETUP, math="fp8")), "assumed"),
+        (replace(SERVED_MIXTURE, setup=replace(SETUP, cards=8)), "assumed"),
+        (replace(SERVED_MIXTURE, harness="port of one"), "assumed"),
+        (replace(SERVED_MIXTURE, not_scored="speculation"), "assumed"),
+    ],
+)
+def test_the_word_follows_the_figures_of_the_fit(figure: Figure, word: str) -> None:
+    query = replace(QUERY, shape=MIXTURE)
+    assert evidence_for(query, [figure], CONSTANTS).word == word
+    assert evidence_for(replace(query, measured=False), [figure], CONSTANTS).word in (
+        "assumed",
+        "published",
+    )
+
+
+@pytest.mark.parametrize("batch", [1, 4, 64])
+@pytest.mark.parametrize("tokens", [64, 4096])
+def test_the_range_of_an_assumed_mixture_contains_both_ways_to_read_experts(
+    batch: int, tokens: int
+) -> None:
+    shape = replace(MIXTURE, experts=64e9, share=0.0625, expert_layers=32, routes=256)
+    ranges = []
+    for fused in (True, False):
+        query = Query(replace(SETUP, fused=fused), shape, tokens, 256, batch)
+        found = evidence_for(query, [], CONSTANTS)
+        assert found.word == "assumed"
+        step = steps(query.setup, shape, CONSTANTS).decode(batch, tokens + 128).total
+        ranges.append((found.time(float(step)), float(step)))
+    for band, _ in ranges:
+        assert all(band.low <= step <= band.high for _, step in ranges)
+
+
+def test_a_figure_of_the_same_load_is_never_outside_the_range() -> None:
+    drawn = random.Random(11)
+    for _ in range(200):
+        value, expected = drawn.uniform(0.01, 100), drawn.uniform(0.01, 100)
+        measure = drawn.choice(("throughput", "ttft", "tpot"))
+        figure = replace(FIGURE, measure=measure, value=value)
+        found = evidence_for(QUERY, [figure], CONSTANTS)
+        assert found.measured == (figure,)
+        ask = found.speed if measure == "throughput" else found.time
+        shown = ask(expected, measure)
+        assert shown.low <= min(value, expected) <= max(value, expected) <= shown.high
+        assert shown.expected == expected
+        plain = ask(expected)
+        assert (shown.low, shown.high) == (min(plain.low, value), max(plain.high, value))
+
+
+def test_each_shipped_figure_is_inside_the_range_of_its_own_load() -> None:
+    known = knowledge_of("gaudi2")
+    outside = []
+    for figure in scored():
+        if figure.measure != "throughput" or figure.copied or figure.kind is Kind.HYBRID:
+            continue
+        kind: LoadKind = "static" if figure.setup.engine == "static" else "concurrency"
+        load = Load(kind, int(figure.input), int(figure.output), int(figure.batch))
+        band = predict(figure.setup, figure.shape, load, known).throughput
+        if not band.low <= figure.value <= band.high:
+            outside.append(figure.title)
+    assert outside == []

@@ -45,7 +45,7 @@ def test_the_step_times_of_stages() -> None:
     cost = StepTime(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, "one", (7.0, 8.0))
     setup = Setup("gaudi3", 2, "bf16", 2.0, 2.0, "v0")
     shape = Shape(4, 4, 1000, 1, 1, 1, 1, 1, 1)
-    constants = {"pair.gaudi3": 4e6, "fixed.gaudi3": 0.003, "latency.served": 0.002}
+    constants = {"pair.gaudi3": 4e6, "fixed.gaudi3": 0.003, "latency.served.gaudi3": 0.002}
     stages = Stages(3, 2.0)
     slower = 2.0 / 0.8
     # two hops of two messages and a launch: 7 ms; of 4000 bytes from two cards, sent and gathered

@@ -27,7 +27,6 @@ from gaudi_launch.performance.prediction import (
     StepModel,
     knowledge_of,
     predict,
-    reads_chosen_experts,
 )
 from gaudi_launch.performance.shape import Shape, shape_of
 from gaudi_launch.performance.step_model import Generation, Parts, Setup
@@ -136,10 +135,10 @@ def test_fp8_is_not_slower_than_bf16(setup: Setup, name: str, batch: int, prompt
 ROUND = SpeedKnowledge(
     {
         "software.old": 1.5,
-        "band.served.points": 9.0,
-        "band.served.typical": 1.2,
-        "band.served.low": 0.5,
-        "band.served.high": 2.0,
+        "band.dense_served.points": 9.0,
+        "band.dense_served.typical": 1.2,
+        "band.dense_served.low": 0.5,
+        "band.dense_served.high": 2.0,
     },
     (),
 )
@@ -247,22 +246,3 @@ def test_a_slower_step_is_slower_in_every_part() -> None:
     for step in ("prefill", "decode"):
         once, twice = getattr(plain, step)(2, 100), getattr(slow, step)(2, 100)
         assert twice == once.times(2.0)
-
-
-@pytest.mark.parametrize(
-    ("model_type", "served", "release", "chosen"),
-    [
-        ("mixtral", False, (1, 18), False),
-        ("mixtral", False, (1, 19), True),
-        ("mixtral", False, None, True),
-        ("mixtral", True, (1, 18), False),
-        ("gpt_oss", True, None, False),
-        ("gpt_oss_20b", False, None, False),
-        ("qwen3_moe", False, None, False),
-        ("qwen3_moe", True, None, True),
-    ],
-)
-def test_the_mixtures_whose_steps_read_only_chosen_experts(
-    model_type: str, served: bool, release: tuple[int, int] | None, chosen: bool
-) -> None:
-    assert reads_chosen_experts(model_type, served, release) is chosen

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gaudi_launch.models.config import model_from_config
 from gaudi_launch.performance.published import (
     Figure,
     Kind,
@@ -16,9 +19,10 @@ from gaudi_launch.performance.published import (
     scored,
     shapes,
 )
-from gaudi_launch.performance.shape import Shape
+from gaudi_launch.performance.shape import Shape, shape_of
 from gaudi_launch.performance.step_model import Setup
 
+DATA = Path(__file__).parents[1] / "data"
 SHAPE = Shape(32, 32, 4096, 14336, 8e9, 1e9, 4096, 8, 128)
 ROW = {
     "source": "a@1:b",
@@ -38,6 +42,9 @@ ROW = {
     "experts": "",
     "not_scored": "",
     "note": "of note",
+    "mode": "lazy",
+    "requests": "24",
+    "budget": "",
 }
 
 
@@ -66,6 +73,8 @@ FIGURE = Figure(
     kind=Kind.SERVED,
     not_scored="",
     note="of note",
+    mode="lazy",
+    requests=24.0,
 )
 
 
@@ -89,6 +98,12 @@ def test_a_time_in_milliseconds_is_in_seconds(tmp_path: Path) -> None:
         ({"harness": "static"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "static")),
         ({"experts": "all"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0", fused=False)),
         ({"experts": "chosen"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0")),
+        ({"harness": "vllm engine"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0")),
+        ({"software": "fork V0"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0")),
+        (
+            {"harness": "port of one", "software": "0.29", "budget": "4096"},
+            Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v1", step_tokens=4096),
+        ),
     ],
 )
 def test_the_setup_of_a_row(changes: dict[str, str], setup: Setup, tmp_path: Path) -> None:
@@ -115,15 +130,27 @@ def test_a_row_without_a_load_is_left_out(changes: dict[str, str], tmp_path: Pat
     assert read(tmp_path, **changes) is None
 
 
-def test_the_class_of_a_load() -> None:
-    mixture = replace(SHAPE, experts=1.0)
-    assert [
-        kind_of(mixture, "static", 1),
-        kind_of(SHAPE, "v1", 1),
-        kind_of(SHAPE, "v0", 1),
-        kind_of(SHAPE, "static", 4),
-        kind_of(SHAPE, "static", 5),
-    ] == [Kind.MOE, Kind.SERVED, Kind.SERVED, Kind.SMALL, Kind.DENSE]
+@pytest.mark.parametrize(
+    ("changes", "static", "served"),
+    [
+        ({}, Kind.DENSE, Kind.SERVED),
+        ({"latent": True}, Kind.DENSE, Kind.SERVED),
+        ({"experts": 1.0}, Kind.MIXTURE, Kind.MIXTURE_SERVED),
+        ({"experts": 1.0, "mla_rank": 576}, Kind.MLA, Kind.MLA_SERVED),
+        ({"mla_rank": 576}, Kind.MLA, Kind.MLA_SERVED),
+        ({"state_layers": 1.0}, Kind.HYBRID, Kind.HYBRID_SERVED),
+        (
+            {"state_layers": 1.0, "experts": 1.0, "mla_rank": 576},
+            Kind.HYBRID,
+            Kind.HYBRID_SERVED,
+        ),
+    ],
+)
+def test_the_class_of_a_load(changes: dict[str, Any], static: Kind, served: Kind) -> None:
+    shape = replace(SHAPE, **changes)
+    small = Kind.SMALL if static is Kind.DENSE else static
+    found = [kind_of(shape, engine, batch) for engine in ("static", "v0", "v1") for batch in (4, 5)]
+    assert found == [small, static, served, served, served, served]
 
 
 def test_the_notes_that_change_what_a_figure_informs() -> None:
@@ -151,5 +178,51 @@ def test_the_sizes_of_shipped_models() -> None:
     assert (mixtral.kv_heads, mixtral.inner) == (8, 28672)
     latent = {name for name, shape in shapes().items() if shape.latent}
     ranks = {name: shape.mla_rank for name, shape in shapes().items() if shape.mla_rank}
-    assert latent == {"DeepSeek-V2-Lite", "MiniCPM3-4B", "Moonlight-16B-A3B"}
-    assert ranks == {"DeepSeek-V2-Lite": 576, "Moonlight-16B-A3B": 576}
+    wide = dict.fromkeys(("DeepSeek-V2-Lite", "Moonlight-16B-A3B", "DeepSeek-R1", "GLM-5.2"), 576)
+    assert ranks == {**wide, "GLM-5.3-Flash": 512}
+    assert latent == {*ranks, "MiniCPM3-4B"}
+    states = {name: shape.state_layers for name, shape in shapes().items() if shape.state_layers}
+    assert states == {"Qwen3.6-35B-A3B": 30, "Qwen3.8-27B": 48, "GLM-5.3-Flash": 34}
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("Qwen/Qwen3-235B-A22B", "Qwen3-235B-A22B"),
+        ("Qwen/Qwen3-30B-A3B", "Qwen3-30B-A3B"),
+        ("Qwen/Qwen3.5-35B-A3B", "Qwen3.6-35B-A3B"),
+        ("Qwen/Qwen3-VL-32B-Instruct", "Qwen3-VL-32B"),
+    ],
+)
+def test_shipped_sizes_are_those_of_config_json(name: str, model: str) -> None:
+    configs = json.loads((DATA / "models" / "published.json").read_text())["configs"]
+    expected = shape_of(model_from_config(name, configs[name]))
+    assert expected is not None
+    assert asdict(shapes()[model]) == pytest.approx(asdict(expected), rel=1e-5)
+
+
+def test_a_figure_of_a_fork_with_its_own_code_informs_nothing() -> None:
+    assert {
+        harness: replace(FIGURE, harness=harness).other_harness
+        for harness in ("static", "vllm", "vllm engine", "port of one")
+    } == {"static": False, "vllm": False, "vllm engine": False, "port of one": True}
+
+
+def test_each_ttft_that_is_scored_states_its_statistic_and_its_requests() -> None:
+    unstated = [
+        figure.title
+        for figure in scored()
+        if figure.measure == "ttft"
+        and figure.setup.engine != "static"
+        and not (figure.statistic in ("mean", "median", "p90") and figure.requests)
+    ]
+    assert unstated == []
+
+
+def test_a_figure_is_counted_for_who_published_it() -> None:
+    sources = ("huggingface/optimum-habana@1:a", "github.com/huggingface/tgi/pull/1", "own log")
+    assert [replace(FIGURE, source=source).owner for source in sources] == [
+        "huggingface",
+        "huggingface",
+        "own log",
+    ]

@@ -55,7 +55,7 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
         "sequences_at_once": round(made.batch, 2),
         "saturated": made.saturated,
         "evidence": {
-            "kind": "measured here" if made.evidence.learned else "fitted",
+            "kind": made.evidence.word,
             "class": made.evidence.kind.value,
             "points": made.evidence.points,
             "typical_factor": made.evidence.typical,
@@ -205,7 +205,7 @@ def _show_evidence(found: SpeedEstimate) -> None:
     evidence = found.prediction.evidence
     out = console()
     line = text(
-        "estimate.evidence",
+        "estimate.assumed" if evidence.word == "assumed" else "estimate.evidence",
         points=evidence.points,
         kind=text(f"estimate.class_{evidence.kind.value}"),
         typical=f"{100 * (evidence.typical - 1):.0f}",

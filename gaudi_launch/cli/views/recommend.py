@@ -217,7 +217,7 @@ def _evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
     if evidence is None:
         return None
     return {
-        "kind": "measured here" if evidence.learned else "fitted",
+        "kind": evidence.word,
         "class": evidence.kind.value,
         "points": evidence.points,
         "near": evidence.near,
