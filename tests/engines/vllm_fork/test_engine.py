@@ -135,6 +135,60 @@ CASES_DEEPSEEK = [
 ]
 
 
-@pytest.mark.parametrize(("file", "cases"), by_engine([*CASES_1_21, *CASES_1_22, *CASES_DEEPSEEK]))
+STORED = replace(LLAMA, quantization="fp8")
+ELSEWHERE = replace(STORED, source="name")
+KEPT = {"QUANT_CONFIG": "/q.json", "INC_MEASUREMENT_DUMP_PATH_PREFIX": "/mine"}
+OF_FLAG, OF_PROFILE = QuantFile("/q.json", "flag"), QuantFile("/q.json", "profile")
+EXPORTED = QuantFile("/q.json", "environment", "fp8_inc")
+FP8 = {**SHORT, "dtype": "fp8"}
+BRIEF = {"input_range": (30, 128), "output_range": (4, 32)}
+PREFIXES = ("--enable-prefix-caching",)
+LATENT = {**SHORT, "trust_remote_code": True, "inc_fp8": True}
+# for both forks
+BOTH = [
+    ("its code", replace(LLAMA, remote_code=True), SHORT, {}),
+    ("its code, agreed", replace(LLAMA, remote_code=True), {"trust_remote_code": True}, {}),
+    ("name only", Model("hub/x", "x"), SHORT, {}),
+    ("uneven heads", replace(LLAMA, heads=28), {"cards": 8}, {}),
+    *(
+        (f"{heads} heads", replace(LLAMA, heads=24, kv_heads=heads), {**SHORT, "cards": cards}, {})
+        for heads, cards in ((4, 8), (4, 2), (8, 3), (6, 4))
+    ),
+    ("contiguous prefixes", LLAMA, {"extra": PREFIXES}, {"VLLM_CONTIGUOUS_PA": "true"}),
+    ("one prompt a step", LLAMA, {**BRIEF, "extra": PREFIXES}, {}),
+    ("prefixes", LLAMA, {**SHORT, "extra": ("--enable_prefix_caching",)}, {}),
+    ("speculation", LLAMA, {**SHORT, "extra": ("--speculative_config={}",)}, {}),
+    ("no warm-up", LLAMA, {**SHORT, "skip_warmup": True}, {}),
+    ("a short model", replace(LLAMA, max_position_embeddings=4000), {"max_num_seqs": 8}, {}),
+    ("whole blocks", replace(LLAMA, max_position_embeddings=4000), {"max_model_len": 3968}, {}),
+    ("too long", replace(LLAMA, max_position_embeddings=4000), {"max_model_len": 8192}, {}),
+    ("more for graphs", LLAMA, SHORT, {"VLLM_GRAPH_RESERVED_MEM": "0.4"}),
+    ("development", LLAMA, SHORT, {"VLLM_SERVER_DEV_MODE": "1"}),
+    ("inc", LLAMA, {"inc_fp8": True}, {}),
+    *((f"stored {kind}", replace(LLAMA, quantization=kind), SHORT, {}) for kind in ("awq", "gptq")),
+    ("not stored", LLAMA, {"dtype": "gptq"}, {}),
+    ("fp8 of a profile", LLAMA, {**FP8, "quant_file": OF_PROFILE}, {}),
+    ("fp8 exported", LLAMA, {**FP8, "quant_file": EXPORTED}, {"QUANT_CONFIG": "/q.json"}),
+    ("fp8 named", LLAMA, {**SHORT, "quant_config": "/q.json", "quant_file": OF_FLAG}, KEPT),
+    ("fp8 nowhere", LLAMA, FP8, {}),
+    ("fp8 of the scripts", LLAMA, {**FP8, "scripts_dir": "/fork/scripts"}, {}),
+    ("fp8, own device", LLAMA, {**FP8, "extra": ("--weights-load-device", "hpu")}, {}),
+    ("converted", replace(STORED, converted=True), SHORT, {}),
+    ("elsewhere", ELSEWHERE, SHORT, {}),
+]
+MORE = [
+    *(Case(f"both: {name}", engine, *rest) for engine in (V21, V22) for name, *rest in BOTH),
+    Case("a dense model", DEEPSEEK, LLAMA, SHORT),
+    Case("fp8", DEEPSEEK, R1, {"dtype": "fp8"}),
+    Case("profile", DEEPSEEK, R1, {"profile": True}),
+    Case("quantised by inc", DEEPSEEK, R1, {**LATENT, "quant_file": OF_PROFILE}),
+    Case("by the user's file", DEEPSEEK, R1, {**LATENT, "quant_file": EXPORTED}, KEPT),
+    Case("bfloat16", DEEPSEEK, replace(R1, quantization=None), LATENT),
+    Case("converted elsewhere", DEEPSEEK, replace(R1, path="/m/R1-G2", source="name"), LATENT),
+]
+CASES = [*CASES_1_21, *CASES_1_22, *CASES_DEEPSEEK, *MORE]
+
+
+@pytest.mark.parametrize(("file", "cases"), by_engine(CASES))
 def test_each_request_has_its_recorded_plan(file: str, cases: list[Case]) -> None:
     golden(file, whole_plans(cases, HLS2))

@@ -27,6 +27,32 @@ BUCKET_FILE = "(1, 128, 0)\n(8, 1, 128)\n"
 OWN_FILE = {"VLLM_BUCKETING_FROM_FILE": "/b/buckets.txt"}
 ADDRESS = {"host": "0.0.0.0", "port": 9000, "served_name": "chat", "trust_remote_code": True}
 
+ENCODER = replace(
+    LLAMA,
+    name="bge-m3",
+    architecture="XLMRobertaModel",
+    model_type="xlm-roberta",
+    max_position_embeddings=514,
+    heads=16,
+    kv_heads=16,
+)
+WIDE = {"max_num_batched_tokens": 4096}
+POOLING = [
+    replace(ENCODER, name="bge-reranker", architecture="XLMRobertaForSequenceClassification"),
+    replace(LLAMA, name="e5-mistral-7b-instruct", architecture="MistralModel"),
+    replace(LLAMA, name="Qwen2.5-Math-RM", architecture="Qwen2ForRewardModel"),
+    RANKS,
+]
+REFUSED = {
+    "tuning": "reference",
+    "scheduler_steps": 8,
+    "no_zero_padding": True,
+    "inc_fp8": True,
+    "dtype": "int3",
+    "cards": 3,
+    "max_model_len": 200_000,
+}
+
 CASES = [
     Case("dense", PLUGIN, LLAMA, SHORT),
     Case("full length", PLUGIN, LLAMA, {"cards": 1, "max_num_seqs": 4}),
@@ -87,6 +113,25 @@ CASES = [
     Case("a file of buckets", PLUGIN, LLAMA, {**SHORT, "bucket_file": BUCKET_FILE}, OWN_FILE),
     Case("its code", PLUGIN, replace(LLAMA, remote_code=True, model_type="made_up"), SHORT),
     Case("ray", PLUGIN, LLAMA, {**SHORT, "extra": ("--distributed-executor-backend", "ray")}),
+    Case("the user's own requests", PLUGIN, LLAMA, {**SHORT, "extra": ("--max-num-seqs", "7")}),
+    Case("four cards", PLUGIN, LLAMA, {**SHORT, "cards": 4}),
+    Case("mixture on one card", PLUGIN, MIXTURE, {**SHORT, "trust_remote_code": True}),
+    Case("eager", PLUGIN, LLAMA, {**SHORT, "extra": ("--enforce-eager",)}),
+    Case("encoder", PLUGIN, ENCODER),
+    Case("a long encoder", PLUGIN, replace(ENCODER, max_position_embeddings=8194), WIDE),
+    *(Case(f"to {each.name}", PLUGIN, each) for each in POOLING),
+    Case("a reranker that writes", PLUGIN, RANKS, {**SHORT, "extra": ("--runner", "generate")}),
+    Case("images of one size", PLUGIN, SEES, SHORT, {"VLLM_MULTIMODAL_RESOLUTIONS": "1024x768"}),
+    Case("fp8 without a file", PLUGIN, LLAMA, {**SHORT, "dtype": "fp8"}),
+    Case("fp8 named", PLUGIN, LLAMA, {**SHORT, "quant_file": FOUND, "quant_config": "/q.json"}),
+    Case("gptq", PLUGIN, replace(LLAMA, quantization="gptq"), SHORT),
+    Case("gptq, then fp8", PLUGIN, replace(LLAMA, quantization="gptq"), {"dtype": "fp8"}),
+    Case("not awq", PLUGIN, LLAMA, {"dtype": "awq"}),
+    Case("a bad step", PLUGIN, LLAMA, SHORT, {"VLLM_DECODE_BS_BUCKET_STEP": "many"}),
+    Case("chunks of a hybrid", PLUGIN, HYBRID, {"max_num_batched_tokens": 9001}),
+    Case("tokens below", PLUGIN, LLAMA, {"max_num_batched_tokens": 64, "max_num_seqs": 128}),
+    Case("input over length", PLUGIN, LLAMA, {"input_range": (4, 9000), "max_model_len": 8192}),
+    *(Case(f"{name} {value}", PLUGIN, LLAMA, {name: value}) for name, value in REFUSED.items()),
 ]
 
 
