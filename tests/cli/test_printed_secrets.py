@@ -9,6 +9,7 @@ import pytest
 
 from gaudi_launch.errors import ExitCode
 from tests.support.cli import output
+from tests.support.every_case import EVERY_CASE
 
 SECRET = "K9secretvalueK9"
 MODEL = ("Qwen/Qwen3-8B", "--machine", "simulated:hls2", "-n", "1")
@@ -57,7 +58,8 @@ def test_a_secret_after_the_dashes_is_not_printed(
     capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
     codes = []
-    for words in SPELLINGS:
+    # each command has the plan's arguments: the others print them in a few forms
+    for words in SPELLINGS if EVERY_CASE or command[0] == "plan" else SPELLINGS[::5]:
         code, out, err = output(capsys, *command, "--", *words)
         codes.append(code)
         assert SECRET not in out + err

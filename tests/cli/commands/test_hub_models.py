@@ -17,6 +17,7 @@ import pytest
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.tune_candidates import candidates
 from gaudi_launch.cli.main import run
+from tests.support.every_case import EVERY_CASE
 from tests.support.local_hub import Hub
 
 CONFIGS = json.loads(
@@ -161,7 +162,7 @@ def test_a_hub_id_gets_the_answers_of_its_folder(
             found = answer(command, f"me/{kind}", kind, capsys)
             assert (name, found) == (name, answer(command, here, kind, capsys))
             assert found[0] == 0
-    if kind == "dense":
+    if kind == "dense" and EVERY_CASE:
         # tune starts what it plans
         tried = [_tried(model) for model in (f"me/{kind}", here)]
         assert tried[0] == tried[1] and len(tried[0]) == 4
