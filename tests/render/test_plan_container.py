@@ -14,40 +14,16 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.releases import needed_release, release_of
+from gaudi_launch.engines.releases import release_of
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import message
 from gaudi_launch.planning.container import Container, Mount
 from gaudi_launch.planning.engine_args import NO_ARGS, split_argv
-from gaudi_launch.planning.plan import EngineIdentity, Estimate
+from gaudi_launch.planning.plan import EngineIdentity
 from gaudi_launch.render.docker import health_words, run_words
-from gaudi_launch.render.plan_container import container_of, mounts_of, start_seconds
-from tests.support.plans import odd, planned, with_env
+from gaudi_launch.render.plan_container import container_of, mounts_of
+from tests.support.plans import odd, planned
 from tests.support.refusals import failing
-
-
-def test_the_guides_case() -> None:
-    plan, host = planned(
-        cache_dir="/data/warm", modules=(0, 1, 2, 3), python="/opt/venv/bin/python3.10"
-    )
-    made = container_of(
-        with_env(plan, PT_HPU_RECIPE_CACHE_CONFIG="/data/warm/key,false,8192"), host
-    )
-    assert made.image == "gaudi-launch/vllm-fork:1.21-277a33cd9"
-    assert (made.entrypoint, made.argv) == ("python3", plan.command.argv[1:])
-    # hls2: index 6 is module 0, and so on
-    assert (made.modules, made.indices) == ((0, 1, 2, 3), (6, 4, 2, 0))
-    assert made.cpus == "0-39,80-119"
-    assert made.mounts == (
-        Mount("/data/warm/key", "/data/warm/key", fill=True),
-        Mount("/models/Qwen2-72B-Instruct", "/models/Qwen2-72B-Instruct", read_only=True),
-    )
-    own = {"HABANA_VISIBLE_MODULES": "0,1,2,3"}
-    expected = {k: v for k, v in plan.command.env.items() if k not in own}
-    expected["PT_HPU_RECIPE_CACHE_CONFIG"] = "/data/warm/key,false,8192"
-    assert made.env == {**expected, "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
-    assert (made.ports, made.secrets, made.url) == ((), (), "http://127.0.0.1:30001")
 
 
 def test_measurements_come_with_the_file_that_names_them(tmp_path: Path) -> None:
@@ -84,29 +60,6 @@ def test_weights_from_a_hub_are_fetched_once() -> None:
         not in container_of(plan, host, environment={"HOME": "/home/u"}, own_network=True).env
     )
     assert container_of(plan, host).mounts == ()
-
-
-def test_a_network_of_its_own() -> None:
-    plan, host = planned(host="10.20.30.40", port=8000)
-    made = container_of(plan, host, own_network=True)
-    assert made.ports == ((8000, 8000),)
-    assert made.url == "http://127.0.0.1:8000"
-    at = made.argv.index("--host")
-    assert made.argv[at + 1] == "0.0.0.0"
-    assert "10.20.30.40" not in made.argv
-    assert not {"GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "VLLM_HOST_IP"} & made.env.keys()
-
-
-@pytest.mark.parametrize(
-    ("engine", "image"),
-    [
-        ("vllm-fork@1.22", "gaudi-launch/vllm-fork:1.22-17a7946f4"),
-        ("deepseek_r1", "gaudi-launch/deepseek-r1:deepseek-r1-016b6bd20"),
-        ("tgi", "ghcr.io/huggingface/text-generation-inference:3.3.5-gaudi"),
-    ],
-)
-def test_images(engine: str, image: str) -> None:
-    assert needed_release(engine).image == image
 
 
 @pytest.mark.parametrize("target", ["docker", "compose", "quadlet"])
@@ -210,63 +163,6 @@ def test_mounts() -> None:
     assert mounts_of({}, split_argv(("--model", "Qwen/Q"))) == ()
 
 
-@pytest.mark.parametrize(
-    ("parameters", "env", "cache", "high", "seconds"),
-    [
-        (72e9, {}, "", 300.2, 1800),
-        (72e9, {}, "", 1000.2, 2001),
-        (671e9, {}, "", 300, 7200),
-        (72e9, {"QUANT_CONFIG": "/q"}, "miss", 300, 7200),
-        (72e9, {"QUANT_CONFIG": "/q"}, "hit", 300, 1800),
-        (671e9, {}, "hit", 5000, 10000),
-        (None, {}, "", None, 1800),
-    ],
-)
-def test_patience(
-    parameters: float | None, env: dict[str, str], cache: str, high: float | None, seconds: int
-) -> None:
-    plan = replace(
-        odd(("python3",), env),
-        model={"parameters": parameters},
-        cache={"state": cache},
-        estimate=None if high is None else Estimate(1, high, message("x")),
-    )
-    assert start_seconds(plan) == seconds
-
-
-def test_dockers_words() -> None:
-    container = Container(
-        "i:1", ("-m", "x"), entrypoint="python3", start_seconds=1800, url="http://127.0.0.1:1"
-    )
-    health = (
-        "python3 -c 'import sys, urllib.request as r; "
-        "r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=5).close()' "
-        "http://127.0.0.1:1/health"
-    )
-    assert run_words(container, "small") == (
-        *(
-            "docker",
-            "run",
-            "--rm",
-            "--init",
-            "--name",
-            "small",
-            "--network=host",
-            "--stop-timeout=30",
-        ),
-        *(f"--health-cmd={health}", "--health-start-period=1800s", "--health-retries=3"),
-        *(
-            "--health-interval=10s",
-            "--health-timeout=10s",
-            "--entrypoint",
-            "python3",
-            "i:1",
-            "-m",
-            "x",
-        ),
-    )
-
-
 def test_the_health_command_tells_who_answers() -> None:
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -294,49 +190,3 @@ def test_the_health_command_tells_who_answers() -> None:
         server.shutdown()
     assert status(container) != 0
     assert health_words(Container("i", ())) == ()
-
-
-def test_variables_of_the_runtime_and_of_this_machine_stay_outside() -> None:
-    plan, host = planned()
-    runtime = ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID")
-    network = ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "VLLM_HOST_IP")
-    given = with_env(plan, **dict.fromkeys((*runtime, *network), "x"))
-    shared = container_of(given, host, image="x:1").env
-    assert [name for name in (*runtime, *network) if name in shared] == [*network]
-    own = container_of(given, host, image="x:1", own_network=True).env
-    assert [name for name in (*runtime, *network) if name in own] == []
-
-
-@pytest.mark.parametrize(
-    ("name", "writes"),
-    [
-        ("VLLM_TORCH_PROFILER_DIR", True),
-        ("HF_HOME", True),
-        ("HF_HUB_CACHE", True),
-        ("HUGGINGFACE_HUB_CACHE", True),
-        ("MODELSCOPE_CACHE", True),
-        ("VLLM_CACHE_ROOT", True),
-        ("QUANT_CONFIG", False),
-        ("VLLM_BUCKETING_FROM_FILE", False),
-    ],
-)
-def test_folders_that_variables_name_are_mounted(name: str, writes: bool) -> None:
-    mount = Mount("/far/x", "/far/x", not writes, fill=writes)
-    assert mounts_of({name: "/far/x"}, NO_ARGS) == (mount,)
-    assert mounts_of({name: "near/x"}, NO_ARGS) == ()
-
-
-@pytest.mark.parametrize(
-    ("option", "writes"),
-    [
-        *((name, False) for name in (
-            "--model", "--tokenizer", "--chat-template", "--speculative-model",
-            "--tool-parser-plugin", "--config", "--ssl-keyfile", "--ssl-certfile",
-            "--ssl-ca-certs",
-        )),
-        ("--download-dir", True),
-    ],
-)  # fmt: skip
-def test_files_that_options_name_are_mounted(option: str, writes: bool) -> None:
-    mount = Mount("/far/x", "/far/x", not writes, fill=writes)
-    assert mounts_of({}, split_argv(("python3", "-m", "e", option, "/far/x"))) == (mount,)
