@@ -27,8 +27,7 @@ from gaudi_launch.models.card_memory import (
     verdict,
 )
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import BLOCK, GIB, CacheRules, MemoryRules, Split
-from gaudi_launch.models.stages import stage_of
+from gaudi_launch.models.sizing import GIB, CacheRules, MemoryRules, Split
 from gaudi_launch.profiles import known_model
 
 GAUDI2, GAUDI3 = 95795 << 20, 129024 << 20
@@ -63,84 +62,6 @@ def test_public_placements(
     found = fit(known(name), card, CARDS, [dtype], ask, MemoryRules())
     assert found.smallest_n == smallest <= shown
     assert next(row for row in found.rows if row.n == shown).fits
-
-
-def test_llama_405b_wants_gaudi3_or_sixteen_cards() -> None:
-    # README_GAUDI of the fork: bfloat16 on Gaudi2 over two nodes, 16 cards
-    model = replace(
-        known("llama-3.1-70b"), parameters=405_853_388_800, layers=126, attention_layers=126,
-        hidden_size=16384, intermediate_size=53248, heads=128,
-    )  # fmt: skip
-    cards = (8, 16)
-    assert fit(model, GAUDI2, cards, ["bfloat16"], ASK, MemoryRules()).smallest_n == 16
-    assert fit(model, GAUDI3, cards, ["bfloat16"], ASK, MemoryRules()).smallest_n == 8
-
-
-def test_rows_and_reasons() -> None:
-    model = known("qwen2-72b")
-    table = fit(
-        model, GAUDI2, (1, 2, 3, 8), ["bfloat16"], replace(ASK, max_model_len=32768), MemoryRules()
-    )
-    assert [(row.n, row.fits, row.reason.id) for row in table.rows] == [
-        (1, False, "fit.weights"),
-        (2, True, "fit.fits_some"),
-        (3, False, "fit.heads"),
-        (8, True, "fit.fits"),
-    ]
-    row = table.rows[1]
-    assert row.weights_gib_per_card == pytest.approx(145.41e9 / 2 / GIB, rel=0.001)
-    assert row.concurrency == (row.kv_blocks or 0) * 128 / 32768
-    assert row.longest_context == 32768, "the model knows no more, however large the cache is"
-
-
-def test_a_short_cache_says_how_short() -> None:
-    model = replace(known("llama-3.1-70b"))
-    row = fit(
-        model, GAUDI2, (2,), ["bfloat16"], replace(ASK, max_model_len=131072), MemoryRules()
-    ).rows[0]
-    assert (row.fits, row.reason.id) == (False, "fit.short")
-    assert 0 < row.reason.values["tokens"] < 131072
-    assert row.reason.values["tokens"] == row.longest_context
-
-
-@pytest.mark.parametrize(
-    ("kv", "allowed"),
-    [(4, [1, 2, 4, 8, 12, 16]), (8, [1, 2, 4, 8, 16]), (6, [1, 2, 3, 6, 12]), (1, [*range(1, 17)])],
-)
-def test_the_rule_for_kv_heads(kv: int, allowed: list[int]) -> None:
-    model = replace(
-        known("llama-3.1-8b"), heads=720720, kv_heads=kv
-    )  # so many divide by every n up to 16
-    rows = fit(model, GAUDI2, range(1, 17), ["bfloat16"], ASK, MemoryRules()).rows
-    assert [row.n for row in rows if row.reason.id != "fit.kv_heads"] == allowed
-
-
-def test_fp8_caches_only_beside_fp8_weights() -> None:
-    ask = replace(ASK, kv_dtype="fp8_inc")
-    plain = fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ask, MemoryRules()).rows[0]
-    assert (
-        plain == fit(known("llama-3.1-8b"), GAUDI2, (1,), ["bfloat16"], ASK, MemoryRules()).rows[0]
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "total", "cores", "chips", "instance"),
-    [
-        ("llama-2-70b", "138.0", 9, 5, 24),
-        ("llama-2-13b", "26.0", 2, 1, 12),
-        ("llama-2-7b", "13.5", 1, 1, 12),
-    ],
-)
-def test_inferentia(name: str, total: str, cores: int, chips: int, instance: int) -> None:
-    table = fit_weights_only(known(name), instance, None, ["float16"])
-    assert table.smallest_n == cores
-    row = next(row for row in table.rows if row.n == cores)
-    assert {key: row.reason.values[key] for key in ("total", "cores", "chips")} == {
-        "total": total,
-        "cores": cores,
-        "chips": chips,
-    }
-    assert [row.n for row in table.rows] == sorted({1, cores, instance})
 
 
 def test_inferentia_that_is_too_small() -> None:
@@ -215,33 +136,6 @@ SMALL = Model("m", "m", heads=8, kv_heads=4, layers=2, head_dim=128, hidden_size
               max_position_embeddings=4096)  # fmt: skip
 
 
-def test_a_row_has_what_the_division_says() -> None:
-    ask = ServingDemand(max_model_len=2048, max_num_seqs=4)
-    (row,) = fit(SMALL, 16 * GIB, [2], ["bfloat16"], ask, MemoryRules()).rows
-    card = divide_card(SMALL, 2, "bfloat16", 16 * GIB, ask, MemoryRules())
-    assert card is not None
-    times = card.blocks * 128 / 2048
-    assert row == FitRow(
-        2,
-        "bfloat16",
-        True,
-        message("fit.fits", times=f"{times:.0f}", length=2048),
-        weights_gib_per_card=card.weights / GIB,
-        activations_gib_per_card=card.activations / GIB,
-        graphs_gib_per_card=card.graphs / GIB,
-        kv_gib_per_card=card.cache / GIB,
-        states_gib_per_card=0.0,
-        kv_bytes_per_token=card.block // 128,
-        kv_blocks=card.blocks,
-        concurrency=times,
-        # the model's own limit
-        longest_context=4096,
-    )
-    without_limit = replace(SMALL, max_position_embeddings=None)
-    (row,) = fit(without_limit, 16 * GIB, [2], ["bfloat16"], ask, MemoryRules()).rows
-    assert row.longest_context == card.blocks * 128
-
-
 @pytest.mark.parametrize(
     ("model", "n", "reason"),
     [
@@ -272,40 +166,10 @@ def test_a_division_that_is_refused_is_a_row() -> None:
         fit_each(SMALL, 16 * GIB, [1], ["bfloat16"], divided)
 
 
-def test_only_fp8_rows_have_an_fp8_cache() -> None:
-    ask = ServingDemand(max_model_len=2048, kv_dtype="fp8_inc")
-    table = fit(SMALL, 16 * GIB, [2, 1, 1], ["fp8", "bfloat16"], ask, MemoryRules())
-    assert [(row.n, row.dtype, row.kv_bytes_per_token) for row in table.rows] == [
-        (1, "fp8", 2048),
-        (2, "fp8", 1024),
-        (1, "bfloat16", 4096),
-        (2, "bfloat16", 2048),
-    ]
-    assert table.smallest_n == 1
-
-
 def divided_card(**changes: Any) -> CardMemory:
     parts = Split(free=8.0 * GIB, usable=7.0 * GIB, graphs=2.0 * GIB, kv=5.0 * GIB)
     made = CardMemory(10.0 * GIB, 1.0 * GIB, 1.0 * GIB, parts, 1 << 20, 4000)
     return replace(made, **changes)
-
-
-def test_the_parts_of_a_card() -> None:
-    card = divided_card()
-    assert (card.cache, card.unused, card.graphs, card.tokens) == (
-        5.0 * GIB, 1.0 * GIB, 2.0 * GIB, 512000,
-    )  # fmt: skip
-    # 4000 blocks of 1 MiB; the rest was rounded off
-    rounded = divided_card(lost=5)
-    cache = 4000.0 * (1 << 20)
-    assert (rounded.cache, rounded.unused) == (cache, 6.0 * GIB - cache)
-    states = divided_card(states=int(1.5 * GIB))
-    assert (states.unused, states.graphs) == (0.0, 1.5 * GIB)
-    pools = divided_card(pools=True)
-    assert pools.unused == 8.0 * GIB
-    negative = Split(free=-1.0, usable=0.0, graphs=-1.0, kv=-1.0)
-    small = divided_card(parts=negative, pools=True)
-    assert (small.cache, small.unused, small.graphs) == (0.0, 0.0, 0.0)
 
 
 VERDICT_ASK = ServingDemand(max_model_len=2048, max_num_seqs=4)
@@ -383,35 +247,3 @@ def test_an_engine_without_a_cache() -> None:
     without = replace(SMALL, attention_layers=0)
     card = divide_card(without, 1, "bfloat16", 16 * GIB, VERDICT_ASK, MemoryRules())
     assert card is not None and (card.block, card.blocks) == (0, 2048)
-
-
-@pytest.mark.parametrize(
-    ("rules", "engines"),
-    [(MemoryRules(virtual_engines=True), 2), (MemoryRules(), 1)],
-)
-def test_virtual_engines_share_the_cache_of_a_stage(rules: MemoryRules, engines: int) -> None:
-    """HabanaAI/vllm-fork@aice/v1.22.0:vllm/worker/hpu_worker.py raise_if_cache_size_invalid."""
-    stage = stage_of(known("llama-3.1-405b"), 2)
-    found = divide_card(stage, 8, "bfloat16", GAUDI2, ASK, rules)
-    alone = divide_card(replace(stage, stages=1), 8, "bfloat16", GAUDI2, ASK, rules)
-    assert found is not None and alone is not None
-    assert found == replace(alone, engines=engines, blocks=alone.blocks // engines)
-    assert found.cache == alone.cache
-    longest = replace(ASK, max_model_len=found.blocks * BLOCK)
-    assert verdict(found, longest)[0]
-    longer = replace(ASK, max_model_len=longest.max_model_len + 1)
-    assert verdict(found, longer) == (
-        False,
-        message("fit.short", tokens=longest.max_model_len, length=longer.max_model_len),
-    )
-
-
-def test_blocks_rounded_to_decode_steps_are_counted_for_all_virtual_engines() -> None:
-    stage = stage_of(known("llama-3.1-405b"), 2)
-    ask = replace(ASK, blocks_step=1000)
-    found = divide_card(
-        stage, 8, "bfloat16", GAUDI2, ask, MemoryRules(blocks_step=True, virtual_engines=True)
-    )
-    assert found is not None
-    assert (found.blocks % 500, found.engines, found.lost > 0) == (0, 2, True)
-    assert found.cache == 2 * found.blocks * found.block
