@@ -57,6 +57,8 @@ def whole_plans(cases: Iterable[Case], host: Host) -> str:
         elif len(made) > 1:
             first = made
         lines += made
+    # what is left out needs no reason
+    lines = [line.partition(" <")[0] if line.startswith("-") else line for line in lines]
     return "\n".join(line for line in lines if not line.startswith("@@")) + "\n"
 
 

@@ -144,6 +144,13 @@ FP8 = {**SHORT, "dtype": "fp8"}
 BRIEF = {"input_range": (30, 128), "output_range": (4, 32)}
 PREFIXES = ("--enable-prefix-caching",)
 LATENT = {**SHORT, "trust_remote_code": True, "inc_fp8": True}
+ENCODER = replace(
+    LLAMA, name="bge-m3", architecture="XLMRobertaModel", model_type="xlm-roberta", layers=24,
+    hidden_size=1024, heads=16, kv_heads=16, head_dim=64, max_position_embeddings=8194,
+)  # fmt: skip
+RERANKER = replace(ENCODER, architecture="XLMRobertaForSequenceClassification")
+RANKS = replace(LLAMA, name="Qwen3-Reranker-8B", model_type="qwen3")
+TEXTS = {"max_model_len": 2048, "max_num_seqs": 16}
 # for both forks
 BOTH = [
     ("its code", replace(LLAMA, remote_code=True), SHORT, {}),
@@ -175,10 +182,16 @@ BOTH = [
     ("fp8, own device", LLAMA, {**FP8, "extra": ("--weights-load-device", "hpu")}, {}),
     ("converted", replace(STORED, converted=True), SHORT, {}),
     ("elsewhere", ELSEWHERE, SHORT, {}),
+    ("encoder", ENCODER, TEXTS, {}),
+    ("encoder, fewer texts a step", ENCODER, {**TEXTS, "max_prefill_seqs": 4}, {}),
+    ("reranker", RERANKER, TEXTS, {}),
+    ("ranks", RANKS, TEXTS, {}),
+    ("ranks, but writes", RANKS, {**TEXTS, "extra": ("--task", "generate")}, {}),
 ]
 MORE = [
     *(Case(f"both: {name}", engine, *rest) for engine in (V21, V22) for name, *rest in BOTH),
     Case("a dense model", DEEPSEEK, LLAMA, SHORT),
+    Case("encoder", DEEPSEEK, ENCODER),
     Case("fp8", DEEPSEEK, R1, {"dtype": "fp8"}),
     Case("profile", DEEPSEEK, R1, {"profile": True}),
     Case("quantised by inc", DEEPSEEK, R1, {**LATENT, "quant_file": OF_PROFILE}),
