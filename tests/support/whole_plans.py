@@ -93,6 +93,7 @@ def _lines(made: Plan) -> Iterable[str]:
     if made.buckets is not None:
         counts = f"{len(made.buckets.prompt)} + {len(made.buckets.decode)}"
         yield f"buckets {made.bucket_strategy} {counts} graphs {made.buckets.graphs}"
+        yield f"largest buckets {made.buckets.prompt[-1:]} {made.buckets.decode[-1:]}"
     if made.estimate is not None:
         seconds = f"{made.estimate.low_seconds:g} to {made.estimate.high_seconds:g}"
         yield f"estimate {seconds} {shown(made.estimate.basis)}"

@@ -3,8 +3,6 @@ argv."""
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -18,16 +16,13 @@ from gaudi_launch.errors import LaunchError
 from gaudi_launch.host import simulated
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.engine_args import NO_ARGS
-from gaudi_launch.planning.plan import Plan
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
-from tests.support.cli import golden
 from tests.support.every_case import examples
 from tests.support.launches import HOSTS, requests
 from tests.support.options_table import UPSTREAM, Refused, parse
 from tests.support.vllm_gaudi_plans import (
-    HLS2,
     HYBRID,
     LLAMA,
     plan,
@@ -145,90 +140,6 @@ def test_it_is_the_engine_where_it_is_installed() -> None:
     assert find("vllm-gaudi@0.24.0", found).identity.python is None
 
 
-_ALL = {"dtype": "bfloat16", "port": 30001}
-_SHORT = {"max_model_len": 8192, "max_num_batched_tokens": 8192, **_ALL}
-GUIDES: dict[str, dict[str, Any]] = {
-    "2.2 Qwen2-72B-Instruct on four cards": {
-        "model": "/models/Qwen2-72B-Instruct",
-        "modules": (0, 1, 2, 3),
-        "cards": 4,
-        "max_num_seqs": 128,
-        "input_range": (800, 1024),
-        "output_range": (400, 512),
-        **_SHORT,
-        "cache_dir": "/data/warmup_cache",
-    },
-    "2.2 QwQ-32B with hot lengths": {
-        "model": "/models/QwQ-32B",
-        "cards": 8,
-        "max_num_seqs": 24,
-        "input_range": (4, 38912),
-        "output_range": (4, 2048),
-        "max_model_len": 40960,
-        "max_num_batched_tokens": 40960,
-        **_ALL,
-        "reduce": (8, 24000),
-        "cache_dir": "/data/warmup_cache",
-    },
-    # -q, its neural compressor switch, is a QUANT_CONFIG here; the converted checkpoint needs none.
-    # Its own code is agreed to, which the start script does unasked
-    "3.1 DeepSeek-R1-0528-G2 on eight cards": {
-        "model": "/data/hf_models/DeepSeek-R1-0528-G2",
-        "cards": 8,
-        "host": "127.0.0.1",
-        "port": 8688,
-        "max_num_seqs": 128,
-        "max_model_len": 16384,
-        "trust_remote_code": True,
-        "cache_dir": "/data/warmup_cache",
-    },
-    "3.2 DeepSeek-R1-Distill-Llama-70B on four cards": {
-        "model": "/data/hf_models/DeepSeek-R1-Distill-Llama-70B",
-        "cards": 4,
-        "modules": (0, 1, 2, 3),
-        "max_num_seqs": 128,
-        "input_range": (800, 4096),
-        "output_range": (800, 2048),
-        **_SHORT,
-        "cache_dir": "/data/70B_warmup_cache",
-    },
-    "3.2 DeepSeek-R1-Distill-Qwen-32B on two cards": {
-        "model": "/data/hf_models/DeepSeek-R1-Distill-Qwen-32B",
-        "cards": 2,
-        "modules": (0, 1),
-        "max_num_seqs": 32,
-        "input_range": (800, 4096),
-        "output_range": (800, 2048),
-        **_SHORT,
-        "cache_dir": "/data/32B_warmup_cache",
-    },
-    "3.2 DeepSeek-R1-Distill-Llama-8B on one card": {
-        "model": "/data/hf_models/DeepSeek-R1-Distill-Llama-8B",
-        "cards": 1,
-        "modules": (0,),
-        "max_num_seqs": 32,
-        "input_range": (800, 4096),
-        "output_range": (800, 2048),
-        **_SHORT,
-        "cache_dir": "/data/8B_warmup_cache",
-    },
-    # the configurations that the 1.16 guide names as validated
-    **{
-        f"1.16 {name} on {cards}": {
-            "model": f"/models/{name}",
-            "cards": cards,
-            "max_model_len": length,
-        }
-        for name, cards, length in (
-            ("Llama-2-7b-chat-hf", 1, 2048),
-            ("Llama-2-70b-chat-hf", 8, 4096),
-            ("Mistral-7B-Instruct-v0.3", 2, 8192),
-            ("Mixtral-8x7B-Instruct-v0.1", 2, 8192),
-        )
-    },
-}
-
-
 @pytest.mark.parametrize(
     ("name", "sees"),
     [
@@ -247,51 +158,6 @@ def test_images_are_told_by_the_name_where_there_is_nothing_else(name: str, sees
     assert ("engines.vision_by_name" in warnings(made)) == sees
     # a model that embeds stays one
     assert value(plan(known_model("x/gme-Qwen2-VL-2B-embedding", False)), "--runner") == "pooling"
-
-
-def of_guide(wishes: dict[str, Any]) -> Plan:
-    request = Request(engine="vllm-gaudi", files_dir="/cache/buckets", **wishes)
-    return make_plan(
-        request, HLS2, known_model(request.model, must_exist=False), find("vllm-gaudi")
-    )
-
-
-def shown(made: Plan) -> dict[str, Any]:
-    """A plan as the golden file keeps it: buckets counted, and their file without the digest of
-    its text."""
-    document = json.loads(
-        re.sub(r"buckets-[0-9a-f]{12}", "buckets-DIGEST", json.dumps(made.to_json()))
-    )
-    buckets = document["buckets"]
-    return {
-        "argv": document["argv"],
-        "env": document["env"],
-        "modules": document["modules"],
-        "cpus": document["cpus"],
-        "memory": document["memory"],
-        "num_blocks": made.num_blocks,
-        "buckets": None
-        if buckets is None
-        else {
-            "strategy": buckets["strategy"],
-            "prompt": len(buckets["prompt"]),
-            "decode": len(buckets["decode"]),
-            "largest": [buckets["prompt"][-1], buckets["decode"][-1]],
-        },
-        "warmup_seconds": (document["estimate"] or {}).get("warmup_seconds"),
-        "settings": {s["name"]: f"{s['source']}: {s['reason']}" for s in document["settings"]},
-        "warnings": [warning["id"] for warning in document["warnings"]],
-    }
-
-
-@pytest.mark.parametrize("name", GUIDES)
-def test_each_guide_command_on_this_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    made = of_guide(GUIDES[name])
-    file = re.sub(r"[^a-z0-9.]+", "-", name.lower())
-    golden(f"vllm-gaudi/{file}.json", json.dumps(shown(made), indent=1, ensure_ascii=False) + "\n")
-    for version in UPSTREAM:
-        assert parse(version, made.command.argv[4:]).model_tag == GUIDES[name]["model"]
 
 
 @pytest.mark.parametrize(

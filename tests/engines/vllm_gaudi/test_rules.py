@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gaudi_launch.engines.vllm_gaudi.rules import cache_arguments
 from gaudi_launch.models.fp8.quant_config import QuantFile
 from gaudi_launch.models.model import Model
+from gaudi_launch.profiles import known_model
 from tests.support.cli import golden
-from tests.support.vllm_gaudi_plans import HLS2, HYBRID, LLAMA
+from tests.support.options_table import UPSTREAM, parse
+from tests.support.vllm_gaudi_plans import HLS2, HYBRID, LLAMA, plan
 from tests.support.whole_plans import Case, by_engine, whole_plans
 
 PLUGIN = "vllm-gaudi"
@@ -51,6 +54,100 @@ REFUSED = {
     "dtype": "int3",
     "cards": 3,
     "max_model_len": 200_000,
+}
+
+_ALL = {"dtype": "bfloat16", "port": 30001}
+_SHORT = {"max_model_len": 8192, "max_num_batched_tokens": 8192, **_ALL}
+GUIDES: dict[str, tuple[str, dict[str, Any]]] = {
+    "2.2 Qwen2-72B-Instruct on four cards": (
+        "/models/Qwen2-72B-Instruct",
+        {
+            "modules": (0, 1, 2, 3),
+            "cards": 4,
+            "max_num_seqs": 128,
+            "input_range": (800, 1024),
+            "output_range": (400, 512),
+            **_SHORT,
+            "cache_dir": "/data/warmup_cache",
+        },
+    ),
+    "2.2 QwQ-32B with hot lengths": (
+        "/models/QwQ-32B",
+        {
+            "cards": 8,
+            "max_num_seqs": 24,
+            "input_range": (4, 38912),
+            "output_range": (4, 2048),
+            "max_model_len": 40960,
+            "max_num_batched_tokens": 40960,
+            **_ALL,
+            "reduce": (8, 24000),
+            "cache_dir": "/data/warmup_cache",
+        },
+    ),
+    # -q, its neural compressor switch, is a QUANT_CONFIG here; the converted checkpoint needs none.
+    # Its own code is agreed to, which the start script does unasked
+    "3.1 DeepSeek-R1-0528-G2 on eight cards": (
+        "/data/hf_models/DeepSeek-R1-0528-G2",
+        {
+            "cards": 8,
+            "host": "127.0.0.1",
+            "port": 8688,
+            "max_num_seqs": 128,
+            "max_model_len": 16384,
+            "trust_remote_code": True,
+            "cache_dir": "/data/warmup_cache",
+        },
+    ),
+    "3.2 DeepSeek-R1-Distill-Llama-70B on four cards": (
+        "/data/hf_models/DeepSeek-R1-Distill-Llama-70B",
+        {
+            "cards": 4,
+            "modules": (0, 1, 2, 3),
+            "max_num_seqs": 128,
+            "input_range": (800, 4096),
+            "output_range": (800, 2048),
+            **_SHORT,
+            "cache_dir": "/data/70B_warmup_cache",
+        },
+    ),
+    "3.2 DeepSeek-R1-Distill-Qwen-32B on two cards": (
+        "/data/hf_models/DeepSeek-R1-Distill-Qwen-32B",
+        {
+            "cards": 2,
+            "modules": (0, 1),
+            "max_num_seqs": 32,
+            "input_range": (800, 4096),
+            "output_range": (800, 2048),
+            **_SHORT,
+            "cache_dir": "/data/32B_warmup_cache",
+        },
+    ),
+    "3.2 DeepSeek-R1-Distill-Llama-8B on one card": (
+        "/data/hf_models/DeepSeek-R1-Distill-Llama-8B",
+        {
+            "cards": 1,
+            "modules": (0,),
+            "max_num_seqs": 32,
+            "input_range": (800, 4096),
+            "output_range": (800, 2048),
+            **_SHORT,
+            "cache_dir": "/data/8B_warmup_cache",
+        },
+    ),
+    # the configurations that the 1.16 guide names as validated
+    **{
+        f"1.16 {name} on {cards}": (
+            f"/models/{name}",
+            {"cards": cards, "max_model_len": length},
+        )
+        for name, cards, length in (
+            ("Llama-2-7b-chat-hf", 1, 2048),
+            ("Llama-2-70b-chat-hf", 8, 4096),
+            ("Mistral-7B-Instruct-v0.3", 2, 8192),
+            ("Mixtral-8x7B-Instruct-v0.1", 2, 8192),
+        )
+    },
 }
 
 CASES = [
@@ -132,12 +229,23 @@ CASES = [
     Case("tokens below", PLUGIN, LLAMA, {"max_num_batched_tokens": 64, "max_num_seqs": 128}),
     Case("input over length", PLUGIN, LLAMA, {"input_range": (4, 9000), "max_model_len": 8192}),
     *(Case(f"{name} {value}", PLUGIN, LLAMA, {name: value}) for name, value in REFUSED.items()),
+    *(
+        Case(name, PLUGIN, known_model(model, must_exist=False), wishes)
+        for name, (model, wishes) in GUIDES.items()
+    ),
 ]
 
 
 @pytest.mark.parametrize(("file", "cases"), by_engine(CASES))
 def test_each_request_has_its_recorded_plan(file: str, cases: list[Case]) -> None:
     golden(file, whole_plans(cases, HLS2))
+
+
+@pytest.mark.parametrize(("model", "wishes"), GUIDES.values(), ids=GUIDES)
+def test_upstream_takes_each_guide_command(model: str, wishes: dict[str, Any]) -> None:
+    made = plan(known_model(model, must_exist=False), **wishes)
+    for version in UPSTREAM:
+        assert parse(version, made.command.argv[4:]).model_tag == model
 
 
 def test_a_cache_with_scales_is_kept_in_fp8() -> None:
