@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gaudi_launch.app.kubernetes_options import KubernetesOptions, layout_of, nodes_of, to_cluster
+from gaudi_launch.app.kubernetes_options import KubernetesOptions, to_cluster
 from gaudi_launch.engines.ray_serve.engine import VERSION as RAY
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host.accelerators import instances
-from gaudi_launch.kubernetes.objects.inferentia import RAY_VERSION
 from gaudi_launch.kubernetes.target import KubernetesTarget
 from gaudi_launch.planning.container import Container
 
@@ -32,66 +30,6 @@ def refused(**words: Any) -> tuple[str, Mapping[str, Any]]:
     return caught.value.id, caught.value.text.values
 
 
-def test_without_options_it_is_one_deployment() -> None:
-    found = made()
-    assert found == KubernetesTarget(
-        release="chat",
-        kind="deployment",
-        replicas=1,
-        max_replicas=1,
-        secret="chat-secrets",
-        nodes=1,
-        ray_version=RAY,
-        interface="eth0",
-    )
-
-
-def test_each_option_is_kept() -> None:
-    found = made(
-        namespace="ml",
-        replicas="2..5",
-        requests="7",
-        autoscale="hpa",
-        weights_claim="weights",
-        storage_class="fast.io",
-        access_mode="ReadWriteMany",
-        runtime_class="habana",
-        secret="mine:A,B,A",
-        monitor=True,
-        ingress_host="*.example.com",
-        ingress_class="nginx",
-        webui=True,
-        webui_image="r:5000/g:1",
-        node_selector=("a.b/c=D_1", "x="),
-        tolerate=("habana.ai/gaudi",),
-    )
-    assert found == KubernetesTarget(
-        release="chat",
-        kind="deployment",
-        namespace="ml",
-        replicas=2,
-        max_replicas=5,
-        autoscale="hpa",
-        requests=7,
-        weights_claim="weights",
-        storage_class="fast.io",
-        access_mode="ReadWriteMany",
-        runtime_class="habana",
-        secret="mine",
-        secret_names=("A", "B"),
-        monitor=True,
-        ingress_host="*.example.com",
-        ingress_class="nginx",
-        webui=True,
-        webui_image="r:5000/g:1",
-        node_selector={"a.b/c": "D_1", "x": ""},
-        tolerate=("habana.ai/gaudi",),
-        nodes=1,
-        ray_version=RAY,
-        interface="eth0",
-    )
-
-
 def test_secrets_are_the_named_ones_else_the_exported_ones() -> None:
     def secret(text: str, *containers: Container) -> tuple[str, tuple[str, ...]]:
         found = made(containers, secret=text)
@@ -102,25 +40,6 @@ def test_secrets_are_the_named_ones_else_the_exported_ones() -> None:
     assert secret("mine", TOKEN) == ("mine", ("HF_TOKEN", "VLLM_API_KEY"))
     assert secret("") == ("chat-secrets", ())
     assert secret(":A", TOKEN) == ("chat-secrets", ("A",))
-
-
-def test_several_nodes_have_a_layout_and_an_interface() -> None:
-    options = KubernetesOptions(kind="leaderworkerset")
-    assert (nodes_of(options), layout_of(options, 8)) == (2, (None, None))
-    assert nodes_of(KubernetesOptions(nodes="4")) == 1
-    four = replace(options, nodes="4")
-    assert layout_of(replace(four, layout="tp"), 8) == (32, 1)
-    assert layout_of(replace(four, layout="pp"), 8) == (8, 4)
-    found = made(kind="leaderworkerset", nodes="4", interface="ens1")
-    assert (found.kind, found.nodes, found.interface) == ("leaderworkerset", 4, "ens1")
-
-
-def test_ray_has_a_version_an_image_and_its_own_scaling() -> None:
-    found = made(kind="rayservice", image="i:1", replicas="1..3")
-    assert (found.ray_version, found.max_replicas) == (RAY, 3)
-    assert made(kind="rayservice", image="i:1", ray_version="2.9.0").ray_version == "2.9.0"
-    neuron = made(accelerator=NEURON)
-    assert (neuron.kind, neuron.ray_version) == ("rayservice", RAY_VERSION)
 
 
 MANY = "--replicas MIN..MAX"

@@ -156,14 +156,6 @@ def test_weights_only_table(billions: int, devices: tuple[int, ...]) -> None:
     assert tuple(sizing.units(billions, 2, unit) for unit in (32, 96, 128, 16, 32)) == devices
 
 
-def test_weights_only_with_a_tenth_kept_free() -> None:
-    found = [
-        sizing.units(*case, usable=0.9)
-        for case in ((8, 2, 16), (70, 2, 16), (405, 2, 96), (405, 2, 128))
-    ]
-    assert found == [2, 10, 10, 8]
-
-
 def test_versions_differ_as_their_workers_do() -> None:
     free = 79.16 * GIB
     split = sizing.split(free, 0.9, 0.1)
@@ -175,32 +167,6 @@ def test_versions_differ_as_their_workers_do() -> None:
     assert found["vllm-fork@1.22"] == found["deepseek_r1"] == plain
     assert found["vllm-fork@1.21"] == plain // 128 * 128
     assert found["vllm-gaudi"] == plain - 1
-
-
-def test_eager_keeps_nothing_for_graphs() -> None:
-    assert sizing.split(100.0, 0.9, 0.4, eager=True) == sizing.Split(100.0, 90.0, 0.0, 90.0)
-
-
-def test_a_model_without_attention_needs_no_cache() -> None:
-    assert (
-        sizing.kv_bytes_per_token(
-            Model("m", "m", layers=64, attention_layers=0, kv_heads=8, head_dim=64)
-        )
-        == 0
-    )
-
-
-def test_an_unknown_quantisation_is_as_large_as_on_disk() -> None:
-    model = Model(
-        "m",
-        "m",
-        parameters=100,
-        weight_bytes=55,
-        quantization="compressed-tensors",
-        dtype="bfloat16",
-    )
-    assert sizing.weight_bytes(model, "compressed-tensors") == 55
-    assert sizing.weight_bytes(Model("m", "m", parameters=100), "compressed-tensors") is None
 
 
 STORED = Model("m", "m", weight_bytes=800, parameters=100, dtype="bfloat16", unloaded_bytes=80)
@@ -239,38 +205,3 @@ def test_bytes_of_a_number_in_the_cache() -> None:
         "auto": 2, "bfloat16": 2, "float16": 2, "float32": 4, "fp8_inc": 1, "fp8": 1,
         "fp8_e4m3fn": 1,
     }  # fmt: skip
-
-
-def test_blocks_of_a_cache() -> None:
-    def blocks(kv: float, step: int = 128, **rules: bool) -> int:
-        return sizing.count_blocks(kv, 10, MemoryRules(**rules), step)
-
-    assert (blocks(-5.0), blocks(9.0), blocks(10.0), blocks(2569.0)) == (0, 0, 1, 256)
-    assert (blocks(9.0, spare_block=True), blocks(2569.0, spare_block=True)) == (0, 255)
-    assert blocks(2569.0, blocks_step=True, spare_block=True) == 128
-    assert blocks(2569.0, 100, blocks_step=True) == 200
-
-
-def test_the_profiling_run_of_several_cards() -> None:
-    model = Model("m", "m", hidden_size=10, intermediate_size=40)
-    assert sizing.activation_bytes(model, 100) == 2 * 100 * (3 * 40 + 5 * 10)
-    assert sizing.activation_bytes(model, 100, 4) == 2 * 100 * (3 * 10 + 5 * 10)
-    assert sizing.activation_bytes(replace(model, intermediate_size=None), 100) == 2 * 100 * (
-        3 * 35 + 5 * 10
-    )
-    assert sizing.activation_bytes(Model("m", "m"), 100) == 0.0
-
-
-def test_the_cache_of_latent_attention_that_is_not_compressed() -> None:
-    config = {"model_type": "deepseek_v3", "qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
-    model = Model("m", "m", layers=3, heads=16, mla_rank=576, config=config)
-    rules = sizing.CacheRules(compressed=False)
-    assert sizing.kv_bytes_per_token(model, rules=rules) == 3 * 16 * 2 * 192 * 2
-    assert sizing.kv_bytes_per_token(model, 4, 1, rules) == 3 * 4 * 2 * 192
-    # without the widths of its heads nothing is guessed
-    assert sizing.kv_bytes_per_token(replace(model, config={}), rules=rules) is None
-    assert sizing.kv_bytes_per_token(replace(model, heads=None), rules=rules) is None
-
-
-def test_devices_for_weights_alone() -> None:
-    assert [sizing.units(128 * 0.9, 1, 128, 0.9), sizing.units(115.3, 1, 128, 0.9)] == [1, 2]

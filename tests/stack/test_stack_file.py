@@ -11,49 +11,16 @@ import pytest
 
 from gaudi_launch.app.saved_plan import saved_fields
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.gateway.gateway_settings import GatewaySettings, RequestLimits, Tls, UserLimits
 from gaudi_launch.profiles_check import schema
 from gaudi_launch.stack.stack_file import (
     ModelOption,
-    StackModel,
     parse_stack,
     read_stack,
-    start_order,
 )
 from tests.support.places import TOP
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
-FULL = """\
-schema: 1
-name: site
-gateway:
-  host: 0.0.0.0
-  port: 8443
-  keys-file: keys
-  tls: {certificate: /c.pem, key: k.pem}
-  limits: {requests-per-minute: 60, concurrent: 4}
-  users:
-    alice: {concurrent: 8}
-  body-mib: 16
-  timeout-seconds: 60
-  connections: 50
-  trusted-proxies: [10.0.0.0/8, "::1"]
-models:
-- name: embed
-  model: ./bge
-- name: org/chat
-  model: Qwen/Qwen3-8B
-  replicas: 2
-  aliases: [chat]
-  balance: prefix
-  after: [embed]
-  restart: "no"
-  options:
-    cards: 1
-    skip-warmup: true
-    engine-arguments: [--seed, "1"]
-"""
 ONE = "schema: 1\nmodels:\n- name: a\n  model: m\n"
 PATH = Path("/etc/site.yaml")
 
@@ -62,58 +29,6 @@ def refused(content: str) -> tuple[str, Any, ExitCode]:
     with pytest.raises(LaunchError) as raised:
         parse_stack(content, PATH)
     return raised.value.id, raised.value.text.values.get("line"), raised.value.exit_code
-
-
-def test_everything_of_a_file_is_read() -> None:
-    found = parse_stack(FULL, PATH)
-    assert found.gateway == GatewaySettings(
-        host="0.0.0.0",
-        port=8443,
-        tls=Tls(Path("/c.pem"), Path("/etc/k.pem")),
-        keys_file=Path("/etc/keys"),
-        limits=RequestLimits(60, 4),
-        user_limits=(UserLimits("alice", RequestLimits(None, 8)),),
-        body_mib=16,
-        timeout_seconds=60,
-        connections=50,
-        trusted_proxies=("10.0.0.0/8", "::1"),
-    )
-    chat = StackModel(
-        name="org/chat",
-        model="Qwen/Qwen3-8B",
-        line=18,
-        replicas=2,
-        aliases=("chat",),
-        balance="prefix",
-        after=("embed",),
-        restart="no",
-        options=(ModelOption("cards", "1"), ModelOption("skip-warmup", True)),
-        engine_arguments=("--seed", "1"),
-    )
-    assert found.models == (StackModel("embed", "./bge", line=16), chat)
-    assert (found.name, found.gateway_service) == ("site", "site-gateway")
-    assert found.services_of(chat) == ("site-org-chat", "site-org-chat-2")
-    lines = {"port": 5, "keys-file": 6, "tls": 7, "users": 9, "trusted-proxies": 14}
-    assert found.lines == lines
-
-
-def test_a_short_file_has_defaults_and_the_name_of_the_file() -> None:
-    found = parse_stack(ONE, PATH)
-    assert (found.name, found.gateway) == ("site", GatewaySettings())
-    assert found.models == (StackModel("a", "m", line=3),)
-
-
-def test_models_start_in_groups() -> None:
-    found = parse_stack(
-        ONE.replace("model: m", "model: m\n  after: [c]") + "- {name: b, model: m}\n"
-        "- {name: c, model: m, after: [b]}\n",
-        PATH,
-    )
-    assert [[model.name for model in group] for group in start_order(found)] == [
-        ["b"],
-        ["c"],
-        ["a"],
-    ]
 
 
 @pytest.mark.parametrize(
@@ -228,32 +143,6 @@ def test_a_mistake_is_described(content: str, expected: Mapping[str, object]) ->
     assert values(content) == expected
 
 
-def test_a_value_that_is_wrong_is_described() -> None:
-    found = values(ONE + "  replicas: 0\n")
-    assert (found["line"], str(found["why"])[-1:]) != (5, ".")
-    assert found["line"] == 5 and "replicas" in str(found["why"])
-
-
-@pytest.mark.parametrize(
-    ("stem", "name"),
-    [
-        ("site", "site"),
-        ("my stack!", "my-stack"),
-        ("_-.", "model"),
-        ("x" * 23 + ".yz", "x" * 23),
-        ("x" * 40, "x" * 24),
-        ("a+b", "a-b"),
-    ],
-)
-def test_a_stack_has_the_name_of_its_file(stem: str, name: str) -> None:
-    assert parse_stack(ONE, Path(f"/etc/{stem}.yaml")).name == name
-
-
-def test_names_of_services_are_short() -> None:
-    found = parse_stack(ONE.replace("name: a", f"name: {'x' * 40}"), PATH)
-    assert found.services_of(found.models[0]) == (f"site-{'x' * 32}",)
-
-
 def test_lists_and_numbers_of_options_are_texts() -> None:
     found = parse_stack(ONE + "  options: {fault: [a, b], cards: 2, skip-warmup: false}\n", PATH)
     assert found.models[0].options == (
@@ -261,16 +150,3 @@ def test_lists_and_numbers_of_options_are_texts() -> None:
         ModelOption("cards", "2"),
         ModelOption("skip-warmup", False),
     )
-
-
-def test_a_file_is_read_from_the_disk(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(ONE)
-    found = read_stack(tmp_path / "mine.yaml")
-    assert (found.path, found.name) == (tmp_path / "mine.yaml", "mine")
-    (tmp_path / "mine.yaml").write_text(ONE + "gateway: {keys-file: ~/k}\n")
-    assert read_stack(tmp_path / "mine.yaml").gateway.keys_file == Path("~/k").expanduser()
-
-
-def test_the_name_in_a_file_wins_over_that_of_the_file() -> None:
-    found = parse_stack("name: other\n" + ONE, PATH)
-    assert (found.name, found.gateway_service) == ("other", "other-gateway")
