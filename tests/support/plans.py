@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from gaudi_launch.engines.registry import find
@@ -40,7 +39,3 @@ def odd(argv: tuple[str, ...], env: dict[str, str]) -> Plan:
         command=Command(argv, env),
         url="http://127.0.0.1:30001",
     )
-
-
-def with_env(plan: Plan, **env: str) -> Plan:
-    return replace(plan, command=replace(plan.command, env={**plan.command.env, **env}))

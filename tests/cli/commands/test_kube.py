@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -173,79 +173,8 @@ def test_status_as_json(cluster: Path, capsys: pytest.CaptureFixture[str]) -> No
     ]
 
 
-def unscheduled(said: str) -> dict[str, Any]:
-    return pod("p", {"PodScheduled": "False"}, said)
-
-
 def waiting(reason: str, **more: Any) -> dict[str, Any]:
     return pod("p", containerStatuses=[container({"waiting": {"reason": reason}}, **more)])
-
-
-def crashed(**how: Any) -> dict[str, Any]:
-    return waiting("CrashLoopBackOff", lastState={"terminated": how})
-
-
-STARTED = container({"running": {"startedAt": "2026-11-21T08:55:00Z"}})
-
-
-@pytest.mark.parametrize(
-    ("item", "phase", "id"),
-    [
-        (READY, "ready", None),
-        (PENDING, "pending", "kube.few_hugepages"),
-        (
-            unscheduled("1 Insufficient habana.ai/gaudi, 2 Insufficient cpu"),
-            "pending",
-            "kube.few_cards",
-        ),
-        (unscheduled("1 Insufficient aws.amazon.com/neuron"), "pending", "kube.few_neuron"),
-        (unscheduled("2 Insufficient memory"), "pending", "kube.few_cpu"),
-        (unscheduled("1 node(s) had untolerated taint {a: b}"), "pending", "kube.taint"),
-        (
-            unscheduled("1 node(s) didn't match Pod's node affinity/selector"),
-            "pending",
-            "kube.selector",
-        ),
-        (
-            unscheduled("pod has unbound immediate PersistentVolumeClaims"),
-            "pending",
-            "kube.no_volume",
-        ),
-        (unscheduled("something new"), "pending", "kube.unscheduled"),
-        (waiting("ImagePullBackOff"), "failed", "kube.no_image"),
-        (waiting("CreateContainerConfigError"), "failed", "kube.no_secret"),
-        (waiting("RunContainerError"), "failed", "kube.no_container"),
-        (waiting("ContainerCreating"), "preparing", None),
-        (pod("p", initContainerStatuses=[STARTED]), "preparing", "kube.copying"),
-        (pod("p", containerStatuses=[STARTED]), "starting", "kube.starting"),
-        (crashed(exitCode=1), "failed", "kube.crashed"),
-        (crashed(exitCode=137, reason="OOMKilled"), "failed", "kube.out_of_memory"),
-        (
-            labelled("Pod", "p", metadata={"deletionTimestamp": "2026-11-21T08:55:00Z"}),
-            "ending",
-            None,
-        ),
-    ],
-)
-def test_what_a_pod_waits_for(item: dict[str, Any], phase: str, id: str | None) -> None:
-    (found,) = statuses([item], NOW)[0].pods
-    assert (found.phase, found.why.id if found.why else None, found.seconds) == (phase, id, 600)
-
-
-def test_a_long_start_says_how_long_it_may_take() -> None:
-    item = pod("p", containerStatuses=[STARTED])
-    (found,) = statuses([item], NOW)[0].pods
-    assert found.why is not None and found.why.values == {"seconds": 300, "most": 2400}
-
-
-def test_a_ray_service_is_ready_with_its_workers() -> None:
-    spec = {"rayClusterConfig": {"workerGroupSpecs": [{"minReplicas": 2}]}}
-    active = {"activeServiceStatus": {"rayClusterStatus": {"readyWorkerReplicas": 2}}}
-    item = labelled(
-        "RayService", "chat", "ray.io/v1", spec=spec, status={"serviceStatus": "Running", **active}
-    )
-    assert statuses([item], NOW)[0].ready
-    assert not statuses([{**item, "status": active}], NOW)[0].ready
 
 
 JSONS = st.recursive(
@@ -482,8 +411,3 @@ def test_the_real_kubectl_without_a_cluster(
     assert code == 2 and "get-contexts" in err
     config.write_text("junk")
     assert kube(capsys, "status", "--kubeconfig", str(config))[0] == 2
-
-
-def test_ages_are_those_of_the_cluster() -> None:
-    (found,) = statuses([READY], NOW + timedelta(hours=1))[0].pods
-    assert found.seconds == 4200

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from gaudi_launch.cli.main import run
 from gaudi_launch.engines.install.environment import in_venv
 from gaudi_launch.engines.install.install_steps import SetupExtras, code_steps, dockerfile
 from gaudi_launch.engines.releases import (
@@ -77,29 +81,37 @@ class User:
             (self.bin / name).chmod(0o755)
         (self.bin / "env").symlink_to(shutil.which("env") or "/usr/bin/env")
 
-    def run(self, *words: str) -> tuple[int, str, str]:
-        return self.launch("setup", *words)
-
     def launch(self, *words: str, **variables: str) -> tuple[int, str, str]:
+        """Run a command as a process of its own."""
         done = subprocess.run(
             [sys.executable, "-m", "gaudi_launch", *words],
             capture_output=True,
             text=True,
             check=False,
-            env={
-                **{
-                    k: v
-                    for k, v in os.environ.items()
-                    if not k.startswith(("LC_", "LANG", "GAUDI_LAUNCH"))
-                },
-                "PATH": str(self.bin),
-                "XDG_DATA_HOME": str(self.home / "data"),
-                "XDG_STATE_HOME": str(self.home / "state"),
-                **variables,
-            },
+            env={**self.environment(), **variables},
         )
         assert "Traceback" not in done.stdout + done.stderr
         return done.returncode, done.stdout, done.stderr
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        """Run `setup` here: what it starts are processes all the same."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            patch.dict(os.environ, self.environment(), clear=True),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            code = run(["setup", *words])
+        return code, out.getvalue(), err.getvalue()
+
+    def environment(self) -> dict[str, str]:
+        hidden = ("LC_", "LANG", "GAUDI_LAUNCH")
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith(hidden)},
+            "PATH": str(self.bin),
+            "XDG_DATA_HOME": str(self.home / "data"),
+            "XDG_STATE_HOME": str(self.home / "state"),
+        }
 
     @property
     def calls(self) -> list[list[str]]:
@@ -120,13 +132,13 @@ VENV = ("vllm-fork@1.21", "--python", "base-python")
 
 
 def test_a_virtual_environment_at_the_pinned_commits(user: User) -> None:
-    code, out, err = user.run(*VENV, "--vision", "--index-url", "https://mirror.example/simple")
+    mirror = "https://mirror.example/simple"
+    code, out, err = user.launch("setup", *VENV, "--vision", "--index-url", mirror)
     assert code == 0, err
     folder = user.engines / "vllm-fork-1.21"
     python, source = f"{folder}/venv/bin/python", f"{folder}/src/vllm-fork"
     pins = constraints_of(needed_release("vllm-fork@1.21"))
-    mirror = ("--index-url", "https://mirror.example/simple")
-    pip = ["python", "-m", "pip", "install", *mirror, "--constraint", pins]
+    pip = ["python", "-m", "pip", "install", "--index-url", mirror, "--constraint", pins]
     assert user.calls == [
         ["base-python", "-m", "venv", "--system-site-packages", f"{folder}/venv"],
         ["git", "init", "--quiet", source],
@@ -372,7 +384,7 @@ def test_a_rollback_without_a_name_needs_one_engine_with_two_versions(user: User
     code, out, err = user.run("--rollback")
     assert (code, out) == (2, "") and "vllm-fork-1.21, vllm-fork-1.22" in err
     shutil.rmtree(user.engines / "vllm-fork-1.22/venv")
-    assert user.run("--rollback", "--lang", "zh")[1].startswith("vllm-fork-1.21：")
+    assert user.launch("setup", "--rollback", "--lang", "zh")[1].startswith("vllm-fork-1.21：")
 
 
 def test_a_failed_installation_leaves_the_old_version_in_force(user: User) -> None:
@@ -698,14 +710,13 @@ def test_what_is_missing_is_said_first(
 
 
 def test_in_chinese(user: User) -> None:
-    code, out, err = user.run("tgi", "--lang", "zh")
+    code, out, err = user.launch("setup", "tgi", "--lang", "zh")
     assert code == 0 and "已就绪" in out and "拉取镜像" in err
 
 
 def test_a_dry_run_leaves_out_what_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gaudi_launch.cli.main import run
     from gaudi_launch.engines.ray_serve import install as ray_install
     from gaudi_launch.engines.vllm_cpu import install as cpu_install
 
