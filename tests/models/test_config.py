@@ -17,7 +17,6 @@ from gaudi_launch.models.config import (
     read_config,
     read_model,
 )
-from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import activation_bytes, kv_bytes_per_token, weight_bytes
 from gaudi_launch.profiles import known_model
 from tests.support.refusals import failing
@@ -170,13 +169,6 @@ def test_broken_config_is_a_sentence(tmp_path: Path, text: str | bytes) -> None:
     assert "config.json" in str(caught.value)
 
 
-def test_deep_text_parts_are_no_recursion() -> None:
-    document: dict[str, Any] = {"num_hidden_layers": 3}
-    for _ in range(900):
-        document = {"text_config": document}
-    assert model_from_config("m", document).layers is None
-
-
 @pytest.mark.parametrize(
     ("path", "id"),
     [("/no/such/folder", "models.no_folder"), ("/no/model.gguf", "models.gguf"), ("a\0b", None)],
@@ -204,85 +196,6 @@ def test_the_address_of_a_page_is_answered_with_its_hub_id(address: str, pull: s
         known_model(address, must_exist=False)
     assert (caught.value.id, caught.value.exit_code) == ("models.address", ExitCode.USAGE)
     assert dict(caught.value.text.values) == {"found": address, "pull": pull}
-
-
-def test_folder_without_config(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError) as caught:
-        read_model(str(tmp_path))
-    assert caught.value.id == "models.no_config"
-
-
-def test_missing_folder_has_the_facts_of_its_profile() -> None:
-    found = known_model("/models/QwQ-32B", must_exist=False)
-    assert (found.source, found.layers, found.moe, found.kv_heads) == ("profile", 64, False, 8)
-    assert known_model("/models/unheard", must_exist=False) == Model("/models/unheard", "unheard")
-
-
-def test_config_of_a_folder_goes_before_a_profile(tmp_path: Path) -> None:
-    path = tmp_path / "QwQ-32B"
-    path.mkdir()
-    (path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2}))
-    found = known_model(str(path))
-    assert (found.source, found.layers, found.heads, found.parameters) == (
-        "config.json",
-        2,
-        None,
-        None,
-    )
-
-
-def test_gemma3_leaves_its_heads_to_the_configuration_class() -> None:
-    text = {
-        "hidden_size": 2560,
-        "intermediate_size": 10240,
-        "num_hidden_layers": 34,
-        "model_type": "gemma3_text",
-    }
-    document = {"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 1152}}
-    small = model_from_config("/m/gemma-3-4b-it", document)
-    assert (small.layers, small.heads, small.kv_heads, small.head_dim) == (34, 8, 4, 256)
-    assert (small.hidden_size, small.vocab_size, small.max_position_embeddings) == (
-        2560,
-        262208,
-        131072,
-    )
-    own = {**text, "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128}
-    large = model_from_config("/m/gemma-3-27b-it", {**document, "text_config": own})
-    assert (large.heads, large.kv_heads, large.head_dim) == (32, 16, 128)
-
-
-@pytest.mark.parametrize(
-    ("kind", "rank"),
-    [
-        # the engines' is_deepseek_mla (profiles/engines/support/mla.json)
-        ("glm_moe_dsa", 576),
-        ("kimi_k2", 576),
-        ("longcat_flash", 576),
-        # ranks of its own, ordinary heads in the cache
-        ("minicpm3", None),
-        ("deepseek", None),
-    ],
-)
-def test_the_engines_list_decides_about_mla(kind: str, rank: int | None) -> None:
-    document = {"model_type": kind, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
-    assert model_from_config("/m/model", document).mla_rank == rank
-
-
-@pytest.mark.parametrize(
-    ("keys", "longest"),
-    [
-        # CohereForAI/c4ai-command-r-plus serves more than it has positions
-        ({"max_position_embeddings": 8192, "model_max_length": 131072}, 131072),
-        ({"max_position_embeddings": 4096, "seq_length": 2048}, 2048),
-        ({"max_target_positions": 448}, 448),
-        ({"max_seq_len": 32768}, 32768),
-        ({}, None),
-    ],
-)
-def test_the_longest_context_is_the_one_that_vllm_derives(
-    keys: dict[str, int], longest: int | None
-) -> None:
-    assert model_from_config("m", keys).max_position_embeddings == longest
 
 
 @pytest.mark.parametrize(
@@ -359,14 +272,6 @@ def test_the_longest_context_is_the_one_that_vllm_derives(
 def test_facts_by_their_other_names(document: dict[str, Any], facts: dict[str, Any]) -> None:
     found = model_from_config("me/m", document)
     assert {name: getattr(found, name) for name in facts} == facts
-
-
-def test_parts_are_read_to_the_fourth_level() -> None:
-    document: dict[str, Any] = {"num_hidden_layers": 3}
-    for _ in range(4):
-        document = {"text_config": document}
-    assert model_from_config("m", document).layers == 3
-    assert model_from_config("m", {"text_config": document}).layers is None
 
 
 def test_what_config_json_states_for_counting_weights() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.recipe_cache.cache_root import CacheEntry
 from gaudi_launch.recipe_cache.ledger import Ledger
@@ -14,30 +13,10 @@ from gaudi_launch.recipe_cache.manifest import walk
 from gaudi_launch.recipe_cache.size_limits import (
     LEAST_MIB,
     Doomed,
-    parse_age,
-    parse_size,
     size_limit,
     to_prune,
 )
 from tests.support.recipes import PARTS
-
-GIB = 1 << 30
-
-
-@pytest.mark.parametrize(
-    ("graphs", "free", "held", "measured", "mib", "too_small", "reason"),
-    [
-        (100, 1000 * GIB, 0, 0, 16384, False, "cache.limit_assumed"),
-        (1000, 1000 * GIB, 0, 0, 128000, False, "cache.limit_assumed"),
-        (1000, 10 * GIB, 0, 0, 9216, True, "cache.limit_assumed"),
-        (400, 1000 * GIB, 20 * GIB, 100, 163840, False, "cache.limit_measured"),
-    ],
-)
-def test_size_limit(
-    graphs: int, free: int, held: int, measured: int, mib: int, too_small: bool, reason: str
-) -> None:
-    limit = size_limit(graphs, free, held, measured)
-    assert (limit.mib, limit.too_small, limit.reason.id) == (mib, too_small, reason)
 
 
 def test_the_reason_of_a_limit_has_its_numbers() -> None:
@@ -67,44 +46,6 @@ def test_keys_are_removed_with_their_reasons() -> None:
 
 def entry(key: str, used: float, size: int, busy: bool = False) -> CacheEntry:
     return CacheEntry(key, Path(key), Ledger(PARTS, key, last_used=used), 1, size, in_use=busy)
-
-
-def test_prune_by_size_takes_the_least_recently_used_and_none_in_use() -> None:
-    found = [
-        entry("a", 30, 50),
-        entry("b", 10, 50, busy=True),
-        entry("c", 20, 50),
-        entry("d", 40, 50),
-    ]
-    assert [d.entry.key for d in to_prune(found, now=100, max_bytes=60)] == ["c", "a"]
-    assert to_prune(found, now=100, max_bytes=150) == []
-
-
-def test_sizes_and_ages() -> None:
-    assert [parse_size(t) for t in ("200G", "1.5K", "7", "1MiB", "2TB")] == [
-        200 * GIB,
-        1536,
-        7,
-        1 << 20,
-        2 << 40,
-    ]
-    assert [parse_age(t) for t in ("30d", "12h", "1.5min")] == [2592000, 43200, 90]
-    assert [parse_age(t) for t in ("2w", " 1s ")] == [1209600, 1]
-    assert [parse_size(t) for t in (" 2M ", "3B")] == [2 << 20, 3]
-    for bad in ("", "G", "-1G", "1X", "1e3", "²G", "٣G", "٣d"):
-        for parse, id in ((parse_size, "cache.bad_size"), (parse_age, "cache.bad_age")):
-            with pytest.raises(LaunchError) as error:
-                parse(bad)
-            found = (error.value.id, error.value.exit_code, error.value.text.values)
-            assert found == (id, 2, {"found": bad})
-
-
-def test_file_systems_without_reliable_locks() -> None:
-    network = ["nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "glusterfs", "lustre", "gpfs",
-               "beegfs", "afs", "9p", "fuse.sshfs", "fuse"]  # fmt: skip
-    local = ["ext4", "xfs", "tmpfs", "overlay", "fuse.fuse-overlayfs", "fuseblk", "fusectl", "",
-             "xfuse"]  # fmt: skip
-    assert [kind for kind in (*network, *local) if is_network(kind)] == network
 
 
 @pytest.mark.parametrize(

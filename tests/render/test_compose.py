@@ -118,29 +118,6 @@ def test_compose_reads_back_every_word(
     ]
 
 
-def test_numbers_of_another_yaml_stay_text(tmp_path: Path) -> None:
-    words = [
-        "0E0",
-        "1e3",
-        "0x1F",
-        "0o17",
-        ".5",
-        "-.inf",
-        "+1",
-        "\x85",
-        "a\u2028b",
-        "1_000",
-        "12:30",
-    ]
-    container = Container("i", tuple(words), {"ODD": "0E0"})
-    code, read, errors = config(
-        tmp_path, render(container, "nn", ["head"], None).files["compose.yaml"]
-    )
-    assert code == 0, errors
-    service = read["services"]["nn"]
-    assert (service["command"], service["environment"]) == (words, {"ODD": "0E0"})
-
-
 def test_compose_stops_without_the_servers_key(tmp_path: Path) -> None:
     text = render(Container("i", ("x",), secrets=("VLLM_API_KEY",)), "nn", ["head"], None).files[
         "compose.yaml"
@@ -149,15 +126,6 @@ def test_compose_stops_without_the_servers_key(tmp_path: Path) -> None:
     assert code != 0 and "VLLM_API_KEY" in errors
     code, read, _ = config(tmp_path, text, VLLM_API_KEY="mine")
     assert (code, read["services"]["nn"]["environment"]) == (0, {"VLLM_API_KEY": "mine"})
-
-
-def test_ports_where_the_network_is_its_own(tmp_path: Path) -> None:
-    container = Container("i", ("x",), ports=((8080, 80),), address="127.0.0.1")
-    code, read, _ = config(tmp_path, render(container, "nn", ["head"], None).files["compose.yaml"])
-    service = read["services"]["nn"]
-    assert code == 0 and "network_mode" not in service and "runtime" not in service
-    port = {key: service["ports"][0][key] for key in ("host_ip", "published", "target")}
-    assert port == {"host_ip": "127.0.0.1", "published": "8080", "target": 80}
 
 
 def test_the_checker_would_find_a_wrong_key(tmp_path: Path) -> None:
@@ -198,17 +166,3 @@ def test_comments_have_no_control_characters() -> None:
 )
 def test_only_texts_that_no_reader_could_misread_have_no_quotes(value: str, written: str) -> None:
     assert yaml_text.dump({"k": value}) == f"k: {written}\n"
-
-
-def test_keys_keep_their_order_and_a_value_is_repeated_in_full() -> None:
-    same = ["x"]
-    assert yaml_text.dump({"b": same, "a": same, "count": 1, "t": True}) == (
-        "b:\n- x\na:\n- x\ncount: 1\nt: true\n"
-    )
-    assert yaml_text.dump("x " * 100) == f'"{"x " * 100}"\n'
-
-
-def test_documents_are_below_their_header() -> None:
-    assert yaml_text.documents(["a: 1\n\n", "b: 2\n"], ["one\n two ", ""]) == (
-        "# one\n#  two\n---\na: 1\n---\nb: 2\n"
-    )

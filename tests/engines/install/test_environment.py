@@ -63,30 +63,6 @@ def refused(what: Any, *words: Any) -> tuple[str, ExitCode, dict[str, Any]]:
     return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
 
 
-def test_an_environment_shares_the_packages_of_its_base(engines: Path) -> None:
-    made = in_venv(FORK, "/usr/bin/python3", NO_EXTRAS)
-    folder = engines / "vllm-fork-1.22"
-    assert [step.argv for step in made.steps[:2]] == [
-        ("/usr/bin/python3", "-m", "venv", "--system-site-packages", f"{folder}/venv"),
-        ("mkdir", "-p", f"{folder}/src"),
-    ]
-    assert [step.id for step in made.steps[:2]] == ["setup.venv", "setup.source"]
-    assert replace(made, steps=()) == Recipe(
-        "vllm-fork@1.22",
-        folder,
-        (),
-        {},
-        python=f"{folder}/venv/bin/python",
-        constraints=constraints_of(FORK) or "",
-    )
-    assert made.record == folder / "setup.json"
-    assert any("--constraint" in step.argv for step in made.steps)
-    unpinned = in_venv(FORK, "/usr/bin/python3", SetupExtras(unpinned=True))
-    assert not any("--constraint" in step.argv for step in unpinned.steps)
-    assert unpinned.constraints == ""
-    assert made.steps[2].argv == ("git", "init", "--quiet", f"{folder}/src/vllm-fork")
-
-
 def test_an_engine_that_is_an_image_has_no_environment() -> None:
     assert refused(in_venv, TGI, "python3", NO_EXTRAS) == (
         "setup.image_only",
@@ -196,23 +172,6 @@ def test_steps_run_in_order_and_a_second_run_resumes(tmp_path: Path) -> None:
     assert [line.split()[0] for line in said] == ["[2/3]", "[3/3]"]
 
 
-def test_a_step_that_fails_is_named_with_its_own_last_lines(tmp_path: Path) -> None:
-    (tmp_path / "setup.log").write_text("of an older step\n")
-    lines = CodeStep("setup.engine", ("sh", "-c", "seq 1 20; echo end >&2; exit 3"))
-    wanted = replace(recipe(tmp_path, "one"), steps=(*recipe(tmp_path, "one").steps, lines))
-    with pytest.raises(LaunchError) as caught:
-        make(wanted, lambda line: None)
-    error = caught.value
-    assert (error.id, error.exit_code) == ("serve.setup_failed", ExitCode.FAILED)
-    assert error.detail == "\n".join([*map(str, range(7, 21)), "end"])
-    assert "3" in str(error.text.values["why"]) and "setup.log" in str(error.text.values["why"])
-    assert remembered(wanted) == 1
-    short = replace(wanted, steps=(CodeStep("setup.engine", ("sh", "-c", "echo only; exit 1")),))
-    with pytest.raises(LaunchError) as caught:
-        make(short, lambda line: None)
-    assert caught.value.detail == "only"
-
-
 def test_a_program_that_is_missing_is_a_failed_step(tmp_path: Path) -> None:
     step = CodeStep("setup.fetch", (str(tmp_path / "no-git"), "fetch"))
     with pytest.raises(LaunchError) as caught:
@@ -289,36 +248,6 @@ def test_nothing_is_done_where_the_result_was_removed(
     assert remembered(image) == 0
     # an unfinished one is not looked for
     assert remembered(replace(image, steps=(*image.steps, *image.steps))) == 1
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"done": 3}', '{"steps": 1}'])
-def test_a_damaged_record_is_none(engines: Path, text: str) -> None:
-    folder = engines / "a-1"
-    (folder / "venv/bin").mkdir(parents=True)
-    (folder / "venv/bin/python").touch()
-    (folder / "setup.json").write_text(text)
-    assert remembered(recipe(folder, "one")) == 0
-    assert versions_of("a@1").in_force() is None
-
-
-@pytest.mark.parametrize(
-    ("document", "python", "finished"),
-    [
-        ({"done": [["x"]], "steps": 1}, True, True),
-        ({"done": [["x"]], "steps": 2}, True, False),
-        ({"done": [["x"]]}, True, True),
-        ({"done": [["x"]], "steps": 1}, False, False),
-    ],
-)
-def test_an_environment_is_complete_with_all_steps_and_its_interpreter(
-    engines: Path, document: dict[str, Any], python: bool, finished: bool
-) -> None:
-    folder = engines / "a-1"
-    (folder / "venv/bin").mkdir(parents=True)
-    if python:
-        (folder / "venv/bin/python").touch()
-    (folder / "setup.json").write_text(json.dumps(document))
-    assert (versions_of("a@1").in_force() == folder) is finished
 
 
 def test_an_image_is_not_put_in_force_and_an_environment_is(engines: Path) -> None:
