@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -152,7 +153,7 @@ RERANKER = replace(ENCODER, architecture="XLMRobertaForSequenceClassification")
 RANKS = replace(LLAMA, name="Qwen3-Reranker-8B", model_type="qwen3")
 TEXTS = {"max_model_len": 2048, "max_num_seqs": 16}
 # for both forks
-BOTH = [
+BOTH: list[tuple[str, Model, dict[str, Any], dict[str, str]]] = [
     ("its code", replace(LLAMA, remote_code=True), SHORT, {}),
     ("its code, agreed", replace(LLAMA, remote_code=True), {"trust_remote_code": True}, {}),
     ("name only", Model("hub/x", "x"), SHORT, {}),
@@ -189,7 +190,11 @@ BOTH = [
     ("ranks, but writes", RANKS, {**TEXTS, "extra": ("--task", "generate")}, {}),
 ]
 MORE = [
-    *(Case(f"both: {name}", engine, *rest) for engine in (V21, V22) for name, *rest in BOTH),
+    *(
+        Case(f"both: {name}", engine, model, wishes, environment)
+        for engine in (V21, V22)
+        for name, model, wishes, environment in BOTH
+    ),
     Case("a dense model", DEEPSEEK, LLAMA, SHORT),
     Case("encoder", DEEPSEEK, ENCODER),
     Case("fp8", DEEPSEEK, R1, {"dtype": "fp8"}),
