@@ -35,31 +35,6 @@ def read(options: LaunchOptions) -> Request:
     return read_request(options, environment={"A": "b"}, files_dir="/files", stamp="now")
 
 
-def test_every_value_is_read() -> None:
-    assert read(TYPED) == Request(
-        model="/m/Small",
-        host="0.0.0.0",
-        port=9000,
-        cards=4,
-        modules=(0, 1, 2, 3),
-        dtype="fp8",
-        input_range=(128, 1024),
-        output_range=(256, 256),
-        open_ranges=("output",),
-        max_model_len=4096,
-        max_num_seqs=8,
-        reduce=(8, 2000),
-        padding_limit="0.0",
-        replicas=(1, 3),
-        target_ongoing=5,
-        trust_remote_code=True,
-        extra=("--seed", "1"),
-        environment={"A": "b"},
-        files_dir="/files",
-        stamp="now",
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "modules"),
     [("0-3", (0, 1, 2, 3)), ("6-7,0", (6, 7, 0)), ("5-5", (5,)), ("0, 2-3", (0, 2, 3))],
@@ -73,19 +48,6 @@ def test_a_range_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(LaunchError) as refused:
         read(LaunchOptions("m", modules=text))
     assert refused.value.exit_code == ExitCode.USAGE
-
-
-@pytest.mark.parametrize(
-    ("text", "dtype"), [("bf16", "bfloat16"), ("fp16", "float16"), ("fp8", "fp8")]
-)
-def test_short_names_of_data_types(text: str, dtype: str) -> None:
-    assert read(LaunchOptions("m", dtype=text)).dtype == dtype
-
-
-def test_what_is_not_given_is_left_to_the_plan() -> None:
-    assert read(LaunchOptions("m")) == Request(
-        "m", environment={"A": "b"}, files_dir="/files", stamp="now"
-    )
 
 
 def test_one_number_of_reduce_is_both_only_where_the_scripts_read_it_so() -> None:
@@ -110,8 +72,3 @@ def test_one_number_of_reduce_is_both_only_where_the_scripts_read_it_so() -> Non
 def test_a_value_that_cannot_be_is_a_usage_error(options: LaunchOptions, id: str) -> None:
     with failing(id, ExitCode.USAGE):
         read(options)
-
-
-def test_the_options_given_are_named_as_typed() -> None:
-    options = LaunchOptions("m", cards="4", force=True, extra=("--seed", "1"))
-    assert options.given() == (("model", "-w"), ("cards", "-n"), ("force", "--force"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import threading
@@ -36,35 +35,12 @@ vllm:request_generation_tokens_bucket{engine="0",le="+Inf"} 40.0
 """
 
 
-def test_csv_sorted_and_from_zero(tmp_path: Path) -> None:
-    wanted = [(0.0, 20, 4), (1.0, 10, 3)]
-    plain, packed = tmp_path / "a.csv", tmp_path / "a.csv.gz"
-    plain.write_text(CSV)
-    packed.write_bytes(gzip.compress(CSV.encode()))
-    assert read_workload(str(plain)) == wanted
-    assert read_workload(str(packed)) == wanted
-
-
 def test_azure_names_and_times() -> None:
     header = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
     text = header + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
     found = parse(text).requests
     assert [(tokens, output) for _, tokens, output in found] == [(374, 44), (396, 109)]
     assert abs(found[1][0] - 4.314579) < 1e-5
-
-
-@pytest.mark.parametrize("joint", ["\n", None])
-def test_json_lines_and_arrays(joint: str | None) -> None:
-    rows: list[object] = [
-        {"timestamp": 1700000001000, "input_length": 8, "output_length": 2},
-        {"timestamp": 1700000000000, "usage": {"prompt_tokens": 5, "completion_tokens": 6}},
-        {"nothing": 1},
-        7,
-    ]
-    text = (
-        joint.join(json.dumps(row) for row in [*rows]) + "\nbroken {" if joint else json.dumps(rows)
-    )
-    assert parse(text).requests == [(0.0, 5, 6), (1.0, 8, 2)]
 
 
 def test_mooncakes_milliseconds() -> None:
@@ -83,18 +59,6 @@ def test_metrics_histograms() -> None:
     assert 0.7 < sum(count <= 200 for count in tokens) / len(tokens) < 0.8
     assert {output for _, _, output in found} <= set(range(1, 11))
     assert parse_metrics(PAGE.replace("40.0", "0.0").replace("30.0", "0.0")) == []
-
-
-def test_the_histograms_of_several_models_add_up() -> None:
-    bars = (("a", "10", 5), ("a", "100", 5), ("b", "10", 0), ("b", "100", 5))
-    lines = [
-        f'vllm:{name}_tokens_bucket{{model_name="{model}",le="{edge}"}} {count}.0'
-        for name in ("request_prompt", "request_generation")
-        for model, edge, count in bars
-    ]
-    tokens = [tokens for _, tokens, _ in parse_metrics("\n".join(lines))]
-    # half are of ten tokens at most
-    assert 0.45 < sum(count <= 10 for count in tokens) / len(tokens) < 0.55
 
 
 def test_a_running_server() -> None:
@@ -129,23 +93,6 @@ def test_what_is_no_trace(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(LaunchError) as caught:
         read_workload(str(path))
     assert caught.value.exit_code == ExitCode.USAGE
-
-
-@pytest.mark.parametrize(
-    ("content", "error"),
-    [(b"\xff\xfe\x00", "'utf-8' codec can't decode"), (b"\x1f\x8bx", "Compressed file ended")],
-)
-def test_the_reason_why_a_trace_is_not_read(tmp_path: Path, content: bytes, error: str) -> None:
-    path = tmp_path / "trace"
-    path.write_bytes(content)
-    with pytest.raises(LaunchError) as caught:
-        read_workload(str(path))
-    assert caught.value.id == "warmup.trace_unreadable"
-    assert caught.value.text.values["path"] == str(path)
-    assert caught.value.text.values["error"].startswith(error)
-    with pytest.raises(LaunchError) as missing:
-        read_workload(str(tmp_path / "none"))
-    assert missing.value.text.values["error"] == "No such file or directory"
 
 
 @given(

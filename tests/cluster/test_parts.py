@@ -17,7 +17,6 @@ from gaudi_launch.cluster.parts import (
     Node,
     PlannedWhole,
     assemble,
-    changed_command,
     changes,
     merged,
     reach,
@@ -117,16 +116,6 @@ def test_stages_share_the_sequences() -> None:
     assert changes(staged, whole(none)) == expected[:3]
 
 
-def test_what_the_user_decided_is_not_changed() -> None:
-    own = frozenset({"--distributed_executor_backend", "OWN"})
-    made = whole(plan(), variable("OWN", "1"), variable("OTHER", "2"), own=own)
-    assert changes(LAYOUT, made) == (TENSOR, variable("OTHER", "2"))
-    assert made.engine.asked[0].own == own
-    # what was written after `--` is overridden, and listed as such
-    after = plan(user=("--distributed-executor-backend", "mp"))
-    assert changes(LAYOUT, whole(after, own=own)) == (TENSOR, RAY)
-
-
 def test_settings_of_a_single_host_are_removed() -> None:
     made = plan(
         variable("HABANA_VISIBLE_MODULES", "0"),
@@ -142,18 +131,6 @@ def test_settings_of_a_single_host_are_removed() -> None:
         variable("KEPT", "1"),
         RAY,
     )
-
-
-def test_the_command_of_several_hosts() -> None:
-    made = plan(VLLM_HOST_IP="x", KEPT="1", GONE="2", user=("--seed", "1"))
-    changed = (variable("KEPT", "3"), replace(variable("EMPTY", ""), value=None), TENSOR)
-    command = changed_command(made, changed)
-    assert command == Command(
-        ("python", "-m", "e", "--max-num-seqs", "64", "--port", "1", "--tensor-parallel-size", "4",
-         "--seed", "1"),
-        {"KEPT": "3", "GONE": "2", "EMPTY": ""},
-        user=("--seed", "1"),
-    )  # fmt: skip
 
 
 def host(*addresses: str, name: str = "ens1", **changes: Any) -> Host:
@@ -215,26 +192,6 @@ def test_one_engine_over_two_hosts() -> None:
     assert found.ray_address(engine) == "10.0.0.1:8850"
 
 
-def test_an_engine_on_each_host() -> None:
-    apart = replace(LAYOUT, tensor=2, data=2, warnings=())
-    addresses = Addresses(8850, listen="::", ray_port=8850)
-    found = assemble("c", apart, whole(plan()), AB, addresses)
-    # without Ray, the port is free for the service
-    assert [engine.url for engine in found.engines] == [
-        "http://10.0.0.1:8850",
-        "http://10.0.0.2:8850",
-    ]
-    assert [len(engine.nodes) for engine in found.engines] == [1, 1]
-    assert found.engines[1].command.env["VLLM_HOST_IP"] == "10.0.0.2"
-    argv = found.engines[0].command.argv
-    assert argv[argv.index("--host") + 1] == "::"
-    assert (found.settings, found.warnings, found.recipes) == (
-        (replace(TENSOR, value="2"),),
-        (),
-        None,
-    )
-
-
 @pytest.mark.parametrize(
     ("listen", "url"),
     [("0.0.0.0", "http://10.0.0.1:8000"), ("fd00::9", "http://[fd00::9]:8000")],
@@ -257,14 +214,6 @@ def test_the_ports_and_the_interface_of_the_user() -> None:
     assert found.nodes[0].env["RAY_ADDRESS"] == "10.9.0.1:7000"
     # a host whose cards are unknown has the first
     assert found.nodes[1].modules == (0, 1)
-
-
-def test_engines_without_cards_need_none() -> None:
-    made = replace(plan(), placement=Placement(()))
-    bare = [replace(each, host=replace(host(f"10.0.0.{n}"), cards=())) for n, each in
-            enumerate(AB, 1)]  # fmt: skip
-    found = assemble("c", LAYOUT, whole(made), bare, Addresses(8000))
-    assert [each.modules for each in found.nodes] == [(0, 1), (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -374,14 +323,6 @@ def interfaces(*names: str) -> Host:
             Interface(name, True, (f"10.0.0.{number}",)) for number, name in enumerate(names, 1)
         )
     )
-
-
-@pytest.mark.parametrize(
-    "inside", ["docker0", "br-1", "veth2", "virbr0", "cni0", "flannel.1", "cali1", "cilium_net",
-               "kube-ipvs0"]
-)  # fmt: skip
-def test_interfaces_that_do_not_leave_the_host(inside: str) -> None:
-    assert reach(member("a"), interfaces(inside, "eth0")) == ("10.0.0.2", "eth0")
 
 
 def test_hosts_whose_address_is_unknown() -> None:

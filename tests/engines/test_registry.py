@@ -9,48 +9,14 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.engines import registry
-from gaudi_launch.engines.detect import Installed
 from gaudi_launch.engines.support import versions
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.models.model import Model
 from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model, profiles
+from gaudi_launch.profiles import profiles
 
 V3 = Model("m", "DeepSeek-V3.1-G2", architecture="DeepseekV3ForCausalLM", mla_rank=576)
-
-
-@pytest.mark.parametrize(
-    ("model", "engine"),
-    [
-        ("deepseek-ai/DeepSeek-R1-0528", "deepseek_r1"),
-        ("/data/hf_models/DeepSeek-R1-0528-G2", "deepseek_r1"),
-        # its profile names the oldest release of the fork that has the class
-        ("zai-org/GLM-4.5", registry.DEFAULT),
-        ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", registry.DEFAULT),
-        ("nobody/knows", registry.DEFAULT),
-    ],
-)
-def test_the_model_asks_for_its_engine(model: str, engine: str) -> None:
-    assert registry.assumed_for(known_model(model, must_exist=False), lambda: "gaudi2") == engine
-
-
-def test_deepseek_r1_is_for_deepseek_v3_on_gaudi2() -> None:
-    # that branch's start script takes eight cards of Gaudi2 and nothing else
-    small = Model("m", "DeepSeek-V2-Lite", architecture="DeepseekV2ForCausalLM", mla_rank=576)
-    assert registry.assumed_for(small, lambda: "gaudi2") == registry.DEFAULT
-    assert registry.assumed_for(V3, lambda: "gaudi3-pcie") == registry.DEFAULT
-    assert registry.assumed_for(V3, lambda: "") == "deepseek_r1"
-
-
-def test_an_installed_or_a_named_engine_is_taken() -> None:
-    def name_for(name: str, installed: Installed | None) -> str:
-        return registry.name_for(Request("m", engine=name), installed, lambda: V3, str)
-
-    nothing = Installed("/usr/bin/python3", "", {}, {})
-    assert name_for("auto", Installed("/usr/bin/python3", "vllm-fork@1.21", {}, {})) == "auto"
-    assert name_for("vllm-gaudi", None) == "vllm-gaudi"
-    assert name_for("auto", None) == name_for("auto", nothing) == "deepseek_r1"
 
 
 def test_the_default_is_the_newest_release_of_the_plugin_with_facts() -> None:

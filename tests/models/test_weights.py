@@ -17,22 +17,6 @@ from gaudi_launch.models.weights import HeaderError, count_parameters, read_head
 from tests.support.shards import index, shard
 
 
-def test_parameters_and_bytes_without_scales(tmp_path: Path) -> None:
-    tensors = {
-        "a.weight": ("F8_E4M3", [4, 8], 32),
-        "a.weight_scale_inv": ("F32", [1, 1], 4),
-        "b": ("BF16", [3], 6),
-    }
-    size = shard(tmp_path / "model.safetensors", tensors)
-    assert read_weights(tmp_path) == {
-        "parameters": 35,
-        "weight_bytes": size,
-        "unloaded_bytes": 0,
-        "files_missing": (),
-        "vocab_rows": None,
-    }
-
-
 def test_layers_behind_the_last_are_not_loaded(tmp_path: Path) -> None:
     names = (
         "model.embed_tokens.weight",
@@ -49,15 +33,6 @@ def test_layers_behind_the_last_are_not_loaded(tmp_path: Path) -> None:
     )
     model = Model("m", "m", parameters=32, weight_bytes=64, unloaded_bytes=16, dtype="bfloat16")
     assert (weight_bytes(model, "bfloat16"), weight_bytes(model, "fp8")) == (48, 24)
-
-
-@pytest.mark.parametrize(("bits", "weights"), [(4, 64), (8, 32)])
-def test_packed_weights_are_counted(tmp_path: Path, bits: int, weights: int) -> None:
-    shard(
-        tmp_path / "model.safetensors",
-        {"a.qweight": ("I32", [2, 4], 32), "a.qzeros": ("I32", [1, 4], 16)},
-    )
-    assert read_weights(tmp_path, bits)["parameters"] == weights
 
 
 def test_missing_cut_and_foreign_shards(tmp_path: Path) -> None:
@@ -133,17 +108,6 @@ def test_broken_index_is_a_sentence(tmp_path: Path, text: str) -> None:
     assert "index.json" in str(caught.value)
 
 
-def test_pickled_weights_have_a_size(tmp_path: Path) -> None:
-    (tmp_path / "pytorch_model.bin").write_bytes(b"x" * 10)
-    assert read_weights(tmp_path) == {
-        "parameters": None,
-        "weight_bytes": 10,
-        "unloaded_bytes": 0,
-        "files_missing": (),
-        "vocab_rows": None,
-    }
-
-
 ENTRY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
     lambda inner: (
@@ -185,18 +149,6 @@ def test_a_shape_that_no_file_can_have_is_damage(tmp_path: Path, shape: str) -> 
     assert found["files_missing"] == (
         "model.safetensors (its header has an entry that is not a tensor)",
     )
-
-
-@pytest.mark.parametrize(
-    "name", ["_scale", "_scale_inv", "_scales", ".scales", ".qzeros", ".g_idx", "_zero_point"]
-)
-def test_scales_are_no_parameters(name: str) -> None:
-    header = {
-        f"up{name}": {"dtype": "F32", "shape": [5]},
-        "up.weight": {"dtype": "BF16", "shape": [2, 3]},
-        "__metadata__": {},
-    }
-    assert count_parameters(header, 4) == 6
 
 
 def test_packed_weights_count_as_many() -> None:

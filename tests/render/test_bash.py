@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import stat
 import subprocess
@@ -195,25 +194,6 @@ def test_nothing_runs_without_the_servers_key(tmp_path: Path) -> None:
     assert environment["VLLM_API_KEY"] == "mine"
 
 
-@pytest.mark.parametrize("has", ["numactl", "a numactl that cannot", "no numactl"])
-def test_binding(has: str, tmp_path: Path) -> None:
-    plan = odd(TELL, {})
-    plan = replace(plan, command=replace(plan.command, cpus=(0, 1, 80), memory_node=1))
-    (tmp_path / "bin").mkdir()
-    if has != "no numactl":
-        program = tmp_path / "bin/numactl"
-        does = 'export BOUND="$*"; shift 4; exec "$@"' if has == "numactl" else "exit 1"
-        program.write_text(f"#!/bin/sh\n{does}\n")
-        program.chmod(0o755)
-    _, environment = told(
-        tmp_path,
-        script.render(plan, {}).files["serve.sh"],
-        path=f"{tmp_path / 'bin'}:/usr/bin:/bin",
-    )
-    bound = f"-C 0-1,80 -p 1 {shlex.join(TELL).replace(chr(39), '')}"
-    assert environment.get("BOUND") == (bound if has == "numactl" else None)
-
-
 def test_the_script_starts_the_engine_and_hands_it_signals(
     tmp_path: Path, trivial_python: Path, free_port: int, pids: Path
 ) -> None:
@@ -264,13 +244,6 @@ def test_the_plans_own_files_are_written(tmp_path: Path) -> None:
     text = docker.render(container, "n", ["head"], None, plan.command.files).files["docker.sh"]
     told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
     assert Path(path).read_text() == content
-
-
-def test_a_model_without_an_option_is_found() -> None:
-    words = ("/v/bin/python", "-m", "vllm.entrypoints.cli.main", "serve", "/m", "--port", "1")
-    assert container_of(odd(words, {}), make("hls2"), image="i").mounts == (
-        Mount("/m", "/m", True),
-    )
 
 
 def test_a_name_in_a_comment_cannot_end_it(tmp_path: Path) -> None:

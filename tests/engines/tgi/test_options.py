@@ -123,23 +123,6 @@ def test_options_are_read_as_the_launcher_reads_them(
 
 
 @pytest.mark.parametrize(
-    ("words", "option"),
-    [
-        ("--max_batch_size 8", "--max_batch_size"),
-        ("--max-batch-siz 8", "--max-batch-siz"),
-        ("--revision.x main", "--revision.x"),
-        ("stray", "stray"),
-        ("-e 1", "1"),
-    ],
-)
-def test_what_the_launcher_does_not_read_is_refused(words: str, option: str) -> None:
-    with pytest.raises(LaunchError) as refused:
-        read_words(words.split(), "3.3.5")
-    assert refused.value.id == "tgi.no_option"
-    assert f" {option} " in str(refused.value)
-
-
-@pytest.mark.parametrize(
     ("words", "expected"),
     [
         ("--api-key k", message("tgi.api_key")),
@@ -183,10 +166,3 @@ def test_a_refused_option_is_named_with_what_the_launcher_takes(
     with pytest.raises(LaunchError) as refused:
         read_words(words.split(), "3.3.5")
     assert (refused.value.exit_code, refused.value.text) == (ExitCode.USAGE, expected)
-
-
-@pytest.mark.parametrize("method", ["gptq", "awq", "fp8", "compressed-tensors"])
-def test_every_method_of_the_launcher_is_taken(method: str) -> None:
-    assert read_words(["--quantize", method], "3.3.5") == {"--quantize": method}
-    words = ["--usage-stats", "off", "--rope-factor", "1.5"]
-    assert read_words(words, "3.3.5") == {"--usage-stats": "off", "--rope-factor": "1.5"}

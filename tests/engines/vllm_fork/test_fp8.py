@@ -57,7 +57,6 @@ def test_the_reference_is_left_alone() -> None:
         assert with_it == without
 
 
-LOAD = "--weights-load-device"
 HUGE = replace(SMALL, parameters=4 * 10**11, weight_bytes=8 * 10**11, dtype="bfloat16")
 FOUND = QuantFile("/q.json", "calibrated", "fp8_inc")
 
@@ -86,19 +85,6 @@ def test_1_22_rescales_fp8_weights_on_gaudi2_itself() -> None:
     request = Request(model=stored.path, engine="vllm-fork@1.22")
     gaudi3 = make_plan(request, load("simulated:gaudi3-oam"), stored, find("vllm-fork@1.22"))
     assert said(gaudi3, name) == {}
-
-
-@pytest.mark.parametrize(
-    ("engine", "needs"),
-    [
-        ("vllm-fork@1.21", True),
-        ("vllm-fork@1.22", False),
-        ("deepseek_r1", True),
-        ("vllm-gaudi", False),
-    ],
-)
-def test_who_needs_weights_in_gaudi2s_range(engine: str, needs: bool) -> None:
-    assert find(engine).needs_gaudi2_range is needs
 
 
 @pytest.mark.parametrize(

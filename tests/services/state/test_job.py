@@ -74,23 +74,6 @@ def test_older_jobs_name_their_engine_only(tmp_path: Path) -> None:
     assert apis == {"tgi@3.3.5": "generate", "vllm-gaudi@0.26.0": "openai"}
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (None, "ValueError: missing or cut off"),
-        ({"modules": ["x"]}, "ValueError: invalid literal for int() with base 10: 'x'"),
-        ({"limits": 3}, "AttributeError: 'int' object has no attribute 'items'"),
-        ({"command": {}}, "KeyError: 'argv'"),
-    ],
-)
-def test_what_is_no_job_is_named_with_the_reason(
-    tmp_path: Path, change: dict[str, object] | None, why: str
-) -> None:
-    document = None if change is None else {**JOB.to_json(), **change}
-    with refused("services.bad_job", ExitCode.FAILED, path=str(tmp_path / "job.json"), why=why):
-        ServiceJob.from_json(document, tmp_path / "job.json")
-
-
 PLAN = Plan(
     engine=EngineIdentity("vllm-gaudi", "0.26.0"),
     model={"name": "m", "path": "/m"},
