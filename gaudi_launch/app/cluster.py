@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.app.fields import text, value
+from gaudi_launch.app.saved_plan import own_part
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.optional import mapped
 from gaudi_launch.planning.parse import if_given
@@ -145,7 +146,9 @@ def request_of(options: LaunchOptions) -> Request:
     from gaudi_launch.app.options import to_request
     from gaudi_launch.planning.secret_args import with_secret_moved
 
-    for given, flag in ((options.modules, "-m"), (options.machine, "--machine")):
+    # a saved plan may be of another machine
+    typed = own_part(options).machine
+    for given, flag in ((options.modules, "-m"), (typed, "--machine")):
         if given is not None:
             raise LaunchError("cluster.not_here", ExitCode.USAGE, flag=flag)
     request = with_secret_moved(to_request(options))

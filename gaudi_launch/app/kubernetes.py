@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.app.saved_plan import own_part
 from gaudi_launch.planning.parse import if_given
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def at_home(options: LaunchOptions, machine: str | None, accelerator: str) -> La
                 found=accelerator,
                 known=known,
             )
-        if node:
+        if own_part(options).machine:
             raise LaunchError(
                 "kubernetes.not_with", ExitCode.USAGE, one="--accelerator", other="--machine"
             )

@@ -358,7 +358,8 @@ def save(found: Recommended, given: RecommendOptions, file: Path) -> bool:
         concurrency="" if goal.rate else str(clients),
         trace=given.trace,
     )
-    write(file, found.launch, found.plan, goal=goal.name, traffic=traffic)
+    launch = replace(found.launch, machine=found.case.machine)
+    write(file, launch, found.plan, goal=goal.name, traffic=traffic)
     return True
 
 
@@ -629,9 +630,10 @@ def _machine(
     """
     from gaudi_launch.app.fit import product_for
     from gaudi_launch.app.machine import load
+    from gaudi_launch.app.saved_plan import own_part
     from gaudi_launch.host.simulated import server_of
 
-    if given.accelerator and options.machine:
+    if given.accelerator and own_part(options).machine:
         raise LaunchError("recommend.one_machine", ExitCode.USAGE)
     if not given.accelerator:
         host = load(options.machine)

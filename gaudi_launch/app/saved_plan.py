@@ -17,8 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.fields import option_of
+from gaudi_launch.app.machine import load
 from gaudi_launch.app.options import LaunchOptions
+from gaudi_launch.engines.registry import simulated_machine
 from gaudi_launch.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.host.accelerators import product_of
+from gaudi_launch.host.machine import SIMULATED
 from gaudi_launch.messages import Message, message
 from gaudi_launch.profiles_check import first_problem
 from gaudi_launch.reader import as_typed, checked_tree, read_text
@@ -30,11 +34,13 @@ if TYPE_CHECKING:
 KIND = "gaudi-launch plan"
 _SCHEMA = 1
 _EXTRA = "engine-arguments"
-# where it was planned and the file itself are not part of a plan; a forced one is not forced again
+# the machine is an entry by itself; a forced plan is not forced again
 _NOT_SAVED = ("machine", "plan_file", "extra", "force")
 # they follow from the cards, which are compared by themselves, and from this host's folders
 _OF_HOST = ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES", "PT_HPU_RECIPE_CACHE_CONFIG")
 _MOST_LISTED = 8
+# --machine: this one, whatever the file says
+THIS_MACHINE = ""
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,11 @@ def saved_fields() -> dict[str, str]:
     return {key_of(name): name for name in names}
 
 
+def _merged_fields() -> dict[str, str]:
+    """Return the fields of LaunchOptions that a file fills, by their keys."""
+    return {**saved_fields(), "machine": "machine"}
+
+
 def entries_of(options: LaunchOptions) -> dict[str, Any]:
     """Return the given options by their keys in a file, with the engine's arguments."""
     given: dict[str, Any] = {}
@@ -180,11 +191,12 @@ def write(
     given = entries_of(options)
     if not options.cards and not options.modules and plan.placement.modules:
         given["cards"] = str(plan.placement.tensor)
-    document = {
+    document: dict[str, Any] = {
         "schema": _SCHEMA,
         "kind": KIND,
         "written_by": VERSION,
         "goal": goal,
+        **_machine_of(options),
         "options": given,
         "traffic": traffic.to_json(),
         "engine": plan.engine.exact,
@@ -198,6 +210,15 @@ def write(
         path.write_text(f"# gaudi-launch serve --plan {path.name}\n{text}", encoding="utf-8")
     except OSError as error:
         raise file_error("saved.not_written", error, path) from None
+
+
+def _machine_of(options: LaunchOptions) -> dict[str, str]:
+    """Return the entry of the machine; none for this machine."""
+    if not options.machine:
+        return {}
+    if options.machine.startswith(SIMULATED):
+        return {"machine": options.machine}
+    return {"machine": str(Path(options.machine).expanduser().absolute())}
 
 
 def check_path(path: Path) -> None:
@@ -240,7 +261,7 @@ def read(path: Path) -> SavedPlan:
     traffic = {name: str(value) for name, value in document.get("traffic", {}).items()}
     return SavedPlan(
         path=str(path),
-        options=LaunchOptions(**given, extra=extra),
+        options=LaunchOptions(**given, extra=extra, machine=document.get("machine")),
         engine=document["engine"],
         goal=document.get("goal", ""),
         cards=tuple(document.get("cards", ())),
@@ -268,9 +289,9 @@ def merged(options: LaunchOptions) -> LaunchOptions:
         return options
     saved = read(Path(options.plan_file)).options
     changes: dict[str, Any] = {}
-    for name in saved_fields().values():
-        value = getattr(saved, name)
-        if value and not getattr(options, name):
+    for name in _merged_fields().values():
+        value, given = getattr(saved, name), getattr(options, name)
+        if value and not given and given != THIS_MACHINE:
             changes[name] = value
     # -n and -m name cards in two ways
     if options.modules:
@@ -282,13 +303,36 @@ def merged(options: LaunchOptions) -> LaunchOptions:
     return replace(options, **changes)
 
 
+def on_this_machine(options: LaunchOptions) -> LaunchOptions:
+    """Return merged options for what starts here, on cards of the file's type.
+
+    Simulated cards keep their machine. Raises LaunchError (MACHINE) where this machine has other
+    cards than the file's.
+    """
+    made_for = options.machine
+    if not made_for or simulated_machine(options.engine or "") or own_part(options).machine:
+        return options
+    wanted, found = (product_of(load(each)) for each in (made_for, None))
+    if wanted != found:
+        raise LaunchError(
+            "saved.other_machine",
+            ExitCode.MACHINE,
+            path=options.plan_file,
+            machine=made_for,
+            wanted=wanted,
+            found=found or "-",
+            model=options.model,
+        )
+    return replace(options, machine=THIS_MACHINE)
+
+
 def own_part(options: LaunchOptions) -> LaunchOptions:
     """Return merged options without those of the file that they name."""
     if options.plan_file is None:
         return options
     saved = read(Path(options.plan_file)).options
     changes: dict[str, Any] = {}
-    for name in saved_fields().values():
+    for name in _merged_fields().values():
         if getattr(options, name) == getattr(saved, name):
             changes[name] = getattr(LaunchOptions(), name)
     if options.extra[: len(saved.extra)] == saved.extra:
@@ -300,7 +344,7 @@ def differences(saved: SavedPlan, options: LaunchOptions, plan: Plan) -> tuple[M
     """Return how a plan differs from the saved one, nothing where it is the same."""
     file = Path(saved.path).name
     found: list[Message] = []
-    for key, name in saved_fields().items():
+    for key, name in _merged_fields().items():
         now, before = getattr(options, name), getattr(saved.options, name)
         if not now or now == before:
             continue

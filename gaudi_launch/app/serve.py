@@ -54,11 +54,13 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
     Raises LaunchError.
     """
     from gaudi_launch.app.prepare import set_up_demo
+    from gaudi_launch.app.saved_plan import on_this_machine
     from gaudi_launch.planning.parse import seconds
     from gaudi_launch.services.process.supervise import LIMITS
     from gaudi_launch.services.state import store
     from gaudi_launch.services.state.job import check_restart
 
+    options = on_this_machine(options)
     limits = dict(LIMITS)
     if how.phase_timeout is not None:
         limits = dict.fromkeys(limits, seconds("--phase-timeout", how.phase_timeout))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.app import bench
 from gaudi_launch.app.fields import switch, text
 from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.saved_plan import SavedTraffic
+from gaudi_launch.app.saved_plan import SavedTraffic, on_this_machine
 from gaudi_launch.app.tune_state import TuneFigure, TuneStart, TuneState
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
@@ -186,8 +186,9 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
         raise LaunchError("tune.goal", ExitCode.USAGE, found=given.goal, known=", ".join(GOALS))
     if options.tuning == "reference":
         raise LaunchError("tune.reference", ExitCode.USAGE)
+    options = on_this_machine(options)
     # simulated cards run here, on whatever machine they are of
-    if options.machine is not None and not is_simulated(options):
+    if options.machine and not is_simulated(options):
         raise LaunchError("tune.machine", ExitCode.USAGE, found=options.machine)
     if given.rate and given.concurrency:
         raise LaunchError("capacity.one_demand", ExitCode.USAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,11 @@ from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.saved_plan import SavedTraffic
 from gaudi_launch.cli.main import run
 from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.profiles_check import schema
+from tests.support.machines import use
 from tests.support.refusals import failing
+from tests.support.scripts import script
 
 MODEL, MACHINE = "Qwen/Qwen3-32B", "simulated:hls2"
 OPTIONS = LaunchOptions(model=MODEL, machine=MACHINE, max_num_seqs="64", extra=("--seed", "7"))
@@ -48,7 +52,7 @@ def file(tmp_path: Path) -> Path:
 
 def saved(path: Path, **others: Any) -> LaunchOptions:
     """Return what --plan and other options are as typed."""
-    return LaunchOptions(plan_file=str(path), machine=MACHINE, **others)
+    return LaunchOptions(plan_file=str(path), **others)
 
 
 def said(options: LaunchOptions) -> list[str]:
@@ -141,7 +145,7 @@ def test_a_bad_file_is_reported_with_its_line(
     good = file.read_text(encoding="utf-8")
     file.write_text(text.replace("{good}", good), encoding="utf-8")
     line = line or good.count("\n") + 2
-    assert run(["plan", "--plan", str(file), "--machine", MACHINE, "--json"]) == 2
+    assert run(["plan", "--plan", str(file), "--json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["id"] == "saved.bad"
     assert error["message"].startswith(f"{file}, line {line}: ") and why in error["message"], error
@@ -217,12 +221,82 @@ def test_a_path_is_checked_before_a_search(file: Path, tmp_path: Path) -> None:
         saved_plan.check_path(tmp_path / "missing" / "new.yaml")
 
 
+# what each command that takes --plan needs besides
+COMMANDS = {
+    "cache adopt": "--cache cache",
+    "cluster plan": "--hosts a=simulated:hls2",
+    "cluster up": "--hosts a=simulated:hls2 --yes",
+    "engines diff": "vllm-gaudi@0.24 vllm-gaudi@0.26",
+    "plan": "--json",
+    "recommend": "--json -i 64 -o 64 -n 1",
+    "render compose": "",
+    "render docker": "",
+    "render kubernetes": "",
+    "render quadlet": "",
+    "render ray-serve": "",
+    "render script": "",
+    "render systemd": "",
+    "serve": "",
+    "tune": "",
+    "warmup": "--json",
+}
+# they start engines: the first two on this machine, the last on others
+STARTING = ("serve", "tune", "cluster up")
+
+
+@pytest.fixture
+def gaudi2_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, tmp_path / "here", write_tree("hls2", tmp_path / "here"))
+
+
+@pytest.mark.usefixtures("gaudi2_here")
+@pytest.mark.parametrize("machine", ["", "simulated:hls2", "simulated:gaudi3-oam", "snapshot"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_plans_for_the_machine_of_the_file(
+    command: str, machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, given = tmp_path / "saved.yaml", ["--machine", machine] if machine else []
+    if machine == "snapshot":
+        given = ["--machine", str(tmp_path / "pcie.json")]
+        assert run(["devices", "snapshot", given[1], "--machine", "simulated:gaudi3-pcie"]) == 0
+    assert run(["plan", "Qwen/Qwen3-8B", *given, "--save", str(file)]) in (0, 3)
+    capsys.readouterr()
+    words = [*command.split(), *shlex.split(COMMANDS[command]), "--plan", str(file)]
+    code = run(words)
+    shown = capsys.readouterr()
+    if command not in STARTING:
+        # as if the machine had been stated
+        assert (run([*words, *given]), capsys.readouterr().out) == (code, shown.out), shown.err
+        return
+    refused = "was planned for" in shown.err and "cards is gaudi2" in shown.err
+    other = machine not in ("", "simulated:hls2") and command != "cluster up"
+    assert (refused, code == ExitCode.MACHINE or not other) == (other, True), shown.err
+    assert "--machine" not in shown.err
+
+
+def test_every_command_with_a_plan_is_tried() -> None:
+    with_plan = {
+        path.removeprefix("gaudi-launch ")
+        for path, entry in script("interface").commands().items()
+        if "--plan" in str(entry["options"])
+    }
+    assert with_plan == {*COMMANDS, "bench"}
+
+
+def test_the_answer_of_recommend_has_its_machine(tmp_path: Path) -> None:
+    file = tmp_path / "best.yaml"
+    words = ["recommend", "Qwen/Qwen3-8B", "--accelerator", "gaudi3", "-n", "1", "-i", "64"]
+    assert run([*words, "-o", "64", "--save", str(file)]) == 0
+    assert saved_plan.read(file).options.machine == "simulated:gaudi3-oam"
+    # another product replaces the machine of the file
+    words = ["recommend", "--plan", str(file), "--accelerator", "gaudi2", "--save", str(file)]
+    assert run([*words, "-i", "64", "-o", "64"]) == 0
+    assert saved_plan.read(file).options.machine == "simulated:hls2"
+
+
 def test_render_takes_a_saved_plan(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = file.parent / "out"
-    assert (
-        run(["render", "script", "--plan", str(file), "--machine", MACHINE, "--to", str(target)])
-        == 0
-    )
+    assert run(["render", "script", "--plan", str(file), "--to", str(target)]) == 0
     script = target.read_text(encoding="utf-8")
     assert "--max-num-seqs 64" in " ".join(script.split())
 
@@ -234,9 +308,12 @@ def test_the_plan_command_saves_and_names_the_command(
     assert run(["plan", MODEL, "--machine", MACHINE, "-b", "16", "--save", str(target)]) == 0
     assert f"gaudi-launch serve --plan {target}" in capsys.readouterr().err
     assert saved_plan.read(target).options == LaunchOptions(
-        model=MODEL, max_num_seqs="16", cards=str(len(saved_plan.read(target).cards))
+        model=MODEL,
+        max_num_seqs="16",
+        cards=str(len(saved_plan.read(target).cards)),
+        machine=MACHINE,
     )
-    assert run(["plan", "--plan", str(target), "--machine", MACHINE]) == 0
+    assert run(["plan", "--plan", str(target)]) == 0
     assert f"next: gaudi-launch serve --plan {target}" in capsys.readouterr().out
 
 

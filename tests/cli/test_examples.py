@@ -57,7 +57,7 @@ AFTER_COLON = re.compile(
 VALUES = {
     "plan MODEL --save FILE": "plan Qwen/Qwen3-8B --save made.json",
     "bench NAME --plan FILE": "bench demo --plan saved.json --requests 4",
-    "serve --plan {path}": "serve --plan saved.json --machine simulated:hls2",
+    "serve --plan {path}": "serve --plan saved.json",
     "stack ps {name}": "stack ps",
     "down {path}": "down stack.yaml",
     "snapshot FILE": "snapshot made.json",
