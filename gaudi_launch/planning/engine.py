@@ -46,13 +46,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class Context:
-    """The inputs of an engine's proposal."""
+    """The inputs of an engine's proposal.
+
+    ``memory_only``: nothing is needed that the division of memory does not depend on.
+    """
 
     request: Request
     host: Host
     model: Model
     placement: Placement
     limits: Limits
+    memory_only: bool = False
 
 
 @dataclass(frozen=True)

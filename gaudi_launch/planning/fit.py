@@ -40,7 +40,8 @@ def divided(
     For weights in ``dtype``. Raises LaunchError for what the engine cannot do with this model,
     cards or lengths.
     """
-    found = drawn_up(engine, request, accelerator, model, cards=cards, dtype=dtype)
+    context = _context(engine, request, accelerator, model, cards=cards, dtype=dtype)
+    found = _drawn(engine, replace(context, memory_only=True))
     return found.demand, found.rules
 
 
@@ -58,6 +59,25 @@ def drawn_up(
     fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes.
     Raises LaunchError for what the engine cannot do with this model, cards or lengths.
     """
+    return _drawn(engine, _context(engine, request, accelerator, model, cards=cards, dtype=dtype))
+
+
+def _drawn(engine: Engine, context: Context) -> Division:
+    settings = tuple(engine.propose(context).settings)
+    demand, rules = division(context.model, context.limits, settings, engine)
+    return Division(demand, rules, settings, context)
+
+
+def _context(
+    engine: Engine,
+    request: Request,
+    accelerator: Accelerator,
+    model: Model,
+    *,
+    cards: int,
+    dtype: str,
+) -> Context:
+    """Return the inputs of a proposal for this number of cards of a product."""
     if dtype == "fp8" and not accelerator.has_fp8:
         raise LaunchError("fit.no_fp8", ExitCode.MACHINE, card=accelerator.title)
     host = Host(
@@ -72,10 +92,7 @@ def drawn_up(
             quant_file = QuantFile("calibrated", "calibrated", fp8_cache(model, engine.calibration))
         request = replace(request, dtype=dtype, quant_file=quant_file)
     limits = engine.limits(request, host, model)
-    context = Context(request, host, model, Placement(tuple(range(cards))), limits)
-    settings = tuple(engine.propose(context).settings)
-    demand, rules = division(model, limits, settings, engine)
-    return Division(demand, rules, settings, context)
+    return Context(request, host, model, Placement(tuple(range(cards))), limits)
 
 
 def card_row(

@@ -17,6 +17,7 @@ from gaudi_launch.host.simulated import write_tree
 from tests.support.machines import use
 from tests.support.places import TOP
 from tests.support.serve import write_model
+from tests.support.speed import times_the_import_of_typer
 
 NO_ENGINE = LaunchError("serve.no_engine", ExitCode.MACHINE, engine="vllm-fork@1.22", python="PATH")
 
@@ -138,3 +139,15 @@ def test_programs_get_the_commands_as_a_list(capsys: pytest.CaptureFixture[str])
         "serve.no_engine",
         ["gaudi-launch setup vllm-fork@1.22"],
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        ("plan Llama-3.1-8B-Instruct -n 1 --machine simulated:hls2", 28),
+        ("fit Llama-3.1-8B-Instruct", 45),
+    ],
+)
+def test_the_cost_of_an_answer_in_units_of_the_import_of_typer(words: str, most: int) -> None:
+    # measured: 20 and 36, with the interpreter that plan queries for an engine
+    assert times_the_import_of_typer(["-m", "gaudi_launch", *words.split()]) < most

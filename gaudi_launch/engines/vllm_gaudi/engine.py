@@ -357,7 +357,7 @@ class VllmGaudi(Engine):
                 # (vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/exponential.py)
                 if largest > 3 * least and not gaudi_buckets.full_references(context.model):
                     decisions.warn("gaudi.buckets_over_cache", largest=largest, blocks=least)
-        if not own:
+        if not own and not context.memory_only:
             # less for graphs is more for the cache, and the largest bucket follows the cache
             self._strategy(context, decisions)
 
