@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from gaudi_launch.performance.simulator import Shapes
     from gaudi_launch.performance.step_time import StepTime
 
+# percents of step time by which a trace may exceed the predicted padding
+_TOLERATED = 1.0
 # --model is optional here; the request needs a value
 _NO_MODEL = "-"
 
@@ -48,6 +51,7 @@ class WarmupCase:
     workload: list[tuple[float, int, int]] | None
     goal: WarmupRequest
     assumptions: list[Message]
+    trace: str = ""
 
     @property
     def has_goal(self) -> bool:
@@ -99,7 +103,7 @@ def read(
     assumptions = [*of_model, *engine.assumptions, *reason, *_of_step_time(cost)]
     if workload is None:
         assumptions.append(_of_lengths(engine.limits))
-    return WarmupCase(engine, model, cost, workload, goal, assumptions)
+    return WarmupCase(engine, model, cost, workload, goal, assumptions, trace)
 
 
 def _model_of(name: str) -> tuple[Model, list[Message]]:
@@ -187,13 +191,14 @@ def solve(case: WarmupCase) -> WarmupResult:
     cached = per_graph(dtype, True, measured, **about)
     delivered = _delivered(case)
     notes: list[Message] = list(asked.notes)
-    delivered, chosen = _chosen(case, delivered)
+    delivered, chosen = _forecast(case, *_chosen(case, delivered))
     if chosen is not delivered.comparison[0]:
         notes.append(message("warmup.used", strategy=chosen.name))
     expected = delivered.aim.expectation
     if case.workload is not None:
-        notes.append(message("warmup.workload", requests=len(case.workload)))
-        notes.append(_met_by_trace(case, case.workload, chosen))
+        count = len(case.workload)
+        notes.append(message("warmup.workload", requests=count, trace=case.trace))
+        notes += _met_by_trace(case, case.workload, chosen)
         if expected.distance is not None:
             notes.append(message("warmup.distance", percent=round(100 * expected.distance)))
     if asked.request.reduce is not None:
@@ -204,22 +209,53 @@ def solve(case: WarmupCase) -> WarmupResult:
     return WarmupResult(delivered, chosen, expected.shapes, cold, cached, notes)
 
 
+def _forecast(case: WarmupCase, delivered: Delivered, chosen: Judged) -> tuple[Delivered, Judged]:
+    """Return the same lists with the padding to expect of each."""
+    from gaudi_launch.buckets.optimiser.padding_cost import score
+
+    shapes = delivered.aim.expectation.forecast
+    rows = []
+    for row in delivered.comparison:
+        met = None if row.buckets is None else score(row.buckets, shapes, case.cost)
+        rows.append(replace(row, score=met))
+    return replace(delivered, comparison=rows), rows[delivered.comparison.index(chosen)]
+
+
 def _met_by_trace(
     case: WarmupCase, workload: list[tuple[float, int, int]], chosen: Judged
-) -> Message:
-    """Return the padding of the chosen list for the trace as recorded.
+) -> Iterator[Message]:
+    """Yield the padding of the chosen list for the trace and for other traffic.
 
-    The scheduler is simulated.
+    The scheduler is simulated. A plan of the same options was made for its ranges: what it pads
+    more on the trace is a warning.
     """
+    from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, aim_for
     from gaudi_launch.buckets.optimiser.padding_cost import score
     from gaudi_launch.performance.simulator import simulate
 
     if chosen.buckets is None:
-        return message("warmup.trace_padding_unknown")
-    found = score(chosen.buckets, simulate(workload, case.asked.limits, case.cost), case.cost)
+        yield message("warmup.trace_padding_unknown")
+        return
+    limits, cost, used = case.asked.limits, case.cost, case.asked.used
+    recorded = simulate(workload, limits, cost)
+    found = score(chosen.buckets, recorded, cost)
     percents = (found.overhead, found.prompt_overhead, found.decode_overhead)
     total, prompt, decode = (f"{100 * share:.1f}" for share in percents)
-    return message("warmup.trace_padding", percent=total, prompt=prompt, decode=decode)
+    yield message("warmup.trace_padding", percent=total, prompt=prompt, decode=decode)
+    ranges = aim_for(limits, None, BucketGoal(), cost=cost).expectation.forecast
+    elsewhere = 100 * score(chosen.buckets, ranges, cost).overhead
+    yield message("warmup.ranges_padding", percent=f"{elsewhere:.1f}")
+    if used is None:
+        return
+    claimed, paid = (100 * score(used[1], each, cost).overhead for each in (ranges, recorded))
+    if paid > claimed + _TOLERATED:
+        yield message(
+            "warmup.other_mix",
+            strategy=used[0],
+            claimed=f"{claimed:.1f}",
+            paid=f"{paid:.1f}",
+            trace=case.trace,
+        )
 
 
 def _delivered(case: WarmupCase) -> Delivered:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,13 @@ import pytest
 from gaudi_launch.app import warmup
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.warmup import WarmupRequest, ask_of, read
+from gaudi_launch.buckets.optimiser.padding_cost import score
+from gaudi_launch.buckets.optimiser.workload_mix import expect
 from gaudi_launch.buckets.strategies import Judged
 from gaudi_launch.errors import ExitCode
 from gaudi_launch.messages import message
 from gaudi_launch.performance.learned import LearnedConstants, SpeedMeasurement, write_learned
+from gaudi_launch.performance.simulator import simulate
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -64,6 +69,37 @@ def test_the_constants_of_the_step_time_are_stated_and_can_be_given() -> None:
 # --- lists ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("lengths", ["", "30,600", "2000,4000"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_trace_that_breaks_the_padding_of_the_plan_is_a_warning(
+    lengths: str, seed: int, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    middle = chance.choice((30, 300, 3000))
+    arrivals = (
+        f"{0.2 * at:.1f},{round(middle * chance.uniform(0.5, 1.3))},{chance.randint(20, 200)}\n"
+        for at in range(120)
+    )
+    trace = tmp_path / "other.csv"
+    trace.write_text("timestamp,input_tokens,output_tokens\n" + "".join(arrivals))
+    options = LaunchOptions(
+        engine="vllm-gaudi", machine="simulated:hls2", cards="1", model="Qwen/Qwen3-8B"
+    )
+    options = replace(options, input_range=lengths or None, max_num_seqs="16", max_model_len="8192")
+    case = read(options, trace=str(trace), goal=NOTHING, constants=[])
+    notes = {each.id: each.values for each in warmup.solve(case).notes}
+    assert notes["warmup.workload"] == {"requests": 120, "trace": str(trace)}
+    assert case.workload is not None and case.asked.used is not None
+    limits, cost = case.asked.limits, case.cost
+    met = simulate(case.workload, limits, cost)
+    ranges = expect(None, limits, cost).forecast
+    claimed, paid = (score(case.asked.used[1], each, cost).overhead for each in (ranges, met))
+    warned = notes.get("warmup.other_mix")
+    assert (warned is not None) == (paid > claimed + 0.01)
+    if warned is not None:
+        assert (warned["claimed"], warned["paid"]) == (f"{100 * claimed:.1f}", f"{100 * paid:.1f}")
+
+
 def test_past_requests_without_a_list_have_no_padding() -> None:
     found = warmup._met_by_trace(reading(), [], Judged("x", 1, 1, None, None, None))
-    assert found == message("warmup.trace_padding_unknown")
+    assert list(found) == [message("warmup.trace_padding_unknown")]

@@ -61,7 +61,7 @@ def run_within(seconds: float, words: Sequence[str]) -> str:
 
 
 def times_the_import_of_typer(words: Sequence[str]) -> float:
-    """Return the CPU time of this interpreter with ``words`` in units of ``import typer``.
+    """Return the CPU time of an interpreter in units of ``import typer``.
 
     The best of three runs counts.
     """

@@ -26,7 +26,7 @@ from gaudi_launch.performance.simulator import (
     simulate,
     weighted,
 )
-from gaudi_launch.performance.step_time import StepTime
+from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
 from gaudi_launch.performance.weighted_sum import weighted_sum
 
 if TYPE_CHECKING:
@@ -56,10 +56,13 @@ PRIOR_CACHED = 0.1
 class Expectation:
     """The shapes to plan for.
 
+    ``forecast`` are those by which padding is predicted: prompts that share a step are as frequent
+    as in the simulation, while a plan also cares for batches that are possible and rare.
     ``distance`` (0 to 1) is how far the trace is from the ranges alone, None without one.
     """
 
     shapes: Shapes
+    forecast: Shapes
     distance: float | None = None
 
 
@@ -68,14 +71,18 @@ def expect(requests: Requests | None, limits: EngineLimits, cost: StepTime) -> E
 
     Their times have the ratio `TRACE_SHARE` : 1 - `TRACE_SHARE`.
     """
-    ranges = prior(limits, cost)
+    ranges = forecast = prior(limits, cost, limits.prefill_rows)
+    if limits.prefill_rows > 1:
+        forecast = prior(limits, cost, 1)
     if not requests:
-        return Expectation(ranges)
+        return Expectation(ranges, forecast)
     seen = replay(requests, limits, cost)
     if not len(seen.prompt):
-        return Expectation(ranges)
-    mixed = merge([(TRACE_SHARE, seen), (1 - TRACE_SHARE, ranges)], cost)
-    return Expectation(mixed, distance(seen, ranges, limits, cost))
+        return Expectation(ranges, forecast)
+    mixed, expected = (
+        merge([(TRACE_SHARE, seen), (1 - TRACE_SHARE, each)], cost) for each in (ranges, forecast)
+    )
+    return Expectation(mixed, expected, distance(seen, ranges, limits, cost))
 
 
 def replay(requests: Requests, limits: EngineLimits, cost: StepTime) -> Shapes:
@@ -97,8 +104,8 @@ def replay(requests: Requests, limits: EngineLimits, cost: StepTime) -> Shapes:
     return _blur(merge([(1.0, run) for run in runs], cost), limits)
 
 
-def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
-    """Return the shapes that the ranges alone allow.
+def prior(limits: EngineLimits, cost: StepTime, rows: int) -> Shapes:
+    """Return the shapes that the ranges allow, with prompt batches up to ``rows``.
 
     Closed loops of growing concurrency with lengths drawn half log-uniform, half uniform, mixed
     with every shape within the ranges, evenly over the logarithms. Both phases get half of the
@@ -106,15 +113,31 @@ def prior(limits: EngineLimits, cost: StepTime) -> Shapes:
     """
     ranges = (limits.input_min, limits.input_max, limits.output_min, limits.output_max)
     runs = [
-        (1.0, simulate(requests, limits, cost, concurrency=concurrency))
+        (1.0, _closed_loop(_as_used(limits, concurrency, requests), concurrency, requests))
         for concurrency, requests in _closed_loops(limits.max_num_seqs, ranges)
     ]
-    loops, even = merge(runs, cost), _even(limits)
+    loops, even = merge(runs, cost), _even(limits, rows)
     decode = _mix(loops.decode, even.decode, PRIOR_SIMULATED_DECODE, cost.decode)
     if limits.mixed_steps:
         prompt, continued = _mix_prompts(loops, even, limits, cost)
         return Shapes(prompt, decode, continued)
     return Shapes(_mix(loops.prompt, even.prompt, PRIOR_SIMULATED_PROMPT, cost.prefill), decode)
+
+
+def _as_used(limits: EngineLimits, concurrency: int, requests: Requests) -> EngineLimits:
+    """Return the limits without KV blocks that a closed loop of V1 never needs."""
+    if not limits.mixed_steps:
+        return limits
+    block = limits.block_size
+    held = sorted(-(-min(sum(each[1:]), limits.max_model_len) // block) for each in requests)
+    most = max(sum(held[-concurrency:]), limits.blocks_per_sequence)
+    return replace(limits, num_blocks=min(limits.physical_blocks, most), cache_blocks=None)
+
+
+@lru_cache(maxsize=64)
+def _closed_loop(limits: EngineLimits, concurrency: int, requests: Requests) -> Shapes:
+    """Return the shapes of a closed loop; nothing arrives by the clock of its steps."""
+    return simulate(requests, limits, ONE_CARD_8B, concurrency=concurrency)
 
 
 @lru_cache(maxsize=8)
@@ -234,7 +257,7 @@ def _mix(one: Weighted, other: Weighted, share: float, time: object) -> Weighted
     )
 
 
-def _even(limits: EngineLimits) -> Shapes:
+def _even(limits: EngineLimits, rows: int) -> Shapes:
     """Return every shape within the ranges; weights are steps.
 
     They are spread evenly over the logarithms of batch and length.
@@ -248,7 +271,7 @@ def _even(limits: EngineLimits) -> Shapes:
     batch, length = (
         values.ravel().round().astype(np.int64)
         for values in np.meshgrid(
-            geometric(1, limits.prefill_rows, 12),
+            geometric(1, rows, 12),
             geometric(limits.input_min, limits.input_max, 160),
         )
     )
