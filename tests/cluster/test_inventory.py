@@ -15,22 +15,6 @@ from gaudi_launch.errors import LaunchError
 from tests.support.capacity import refused
 
 
-def test_words() -> None:
-    assert parse_hosts(
-        "g1, admin@10.0.0.2=b.json,local", "/opt/python", "docker exec -i 'my box'"
-    ) == (
-        Member("g1", "g1", python="/opt/python", enter=("docker", "exec", "-i", "my box")),
-        Member(
-            "10.0.0.2",
-            "admin@10.0.0.2",
-            snapshot="b.json",
-            python="/opt/python",
-            enter=("docker", "exec", "-i", "my box"),
-        ),
-        Member("local", "local", python="/opt/python", enter=("docker", "exec", "-i", "my box")),
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -73,29 +57,6 @@ def test_a_file(tmp_path: Path) -> None:
             ("sudo", "gaudi-launch"),
         ),
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "id"),
-    [
-        ("-oProxyCommand=touch /tmp/x", "cluster.bad_host"),
-        ("a,-lroot", "cluster.bad_host"),
-        ("me@-oX", "cluster.bad_host"),
-        ("a;reboot", "cluster.bad_host"),
-        ("$(reboot)", "cluster.bad_host"),
-        ("%h", "cluster.bad_host"),
-        ("a b", "cluster.bad_host"),
-        ("", "cluster.bad_host"),
-        ("a,", "cluster.bad_host"),
-        ("a,a", "cluster.twice"),
-        ("x@a,y@a", "cluster.twice"),
-        ("\u0430", "cluster.bad_host"),
-    ],
-)
-def test_bad_words(text: str, id: str) -> None:
-    with pytest.raises(LaunchError) as error:
-        parse_hosts(text)
-    assert error.value.id == id
 
 
 @pytest.mark.parametrize(

@@ -7,29 +7,11 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.errors import ExitCode
-from gaudi_launch.services.endpoint import Target, api_key, option, target
+from gaudi_launch.services.endpoint import Target, api_key, target
 from gaudi_launch.services.state import store
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("own_folders")
-
-
-@pytest.mark.parametrize(
-    ("typed", "url"),
-    [
-        ("http://a:8000", "http://a:8000"),
-        (" a:8000/v1/ ", "http://a:8000"),
-        ("https://a/base/v1", "https://a/base"),
-        ("http://0.0.0.0:1", "http://127.0.0.1:1"),
-        ("http://[::]:1", "http://[::1]:1"),
-        ("http://[fe80::1]:1", "http://[fe80::1]:1"),
-        ("http://a/v1/chat", "http://a/v1/chat"),
-        ("http://a/X", "http://a/X"),
-        ("http://a:0", "http://a:0"),
-    ],
-)
-def test_an_address_is_a_url_without_the_path_of_the_api(typed: str, url: str) -> None:
-    assert target(typed) == Target(url)
 
 
 @pytest.mark.parametrize(
@@ -51,28 +33,12 @@ def service(phase: str, plan: dict[str, object]) -> Path:
     return folder
 
 
-def test_a_service_has_its_model_tokenizer_and_interpreter() -> None:
-    argv = ["python3", "--served-model-name", "a", "--served-model-name", "m", "--tokenizer", "/t"]
-    service("stopped", {"argv": argv, "engine": {"python": "/e/python"}})
-    found = target("chat", running=False)
-    assert (found.url, found.name, found.model) == ("http://127.0.0.1:9000", "chat", "m")
-    assert (found.label, found.tokenizer, found.python) == ("chat", "/t", "/e/python")
-
-
 def test_a_service_that_does_not_run_is_refused() -> None:
     service("stopped", {})
     with refused("measure.not_ready", ExitCode.FAILED, name="chat", phase="stopped"):
         target("chat")
     found = target("chat", running=False)
     assert (found.model, found.tokenizer, found.python) == (None, None, None)
-
-
-def test_a_plan_without_arguments_has_no_options() -> None:
-    assert option({}, "--model") is None
-    assert option({"argv": "--model m"}, "--model") is None
-    assert option({"argv": ["--model", "m"]}, "--model") == "m"
-    assert Target("http://a", plan={"engine": {"python": ""}}).python is None
-    assert Target("http://a", plan={"engine": {"python": 3}}).python is None
 
 
 def test_a_server_without_a_name_is_named_by_its_address() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_launch.models.hub.file_choice import Fetched, write_record
 from gaudi_launch.models.hub.local import find_local, folder_for
-from tests.support.shards import index, shard
+from tests.support.shards import shard
 
 REPO = "me/m"
 
@@ -62,48 +62,6 @@ def test_a_pulled_copy_comes_first(tmp_path: Path) -> None:
     assert find_local(REPO) == ours
     (ours / "model.safetensors").unlink()
     assert find_local(REPO) == theirs
-
-
-def test_a_pull_that_has_not_ended_is_no_copy() -> None:
-    folder = pulled(whole=False)
-    assert find_local(REPO) is None
-    (folder / "config.json").unlink()
-    assert find_local(REPO) is None
-
-
-def test_the_cache_of_hugging_face(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = snapshot(tmp_path / "home/.cache/huggingface/hub")
-    assert find_local(REPO) == first
-    second = snapshot(tmp_path / "hf" / "hub")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    assert find_local(REPO) == second
-    snapshot(tmp_path / "cache", "c3", None)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-    # without a reference, and with that of another branch
-    assert find_local(REPO) is None
-    snapshot(tmp_path / "cache", "c4", "v1")
-    assert find_local(REPO) is None
-
-
-@pytest.mark.parametrize("place", ["hub/models/me/m", "models/me/m", "hub/me/m"])
-def test_the_cache_of_modelscope(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    first = copy(tmp_path / "home/.cache/modelscope" / place)
-    assert find_local(REPO) == first
-    second = copy(tmp_path / "scope" / place)
-    monkeypatch.setenv("MODELSCOPE_CACHE", str(tmp_path / "scope"))
-    assert find_local(REPO) == second
-
-
-def test_a_copy_with_missing_weights_is_none(tmp_path: Path) -> None:
-    folder = copy(tmp_path / "home/.cache/modelscope/models/me/m")
-    index(folder, "model.safetensors", "other.safetensors")
-    assert find_local(REPO) is None
-    (folder / "model.safetensors.index.json").unlink()
-    assert find_local(REPO) == folder
-    (folder / "model.safetensors").unlink()
-    assert find_local(REPO) is None
 
 
 @pytest.mark.parametrize(

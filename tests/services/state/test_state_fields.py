@@ -6,42 +6,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.services.state.state_fields import FILES, LISTS, STATE, believed, parse, plain
+from gaudi_launch.services.state.state_fields import FILES, believed, parse, plain
 
 PROCESS = {"pid": 7, "ticks": 8, "boot": "b"}
-PHASE = {"name": "load", "begin": 1.5, "end": None, "items": 3}
-# a complete record, with one value of a wrong kind for each field
-SOUND: dict[str, Any] = {
-    "name": "chat", "model": "/m", "engine": "e@1", "url": "http://a", "log": "/l",
-    "restart": "no", "phase": "load", "bucket": "", "detail": None, "error": "x", "error_id": "",
-    "outcome": "died", "served": None, "answers": "/v1", "done": 1, "total": 2, "restarts": 0,
-    "run_time_compiles": 0, "began": 1.5, "engine_began": 2, "ended": 3.5, "ready_at": None,
-    "left_seconds": 1, "pid": 7, "launcher_pid": None, "launcher": PROCESS,
-    "engine_process": None, "status": -9, "permanent": True,
-    "facts": {"a": "b", "c": 1, "d": 1.5, "e": None, "f": False},
-}  # fmt: skip
-WRONG: dict[str, Any] = {
-    **dict.fromkeys(("name", "model", "engine", "url", "log", "restart", "phase", "bucket"), None),
-    **dict.fromkeys(("detail", "error", "error_id", "outcome", "served", "answers"), 1),
-    **dict.fromkeys(("done", "total", "restarts", "run_time_compiles"), 1.5),
-    **dict.fromkeys(("began", "engine_began", "ended"), None),
-    **dict.fromkeys(("ready_at", "left_seconds"), "1"),
-    **dict.fromkeys(("pid", "launcher_pid"), 0),
-    "launcher": {**PROCESS, "boot": None}, "engine_process": {**PROCESS, "ticks": None},
-    "status": "1", "permanent": 1, "facts": {"a": []},
-}  # fmt: skip
-
-
-def test_a_sound_record_is_believed_and_unknown_fields_stay() -> None:
-    document = {**SOUND, "modules": [0, 1023], "phases": [PHASE], "new": [1, "a"]}
-    assert believed("state.json", document) == document
-    assert set(SOUND) == set(STATE)
-
-
-@pytest.mark.parametrize("name", sorted(SOUND))
-def test_a_field_of_the_wrong_kind_is_removed_alone(name: str) -> None:
-    rest = {key: value for key, value in SOUND.items() if key != name}
-    assert believed("state.json", {**SOUND, name: WRONG[name]}) == rest
 
 
 @pytest.mark.parametrize(
@@ -66,21 +33,6 @@ def test_a_value_is_within_what_the_program_can_have_written(
         assert believed("state.json", {name: value}) == expected, value
 
 
-def test_of_lists_the_wrong_elements_are_removed() -> None:
-    wrong = [
-        None,
-        {**PHASE, "name": 1},
-        {**PHASE, "begin": None},
-        {**PHASE, "end": "x"},
-        {**PHASE, "items": 1.5},
-        {key: value for key, value in PHASE.items() if key != "items"},
-    ]
-    document = {"modules": [1, -1, 1024, True, "2", None], "phases": [*wrong, PHASE]}
-    assert believed("state.json", document) == {"modules": [1], "phases": [PHASE]}
-    assert believed("state.json", {"modules": "1", "phases": {}}) == {"modules": [], "phases": []}
-    assert set(LISTS) == {"modules", "phases"}
-
-
 PLANNED: dict[str, Any] = {
     "dtype": "fp8", "argv": ["a"], "env": {"A": "1"}, "cpus": "0-1", "numa_nodes": [0],
     "memory": {"kv": 1.5}, "cache": {"key": [1]}, "buckets": {"graphs": 3, "prompt": []},
@@ -101,11 +53,6 @@ def test_the_same_holds_for_a_plan(name: str) -> None:
     # a plan's own modules are no list of elements
     assert believed("plan.json", {"modules": "1"}) == {"modules": "1"}
     assert set(PLANNED) == set(FILES["plan.json"])
-
-
-def test_other_files_are_read_as_they_are() -> None:
-    document = {"name": 1, "modules": "x", "text": "\x1b"}
-    assert believed("job.json", document) is document
 
 
 def test_texts_have_no_marks_that_change_a_terminal() -> None:
